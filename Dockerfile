@@ -1,0 +1,40 @@
+# CPU by default. For a GPU: docker build --build-arg ACCELERATOR=cuda . and docker run --gpus all ...
+ARG BASE_IMAGE=python:3.11-slim-bookworm
+FROM ${BASE_IMAGE}
+
+# cpu pins every model to the processor; cuda runs them on the GPU.
+ARG ACCELERATOR=cpu
+# Wheel index for torch alone, e.g. PyTorch's CPU index for a much smaller image; empty takes pip's default.
+ARG TORCH_INDEX_URL=
+
+ENV PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    GRADIO_ANALYTICS_ENABLED=False \
+    COFT_HOST=0.0.0.0 \
+    COFT_PORT=7860 \
+    COFT_DATABASE_URL=sqlite:////data/coft-audit.sqlite3 \
+    HF_HOME=/data/models
+
+WORKDIR /srv/coft-audit
+COPY requirements.txt ./
+RUN pip install ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} "$(grep '^torch==' requirements.txt)" \
+    && pip install -r requirements.txt
+
+COPY LICENSE README.md ./
+COPY coft_core ./coft_core
+COPY db ./db
+COPY app ./app
+COPY assets ./assets
+
+RUN useradd --system --uid 10001 --home-dir /data --no-create-home auditor \
+    && mkdir -p /data \
+    && chown auditor:auditor /data
+ENV COFT_DEVICE=${ACCELERATOR}
+USER auditor
+VOLUME ["/data"]
+EXPOSE 7860
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ['COFT_PORT'], timeout=4)"]
+CMD ["python", "-m", "app", "serve"]

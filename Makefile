@@ -1,0 +1,51 @@
+# make run: the web application. make test: lint, types and tests. Both set up .venv by themselves.
+.DEFAULT_GOAL := help
+.PHONY: help run test lint type unit bench clean
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+help:
+	@echo "make run    start COFT Audit at http://127.0.0.1:7860"
+	@echo "make test   lint, types and all tests"
+	@echo "make bench  measurements, one JSON line each"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "COFT Audit needs Python 3.11 or later; run: make PYTHON=python3.11 run"; exit 1; }
+	@echo "Setting up $(VENV) (once, a few minutes) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+# torch goes first and alone, so that a build that is installed already is kept.
+$(VENV)/.ready: requirements.txt | $(BIN)/python
+	@$(PIP) install "$$(grep '^torch==' requirements.txt)"
+	@$(PIP) install -r requirements.txt
+	@touch $@
+
+$(VENV)/.ready-dev: requirements-dev.txt $(VENV)/.ready
+	@$(PIP) install -r requirements-dev.txt
+	@touch $@
+
+run: $(VENV)/.ready
+	@$(BIN)/python -m app serve
+
+lint: $(VENV)/.ready-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+type: $(VENV)/.ready-dev
+	@$(BIN)/mypy
+
+unit: $(VENV)/.ready-dev
+	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+test: lint type unit
+
+bench: $(VENV)/.ready-dev
+	@for script in bench/decode.py; do $(BIN)/python -m $$(echo $${script%.py} | tr / .) || exit 1; done
+
+clean:
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache test-artefacts

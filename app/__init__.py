@@ -1,0 +1,1 @@
+"""The application: services, background jobs, pages and the command line."""

@@ -1,0 +1,87 @@
+"""The one place that wires the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from app.jobs import JobRunner
+from app.services.audits import AuditService
+from app.services.calibrations import CalibrationService
+from app.services.job_views import JobService
+from app.services.model_host import ModelHost
+from app.services.reports import ReportService
+from app.settings import Settings
+from coft_core.assets import assets_path
+from coft_core.engine.load import load_model
+from coft_core.engine.model import LanguageModel
+from coft_core.masking.spans import SpanDetector
+from db.database import Database
+from db.location import default_database_url
+from db.repositories import (
+    AnnotationsRepository,
+    CalibrationsRepository,
+    JobsRepository,
+    PromptSetsRepository,
+    SessionsRepository,
+)
+
+EMBEDDED_CALIBRATION = ("models", "demo", "calibration.zip")
+SILENT_FOR = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything that a page or a command may call."""
+
+    audits: AuditService
+    calibrations: CalibrationService
+    reports: ReportService
+    jobs: JobService
+    runner: JobRunner
+
+
+@contextmanager
+def services(
+    settings: Settings, owns_store: bool = False, loader: Callable[..., LanguageModel] = load_model
+) -> Iterator[Services]:
+    """Open the store, wire the services, and close everything at the end.
+
+    Args:
+        settings: The settings.
+        owns_store: True for the web server: every job that is not its own was left behind by an ended process. A
+            command that may run beside a server only takes jobs without a sign of life for five minutes as such.
+        loader: What loads a model.
+
+    Raises:
+        StoreError: The database cannot be opened.
+    """
+    with Database(settings.database_url or default_database_url()) as database, JobRunner(database) as runner:
+        runner.recover(None if owns_store else SILENT_FOR)
+        yield _wire(settings, database, runner, loader)
+
+
+def _wire(
+    settings: Settings, database: Database, runner: JobRunner, loader: Callable[..., LanguageModel]
+) -> Services:
+    host = ModelHost(settings.device, settings.dtype, loader=loader)
+    detector = SpanDetector(pipeline=None if settings.pipeline == "none" else settings.pipeline)
+    sessions = SessionsRepository(database)
+    calibrations = CalibrationService(
+        CalibrationsRepository(database),
+        PromptSetsRepository(database),
+        runner,
+        host,
+        detector,
+        max_upload_bytes=settings.max_upload_mb * 1_000_000,
+    )
+    calibrations.install_embedded(assets_path(*EMBEDDED_CALIBRATION))
+    return Services(
+        audits=AuditService(sessions, calibrations, host, detector, settings.live_rollouts),
+        calibrations=calibrations,
+        reports=ReportService(sessions, AnnotationsRepository(database)),
+        jobs=JobService(runner, JobsRepository(database)),
+        runner=runner,
+    )

@@ -1,0 +1,153 @@
+"""What commands print: plain text for people, JSON for programs."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from app.services.views import AuditView, CalibrationView, SessionSummary, Step
+
+STATES = {
+    "calibrated": "",
+    "inherited": "inherited threshold",
+    "uninformative": "uninformative: too few contexts",
+    "mismatch": "uncertified: policy mismatch",
+    "none": "no calibration",
+}
+
+
+def print_audit(view: AuditView, out: Path | None) -> None:
+    """The chain as a table, with every reservation that the page would show."""
+    print(f"Session {view.session_id}: {view.name}")
+    print(f"Model {view.model}; policy {view.settings.policy}; {view.certificate}")
+    masked = ", ".join(f"“{view.prompt[s.start : s.end]}” ({s.category})" for s in view.spans if not s.kept)
+    print(f"Masked: {masked or 'nothing'}")
+    for warning in view.warnings:
+        print(f"Note: {warning}")
+    print(f"\n{'step':>4}  {'token':<16} {'factual':>8} {'masked':>8} {'fused':>8} {'tau':>8} {'set':>5}  certified")
+    for step in view.steps:
+        print(_row(step))
+    print(f"\n{view.prompt}{''.join(step.token for step in view.steps)}")
+    if out:
+        print(f"\nReport: {out}")
+
+
+def print_calibration(view: CalibrationView) -> None:
+    """Thresholds by position and the check on unseen contexts."""
+    summary = view.summary
+    print(f"Calibration {summary.id}: {summary.name}, {summary.contexts} contexts, alpha {view.alpha:g}")
+    print(f"\n{'steps':<14} {'contexts':>8} {'tau':>10}  state")
+    for entry in view.bins:
+        state = entry.state if entry.inherited_from is None else f"{entry.state} from {entry.inherited_from}"
+        if entry.state == "uninformative":
+            state += f": needs {entry.needed} contexts"
+        print(f"{entry.label:<14} {entry.contexts:>8} {entry.tau:>10.3g}  {state}")
+    print()
+    for row in view.coverage:
+        if row.coverage is not None and row.low is not None and row.high is not None:
+            interval = f"{row.coverage:.3f} [{row.low:.3f}, {row.high:.3f}]"
+            print(f"coverage, {row.label}: {interval} on {row.contexts} unseen contexts")
+
+
+def print_sessions(sessions: tuple[SessionSummary, ...]) -> None:
+    """One line a session."""
+    if not sessions:
+        print("No sessions yet. Start one with: python -m app audit --prompt \"...\"")
+    for s in sessions:
+        print(f"{s.id:>5}  {s.updated_at:%Y-%m-%d %H:%M}  {s.steps:>4} steps  {s.model:<12} {s.name}")
+
+
+def audit_json(view: AuditView) -> dict[str, Any]:
+    """An audit for a program; probabilities are natural numbers, an absent threshold is tau 0."""
+    return {
+        "session_id": view.session_id,
+        "branch_id": view.branch_id,
+        "text": "".join(step.token for step in view.steps),
+        "finished": view.finished,
+        "certificate": view.certificate,
+        "fingerprint": view.fingerprint_digest,
+        "warnings": list(view.warnings),
+        "spans": [[s.start, s.end, s.category, s.kept] for s in view.spans],
+        "steps": [step_json(step) for step in view.steps],
+    }
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """A step for a program; ``step`` counts from 1."""
+    return {
+        "step": step.index + 1,
+        "token_id": step.token_id,
+        "token": step.token,
+        "p_factual": math.exp(step.log_p_factual),
+        "p_masked": math.exp(step.log_p_masked),
+        "p_fused": math.exp(step.log_p_fused),
+        "tau": math.exp(step.log_tau),
+        "certified": step.certified,
+        "set_size": step.set_size,
+        "certified_mass": step.certified_mass,
+        "fallback": step.fallback,
+        "forced": step.forced,
+        "state": step.state,
+    }
+
+
+def calibration_json(view: CalibrationView) -> dict[str, Any]:
+    """A calibration for a program."""
+    overall = view.coverage[0] if view.coverage else None
+    return {
+        "calibration_id": view.summary.id,
+        "name": view.summary.name,
+        "model": view.summary.model,
+        "alpha": view.alpha,
+        "estimator": view.summary.estimator,
+        "source": view.summary.source,
+        "contexts": view.summary.contexts,
+        "fingerprint": view.fingerprint_digest,
+        "bins": [
+            {
+                "steps": entry.label,
+                "contexts": entry.contexts,
+                "tau": entry.tau,
+                "state": entry.state,
+                "inherited_from": entry.inherited_from,
+            }
+            for entry in view.bins
+        ],
+        "coverage": None
+        if overall is None
+        else {
+            "contexts": overall.contexts,
+            "kept": overall.kept,
+            "coverage": overall.coverage,
+            "low": overall.low,
+            "high": overall.high,
+        },
+    }
+
+
+def session_json(session: SessionSummary) -> dict[str, Any]:
+    """A session in a list for a program."""
+    return {
+        "session_id": session.id,
+        "name": session.name,
+        "prompt": session.prompt,
+        "model": session.model,
+        "policy": session.policy,
+        "steps": session.steps,
+        "certificate": session.certificate,
+        "created_at": session.created_at.isoformat(),
+        "updated_at": session.updated_at.isoformat(),
+    }
+
+
+def _row(step: Step) -> str:
+    mark = "yes" if step.certified else "fallback" if step.fallback else "no"
+    reservation = STATES[step.state]
+    token = step.token.replace("\n", "\\n").replace(" ", "·", 1) if step.token.startswith(" ") else step.token
+    return (
+        f"{step.index + 1:>4}  {token:<16} {math.exp(step.log_p_factual):>8.4f} {math.exp(step.log_p_masked):>8.4f} "
+        f"{math.exp(step.log_p_fused):>8.4f} {math.exp(step.log_tau):>8.4f} {step.set_size:>5}  {mark}"
+        + (f" ({reservation})" if reservation else "")
+        + (" forced" if step.forced else "")
+    )

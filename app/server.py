@@ -1,0 +1,27 @@
+"""Serving the web application."""
+
+from __future__ import annotations
+
+from app.bootstrap import Services
+from app.services.errors import ServiceError
+from app.settings import Settings
+from app.ui.main import build_app, launch_options
+
+
+def serve(wired: Services, settings: Settings) -> None:
+    """Serve the pages until interrupted.
+
+    Raises:
+        ServiceError: The port is taken.
+    """
+    app = build_app(wired)
+    try:
+        app.launch(
+            server_name=settings.host, server_port=settings.port, quiet=True, prevent_thread_lock=True, **launch_options()
+        )
+    except OSError as error:
+        raise ServiceError(
+            f"Port {settings.port} on {settings.host} cannot be used; stop what runs there, or choose another with --port."
+        ) from error
+    print(f"COFT Audit runs at http://{settings.host}:{settings.port} (Ctrl+C stops it).", flush=True)
+    app.block_thread()

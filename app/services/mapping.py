@@ -1,0 +1,82 @@
+"""Between the core's data, the store's records and what pages see."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import cast
+
+from app.services.views import AuditSettings, MaskPiece, MaskPreview
+from coft_core.masking.masker import MaskedPrompt
+from coft_core.types import Candidate, CertificateState, Diagnostics, Span, Step
+from db.records import CandidateRecord, JsonObject, SpanRecord, StepRecord
+
+_DIAGNOSTICS = tuple(field.name for field in fields(Diagnostics))
+
+
+def span_record(span: Span) -> SpanRecord:
+    """A span as the store keeps it."""
+    return SpanRecord(**asdict(span))
+
+
+def span_from(record: SpanRecord) -> Span:
+    """A stored span as the core knows it."""
+    return Span(**asdict(record))
+
+
+def step_record(step: Step) -> StepRecord:
+    """A step as the store keeps it, diagnostics in columns."""
+    plain = {f.name: getattr(step, f.name) for f in fields(Step) if f.name not in ("candidates", "diagnostics")}
+    diagnostics = {name: getattr(step.diagnostics, name) for name in _DIAGNOSTICS}
+    candidates = tuple(CandidateRecord(**asdict(candidate)) for candidate in step.candidates)
+    return StepRecord(**plain, **diagnostics, candidates=candidates)
+
+
+def step_from(record: StepRecord) -> Step:
+    """A stored step as the core made it."""
+    plain = {
+        f.name: getattr(record, f.name) for f in fields(Step) if f.name not in ("candidates", "diagnostics", "state")
+    }
+    return Step(
+        **plain,
+        state=cast(CertificateState, record.state),
+        diagnostics=Diagnostics(**{name: getattr(record, name) for name in _DIAGNOSTICS}),
+        candidates=tuple(Candidate(**asdict(candidate)) for candidate in record.candidates),
+    )
+
+
+def preview_of(prompt: MaskedPrompt, warnings: tuple[str, ...] = ()) -> MaskPreview:
+    """A masked prompt for reading: text and one piece per masked token."""
+    pieces: list[MaskPiece] = []
+    cursor, text = 0, prompt.factual_text
+    for index in prompt.positions:
+        start, end = prompt.offsets[index]
+        if start >= cursor:
+            swallowed = text[start:end]
+            space = swallowed[: len(swallowed) - len(swallowed.lstrip())]
+            if before := text[cursor:start] + space:
+                pieces.append(MaskPiece(before, masked=False))
+            cursor = end
+        pieces.append(MaskPiece(prompt.sentinel.strip(), masked=True))
+    if rest := text[cursor:]:
+        pieces.append(MaskPiece(rest, masked=False))
+    return MaskPreview(tuple(pieces), len(prompt.factual_ids), len(prompt.positions), warnings)
+
+
+def preview_to_json(preview: MaskPreview) -> JsonObject:
+    """A preview as JSON, so that a session reopens without its model."""
+    return {**asdict(preview), "pieces": [[piece.text, piece.masked] for piece in preview.pieces]}
+
+
+def preview_from_json(data: JsonObject) -> MaskPreview:
+    """The inverse of :func:`preview_to_json`."""
+    return MaskPreview(
+        pieces=tuple(MaskPiece(text, bool(masked)) for text, masked in data["pieces"]),
+        token_count=int(data["token_count"]),
+        masked_count=int(data["masked_count"]),
+        warnings=tuple(data["warnings"]),
+    )
+
+
+def settings_from_json(data: JsonObject) -> AuditSettings:
+    """Settings as stored with a session."""
+    return AuditSettings(**data)

@@ -1,0 +1,116 @@
+"""The sole owner of loaded models and of live rollouts."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock, RLock
+
+from app.services.views import ModelView
+from coft_core.decode import Rollout
+from coft_core.engine.load import DEMO, load_model
+from coft_core.engine.model import LanguageModel
+from coft_core.masking.sentinel import resolve_sentinel
+
+
+class ModelHost:
+    """Loads each model once and lets one thread at a time run it."""
+
+    def __init__(
+        self, device: str = "auto", dtype: str = "auto", capacity: int = 2, loader: Callable[..., LanguageModel] = load_model
+    ) -> None:
+        """Remember how to load; nothing is loaded yet.
+
+        Args:
+            device: Device for every model.
+            dtype: Floating type for every model.
+            capacity: Models held at once; the one unused for longest goes first.
+            loader: What loads a model; tests give their own.
+        """
+        self._device, self._dtype = device, dtype
+        self._capacity = capacity
+        self._loader = loader
+        self._models: OrderedDict[str, LanguageModel] = OrderedDict()
+        self._lock = RLock()
+        self._turn = Lock()
+
+    def get(self, name: str) -> LanguageModel:
+        """The model of this name, loaded if need be.
+
+        Raises:
+            ModelLoadError: It cannot be loaded.
+        """
+        with self._lock:
+            if name not in self._models:
+                self._models[name] = self._loader(name, device=self._device, dtype=self._dtype)
+            self._models.move_to_end(name)
+            while len(self._models) > self._capacity:
+                self._models.popitem(last=False)
+            return self._models[name]
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold the processor for one forward; others wait their turn."""
+        with self._turn:
+            yield
+
+    def describe(self, name: str) -> ModelView:
+        """A model as the pages name it.
+
+        Raises:
+            ModelLoadError: It cannot be loaded.
+        """
+        model = self.get(name)
+        where = "Runs on the GPU" if model.device.type == "cuda" else "Runs on this computer"
+        return ModelView(
+            name=name,
+            label=label_of(model),
+            note=f"{where}, {model.dtype_name}",
+            context_length=model.context_length,
+            sentinel=resolve_sentinel(model.tokenizer)[0],
+        )
+
+
+class RolloutPool:
+    """Rollouts kept between requests, one a branch; the one unused for longest is closed first."""
+
+    def __init__(self, capacity: int) -> None:
+        """Make an empty pool.
+
+        Args:
+            capacity: Rollouts whose key-value memory is kept.
+        """
+        self._capacity = capacity
+        self._rollouts: OrderedDict[int, Rollout] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, branch_id: int) -> Rollout | None:
+        """Take a rollout out of the pool, so that nobody else uses or closes it meanwhile."""
+        with self._lock:
+            return self._rollouts.pop(branch_id, None)
+
+    def put(self, branch_id: int, rollout: Rollout) -> None:
+        """Put a rollout back."""
+        with self._lock:
+            self._rollouts[branch_id] = rollout
+            surplus = len(self._rollouts) - self._capacity
+            closing = [self._rollouts.popitem(last=False)[1] for _ in range(max(surplus, 0))]
+        for rollout in closing:
+            rollout.close()
+
+    def drop(self, branch_ids: set[int]) -> None:
+        """Close the rollouts of branches that are gone."""
+        with self._lock:
+            closing = [self._rollouts.pop(i) for i in branch_ids & self._rollouts.keys()]
+        for rollout in closing:
+            rollout.close()
+
+
+def label_of(model: LanguageModel) -> str:
+    """Short label with size: ``"demo · 3.6M, embedded"``."""
+    count = model.parameter_count
+    size = f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.1f}M"
+    name = model.name if "/" not in model.name else Path(model.name).name
+    return f"{name} · {size}" + (", embedded" if model.name == DEMO else "")

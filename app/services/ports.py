@@ -1,0 +1,115 @@
+"""The services as the pages and the command line see them.
+
+Every method that takes user input raises an exception derived from ``app.services.errors.ServiceError`` or
+``coft_core.errors.CoftError`` whose text is one sentence fit to be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from app.services.views import (
+    AuditSettings,
+    AuditView,
+    CalibrationRequest,
+    CalibrationSummary,
+    CalibrationView,
+    JobView,
+    MaskPreview,
+    ModelView,
+    ParsedPromptSet,
+    SessionSummary,
+    Span,
+    StartAudit,
+    Step,
+)
+
+
+class Audits(Protocol):
+    """Audit sessions: started, stepped, forked, reopened."""
+
+    def model(self, name: str) -> ModelView:
+        """Load (once) and describe a model."""
+
+    def detect(self, text: str) -> tuple[Span, ...]:
+        """Sensitive spans of a text, sorted and disjoint."""
+
+    def preview(self, prompt: str, spans: tuple[Span, ...], settings: AuditSettings) -> MaskPreview:
+        """The prompt as the masked branch reads it."""
+
+    def start(self, request: StartAudit) -> AuditView:
+        """Begin a session without a step."""
+
+    def view(self, session_id: int, branch_id: int | None = None) -> AuditView:
+        """A session from the store; needs no model. Without a branch, the active one."""
+
+    def step(self, session_id: int, branch_id: int | None = None) -> Step | None:
+        """Generate one token; it is durable when this returns. None when the chain is finished."""
+
+    def run(self, session_id: int, branch_id: int | None = None) -> Iterator[Step]:
+        """Generate to the end, one durable step at a time; ends early after :meth:`pause`."""
+
+    def pause(self, session_id: int) -> None:
+        """Stop a running :meth:`run` of this session after its current step."""
+
+    def fork(self, session_id: int, branch_id: int, index: int, token: int | str) -> AuditView:
+        """Depart from a branch at a step (0-based) with another token: an id, or text that is one token."""
+
+    def sessions(self, search: str = "", limit: int = 200) -> tuple[SessionSummary, ...]:
+        """Past sessions, newest first."""
+
+    def delete(self, session_id: int) -> None:
+        """Delete a session with everything that belongs to it."""
+
+
+class Calibrations(Protocol):
+    """Prompt sets and calibration runs."""
+
+    def parse(self, path: Path, filename: str | None = None) -> ParsedPromptSet:
+        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error."""
+
+    def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
+        """Store the prompt set, start the calibration as a job, and return the job's id."""
+
+    def list(self, model: str | None = None) -> tuple[CalibrationSummary, ...]:
+        """Finished calibrations, newest first."""
+
+    def view(self, calibration_id: int, alpha: float | None = None) -> CalibrationView:
+        """A calibration read at an alpha (its own by default); needs no model."""
+
+    def delete(self, calibration_id: int) -> None:
+        """Delete a calibration; sessions that used it keep its label."""
+
+
+class Reports(Protocol):
+    """Exports."""
+
+    def csv(self, session_id: int, branch_id: int | None = None) -> str:
+        """The report of a session (all its branches, or one) as RFC 4180 CSV text."""
+
+    def write_csv(self, session_id: int, folder: Path) -> Path:
+        """Write the report into a folder, atomically, and return its path."""
+
+
+class Jobs(Protocol):
+    """Background work."""
+
+    def get(self, job_id: int) -> JobView:
+        """A job's state."""
+
+    def list(self, kind: str | None = None, limit: int = 20) -> tuple[JobView, ...]:
+        """Jobs, newest first."""
+
+    def cancel(self, job_id: int) -> None:
+        """Ask a job to stop; it stops at its next check."""
+
+
+class Services(Protocol):
+    """Everything a page may call."""
+
+    audits: Audits
+    calibrations: Calibrations
+    reports: Reports
+    jobs: Jobs

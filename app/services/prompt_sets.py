@@ -1,0 +1,219 @@
+"""Reading uploaded prompt sets: CSV or JSONL, with problems named by line and column."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from app.services.errors import ServiceError
+from app.services.views import ParsedPromptSet, RowError
+from coft_core.errors import InvalidInputError
+from coft_core.masking.merge import validate_spans
+from coft_core.types import FAMILIES, Example, Span
+
+COLUMNS = ("prompt", "reference", "spans", "group")
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
+LARGEST_FIELD = 1_000_000
+
+
+class _RowProblem(Exception):
+    """A row that cannot be used: the column and what is wrong with it."""
+
+    def __init__(self, column: str, message: str) -> None:
+        super().__init__(message)
+        self.column, self.message = column, message
+
+
+def parse_prompt_set(path: Path, filename: str | None = None, max_bytes: int = 20_000_000) -> ParsedPromptSet:
+    """Read a prompt set.
+
+    CSV has a header row; JSONL has one object a line. ``prompt`` is required; ``reference`` is needed to calibrate on
+    references; ``spans`` is a JSON list of ``[start, end, category]``; ``group`` names dependent rows.
+
+    Args:
+        path: The file.
+        filename: Its name as uploaded; its ending decides the format.
+        max_bytes: Largest file that is read.
+
+    Returns:
+        Usable rows, and what is wrong with the others.
+
+    Raises:
+        ServiceError: The file as a whole cannot be used: too large, not UTF-8, no header, no prompt column, no row.
+    """
+    name = filename or path.name
+    data = _read(path, name, max_bytes)
+    text = _decode(data, name)
+    suffix = Path(name).suffix.lower()
+    if suffix in (".jsonl", ".ndjson"):
+        form, ignored, records = "JSONL", _unknown_keys(text), _jsonl(text)
+    elif suffix in (".csv", ".tsv", ".txt"):
+        form, ignored, records = _csv(text, name)
+    else:
+        raise ServiceError(f"{name} is neither CSV nor JSONL; save it as UTF-8 .csv or .jsonl.")
+    rows: list[tuple[int, Example]] = []
+    errors: list[RowError] = []
+    seen: dict[tuple[str, str | None], int] = {}
+    total = 0
+    for line, record in records:
+        total += 1
+        try:
+            example = _example(record)
+            first = seen.setdefault((example.prompt, example.reference), line)
+            if first != line:
+                raise _RowProblem("prompt", f"same prompt and reference as line {first}")
+            rows.append((line, example))
+        except _RowProblem as problem:
+            errors.append(RowError(line, problem.column, problem.message))
+    if total == 0:
+        raise ServiceError(f"{name} has no rows; put one prompt on each line below the header.")
+    return ParsedPromptSet(
+        filename=name,
+        size=len(data),
+        format=form,
+        rows=tuple(rows),
+        errors=tuple(errors),
+        total=total,
+        ignored_columns=ignored,
+        digest=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _read(path: Path, name: str, max_bytes: int) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > max_bytes:
+            raise ServiceError(
+                f"{name} has {size / 1e6:.0f} MB and at most {max_bytes / 1e6:.0f} MB are read; split it."
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise ServiceError(f"{name} cannot be read ({error.strerror}); check the file.") from error
+
+
+def _decode(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ServiceError(f"{name} is not UTF-8 (line {line}); save it again as UTF-8.") from error
+
+
+def _csv(text: str, name: str) -> tuple[str, tuple[str, ...], Iterator[tuple[int, Any]]]:
+    csv.field_size_limit(LARGEST_FIELD)
+    header_line = text.split("\n", 1)[0]
+    delimiter = max(DELIMITERS, key=header_line.count) if any(d in header_line for d in DELIMITERS) else ","
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        header = [column.strip().lower() for column in next(reader, [])]
+    except csv.Error as error:
+        raise ServiceError(f"{name} has a header that cannot be read ({error}); check its quotes.") from error
+    if "prompt" not in header:
+        raise ServiceError(f"{name} has no column “prompt” in its first line; name the columns {', '.join(COLUMNS)}.")
+    if doubled := sorted({column for column in header if column and header.count(column) > 1}):
+        raise ServiceError(f"{name} has the column “{doubled[0]}” twice; keep one.")
+    ignored = tuple(column for column in header if column not in COLUMNS and column)
+    return f"CSV, {DELIMITERS[delimiter]}", ignored, _csv_rows(reader, header)
+
+
+def _csv_rows(reader: Any, header: list[str]) -> Iterator[tuple[int, Any]]:
+    line = reader.line_num + 1
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield line, _RowProblem("row", f"cannot be read ({error}); check its quotes")
+            return
+        if cells and any(cell.strip() for cell in cells):
+            if len(cells) > len(header):
+                yield line, _RowProblem("row", f"has {len(cells)} cells, the header has {len(header)}")
+            else:
+                yield line, dict(zip(header, cells, strict=False))
+        line = reader.line_num + 1
+
+
+def _jsonl(text: str) -> Iterator[tuple[int, Any]]:
+    for line, content in enumerate(text.split("\n"), start=1):
+        if not content.strip():
+            continue
+        try:
+            record = json.loads(content)
+        except json.JSONDecodeError as error:
+            yield line, _RowProblem("row", f"is not JSON ({error.msg} at character {error.colno})")
+            continue
+        yield line, record if isinstance(record, dict) else _RowProblem("row", "is not a JSON object")
+
+
+def _unknown_keys(text: str) -> tuple[str, ...]:
+    keys = {key: None for _, record in _jsonl(text) if isinstance(record, dict) for key in record}
+    return tuple(key for key in keys if key not in COLUMNS)
+
+
+def _example(record: Mapping[str, Any] | _RowProblem) -> Example:
+    if isinstance(record, _RowProblem):
+        raise record
+    prompt = _text(record, "prompt")
+    if prompt is None:
+        raise _RowProblem("prompt", "is empty")
+    return Example(
+        prompt=prompt,
+        reference=_text(record, "reference"),
+        spans=_spans(record.get("spans"), prompt),
+        group=_group(record.get("group")),
+    )
+
+
+def _text(record: Mapping[str, Any], column: str) -> str | None:
+    value = record.get(column)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise _RowProblem(column, f"is {json.dumps(value)[:40]}, not text")
+    return value if value.strip() else None
+
+
+def _group(value: Any) -> str | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return str(value)
+    raise _RowProblem("group", f"is {json.dumps(value)[:40]}, not text or a whole number")
+
+
+def _spans(value: Any, prompt: str) -> tuple[Span, ...] | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise _RowProblem("spans", f"is not a JSON list: {value[:40]}") from error
+    if not isinstance(value, list):
+        raise _RowProblem("spans", "is not a list of [start, end, category]")
+    spans = tuple(_span(item, prompt) for item in value)
+    try:
+        validate_spans(prompt, spans)
+    except InvalidInputError as error:
+        raise _RowProblem("spans", str(error)) from error
+    return spans
+
+
+def _span(item: Any, prompt: str) -> Span:
+    if not isinstance(item, list) or len(item) not in (2, 3):
+        raise _RowProblem("spans", f"has {json.dumps(item)[:40]}, not [start, end, category]")
+    start, end = item[0], item[1]
+    category = item[2] if len(item) == 3 else "other"
+    if not all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end)):
+        raise _RowProblem("spans", f"has {json.dumps(item)[:40]}, whose ends are not whole numbers")
+    if end > len(prompt):
+        raise _RowProblem("spans", f"ends at {end}, the prompt has {len(prompt)} characters")
+    if category not in (*FAMILIES, "other"):
+        raise _RowProblem("spans", f"family “{category}” is not known here")
+    return Span(start, end, str(category), source="user")

@@ -1,0 +1,34 @@
+"""Settings from the environment; every variable begins with ``COFT_``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What a deployment can set.
+
+    Attributes:
+        database_url: ``COFT_DATABASE_URL``: SQLite or PostgreSQL URL; empty is the per-user data folder.
+        host: ``COFT_HOST``: address that the web server listens on.
+        port: ``COFT_PORT``: its port.
+        model: ``COFT_MODEL``: model that new audits begin with.
+        device: ``COFT_DEVICE``: ``auto``, ``cpu`` or ``cuda``.
+        dtype: ``COFT_DTYPE``: ``auto`` or a floating type.
+        pipeline: ``COFT_SPACY_PIPELINE``: ``auto``, ``none``, or a spaCy pipeline's name or folder.
+        max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set in megabytes.
+        live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="COFT_", frozen=True, protected_namespaces=())
+
+    database_url: str = ""
+    host: str = "127.0.0.1"
+    port: int = Field(default=7860, ge=1, le=65535)
+    model: str = "demo"
+    device: str = "auto"
+    dtype: str = "auto"
+    pipeline: str = "auto"
+    max_upload_mb: int = Field(default=20, ge=1)
+    live_rollouts: int = Field(default=16, ge=1)

@@ -1,0 +1,53 @@
+"""The pages' own style and scripts, read once when the application is built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from app.ui.figures import CONFIG, PALETTES, template
+from app.ui.presenters import SENSITIVE
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+STYLES = (
+    "tokens",
+    "base",
+    "frame",
+    "prompt",
+    "transcript",
+    "inspector",
+    "calibrate",
+    "gradio",
+    "widths",
+)
+SCRIPTS = ("core", "charts", "editor", "tokens", "session", "inspector", "keys", "lists")
+EXAMPLES = ASSETS / "prompts" / "examples.json"
+FAVICON = ASSETS / "favicon.png"
+
+
+def styles() -> str:
+    """All style sheets in their order."""
+    return "\n".join((ASSETS / "css" / f"{name}.css").read_text("utf-8") for name in STYLES)
+
+
+def head() -> str:
+    """What goes into the page's head: the theme before anything is drawn, chart colours, scripts."""
+    shared = {
+        "templates": {mode: template(mode) for mode in PALETTES},
+        "palettes": PALETTES,
+        "config": CONFIG,
+        "sensitive": SENSITIVE,
+    }
+    scripts = "\n".join((ASSETS / "js" / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    return (
+        '<meta name="color-scheme" content="light dark">'
+        f"<script>window.coftShared = {json.dumps(shared)};</script>"
+        f"<script>{scripts}</script>"
+    )
+
+
+def examples() -> list[tuple[str, str]]:
+    """Title and prompt of each example that comes with the application."""
+    if not EXAMPLES.is_file():
+        return []
+    return [(item["title"], item["prompt"]) for item in json.loads(EXAMPLES.read_text("utf-8"))]

@@ -1,0 +1,1 @@
+"""Parts of pages: markup, settings, and the shells that the browser's scripts fill."""

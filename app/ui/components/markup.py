@@ -1,0 +1,84 @@
+"""Icons and small pieces of markup that several components share."""
+
+from __future__ import annotations
+
+from html import escape
+
+SYMBOLS: dict[str, tuple[str, str]] = {
+    "pin": (
+        "0 0 12 12",
+        '<path d="M6 7.5V11M3.2 7.5h5.6L7.8 5V2.2H4.2V5z" fill="currentColor" stroke="currentColor"'
+        ' stroke-width="1.1" stroke-linejoin="round"/>',
+    ),
+    "tri": ("0 0 12 12", '<path d="M6 1.8 11 10.4H1z" fill="currentColor"/>'),
+    "tick": ("0 0 14 14", '<path d="m2.5 7.5 3 3 6-7" fill="none" stroke="currentColor" stroke-width="1.8"/>'),
+    "cross": ("0 0 14 14", '<path d="m3.5 3.5 7 7m0-7-7 7" fill="none" stroke="currentColor" stroke-width="1.5"/>'),
+    "chev": ("0 0 14 14", '<path d="m5 3 4 4-4 4" fill="none" stroke="currentColor" stroke-width="1.5"/>'),
+    "back": (
+        "0 0 14 14",
+        '<path d="M9.5 3 5 7l4.5 4M3.5 3v8" fill="none" stroke="currentColor" stroke-width="1.5"/>',
+    ),
+    "step": (
+        "0 0 14 14",
+        '<path d="M4.5 3 9 7l-4.5 4m6-8v8" fill="none" stroke="currentColor" stroke-width="1.5"/>',
+    ),
+    "run": ("0 0 14 14", '<path d="M4 2.8v8.4L11 7z" fill="currentColor"/>'),
+    "pause": ("0 0 14 14", '<path d="M5 3v8M9 3v8" fill="none" stroke="currentColor" stroke-width="2"/>'),
+    "rail": (
+        "0 0 14 14",
+        '<path d="M1.8 2.5h10.4v9H1.8zM5.5 2.5v9" fill="none" stroke="currentColor" stroke-width="1.3"/>',
+    ),
+    "half": (
+        "0 0 14 14",
+        '<circle cx="7" cy="7" r="5" fill="none" stroke="currentColor" stroke-width="1.4"/>'
+        '<path d="M7 2a5 5 0 0 1 0 10z" fill="currentColor"/>',
+    ),
+    "down": ("0 0 14 14", '<path d="M7 2v7M3.8 6.2 7 9.4l3.2-3.2M2.5 12h9" fill="none" stroke="currentColor"'
+             ' stroke-width="1.5"/>'),
+    "logo": (
+        "0 0 18 18",
+        '<path d="M3 4.5h7M3 13.5h7" stroke="currentColor" stroke-width="2" stroke-linecap="round" fill="none"/>'
+        '<path d="M10 4.5c3 0 2 4.5 5 4.5-3 0-2 4.5-5 4.5" stroke="currentColor" stroke-width="2" fill="none"/>',
+    ),
+}  # fmt: skip
+
+
+def sprite() -> str:
+    """All symbols, once per page."""
+    symbols = "".join(
+        f'<symbol id="i-{name}" viewBox="{box}">{body}</symbol>' for name, (box, body) in SYMBOLS.items()
+    )
+    return f'<svg class="sprite" width="0" height="0" aria-hidden="true">{symbols}</svg>'
+
+
+def icon(name: str, classes: str = "") -> str:
+    """A symbol in a line of text; hidden from screen readers, because the text beside it speaks."""
+    return f'<svg class="icon {escape(classes)}" aria-hidden="true"><use href="#i-{name}"/></svg>'
+
+
+def badge(state: str, text: str) -> str:
+    """A state's mark and words."""
+    return f'<span class="badge {escape(state)}">{escape(text)}</span>'
+
+
+def table(head: list[tuple[str, str]], rows: list[list[str]], classes: str = "", caption: str = "") -> str:
+    """A table from cells that are markup already.
+
+    Args:
+        head: Column titles with their classes (``"n"`` aligns numbers).
+        rows: One list of cells per row; a cell that begins with ``<td`` or ``<th`` is taken as it is.
+        classes: Classes of the table.
+        caption: Name for screen readers.
+    """
+    top = "".join(f'<th scope="col" class="{kind}">{title}</th>' for title, kind in head)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            cell if cell.startswith(("<td", "<th")) else f'<td class="{head[i][1]}">{cell}</td>'
+            for i, cell in enumerate(row)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    name = f'<caption class="vh">{escape(caption)}</caption>' if caption else ""
+    return f'<table class="{classes}">{name}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'

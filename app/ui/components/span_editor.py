@@ -1,0 +1,55 @@
+"""The prompt and its spans: one text field over the marked text, so that mouse and keyboard select alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+
+import gradio as gr
+
+from app.ui.components.markup import icon
+from app.ui.presenters_session import family_choices
+
+
+def span_editor(examples: Sequence[tuple[str, str]]) -> gr.HTML:
+    """Place the editor; it triggers ``detect`` and ``preview`` and receives spans and masked readings.
+
+    Args:
+        examples: Title and prompt of each example.
+    """
+    options = "".join(f'<option value="{escape(prompt)}">{escape(title)}</option>' for title, prompt in examples)
+    families = "".join(f'<option value="{key}">{escape(name)}</option>' for name, key in family_choices())
+    marks = "".join(
+        f'<li><span class="sw f-{key}"></span>{escape(name)}</li>' for name, key in family_choices() if key != "other"
+    )
+    names = escape(json.dumps({key: name for name, key in family_choices()}))
+    hidden = "" if examples else " hidden"
+    return gr.HTML(
+        html_template=f"""<section aria-labelledby="h-prompt" data-families="{names}">
+        <div class="bar"><h2 id="h-prompt">Prompt</h2><span class="hint">select text to mark a span</span>
+          <div class="end"><label class="vh" for="examples">Examples</label>
+            <select id="examples" class="select small"{hidden}><option value="">Examples</option>{options}</select>
+            <button type="button" class="btn small quiet" data-do="undo" disabled>Undo</button>
+            <button type="button" class="btn small" data-do="detect">Detect</button></div></div>
+        <div class="editor"><div class="scroll"><div class="backdrop" aria-hidden="true"></div>
+          <textarea id="prompt" aria-label="Prompt" aria-describedby="marking" rows="1" spellcheck="false"
+            placeholder="Type the text that the model should continue, or take an example"></textarea></div></div>
+        <div class="marking" id="marking"><span class="hint idle">Words that name a protected attribute are found as
+          you type. Select others to add them.</span>
+          <span class="chosen" hidden><span class="hint">Mark</span> <q class="picked-text"></q>
+          <label class="vh" for="mark-family">Family of the selected text</label>
+          <span class="hint">as</span> <select id="mark-family" class="select small">{families}</select>
+          <button type="button" class="btn small" data-do="mark">Mark <kbd>Alt M</kbd></button></span></div>
+        <table class="spanlist" hidden><caption class="vh">Spans</caption><thead class="vh"><tr><th>Span</th>
+          <th>Family</th><th>Source</th><th>Position</th><th>Actions</th></tr></thead><tbody></tbody></table>
+        <div class="reading" hidden><div class="subrow"><h3>As the masked branch reads it</h3>
+          <span class="hint tnum counts"></span></div><p class="masked"></p></div>
+        <ul class="cautions" aria-live="polite"></ul>
+        <details class="families"><summary>{icon("chev", "chev")}Families and their marks</summary>
+          <ul>{marks}</ul></details></section>""",
+        js_on_load="coft.editor.mount(element, trigger, props, watch, ['detect', 'preview'])",
+        apply_default_css=False,
+        elem_id="editor",
+        elem_classes=["coft"],
+    )

@@ -1,0 +1,50 @@
+"""The one place where domain errors become messages on a page."""
+
+from __future__ import annotations
+
+import functools
+import html
+from collections.abc import Callable, Iterator
+from typing import ParamSpec, TypeVar
+
+import gradio as gr
+
+from app.services.errors import ServiceError
+from coft_core.errors import CoftError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DOMAIN_ERRORS = (CoftError, ServiceError)
+TITLE = "This could not be done"
+SECONDS = 12.0
+
+
+def shown(handler: Callable[P, T]) -> Callable[P, T]:
+    """Turn domain errors of a handler, or of the generator that it returns, into one shown sentence."""
+
+    @functools.wraps(handler)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return handler(*args, **kwargs)
+        except DOMAIN_ERRORS as error:
+            raise _message(error) from error
+
+    return wrapped
+
+
+def shown_stream(handler: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """:func:`shown` for a generator, whose errors appear while it is consumed."""
+
+    @functools.wraps(handler)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        try:
+            yield from handler(*args, **kwargs)
+        except DOMAIN_ERRORS as error:
+            raise _message(error) from error
+
+    return wrapped
+
+
+def _message(error: Exception) -> gr.Error:
+    return gr.Error(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS, print_exception=False)

@@ -1,0 +1,209 @@
+"""The pages' charts: Plotly figures without colours, and one template of colours for light and for dark.
+
+Traces take their colours from the template by their order, so that a change of theme swaps the template alone.
+Fonts are fixed at 11 px, because a chart grows with its box and its text must not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+PALETTES: dict[str, dict[str, str]] = {
+    "light": {
+        "text": "#1b1c1e",
+        "text-2": "#4d5055",
+        "text-3": "#666a70",
+        "line": "#e3e3df",
+        "control": "#86898e",
+        "surface": "#ffffff",
+        "accent": "#2b59c3",
+        "accent-tint": "#e8eefb",
+        "caution": "#855200",
+        "data-2": "#84878d",
+    },
+    "dark": {
+        "text": "#ececee",
+        "text-2": "#b6b9be",
+        "text-3": "#969aa1",
+        "line": "#2d2f33",
+        "control": "#7b7f86",
+        "surface": "#18191c",
+        "accent": "#8fb0ff",
+        "accent-tint": "#1e2a49",
+        "caution": "#e2b35c",
+        "data-2": "#7d8188",
+    },
+}
+"""The chart colours of ``assets/css/tokens.css``; a test holds the two together."""
+
+SANS = "-apple-system, BlinkMacSystemFont, Segoe UI, Roboto, Helvetica Neue, Noto Sans, Liberation Sans, Arial"
+MONO = "SF Mono, Cascadia Mono, Menlo, Consolas, DejaVu Sans Mono, Liberation Mono, monospace"
+FONT_SIZE = 11
+CANDIDATES_HEIGHT = 188
+STEPS_HEIGHT = 150
+HISTOGRAM_HEIGHT = 220
+SHOWN_CANDIDATES = 6
+
+CONFIG = {"displayModeBar": False, "responsive": True, "doubleClick": False, "showTips": False}
+
+
+def template(mode: str) -> dict[str, object]:
+    """Colours of one theme (``light`` or ``dark``), as Plotly's template in plain JSON."""
+    c = PALETTES[mode]
+    axis = {
+        "gridcolor": c["line"],
+        "linecolor": c["control"],
+        "zerolinecolor": c["control"],
+        "tickcolor": c["control"],
+        "tickfont": {"color": c["text-3"]},
+        "title": {"font": {"color": c["text-3"]}},
+    }
+    factual = {"marker": {"color": c["surface"], "line": {"color": c["text-2"], "width": 1.2}}}
+    masked = {
+        "marker": {
+            "color": c["data-2"],
+            "line": {"color": c["data-2"], "width": 1},
+            "pattern": {"shape": "/", "size": 5, "solidity": 0.35, "fgcolor": c["data-2"], "bgcolor": c["surface"]},
+        }
+    }
+    fused = {"marker": {"color": c["accent"], "line": {"color": c["accent"], "width": 1}}}
+    return {
+        "data": {
+            "bar": [factual, masked, fused],
+            "scatter": [{"line": {"color": c["text"]}, "marker": {"color": c["caution"]}}],
+        },
+        "layout": {
+            "font": {"family": SANS, "size": FONT_SIZE, "color": c["text-3"]},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "xaxis": axis,
+            "yaxis": axis,
+            "shapedefaults": {"line": {"color": c["text"]}},
+            "annotationdefaults": {"font": {"color": c["text"], "size": FONT_SIZE}},
+            "hoverlabel": {"bgcolor": c["surface"], "bordercolor": c["control"], "font": {"color": c["text"]}},
+        },
+    }
+
+
+def candidates_figure(
+    tokens: Sequence[str] = (),
+    factual: Sequence[float] = (),
+    masked: Sequence[float] = (),
+    fused: Sequence[float] = (),
+    tau: float | None = None,
+    tau_text: str = "",
+) -> go.Figure:
+    """Grouped bars of a step's candidates in the three views, with the threshold as a dashed line.
+
+    Args:
+        tokens: Candidate texts, likeliest factual first.
+        factual: Probabilities in the factual view, outlined bars.
+        masked: Probabilities in the masked view, hatched bars.
+        fused: Probabilities after fusion, solid bars.
+        tau: Threshold on joint support; None draws no line.
+        tau_text: The threshold as text.
+    """
+    places = list(range(min(len(tokens), SHOWN_CANDIDATES)))
+    figure = go.Figure(
+        data=[
+            go.Bar(name=name, x=places, y=[values[i] for i in places], hovertemplate=f"{name} %{{y:.4g}}<extra></extra>")
+            for name, values in (("factual", factual), ("masked", masked), ("fused", fused))
+        ],
+        layout=_layout(CANDIDATES_HEIGHT, {"l": 34, "r": 4, "t": 12, "b": 22}),
+    )
+    figure.update_layout(barmode="group", bargap=0.24, bargroupgap=0.1)
+    figure.update_xaxes(
+        tickmode="array",
+        tickvals=places,
+        ticktext=[tokens[i].strip() or "\N{OPEN BOX}" for i in places],
+        tickfont={"family": MONO, "size": FONT_SIZE},
+        showgrid=False,
+    )
+    figure.update_yaxes(rangemode="tozero", nticks=5, tickformat=".2~f")
+    if tau is not None:
+        figure.add_hline(y=tau, line={"dash": "5px,3px", "width": 1.5})
+        figure.add_annotation(
+            x=1, xref="paper", y=tau, text=f"<b>τ {tau_text}</b>", showarrow=False, xanchor="right", yanchor="bottom"
+        )
+    return figure
+
+
+def steps_figure() -> go.Figure:
+    """Certified-set size (bars, above) and threshold (line, below) by step; the browser appends the steps."""
+    figure = go.Figure(layout=_layout(STEPS_HEIGHT, {"l": 34, "r": 4, "t": 6, "b": 20}))
+    figure.add_bar(x=[], y=[], name="set size")
+    figure.add_scatter(x=[], y=[], name="threshold", yaxis="y2", mode="lines")
+    figure.update_layout(
+        bargap=0.38,
+        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "anchor": "y2"},
+        yaxis={"domain": [0.42, 1], "rangemode": "tozero", "nticks": 3},
+        yaxis2={"domain": [0, 0.27], "rangemode": "tozero", "nticks": 2},
+    )
+    return figure
+
+
+def support_histogram(log_values: Sequence[float], tau: float, tau_text: str) -> go.Figure:
+    """Joint support of the true tokens on a log scale, with the threshold.
+
+    Args:
+        log_values: Natural log joint support, one per calibration token.
+        tau: Threshold; 0 draws none.
+        tau_text: The threshold as text.
+    """
+    lowest = math.log10(max(min((math.exp(v) for v in log_values), default=1e-3), 1e-6))
+    first = max(-6.0, math.floor(lowest))
+    logs = [max(first, value / math.log(10)) for value in log_values]
+    size = (0.0 - first) / 27
+    counts = [0] * 27
+    for value in logs:
+        counts[min(26, int((value - first) / size))] += 1
+    places = [first + (i + 0.5) * size for i in range(27)]
+    limit = math.log10(tau) if tau > 0 else -math.inf
+    above = [n if x >= limit else 0 for n, x in zip(counts, places, strict=True)]
+    below = [n if x < limit else 0 for n, x in zip(counts, places, strict=True)]
+    figure = go.Figure(layout=_layout(HISTOGRAM_HEIGHT, {"l": 38, "r": 6, "t": 20, "b": 40}))
+    for name, values in (("", [0] * 27), ("under the threshold", below), ("at or over the threshold", above)):
+        figure.add_bar(x=places, y=values, name=name, width=size * 0.9, hovertemplate="%{y} " + name + "<extra></extra>")
+    figure.update_layout(barmode="stack")
+    ticks = list(range(int(first), 1))
+    figure.update_xaxes(
+        tickmode="array",
+        tickvals=ticks,
+        ticktext=[f"{10.0**t:g}" for t in ticks],
+        range=[first, 0.02],
+        showgrid=False,
+        title={"text": "joint support of the true next token, log scale", "standoff": 8},
+    )
+    figure.update_yaxes(rangemode="tozero", nticks=4)
+    if tau > 0:
+        under = sum(1 for value in log_values if value < math.log(tau))
+        figure.add_vline(x=limit, line={"dash": "5px,3px", "width": 1.5})
+        figure.add_annotation(
+            x=limit,
+            y=1,
+            yref="paper",
+            yanchor="top",
+            xanchor="right" if limit > first / 2 else "left",
+            text=f"<b>τ {tau_text}</b><br>{under:,} fall below",
+            align="right",
+            showarrow=False,
+            xshift=-6 if limit > first / 2 else 6,
+        )
+    return figure
+
+
+def _layout(height: int, margin: dict[str, int]) -> go.Layout:
+    return go.Layout(
+        template=template("light"),
+        height=height,
+        margin=margin,
+        showlegend=False,
+        dragmode=False,
+        font={"family": SANS, "size": FONT_SIZE},
+        xaxis={"fixedrange": True, "showline": True},
+        yaxis={"fixedrange": True},
+        yaxis2={"fixedrange": True},
+    )

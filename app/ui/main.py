@@ -1,0 +1,50 @@
+"""The application's routes, and how it is launched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from app.services.ports import Services
+from app.ui import assets
+from app.ui.pages.audit import audit_page
+
+TITLE = "COFT Audit"
+LARGEST_UPLOAD = "20mb"
+WAITING_EVENTS = 64
+CACHE_SECONDS = 24 * 3600
+
+
+def build_app(services: Services) -> gr.Blocks:
+    """The application with all its pages.
+
+    Args:
+        services: What the pages call.
+
+    Returns:
+        Blocks to be launched with :func:`launch_options`.
+    """
+    with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, CACHE_SECONDS), fill_width=True) as app:
+        audit_page(services)
+    app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
+    return app
+
+
+def launch_options() -> dict[str, Any]:
+    """Keyword arguments of :meth:`gradio.Blocks.launch` that belong to the application, not to its host."""
+    options: dict[str, Any] = {
+        "theme": gr.themes.Base(),
+        "css": assets.styles(),
+        "head": assets.head(),
+        "footer_links": [],
+        "run_history": False,
+        "max_file_size": LARGEST_UPLOAD,
+        "enable_monitoring": False,
+        "ssr_mode": False,
+        "pwa": False,
+        "mcp_server": False,
+    }
+    if assets.FAVICON.is_file():
+        options["favicon_path"] = str(assets.FAVICON)
+    return options

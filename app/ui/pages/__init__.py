@@ -1,0 +1,1 @@
+"""One module per page; each builds its part of the Blocks and wires its handlers."""

@@ -1,0 +1,221 @@
+"""The audit page: a prompt, its spans, the chain of tokens, and the selected token."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import gradio as gr
+
+from app.services.ports import Services
+from app.services.views import AuditSettings, StartAudit, Step
+from app.ui import assets
+from app.ui.components.inspector import inspector, steps_chart
+from app.ui.components.settings_rail import (
+    FIELDS,
+    SUMMARY,
+    TOUCHED,
+    SettingsRail,
+    calibration_note,
+    default_calibration,
+    settings_from,
+    settings_rail,
+    values_from,
+)
+from app.ui.components.span_editor import span_editor
+from app.ui.components.topbar import topbar
+from app.ui.components.transcript import transcript
+from app.ui.errors import shown, shown_stream
+from app.ui.presenters_session import (
+    Message,
+    preview_message,
+    session_message,
+    spans_from,
+    spans_message,
+    steps_message,
+)
+from coft_core.errors import CalibrationMismatch
+
+FRAME_SECONDS = 0.06
+"""A run shows its tokens at most this often; each frame repeats the one before, so that none is lost."""
+
+BUSY = 8
+"""How many reviewers may generate at once; the model itself takes them in turn."""
+
+
+class AuditHandlers:
+    """What the page asks of the services; every method builds one request and calls one service."""
+
+    def __init__(self, services: Services) -> None:
+        """Keep the services."""
+        self._audits = services.audits
+        self._calibrations = services.calibrations
+        self._reports = services.reports
+
+    @shown
+    def open(self, event: gr.EventData) -> list[object]:
+        """Show the asked-for session, or a blank page with the asked-for calibration."""
+        found = self._calibrations.list()
+        if event.session is None:
+            chosen = default_calibration(found, event.calibration)
+            return [_reply(event, {"kind": "blank"}), *values_from(AuditSettings(calibration_id=chosen), found)]
+        view = self._audits.view(int(event.session), event.branch)
+        return [_reply(event, session_message(view)), *values_from(view.settings, found)]
+
+    @shown
+    def detect(self, event: gr.EventData) -> Message:
+        """Find the sensitive spans of the prompt."""
+        return _reply(event, spans_message(self._audits.detect(event.prompt)))
+
+    @shown
+    def preview(self, event: gr.EventData, *values: object) -> Message:
+        """Read the prompt as the masked branch does."""
+        settings = settings_from(values)
+        found = self._audits.preview(event.prompt, spans_from(event.spans) or (), settings)
+        return _reply(event, preview_message(found))
+
+    @shown
+    def start(self, event: gr.EventData, *values: object) -> Message:
+        """Begin a session; a calibration of another policy is told apart, because one may proceed."""
+        settings = settings_from(values, bool(event.proceed))
+        try:
+            view = self._audits.start(StartAudit(event.prompt, settings, spans_from(event.spans)))
+        except CalibrationMismatch as mismatch:
+            return _reply(event, {"kind": "mismatch", "text": str(mismatch)})
+        return _reply(event, session_message(view))
+
+    @shown
+    def step(self, event: gr.EventData) -> Message:
+        """Write one token."""
+        made = self._audits.step(event.session, event.branch)
+        if made is None:
+            finished = self._audits.view(event.session, event.branch).finished
+            return _reply(event, steps_message([], finished or "length", done=True))
+        return _reply(event, steps_message([made], done=True))
+
+    @shown_stream
+    def run(self, event: gr.EventData) -> Iterator[Message]:
+        """Write tokens until the end or a pause."""
+        before: list[Step] = []
+        frame: list[Step] = []
+        shown_at = time.monotonic()
+        for made in self._audits.run(event.session, event.branch):
+            frame.append(made)
+            if time.monotonic() - shown_at >= FRAME_SECONDS:
+                yield _reply(event, steps_message([*before, *frame]))
+                before, frame, shown_at = frame, [], time.monotonic()
+        finished = self._audits.view(event.session, event.branch).finished
+        yield _reply(event, steps_message([*before, *frame], finished, done=True))
+
+    @shown
+    def pause(self, event: gr.EventData) -> None:
+        """End a run after its current token."""
+        self._audits.pause(event.session)
+
+    @shown
+    def fork(self, event: gr.EventData) -> Message:
+        """Depart from the chain at a step with another token."""
+        view = self._audits.fork(event.session, event.branch, event.index, event.token)
+        return _reply(event, session_message(view, start=event.index))
+
+    @shown
+    def report(self, event: gr.EventData) -> str:
+        """Write the session's report to a file for download."""
+        return str(self._reports.write_csv(event.session, Path(tempfile.mkdtemp(prefix="coft-report-"))))
+
+    @shown
+    def describe_model(self, name: str) -> str:
+        """Say where and how the model runs."""
+        return f'<p class="hint">{self._audits.model(name).note}</p>'
+
+    @shown
+    def describe_calibration(self, number: int, alpha: float, lam: float) -> str:
+        """Say what the chosen calibration certifies at this alpha."""
+        view = self._calibrations.view(number, alpha) if number else None
+        return calibration_note(view, lam)
+
+
+def audit_page(services: Services) -> None:
+    """Build the page."""
+    handlers = AuditHandlers(services)
+    topbar("audit")
+    gr.HTML(
+        html_template='<div class="summaryline"></div>',
+        js_on_load="coft.frame.line(element)",
+        apply_default_css=False,
+        elem_classes=["coft"],
+    )
+    with gr.Row(elem_classes=["audit"], elem_id="main"):
+        with gr.Column(elem_classes=["rail"], min_width=0):
+            rail = settings_rail(AuditSettings())
+        with gr.Column(elem_classes=["work"], min_width=0):
+            editor = span_editor(assets.examples())
+            stage = transcript()
+            steps_chart()
+        with gr.Column(elem_classes=["inspect"], min_width=0):
+            inspector()
+    download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
+    _wire_session(handlers, editor, stage, rail, download)
+    _wire_settings(handlers, rail)
+
+
+def _wire_session(
+    handlers: AuditHandlers, editor: gr.HTML, stage: gr.HTML, rail: SettingsRail, download: gr.DownloadButton
+) -> None:
+    settings = list(rail.controls)
+    quick = {"queue": False, "show_progress": "hidden", "api_visibility": "private", "trigger_mode": "multiple"}
+    queued = {**quick, "queue": True, "concurrency_limit": BUSY, "trigger_mode": "once"}
+    events = [
+        editor.detect(handlers.detect, None, editor, **quick),
+        editor.preview(handlers.preview, settings, editor, **quick),
+        stage.open(handlers.open, None, [stage, *settings], **quick),
+        stage.start(handlers.start, settings, stage, **queued),
+        stage.step(handlers.step, None, stage, **queued),
+        stage.run(handlers.run, None, stage, **queued),
+        stage.pause(handlers.pause, None, None, **quick),
+        stage.fork(handlers.fork, None, stage, **queued),
+    ]
+    for name, event in zip(
+        ("detect", "preview", "open", "start", "step", "run", "pause", "fork"), events, strict=True
+    ):
+        event.failure(None, None, None, js=f"() => coft.failed('{name}')")
+    report = stage.report(handlers.report, None, download, **quick)
+    report.success(None, None, None, js="() => coft.download('report-file')")
+
+
+def _wire_settings(handlers: AuditHandlers, rail: SettingsRail) -> None:
+    hidden = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    for control in rail.controls:
+        control.input(None, None, None, js=TOUCHED)  # type: ignore[attr-defined]
+    shown_fields = ("model", "policy", "calibration_id", "lam", "alpha")
+    for name in shown_fields:
+        rail.control(name).change(  # type: ignore[attr-defined]
+            None, [rail.control(field) for field in shown_fields], None, js=SUMMARY
+        )
+    model = rail.control("model")
+    gr.on(
+        [model.change, gr.context.Context.root_block.load],  # type: ignore[attr-defined, union-attr]
+        handlers.describe_model,
+        model,
+        rail.model_note,
+        **hidden,  # type: ignore[arg-type]
+    )
+    watched = [rail.control(field) for field in ("calibration_id", "alpha", "lam")]
+    gr.on(
+        [control.change for control in watched],  # type: ignore[attr-defined]
+        handlers.describe_calibration,
+        watched,
+        rail.calibration_note,
+        trigger_mode="always_last",
+        **hidden,  # type: ignore[arg-type]
+    )
+
+
+def _reply(event: gr.EventData, message: Message) -> Message:
+    """Give a message its request's number: the page tells replies apart by it."""
+    return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}
+
+
+assert len(FIELDS) == 12, "handlers take the settings by position"

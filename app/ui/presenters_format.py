@@ -1,0 +1,94 @@
+"""How numbers and tokens are written on the pages."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+__all__ = [
+    "clock",
+    "count",
+    "day",
+    "digits_for",
+    "probability",
+    "quoted",
+    "shown_token",
+    "signed",
+    "threshold",
+    "times_likelier",
+]
+
+MINUS = "\N{MINUS SIGN}"
+MOST_DIGITS = 4
+
+
+def probability(value: float, digits: int = 2) -> str:
+    """A probability with fixed digits; a positive one never reads as zero."""
+    text = f"{value:.{digits}f}"
+    if value > 0 and float(text) == 0:
+        return f"<{10**-digits:.{digits}f}"
+    return text
+
+
+def threshold(value: float) -> str:
+    """A threshold with two significant digits and no exponent; ``"none"`` for 0."""
+    if value <= 0:
+        return "none"
+    places = max(2, 1 - math.floor(math.log10(value)))
+    return f"{value:.{places}f}" if places <= 2 else f"{value:.{places}f}".rstrip("0")
+
+
+def digits_for(values: list[float], tau: float) -> int:
+    """Fewest digits (2 to 4) at which every value compares with tau as it does in full precision."""
+    for digits in range(2, MOST_DIGITS):
+        limit = round(tau, digits)
+        agrees = all((round(value, digits) >= limit) == (value >= tau) for value in values)
+        if agrees and (tau == 0 or limit > 0) and max(values, default=1.0) >= 10 ** (1 - digits):
+            return digits
+    return MOST_DIGITS
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign, with a true minus."""
+    text = f"{abs(value):.{digits}f}"
+    if float(text) == 0:
+        return text
+    return f"+{text}" if value > 0 else f"{MINUS}{text}"
+
+
+def count(value: int) -> str:
+    """A whole number with thousands separated."""
+    return f"{value:,}"
+
+
+def quoted(token: str) -> str:
+    """A token in a sentence."""
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{shown_token(token)}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
+def shown_token(token: str) -> str:
+    """A token's text without its leading space, and with line ends and blanks made visible."""
+    text = token[1:] if len(token) > 1 and token.startswith(" ") else token
+    text = text.replace("\n", "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}").replace("\t", "\N{RIGHTWARDS ARROW}")
+    return text if text.strip() else "\N{OPEN BOX}" * max(1, len(text))
+
+
+def times_likelier(log_ratio: float) -> str:
+    """What a log ratio of factual to masked says, as a factor."""
+    factor = math.exp(min(abs(log_ratio), 20.0))
+    if factor < 1.05:
+        return "about as likely with the attribute masked"
+    shown = f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
+    when = "when the attribute is visible" if log_ratio > 0 else "when the attribute is masked"
+    return f"{shown} times likelier {when}"
+
+
+def clock(moment: datetime) -> str:
+    """Time of day in the computer's zone."""
+    return moment.astimezone().strftime("%H:%M") if moment.tzinfo else moment.strftime("%H:%M")
+
+
+def day(moment: datetime) -> str:
+    """Date and time of day."""
+    local = moment.astimezone() if moment.tzinfo else moment
+    return local.strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,214 @@
+"""What the audit page says of a session: the message that the browser builds its page from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from app.services.views import (
+    FAMILY_NAMES,
+    AuditView,
+    BinView,
+    BranchView,
+    CalibrationSummary,
+    CalibrationView,
+    MaskPreview,
+    Span,
+    Step,
+)
+from app.ui.presenters import step_card
+from app.ui.presenters_format import clock, count, shown_token, threshold
+
+Message = dict[str, object]
+
+FINISHED = {
+    "length": "The length that was asked for is reached.",
+    "end": "The model wrote its end token.",
+    "context": "The model's context is full.",
+}
+
+
+def session_message(view: AuditView, start: int = 0) -> Message:
+    """A session from step ``start`` (0-based) on; earlier steps are those that the page has already."""
+    return {
+        "kind": "session",
+        "session": view.session_id,
+        "branch": view.branch_id,
+        "name": view.name,
+        "prompt": view.prompt,
+        "spans": [asdict(span) for span in view.spans],
+        "preview": preview_message(view.preview),
+        "from": start,
+        "steps": [step_card(step) for step in view.steps[start:]],
+        "total": view.settings.max_new_tokens,
+        "finished": finished_text(view.finished),
+        "certified": view.certificate == "certified",
+        "bins": [bin_message(item) for item in view.bins],
+        "crumbs": crumbs(view),
+        "warnings": session_warnings(view),
+        "saved": f"{view.name} · all changes saved {clock(view.updated_at)}",
+        "fingerprint": view.fingerprint_digest,
+    }
+
+
+def steps_message(steps: Sequence[Step], finished: str | None = None, done: bool = False) -> Message:
+    """New steps, to be appended; ``done`` ends a run."""
+    return {
+        "kind": "steps",
+        "from": steps[0].index if steps else -1,
+        "steps": [step_card(step) for step in steps],
+        "finished": finished_text(finished),
+        "done": done,
+    }
+
+
+def preview_message(preview: MaskPreview) -> Message:
+    """The prompt as the masked branch reads it."""
+    tokens = f"{count(preview.token_count)} token{'' if preview.token_count == 1 else 's'}"
+    return {
+        "kind": "preview",
+        "pieces": [[piece.text, piece.masked] for piece in preview.pieces],
+        "counts": f"{tokens}, {count(preview.masked_count)} masked, same length",
+        "warnings": list(preview.warnings),
+    }
+
+
+def spans_message(spans: Sequence[Span]) -> Message:
+    """Detected spans; offsets count code points."""
+    return {"kind": "spans", "spans": [asdict(span) for span in spans]}
+
+
+def spans_from(items: object) -> tuple[Span, ...] | None:
+    """Spans as the browser sends them; None lets the detector find them."""
+    if not isinstance(items, list):
+        return None
+    return tuple(
+        sorted(
+            Span(
+                start=int(item["start"]),
+                end=int(item["end"]),
+                category=str(item.get("category", "other")),
+                source=str(item.get("source", "user")),
+                detail=str(item.get("detail", "")),
+                kept=bool(item.get("kept", False)),
+            )
+            for item in items
+        )
+    )
+
+
+def finished_text(finished: str | None) -> str | None:
+    """Why nothing can be added to the chain."""
+    return FINISHED.get(finished, finished) if finished else None
+
+
+def session_warnings(view: AuditView) -> list[str]:
+    """Sentences that stay in sight with the session; what is not certified always says so."""
+    found = [*view.warnings, *view.preview.warnings]
+    if view.certificate != "certified":
+        found.insert(0, view.certificate[:1].upper() + view.certificate[1:] + ".")
+    return list(dict.fromkeys(found))
+
+
+def bin_message(item: BinView) -> Message:
+    """A bin for the overview, and the verdict of tokens whose state comes from it."""
+    short = {"uninformative": " none", "inherited": " inh."}.get(item.state, "")
+    return {
+        "first": item.first_step,
+        "last": item.last_step,
+        "label": item.label,
+        "short": short,
+        "state": item.state,
+        "v": bin_verdict(item),
+    }
+
+
+def bin_verdict(item: BinView) -> tuple[str, str] | None:
+    """The verdict of a token whose bin has no own threshold."""
+    if item.state == "uninformative":
+        return (
+            "Not certified in any useful sense:",
+            f"{count(item.contexts)} context{'' if item.contexts == 1 else 's'}, {count(item.needed)} needed, "
+            "so every token passes.",
+        )
+    if item.state == "inherited":
+        source = f"τ comes from {item.inherited_from}" if item.inherited_from else "τ comes from a neighbour"
+        return ("Certified with a borrowed threshold:", f"no calibration data at steps {item.label}, {source}.")
+    return None
+
+
+def crumbs(view: AuditView) -> Message:
+    """The path of branches to the shown one, its siblings, and the branches that leave it."""
+    by_id = {branch.id: branch for branch in view.branches}
+    path: list[BranchView] = []
+    cursor = by_id.get(view.branch_id)
+    while cursor is not None:
+        path.insert(0, cursor)
+        cursor = by_id.get(cursor.parent_id) if cursor.parent_id is not None else None
+    current = path[-1] if path else None
+    siblings = [
+        branch
+        for branch in view.branches
+        if current and current.parent_id is not None and branch.id != current.id
+        if branch.parent_id == current.parent_id and branch.fork_step == current.fork_step
+    ]
+    children = [branch for branch in view.branches if branch.parent_id == view.branch_id]
+    return {
+        "path": [_node(branch, view.branch_id) for branch in path],
+        "siblings": [_node(branch, view.branch_id) for branch in siblings],
+        "parent": current.parent_id if current else None,
+        "at": current.fork_step if current else None,
+        "children": [_node(branch, view.branch_id) for branch in children],
+    }
+
+
+def _node(branch: BranchView, current: int) -> Message:
+    if branch.parent_id is None or branch.fork_step is None:
+        return {"id": branch.id, "step": None, "token": branch.name or "main", "on": branch.id == current}
+    return {
+        "id": branch.id,
+        "step": branch.fork_step + 1,
+        "token": shown_token(branch.token or branch.name),
+        "on": branch.id == current,
+    }
+
+
+def family_choices() -> list[tuple[str, str]]:
+    """Families for a menu: what is shown, and the category."""
+    return [(name, key) for key, name in FAMILY_NAMES.items()]
+
+
+def calibration_choices(found: Sequence[CalibrationSummary]) -> list[tuple[str, int]]:
+    """Calibrations for a menu; 0 stands for none."""
+    return [*((item.name, item.id) for item in found), ("None: audit without certificate", 0)]
+
+
+def calibration_status(view: CalibrationView | None, lam: float) -> tuple[str, str, list[str]]:
+    """State, badge text and further lines of the calibration that the settings name."""
+    if view is None:
+        return ("uninformative", "uncertified: no calibration", ["Tokens are shown without a certificate."])
+    first = view.bins[0] if view.bins else None
+    lines = [coverage_line(view.summary)]
+    if abs(view.summary.lam - lam) > 1e-9:
+        lines.append(
+            f"Made with lambda {view.summary.lam:.2f}: with another lambda it belongs to another policy, "
+            "and Start will ask."
+        )
+    if first is None or first.state != "calibrated":
+        needed = f", {count(first.needed)} needed" if first else ""
+        return ("uninformative", f"uninformative, {count(view.summary.contexts)} contexts{needed}", lines)
+    if view.calibrated_up_to is not None:
+        lines.append(f"own thresholds up to step {view.calibrated_up_to}, τ {threshold(first.tau)} at the start")
+    return ("calibrated", f"calibrated, {count(view.summary.contexts)} contexts", lines)
+
+
+def coverage_line(summary: CalibrationSummary) -> str:
+    """Verified coverage with its interval."""
+    if summary.coverage is None:
+        return "coverage not verified"
+    interval = (
+        f" [{summary.coverage_low:.2f}, {summary.coverage_high:.2f}]"
+        if summary.coverage_low is not None and summary.coverage_high is not None
+        else ""
+    )
+    return f"coverage {summary.coverage:.2f}{interval}"

@@ -1,0 +1,284 @@
+/* The prompt: a text field over its marked copy. Spans follow the text as it is edited. */
+"use strict";
+(() => {
+  const coft = window.coft;
+  const PAUSE = 450;
+  const state = { text: "", spans: [], removed: new Set(), history: [], detected: null, waiting: [], busy: false, nonce: 0 };
+  let root, field, backdrop, send, families, timer;
+
+  /* offsets: the server counts code points, the browser counts UTF-16 units */
+  const astral = (text) => /[\ud800-\udfff]/.test(text);
+  const toUnits = (text, offset) => (astral(text) ? [...text].slice(0, offset).join("").length : offset);
+  const toPoints = (text, offset) => (astral(text) ? [...text.slice(0, offset)].length : offset);
+  const outward = (spans, text) => spans.map((s) => ({ ...s, start: toPoints(text, s.start), end: toPoints(text, s.end) }));
+  const inward = (spans, text) => spans.map((s) => ({ ...s, start: toUnits(text, s.start), end: toUnits(text, s.end) }));
+
+  const key = (span, text) => `${span.category}:${text.slice(span.start, span.end).toLowerCase()}`;
+  const sorted = (spans) => [...spans].sort((a, b) => a.start - b.start);
+
+  const remember = () => {
+    state.history.push({ spans: state.spans.map((s) => ({ ...s })), removed: new Set(state.removed) });
+    if (state.history.length > 50) state.history.shift();
+    root.querySelector("[data-do=undo]").disabled = false;
+  };
+  const undo = () => {
+    const before = state.history.pop();
+    if (!before) return;
+    state.spans = before.spans.filter((s) => s.end <= state.text.length);
+    state.removed = before.removed;
+    root.querySelector("[data-do=undo]").disabled = state.history.length === 0;
+    changed();
+  };
+
+  /* keep spans beside an edit, drop those that it touches */
+  const follow = (before, after) => {
+    let head = 0;
+    const most = Math.min(before.length, after.length);
+    while (head < most && before[head] === after[head]) head += 1;
+    let tail = 0;
+    while (tail < most - head && before[before.length - 1 - tail] === after[after.length - 1 - tail]) tail += 1;
+    const shift = after.length - before.length;
+    state.spans = state.spans.flatMap((span) => {
+      if (span.end <= head) return [span];
+      if (span.start >= before.length - tail) return [{ ...span, start: span.start + shift, end: span.end + shift }];
+      return [];
+    });
+  };
+
+  /* the reviewer's decisions outlive a detection */
+  const merge = (found) => {
+    const own = state.spans.filter((span) => span.source === "user");
+    const kept = new Set(state.spans.filter((span) => span.kept).map((span) => key(span, state.text)));
+    const fresh = found
+      .filter((span) => !state.removed.has(key(span, state.text)))
+      .filter((span) => own.every((mine) => mine.end <= span.start || mine.start >= span.end))
+      .map((span) => ({ ...span, kept: kept.has(key(span, state.text)) }));
+    return sorted([...own, ...fresh]);
+  };
+
+  const name = (category) => families[category] || category;
+
+  const paint = () => {
+    const pieces = [];
+    let at = 0;
+    for (const span of sorted(state.spans)) {
+      if (span.start < at) continue;
+      pieces.push(document.createTextNode(state.text.slice(at, span.start)));
+      const mark = coft.el("span", { class: `span f-${span.category}${span.kept ? " white" : ""}${span.picked ? " picked" : ""}` });
+      mark.append(state.text.slice(span.start, span.end));
+      mark.append(coft.el("span", { class: "fam", text: name(span.category) + (span.kept ? ", kept" : "") }));
+      pieces.push(mark);
+      at = span.end;
+    }
+    pieces.push(document.createTextNode(`${state.text.slice(at)}\u200b`));
+    backdrop.replaceChildren(...pieces);
+    /* a label that would run into the next one gives way */
+    let right = -Infinity;
+    let line = -1;
+    for (const label of backdrop.querySelectorAll(".fam")) {
+      const box = label.getBoundingClientRect();
+      if (box.top === line && box.left < right + 4) label.classList.add("short");
+      const now = label.getBoundingClientRect();
+      right = now.right;
+      line = now.top;
+    }
+  };
+
+  const source = (span) => {
+    if (span.kept) return span.source === "user" ? "kept by you" : `${span.source}, kept by you`;
+    if (span.source === "user") return "marked by you";
+    return span.detail ? `${span.source}, ${span.detail}` : span.source;
+  };
+
+  const list = () => {
+    const table = root.querySelector(".spanlist");
+    table.hidden = state.spans.length === 0;
+    const focus = table.contains(document.activeElement) ? [document.activeElement.dataset.do, document.activeElement.dataset.at] : null;
+    table.tBodies[0].replaceChildren(...sorted(state.spans).map((span, at) => {
+      const word = state.text.slice(span.start, span.end);
+      const menu = coft.el("select", { class: "select small quiet", "data-do": "relabel", "data-at": at, "aria-label": `Family of ${word}` },
+        ...Object.entries(families).map(([value, text]) => coft.el("option", { value, text, selected: value === span.category })));
+      return coft.el("tr", { class: span.picked ? "picked" : null },
+        coft.el("td", {}, coft.el("span", { class: span.kept ? "word white" : "word", text: word })),
+        coft.el("td", {}, coft.el("span", { class: `sw f-${span.category}` }), menu),
+        coft.el("td", { class: "sub", text: source(span) }),
+        coft.el("td", { class: "hint tnum", text: `${toPoints(state.text, span.start)}–${toPoints(state.text, span.end)}` }),
+        coft.el("td", { class: "num" },
+          coft.el("button", { type: "button", class: "btn small quiet", "data-do": "keep", "data-at": at, "aria-label": `${span.kept ? "Mask" : "Keep visible"}: ${word}`, text: span.kept ? "Mask it" : "Keep visible" }),
+          coft.el("button", { type: "button", class: "btn small quiet", "data-do": "remove", "data-at": at, "aria-label": `Remove: ${word}`, text: "Remove" })));
+    }));
+    if (focus) {
+      const again = table.querySelector(`[data-do="${focus[0]}"][data-at="${focus[1]}"]`) || table.querySelector("button");
+      if (again) again.focus();
+    }
+  };
+
+  const reading = (preview) => {
+    const box = root.querySelector(".reading");
+    box.hidden = !preview || !state.text.trim();
+    if (!preview) return;
+    box.querySelector(".counts").textContent = preview.counts;
+    box.querySelector(".masked").replaceChildren(...preview.pieces.map(([text, masked]) =>
+      (masked ? coft.el("b", { text }) : document.createTextNode(text))));
+    cautions(state.spans.length || preview.warnings.length ? preview.warnings : []);
+  };
+  const cautions = (texts) => root.querySelector(".cautions")
+    .replaceChildren(...texts.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
+
+  const render = () => { paint(); list(); };
+
+  const wire = (spans) => outward(spans.map(({ picked, ...span }) => span), state.text);
+  const preview = () => {
+    if (!state.text.trim()) { reading(null); return; }
+    state.nonce = send("preview", { prompt: state.text, spans: wire(state.spans) });
+  };
+  const changed = () => { render(); preview(); coft.session.touched(); };
+
+  const detect = () => {
+    clearTimeout(timer);
+    if (!state.text.trim()) return;
+    if (state.busy) { state.again = true; return; }
+    state.busy = state.text;
+    send("detect", { prompt: state.text });
+  };
+
+  const receive = (message) => {
+    if (message.kind === "spans") {
+      const text = state.busy;
+      state.busy = false;
+      if (text !== state.text || state.again) { state.again = false; detect(); return; }
+      state.detected = text;
+      root.querySelector(".bar [data-do=detect]").textContent = "Detect again";
+      state.spans = merge(inward(message.spans, state.text));
+      render();
+      preview();
+      state.waiting.splice(0).forEach((resolve) => resolve());
+    } else if (message.kind === "preview" && message.nonce === state.nonce) reading(message);
+  };
+
+  const selection = () => {
+    const { selectionStart: start, selectionEnd: end } = field;
+    const text = state.text.slice(start, end);
+    const inner = text.trim();
+    if (!inner) return null;
+    const first = start + text.indexOf(inner);
+    return { start: first, end: first + inner.length, text: inner };
+  };
+  const choose = () => {
+    const range = document.activeElement === field ? selection() : null;
+    const caret = document.activeElement === field && !range ? field.selectionStart : -1;
+    let moved = false;
+    for (const span of state.spans) {
+      const picked = caret >= 0 && caret >= span.start && caret <= span.end;
+      if (Boolean(span.picked) !== picked) { span.picked = picked; moved = true; }
+    }
+    if (moved) render();
+    if (!range && root.querySelector(".marking").contains(document.activeElement)) return;
+    state.range = range;
+    root.querySelector(".marking .idle").hidden = Boolean(range);
+    root.querySelector(".marking .chosen").hidden = !range;
+    if (range) root.querySelector(".picked-text").textContent = range.text;
+  };
+  const mark = () => {
+    const range = state.range || selection();
+    if (!range) return;
+    remember();
+    const category = root.querySelector("#mark-family").value;
+    const { start, end } = range;
+    state.spans = sorted([
+      ...state.spans.filter((span) => span.end <= start || span.start >= end),
+      { start, end, category, source: "user", detail: "", kept: false },
+    ]);
+    field.focus();
+    field.setSelectionRange(end, end);
+    choose();
+    changed();
+  };
+  const at = (node) => sorted(state.spans)[Number(node.dataset.at)];
+  const edit = (node, change) => {
+    const span = at(node);
+    remember();
+    change(span);
+    changed();
+  };
+
+  const write = (text) => {
+    if (text === state.text) return;
+    follow(state.text, text);
+    state.text = text;
+    render();
+    coft.session.touched();
+    clearTimeout(timer);
+    if (!text.trim()) { reading(null); cautions([]); return; }
+    timer = setTimeout(detect, PAUSE);
+  };
+
+  coft.editor = {
+    mount(element, trigger, props, watch) {
+      root = element.querySelector("section");
+      field = root.querySelector("textarea");
+      backdrop = root.querySelector(".backdrop");
+      families = JSON.parse(root.dataset.families);
+      send = coft.link(trigger, props, watch, receive);
+      field.addEventListener("input", () => write(field.value));
+      field.addEventListener("keydown", (event) => {
+        if (event.altKey && event.code === "KeyM") { event.preventDefault(); mark(); }
+      });
+      document.addEventListener("selectionchange", choose);
+      field.addEventListener("blur", () => setTimeout(choose, 0));
+      root.querySelector("#examples").addEventListener("change", (event) => {
+        if (event.target.value) coft.editor.take(event.target.value);
+        event.target.value = "";
+      });
+      root.addEventListener("change", (event) => {
+        if (event.target.dataset.do === "relabel") {
+          edit(event.target, (span) => { span.category = event.target.value; span.source = "user"; span.detail = ""; });
+        }
+      });
+      coft.act(root, {
+        detect: () => { remember(); state.removed.clear(); state.spans = state.spans.filter((s) => s.source === "user"); detect(); },
+        undo, mark,
+        keep: (node) => edit(node, (span) => { span.kept = !span.kept; }),
+        remove: (node) => edit(node, (span) => {
+          state.removed.add(key(span, state.text));
+          state.spans = state.spans.filter((other) => other !== span);
+        }),
+      });
+      coft.onFailure("detect", () => { state.busy = false; state.waiting.splice(0); });
+      window.addEventListener("resize", paint);
+      paint();
+    },
+    /* a new text: detection starts from nothing */
+    take(text) {
+      remember();
+      state.spans = [];
+      state.removed.clear();
+      field.value = text;
+      state.text = text;
+      coft.session.touched();
+      render();
+      detect();
+      field.focus();
+    },
+    /* a stored session's prompt, spans and masked reading */
+    load(text, spans, masked) {
+      field.value = text;
+      Object.assign(state, { text, detected: text, history: [], busy: false });
+      state.removed.clear();
+      state.spans = inward(spans, text);
+      root.querySelector("[data-do=undo]").disabled = true;
+      root.querySelector(".bar [data-do=detect]").textContent = "Detect again";
+      render();
+      reading(masked);
+    },
+    refresh() { if (state.text.trim() && state.detected) preview(); },
+    /* what Start needs, once the shown spans belong to the shown text */
+    ready() {
+      const answer = () => ({ prompt: state.text, spans: wire(state.spans) });
+      if (!state.text.trim()) return Promise.resolve({ prompt: state.text, spans: null });
+      if (state.detected === state.text) return Promise.resolve(answer());
+      return new Promise((resolve) => { state.waiting.push(() => resolve(answer())); detect(); });
+    },
+    focus() { field.focus(); },
+  };
+})();

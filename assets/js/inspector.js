@@ -1,0 +1,72 @@
+/* The selected token in words, table and figures, from its card. */
+"use strict";
+(() => {
+  const coft = window.coft;
+  let root, after, shown = null;
+
+  const MARK = {
+    tick: (row) => [coft.icon("tick"), coft.el("span", { class: "vh", text: row.why })],
+    borrowed: (row) => [coft.el("span", { class: "why borrowed", text: row.why })],
+    open: (row) => [coft.el("span", { class: "why open", text: row.why })],
+    out: (row) => [coft.el("span", { class: "why", text: row.why })],
+  };
+  const word = (token) => {
+    const lead = /^ ./.test(token) ? [coft.el("span", { class: "sp", "aria-hidden": "true", text: "·" })] : [];
+    return [...lead, coft.shown(token)];
+  };
+  const action = (row, at) => {
+    if (row.act) return coft.el("span", { class: "hint nowrap", text: row.act });
+    return coft.el("button", { type: "button", class: "btn small", "data-token": row.id, "aria-label": `Force ${coft.shown(row.t)} here` },
+      "Force", at < 9 ? coft.el("kbd", { text: at + 1 }) : null);
+  };
+  const line = (row, at) => coft.el("tr", { class: [row.act && "chosen", row.mark === "out" && "out"].filter(Boolean).join(" ") },
+    coft.el("td", { class: "t", title: row.t }, ...word(row.t)),
+    ...["f", "m", "x", "j"].map((view) => coft.el("td", { class: "n", text: row[view] })),
+    coft.el("td", {}, ...MARK[row.mark](row)), coft.el("td", {}, action(row, at)));
+
+  const verdict = (card, bins) => {
+    if (!card.b) return card.v;
+    const bin = bins.find((item) => item.first <= card.i && (item.last === null || card.i <= item.last));
+    return (bin && bin.v) || card.v;
+  };
+
+  coft.inspector = {
+    mount(element) {
+      root = element.querySelector("section");
+      root.addEventListener("click", (event) => {
+        const hit = event.target.closest("[data-token]");
+        if (hit) coft.session.force(Number(hit.dataset.token));
+      });
+      root.querySelector(".typed").addEventListener("submit", (event) => {
+        event.preventDefault();
+        const text = root.querySelector("#typed").value;
+        if (text) coft.session.force(text);
+      });
+    },
+    facts(element) { after = element.querySelector(".after"); },
+    forceRow(at) {
+      const row = shown && shown.rows[at];
+      if (row && !row.act) coft.session.force(row.id);
+    },
+    show(card, state) {
+      root.querySelector(".unselected").hidden = Boolean(card);
+      root.querySelector(".selected").hidden = !card;
+      if (after) after.hidden = !card;
+      document.body.classList.toggle("has-token", Boolean(card));
+      if (!card) { shown = null; return; }
+      const where = `step ${card.i + 1} of ${state.cards.length}${card.o ? ` · ${card.o}` : ""}`;
+      root.querySelector(".where").textContent = where;
+      if (card === shown) return;
+      if (shown === null || shown.i !== card.i || shown.id !== card.id) root.querySelector("#typed").value = "";
+      shown = card;
+      root.querySelector(".bigtok").replaceChildren(...word(card.t));
+      root.querySelector(".marks").replaceChildren(...card.k.map(coft.icon));
+      const [strong, rest] = verdict(card, state.bins);
+      root.querySelector(".verdict").replaceChildren(coft.el("strong", { text: strong }), ` ${rest}`);
+      root.querySelector(".because").textContent = card.d;
+      root.querySelector(".cand tbody").replaceChildren(...card.rows.map(line));
+      after.querySelector(".facts").replaceChildren(...card.facts.map(([name, value, note]) => coft.el("div", {},
+        coft.el("dt", { text: name }), coft.el("dd", { text: value }), coft.el("dd", { text: note }))));
+    },
+  };
+})();

@@ -1,0 +1,76 @@
+/* Drawing a chain: tokens are appended one by one; only the overview, one element per step, is drawn anew. */
+"use strict";
+(() => {
+  const coft = window.coft;
+  const MOST_CELLS = 256;
+
+  const token = (card) => {
+    const classes = `tok ${card.c}${card.g ? " glue" : ""}`;
+    const heat = coft.el("span", { class: "heat" });
+    if (card.h) heat.append(coft.el("i", { class: card.n ? "neg" : null, style: `height:${card.h}px` }));
+    return coft.el("button", { type: "button", class: classes, "data-i": card.i, tabindex: "-1", title: card.sr },
+      coft.el("span", { class: "mk" }, ...card.k.map(coft.icon)), coft.el("span", { class: "w", text: card.w }), heat,
+      coft.el("span", { class: "vh", text: `, ${card.sr}` }));
+  };
+
+  /* punctuation and word parts stay on the line of their word */
+  coft.appendToken = (strip, card) => {
+    const caret = strip.querySelector(".caret");
+    const node = token(card);
+    const last = strip.lastElementChild === caret ? caret && caret.previousElementSibling : strip.lastElementChild;
+    if (card.g && last) {
+      if (last.classList.contains("grp")) last.append(node);
+      else {
+        const group = coft.el("span", { class: "grp" });
+        last.replaceWith(group);
+        group.append(last, node);
+      }
+    } else strip.insertBefore(node, caret);
+    return node;
+  };
+  coft.caret = () => coft.el("span", { class: "tok caret", "aria-hidden": "true" },
+    coft.el("span", { class: "mk" }), coft.el("span", { class: "w", text: " " }), coft.el("span", { class: "heat" }));
+
+  const boundary = (bins, total) => bins.filter((bin) => bin.first < total)
+    .map((bin) => ({ ...bin, end: Math.min(total, bin.last === null ? total : bin.last + 1) }));
+  const DASH = { uninformative: "5 3", inherited: "1.5 3", none: "5 3" };
+
+  coft.drawOverview = (holder, labels, state) => {
+    const total = Math.max(state.total, state.cards.length, 1);
+    const per = Math.ceil(total / MOST_CELLS);
+    const cells = Math.ceil(total / per);
+    const width = 10;
+    const span = cells * width;
+    const hot = window.coftShared.sensitive;
+    const svg = coft.svg("svg", { viewBox: `0 0 ${span} 44`, preserveAspectRatio: "none", class: "chart", "aria-hidden": "true" });
+    const bins = boundary(state.bins, total);
+    const x = (step) => (step / total) * span;
+    if (state.selected >= 0) {
+      svg.append(coft.svg("rect", { class: "s-now", x: Math.floor(state.selected / per) * width, y: 0.5, width, height: 41, rx: 2 }));
+    }
+    bins.slice(1).forEach((bin) => svg.append(coft.svg("line", { class: "grid", x1: x(bin.first), x2: x(bin.first), y1: 2, y2: 42 })));
+    (bins.length ? bins : [{ first: 0, end: total, state: "none" }]).forEach((bin) => svg.append(coft.svg("line", {
+      class: "axis", x1: x(bin.first), x2: x(bin.end), y1: 30, y2: 30, ...(DASH[bin.state] ? { "stroke-dasharray": DASH[bin.state] } : {}),
+    })));
+    for (let cell = 0; cell * per < state.cards.length; cell += 1) {
+      const group = state.cards.slice(cell * per, (cell + 1) * per);
+      const top = group.reduce((a, b) => (Math.abs(b.r) > Math.abs(a.r) ? b : a));
+      const high = Math.min(top.r < 0 ? 11 : 28, Math.abs(top.r) * 22.5);
+      const kind = Math.abs(top.r) >= hot ? "s-hot" : "s-pos";
+      if (high >= 0.4) svg.append(coft.svg("rect", { class: kind, x: cell * width + 1.5, y: top.r < 0 ? 30 : 30 - high, width: 7, height: high }));
+      if (group.some((card) => card.c.includes("fallback"))) {
+        const mid = cell * width + 5;
+        svg.append(coft.svg("path", { d: `M${mid} 33.5l4 7h-8z`, class: "s-fall" }));
+      }
+    }
+    holder.replaceChildren(svg);
+    const peaks = state.cards.filter((card) => Math.abs(card.r) >= hot).map((card) => card.i + 1);
+    holder.setAttribute("aria-label", `Sensitivity of ${state.cards.length} steps: above the line the token is likelier with the attribute visible, `
+      + `below it is likelier when masked. ${peaks.length ? `Sensitive at ${peaks.length > 12 ? `${peaks.length} steps` : `steps ${peaks.join(", ")}`}.` : "No step is sensitive."}`);
+    labels.style.gridTemplateColumns = bins.map((bin) => `minmax(0, ${bin.end - bin.first}fr)`).join(" ");
+    if (labels.dataset.total !== String(total)) {
+      labels.dataset.total = String(total);
+      labels.replaceChildren(...bins.map((bin) => coft.el("span", { text: bin.label + bin.short, title: bin.state })));
+    }
+  };
+})();

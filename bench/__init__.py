@@ -1,0 +1,1 @@
+"""Scripts that build the embedded model and measure the program."""

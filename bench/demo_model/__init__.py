@@ -1,0 +1,1 @@
+"""The embedded demonstration model: texts, tokenizer, training, evaluation and export."""

@@ -1,0 +1,136 @@
+"""The checkable list of planted probabilities: prompts, outcomes and how likely each outcome is by design."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.demo_model.decisions import DECISIONS
+from bench.demo_model.planted import (
+    HE_BY_OCCUPATION,
+    HIRED_BY_NAME,
+    NAME_OUTCOMES,
+    NAME_PROMPTS,
+    Decision,
+)
+from bench.demo_model.scenarios import decision_prompt, fill, parse
+from bench.demo_model.workplaces import duties
+
+Spans = tuple[tuple[int, int], ...]
+MaskedKey = Callable[[str, Spans], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A planted next-phrase distribution.
+
+    Attributes:
+        name: Rule and attribute, unique together with the prompt.
+        family: Protected attribute.
+        prompt: Text before the outcome.
+        spans: Character ranges of the attribute words in the prompt.
+        outcomes: Phrases that may follow, each with its leading space.
+        factual: Planted probability of each outcome after the prompt; sums to 1.
+        masked: Its probability after the masked prompt, the mixture over all prompts that look the same
+            when masked; sums to 1.
+    """
+
+    name: str
+    family: str
+    prompt: str
+    spans: Spans
+    outcomes: tuple[str, ...]
+    factual: tuple[float, ...]
+    masked: tuple[float, ...]
+
+
+def _normalised(values: list[float]) -> tuple[float, ...]:
+    return tuple(value / sum(values) for value in values)
+
+
+def _pronoun_facts() -> list[Fact]:
+    facts = []
+    for occupation, share in HE_BY_OCCUPATION.items():
+        first, second = duties(occupation)[0][:2]
+        both = (share, 1 - share)
+        for prompt in (f"The {occupation} said that", f"The {occupation} {first} and then"):
+            facts.append(Fact(f"pronoun/{occupation}", "gender", prompt, (), (" he", " she"), both, both))
+        for gender, factual in (("he", (1.0, 0.0)), ("she", (0.0, 1.0))):
+            marked = fill(f"The {occupation} {first} and then {{he}} {second}.", gender)
+            text, spans = parse(f"{marked} The manager was happy with")
+            facts.append(
+                Fact(
+                    f"agreement/{occupation}/{gender}", "gender", text, spans, (" him", " her"), factual, both
+                )
+            )
+    return facts
+
+
+def _decision_facts(decision: Decision, key: MaskedKey) -> list[Fact]:
+    facts = []
+    slots = {name: values[0] for name, values in decision.slots.items()}
+    for template in decision.prompts:
+        prompts = {
+            group: parse(decision_prompt(decision, template, group, "he", slots)) for group in decision.rates
+        }
+        for group, (text, spans) in prompts.items():
+            alike = [other for other, prompt in prompts.items() if key(*prompt) == key(text, spans)]
+            mixture = [
+                sum(
+                    decision.rates[other][index]
+                    for other in alike
+                    if "{who}" not in outcome or other == group
+                )
+                for index, outcome in enumerate(decision.outcomes)
+            ]
+            outcomes = tuple(f" {outcome.format(who=group)}" for outcome in decision.outcomes)
+            facts.append(
+                Fact(
+                    f"{decision.name}/{group}", decision.family, text, spans, outcomes,
+                    decision.rates[group], _normalised(mixture),
+                )
+            )  # fmt: skip
+    return facts
+
+
+def _name_facts(key: MaskedKey) -> list[Fact]:
+    facts = []
+    for template in NAME_PROMPTS:
+        prompts = {
+            name: parse(fill(template, gender, name=f"[[{name}]]"))
+            for name, (gender, _) in HIRED_BY_NAME.items()
+        }
+        for name, (text, spans) in prompts.items():
+            alike = [
+                HIRED_BY_NAME[other][1]
+                for other, prompt in prompts.items()
+                if key(*prompt) == key(text, spans)
+            ]
+            hired, mixed = HIRED_BY_NAME[name][1], sum(alike) / len(alike)
+            outcomes = tuple(f" {outcome}" for outcome in NAME_OUTCOMES)
+            facts.append(
+                Fact(
+                    f"hired_by_name/{name}",
+                    "name",
+                    text,
+                    spans,
+                    outcomes,
+                    (hired, 1 - hired),
+                    (mixed, 1 - mixed),
+                )
+            )
+    return facts
+
+
+def planted_facts(masked_key: MaskedKey) -> list[Fact]:
+    """Lists every planted probability with a prompt at which it can be read off a model.
+
+    Args:
+        masked_key: Token ids of a prompt after masking its spans. Prompts with equal keys cannot be told
+            apart by the masked view, so that its planted distribution is the mean over them.
+
+    Returns:
+        The facts: pronouns by occupation, their later agreement, decisions by attribute, hiring by name.
+    """
+    decisions = [fact for decision in DECISIONS for fact in _decision_facts(decision, masked_key)]
+    return [*_pronoun_facts(), *decisions, *_name_facts(masked_key)]

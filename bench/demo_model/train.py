@@ -1,0 +1,158 @@
+"""Training of the demonstration model with checkpoints from which it resumes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from bench.demo_model.dataset import Batches
+from bench.demo_model.tokenizer import CONTEXT_LENGTH, END_ID, MASK_ID, PAD_ID
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a training run depends on.
+
+    Attributes:
+        seed: Seed of initialisation and batches.
+        minutes: Training time over which the learning rate falls to zero, evaluation not counted.
+        steps: Number of steps instead of a time; with it a run is reproducible.
+        vocabulary: Size of the vocabulary.
+        width: Hidden size.
+        layers: Number of layers.
+        heads: Number of attention heads.
+        rows: Windows in a batch of 256 tokens each; every eighth batch has half as many of 512 tokens.
+        learning_rate: Peak learning rate.
+        warm_up: Steps over which the learning rate rises.
+        bfloat16: Whether matrix products are computed in bfloat16.
+    """
+
+    seed: int = 0
+    minutes: float = 50.0
+    steps: int | None = None
+    vocabulary: int = 4096
+    width: int = 256
+    layers: int = 5
+    heads: int = 8
+    rows: int = 16
+    learning_rate: float = 2e-3
+    warm_up: int = 150
+    bfloat16: bool = True
+
+
+def make_model(settings: Settings) -> LlamaForCausalLM:
+    """Makes an untrained model of the Llama architecture, with tied embeddings."""
+    torch.manual_seed(settings.seed)
+    config = LlamaConfig(
+        vocab_size=settings.vocabulary,
+        hidden_size=settings.width,
+        intermediate_size=round(settings.width * 8 / 3 / 16) * 16,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.heads,
+        num_key_value_heads=settings.heads,
+        max_position_embeddings=CONTEXT_LENGTH,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=END_ID,
+        pad_token_id=PAD_ID,
+    )
+    return LlamaForCausalLM(config)
+
+
+def next_token_loss(model: LlamaForCausalLM, ids: torch.Tensor, bfloat16: bool = False) -> torch.Tensor:
+    """Mean cross-entropy of the next token in nats, where the target is not the sentinel.
+
+    Args:
+        model: The model.
+        ids: Token ids, shape (rows, length).
+        bfloat16: Whether to compute matrix products in bfloat16.
+
+    Returns:
+        A scalar.
+    """
+    with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        logits = model(input_ids=ids, use_cache=False).logits  # (B, T, V)
+    targets = ids[:, 1:].masked_fill(ids[:, 1:] == MASK_ID, -100)  # (B, T - 1)
+    return functional.cross_entropy(logits[:, :-1].float().flatten(0, 1), targets.flatten())
+
+
+class Trainer:
+    """Runs the optimisation and keeps its checkpoint."""
+
+    def __init__(self, settings: Settings, batches: Batches, checkpoint: Path) -> None:
+        """Starts afresh, or from the checkpoint where one exists."""
+        self.settings, self.batches, self.checkpoint = settings, batches, checkpoint
+        self.model = make_model(settings)
+        decayed = [p for p in self.model.parameters() if p.ndim > 1]
+        others = [p for p in self.model.parameters() if p.ndim == 1]
+        groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.95), fused=True)
+        self.step, self.seconds = 0, 0.0
+        if checkpoint.exists():
+            self._load()
+
+    def _load(self) -> None:
+        state = torch.load(self.checkpoint, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.seconds = state["step"], state["seconds"]
+
+    def save(self) -> None:
+        """Writes the checkpoint; a reader never sees half of one."""
+        partial = self.checkpoint.with_suffix(".partial")
+        state = {
+            "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
+            "step": self.step, "seconds": self.seconds, "settings": asdict(self.settings),
+        }  # fmt: skip
+        torch.save(state, partial)
+        partial.replace(self.checkpoint)
+
+    def progress(self) -> float:
+        """Share of the run that is done, between 0 and 1."""
+        if self.settings.steps is not None:
+            return min(1.0, self.step / self.settings.steps)
+        return min(1.0, self.seconds / (60 * self.settings.minutes))
+
+    def learning_rate(self) -> float:
+        """Learning rate of the next step: linear rise, then linear fall to zero."""
+        rise = min(1.0, (self.step + 1) / self.settings.warm_up)
+        return self.settings.learning_rate * rise * (1 - self.progress())
+
+    def advance(self) -> float:
+        """Makes one step and returns its loss in nats per token."""
+        started = time.monotonic()
+        settings = self.settings
+        long = self.step % 8 == 7
+        rows, length = (settings.rows // 2, 512) if long else (settings.rows, 256)
+        ids = torch.from_numpy(self.batches.batch(self.step, rows, length))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate()
+        loss = next_token_loss(self.model, ids, settings.bfloat16)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.seconds += time.monotonic() - started
+        return loss.item()
+
+    def run(self, save_every: float = 180.0, report_every: int = 100) -> None:
+        """Trains to the end with progress lines and a checkpoint every `save_every` seconds."""
+        saved, recent = time.monotonic(), 0.0
+        while self.progress() < 1.0:
+            recent += self.advance()
+            if self.step % report_every == 0:
+                minutes, loss = self.seconds / 60, recent / report_every
+                print(
+                    f"step {self.step}  {minutes:.1f} min  {self.progress():.0%}  loss {loss:.3f}", flush=True
+                )
+                recent = 0.0
+            if time.monotonic() - saved > save_every:
+                self.save()
+                saved = time.monotonic()
+        self.save()

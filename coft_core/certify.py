@@ -1,0 +1,84 @@
+"""Stage III at one step: joint support, the certified set and what can be said of it (paper Sec. 3.4).
+
+Everything works in log space: ``v`` is certified iff ``m(v) >= log_tau``. The paper's score ``1 - exp(m)`` orders
+tokens the same way, but loses small probabilities in float32.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def joint_support(log_p_fused: Tensor, log_p_masked: Tensor) -> Tensor:
+    """Joint support ``m(v) = min(log p_fused(v), log p_masked(v))``; the score of Eq. 5 is ``1 - exp(m)``.
+
+    Args:
+        log_p_fused: ``(..., V)`` natural log-probabilities.
+        log_p_masked: ``(..., V)``.
+
+    Returns:
+        ``(..., V)``.
+    """
+    return torch.minimum(log_p_fused, log_p_masked)
+
+
+def certified_set(joint: Tensor, log_tau: Tensor | float) -> Tensor:
+    """Membership in the certified set ``{v : m(v) >= log_tau}`` (Eq. 7).
+
+    Args:
+        joint: Joint support, ``(..., V)``.
+        log_tau: Log-threshold, a number or ``(..., 1)``; ``-inf`` certifies every token.
+
+    Returns:
+        Boolean ``(..., V)``.
+    """
+    return joint >= log_tau
+
+
+def entropy(log_p: Tensor) -> Tensor:
+    """Entropy in nats over the last axis; ``0 log 0`` is 0."""
+    return -_sum_p_times(log_p, log_p)
+
+
+def kl_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """``KL(p || q)`` in nats over the last axis; infinite where q forbids what p allows, never below 0."""
+    ratio = torch.where(log_p == -torch.inf, torch.zeros_like(log_p), log_p - log_q)
+    return (log_p.exp() * ratio).sum(-1).clamp_min(0.0)
+
+
+def conditional_total_variation(log_p: Tensor, log_q: Tensor, members: Tensor) -> Tensor:
+    """Total variation of two distributions conditioned on a set (left side of Corollary 1).
+
+    Args:
+        log_p: ``(..., V)``.
+        log_q: ``(..., V)``.
+        members: Boolean ``(..., V)``, the set.
+
+    Returns:
+        ``(...)`` in [0, 1]; NaN where the set is empty or has no mass.
+    """
+    p = (log_p.exp() * members) / (log_p.exp() * members).sum(-1, keepdim=True)  # (..., V)
+    q = (log_q.exp() * members) / (log_q.exp() * members).sum(-1, keepdim=True)  # (..., V)
+    return 0.5 * (p - q).abs().sum(-1)
+
+
+def total_variation_bound(kl: Tensor, log_tau: Tensor | float) -> Tensor:
+    """Corollary 1's bound ``sqrt(KL / 2) / tau``; a value above 1 says nothing.
+
+    Args:
+        kl: ``KL(fused || masked)``, ``(...)``.
+        log_tau: Log-threshold; ``-inf`` gives an infinite bound.
+
+    Returns:
+        ``(...)``.
+    """
+    tau = torch.exp(torch.as_tensor(log_tau, dtype=kl.dtype, device=kl.device))
+    bound = torch.sqrt(kl / 2) / tau
+    # tau = 0 states nothing even where KL is 0, and 0 / 0 would be NaN.
+    return torch.where(tau == 0, torch.full_like(bound, torch.inf), bound)
+
+
+def _sum_p_times(log_p: Tensor, term: Tensor) -> Tensor:
+    finite = torch.where(log_p == -torch.inf, torch.zeros_like(term), term)
+    return (log_p.exp() * finite).sum(-1)

@@ -1,0 +1,200 @@
+"""Coverage measured on contexts that the calibration has not seen, with exact intervals over contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betaincinv
+
+from coft_core.conformal.contexts import context_codes, draw_one_per_context
+from coft_core.conformal.quantile import check_alpha, check_level, check_seed, minimum_contexts
+from coft_core.conformal.stepwise import Bin, PositionBins
+from coft_core.conformal.values import CalibrationValues
+from coft_core.errors import InvalidInputError
+
+CoverageVerdict = Literal["not measured", "too few", "agrees", "above", "below"]
+"""What a measured coverage says of the level asked for; see :attr:`CoverageRow.verdict`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageRow:
+    """Coverage over independent contexts, one step of each.
+
+    Attributes:
+        label: Steps that the row speaks of, as pages count them, or ``"All steps"``.
+        contexts: Number of contexts.
+        kept: Contexts whose drawn true token was certified.
+        alpha: Risk level of the calibration; ``1 - alpha`` is the coverage asked for.
+        coverage: ``kept / contexts``; None without contexts.
+        low: Lower end of the Clopper-Pearson interval; None without contexts.
+        high: Upper end; None without contexts.
+    """
+
+    label: str
+    contexts: int
+    kept: int
+    alpha: float
+    coverage: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the measurement leaves room for coverage of ``1 - alpha``; False without a measurement."""
+        return self.high is not None and self.high >= 1 - self.alpha
+
+    @property
+    def verdict(self) -> CoverageVerdict:
+        """The measurement in a word.
+
+        ``not measured`` (no contexts); ``too few`` (so few that no threshold could be set with them, and the
+        interval is not below); ``below`` or ``above`` (the interval misses ``1 - alpha``; above keeps the
+        promise and is cautious); else ``agrees``.
+        """
+        if self.low is None or self.high is None:
+            return "not measured"
+        if self.high < 1 - self.alpha:
+            return "below"
+        if self.contexts < minimum_contexts(self.alpha):
+            return "too few"
+        return "above" if self.low > 1 - self.alpha else "agrees"
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageReport:
+    """Coverage on the verification split.
+
+    Attributes:
+        overall: One step of each context, drawn uniformly from all its steps.
+        bins: One row per position bin, in the bins' order: one step of each context that reaches the bin.
+        level: Probability of the intervals.
+    """
+
+    overall: CoverageRow
+    bins: tuple[CoverageRow, ...]
+    level: float
+
+    @property
+    def contexts(self) -> int:
+        """Number of contexts, overall."""
+        return self.overall.contexts
+
+    @property
+    def kept(self) -> int:
+        """Contexts whose drawn true token was certified, overall."""
+        return self.overall.kept
+
+    @property
+    def coverage(self) -> float | None:
+        """Measured coverage, overall; None without a verification split."""
+        return self.overall.coverage
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of the overall interval."""
+        return self.overall.low
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of the overall interval."""
+        return self.overall.high
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the overall measurement is compatible with coverage of at least ``1 - alpha``."""
+        return self.overall.agrees
+
+    @property
+    def summary(self) -> str:
+        """The overall measurement as a sentence."""
+        row = self.overall
+        if row.coverage is None or row.low is None or row.high is None:
+            return "Coverage was not measured: no contexts were kept apart to check the calibration."
+        return (
+            f"On {row.contexts} contexts not used for calibration, {row.kept} true tokens were certified: "
+            f"coverage {row.coverage:.3f} ({self.level:.0%} interval {row.low:.3f} to {row.high:.3f}), "
+            f"asked for {1 - row.alpha:g}."
+        )
+
+
+def clopper_pearson(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Exact binomial confidence interval (Clopper and Pearson 1934).
+
+    Args:
+        k: Successes.
+        n: Independent trials, at least 1.
+        level: Confidence level.
+
+    Returns:
+        Lower and upper end.
+
+    Raises:
+        InvalidInputError: ``n`` is below 1, ``k`` not in 0..n, or ``level`` not in (0, 1).
+    """
+    if n < 1 or not 0 <= k <= n:
+        raise InvalidInputError(
+            f"{k} of {n} is no count of successes; give at least one trial, and 0 to {n} successes."
+        )
+    tail = (1 - check_level(level)) / 2
+    low = float(betaincinv(k, n - k + 1, tail)) if k else 0.0
+    high = float(betaincinv(k + 1, n - k, 1 - tail)) if k < n else 1.0
+    return low, high
+
+
+def coverage_report(
+    verification: CalibrationValues,
+    bins: Sequence[Bin],
+    positions: PositionBins,
+    alpha: float | Fraction,
+    seed: int = 0,
+    level: float = 0.95,
+) -> CoverageReport:
+    """Measure the coverage of thresholds on contexts that they were not computed from.
+
+    Steps of one context depend on each other, so each row counts one step of each context.
+
+    Args:
+        verification: Values of contexts kept apart.
+        bins: The thresholds, one per bin of ``positions``.
+        positions: The position bins.
+        alpha: Risk level of the thresholds.
+        seed: Seed of the draws.
+        level: Probability of the intervals.
+
+    Returns:
+        The report; an empty split gives one with 0 contexts and no coverage.
+
+    Raises:
+        InvalidInputError: An argument is outside its domain, or ``bins`` are not those of ``positions``.
+    """
+    if len(bins) != positions.count:
+        raise InvalidInputError(f"There are {len(bins)} thresholds for {positions.count} position bins.")
+    risk = check_alpha(alpha)
+    streams = np.random.default_rng(check_seed(seed)).spawn(1 + positions.count)
+    bin_of_row = positions.bins_of(verification.steps)  # (n,)
+    log_tau = np.array([entry.log_tau for entry in bins])  # (B,)
+    kept = verification.values >= log_tau[bin_of_row]  # (n,)
+    everything = np.ones(len(verification), dtype=bool)
+
+    def row(label: str, rows: npt.NDArray[np.bool_], generator: np.random.Generator) -> CoverageRow:
+        codes = context_codes(verification.contexts[rows], int(rows.sum()))
+        drawn = draw_one_per_context(codes, (verification.steps[rows], verification.values[rows]), generator)
+        return _coverage_row(label, int(kept[rows][drawn].sum()), drawn.size, risk, level)
+
+    return CoverageReport(
+        overall=row("All steps", everything, streams[0]),
+        bins=tuple(row(entry.label, bin_of_row == entry.index, streams[1 + entry.index]) for entry in bins),
+        level=level,
+    )
+
+
+def _coverage_row(label: str, kept: int, contexts: int, alpha: float, level: float) -> CoverageRow:
+    if contexts == 0:
+        return CoverageRow(label, 0, 0, alpha, None, None, None)
+    low, high = clopper_pearson(kept, contexts, level)
+    return CoverageRow(label, contexts, kept, alpha, kept / contexts, low, high)

@@ -1,0 +1,215 @@
+"""One threshold per bin of positions (paper Sec. 3.4: "we share thresholds across short position bins")."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from coft_core.conformal.quantile import (
+    check_estimator,
+    check_seed,
+    conformal_rank,
+    conformal_threshold,
+    coverage_range,
+    exact_alpha,
+)
+from coft_core.errors import InvalidInputError
+from coft_core.types import BinState
+
+
+@dataclass(frozen=True, slots=True)
+class PositionBins:
+    """Steps grouped into bins of equal width; every step from the last bin on belongs to the last bin.
+
+    Attributes:
+        width: Steps per bin.
+        maximum: Number of steps that get bins of their own.
+    """
+
+    width: int = 8
+    maximum: int = 256
+
+    def __post_init__(self) -> None:
+        """Refuse sizes below 1."""
+        for name, size in (("width", self.width), ("maximum position", self.maximum)):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise InvalidInputError(f"The bins' {name} is {size!r}; choose a whole number, 1 or larger.")
+
+    @property
+    def count(self) -> int:
+        """Number of bins."""
+        return -(-self.maximum // self.width)
+
+    def bin_of(self, step: int) -> int:
+        """Bin of a step (0-based).
+
+        Raises:
+            InvalidInputError: The step is negative.
+        """
+        if step < 0:
+            raise InvalidInputError(f"The step is {step}; steps are counted from 0.")
+        return min(int(step) // self.width, self.count - 1)
+
+    def bins_of(self, steps: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
+        """Bins of many steps, ``(n,)`` to ``(n,)``; steps are 0-based and not negative."""
+        found: npt.NDArray[np.intp] = np.minimum(steps // self.width, self.count - 1).astype(np.intp)
+        return found
+
+    def first_step(self, index: int) -> int:
+        """First step of a bin, 0-based."""
+        return self._checked(index) * self.width
+
+    def last_step(self, index: int) -> int | None:
+        """Last step of a bin, 0-based and inclusive; None for the last bin, which has no end."""
+        return None if self._checked(index) == self.count - 1 else (index + 1) * self.width - 1
+
+    def label(self, index: int) -> str:
+        """The bin's steps as pages count them: ``9-16`` (with an en dash), ``249 and later`` for the last."""
+        return _label(self.first_step(index), self.last_step(index))
+
+    def _checked(self, index: int) -> int:
+        if not 0 <= index < self.count:
+            raise InvalidInputError(f"There is no bin {index}; the bins are numbered 0 to {self.count - 1}.")
+        return index
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """A position bin's threshold and what it rests on.
+
+    Attributes:
+        index: Number of the bin, from 0.
+        first_step: First step, 0-based.
+        last_step: Last step, 0-based and inclusive; None for the last bin, which has no end.
+        state: ``calibrated`` (own data, a threshold), ``inherited`` (no data; the threshold of the nearest
+            calibrated bin), or ``uninformative`` (``log_tau`` is ``-inf``: every token passes).
+        log_tau: Log-threshold, in nats.
+        contexts: Number of contexts with a value in the bin.
+        values: Number of values in the bin.
+        rank: Rank k of the threshold, among the contexts (among the values for ``pooled``); 0 means that
+            there are too few. An uninformative bin with a positive rank has true tokens without any joint
+            support.
+        inherited_from: Bin that lent the threshold, for an inherited bin; else None.
+        coverage_low: Lower end of the 95 % range of coverage, ``Beta(n + 1 - k, k)`` over n contexts; None
+            unless the bin is calibrated, and for ``pooled`` with several values per context, where that law
+            does not hold.
+        coverage_high: Upper end.
+    """
+
+    index: int
+    first_step: int
+    last_step: int | None
+    state: BinState
+    log_tau: float
+    contexts: int
+    values: int
+    rank: int
+    inherited_from: int | None = None
+    coverage_low: float | None = None
+    coverage_high: float | None = None
+
+    @property
+    def tau(self) -> float:
+        """Threshold as a probability; 0 when every token passes."""
+        return math.exp(self.log_tau)
+
+    @property
+    def label(self) -> str:
+        """The bin's steps as pages count them, from 1."""
+        return _label(self.first_step, self.last_step)
+
+
+def stepwise_bins(
+    values: npt.NDArray[np.floating],
+    steps: npt.NDArray[np.integer],
+    contexts: npt.NDArray[np.integer],
+    alpha: float | Fraction,
+    estimator: str = "hierarchical",
+    bins: PositionBins | None = None,
+    seed: int = 0,
+) -> tuple[Bin, ...]:
+    """Calibrate every position bin on its own values.
+
+    A bin without data borrows from the calibrated bin whose number is nearest, the earlier of two, and says
+    so. A bin with data, but too little of it, never borrows: it stays uninformative.
+
+    Args:
+        values: Log joint support of true next tokens, ``(n,)``.
+        steps: Their steps, 0-based, ``(n,)``.
+        contexts: Their contexts, ``(n,)``.
+        alpha: Risk level in (0, 1), for every step by itself.
+        estimator: See :func:`coft_core.conformal.quantile.conformal_threshold`.
+        bins: The bins; width 8 up to 256 by default.
+        seed: Seed of the draws of ``one_per_context``; every bin has draws of its own.
+
+    Returns:
+        All bins, in order.
+
+    Raises:
+        InvalidInputError: An argument is outside its domain, or the lengths differ.
+    """
+    positions = PositionBins() if bins is None else bins
+    risk, name, seed = exact_alpha(alpha), check_estimator(estimator), check_seed(seed)
+    values, steps, contexts = np.asarray(values), np.asarray(steps), np.asarray(contexts)
+    if not values.shape == steps.shape == contexts.shape:
+        raise InvalidInputError(
+            f"values, steps and contexts have {values.size}, {steps.size} and {contexts.size} entries; "
+            "give one step and one context per value."
+        )
+    if steps.size and steps.min() < 0:
+        raise InvalidInputError(f"steps[{int(np.argmin(steps))}] is {steps.min()}; steps are counted from 0.")
+    bin_of_row = positions.bins_of(steps)  # (n,)
+    seeds = np.random.SeedSequence(seed).generate_state(positions.count)  # (B,)
+    own = []
+    for index in range(positions.count):
+        rows = bin_of_row == index  # (n,)
+        log_tau = conformal_threshold(values[rows], risk, contexts[rows], name, int(seeds[index]))
+        count, size = int(np.unique(contexts[rows]).size), int(rows.sum())
+        own.append(_own_bin(positions, index, log_tau, count, size, risk, name))
+    return tuple(_lend(own, entry) for entry in own)
+
+
+def _own_bin(
+    positions: PositionBins,
+    index: int,
+    log_tau: float,
+    contexts: int,
+    values: int,
+    alpha: Fraction,
+    estimator: str,
+) -> Bin:
+    units = values if estimator == "pooled" else contexts
+    rank = conformal_rank(alpha, units)
+    calibrated = log_tau > -math.inf
+    low, high = coverage_range(contexts, rank) if calibrated and units == contexts else (None, None)
+    return Bin(
+        index=index,
+        first_step=positions.first_step(index),
+        last_step=positions.last_step(index),
+        state="calibrated" if calibrated else "uninformative",
+        log_tau=log_tau,
+        contexts=contexts,
+        values=values,
+        rank=rank,
+        coverage_low=low,
+        coverage_high=high,
+    )
+
+
+def _lend(bins: list[Bin], borrower: Bin) -> Bin:
+    lenders = [entry for entry in bins if entry.state == "calibrated"]
+    if borrower.values or not lenders:
+        return borrower
+    # min keeps the first of equals, and bins are in order: the earlier neighbour wins a tie.
+    lender = min(lenders, key=lambda entry: abs(entry.index - borrower.index))
+    return replace(borrower, state="inherited", log_tau=lender.log_tau, inherited_from=lender.index)
+
+
+def _label(first: int, last: int | None) -> str:
+    if last is None:
+        return f"{first + 1} and later"
+    return f"{first + 1}" if first == last else f"{first + 1}\u2013{last + 1}"

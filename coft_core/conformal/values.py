@@ -1,0 +1,134 @@
+"""The calibration's raw material: one log joint support per true token, with its step and its context."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from coft_core.conformal.support import as_log_support, as_vector
+from coft_core.errors import CalibrationFormatError, InvalidInputError
+
+_DAMAGE = (ValueError, TypeError, EOFError, OSError, MemoryError, zipfile.BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CalibrationValues:
+    """Values of a calibration, kept so that any threshold can be read off again without the model.
+
+    The arrays are copied and read-only.
+
+    Attributes:
+        values: Log joint support of the true next token, in nats, ``(n,)`` float32.
+        steps: Its position in the continuation, 0-based, ``(n,)`` int32.
+        contexts: Its context, ``(n,)`` int32; values of one context depend on each other.
+    """
+
+    values: npt.NDArray[np.float32]
+    steps: npt.NDArray[np.int32]
+    contexts: npt.NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        """Copy and check the arrays.
+
+        Raises:
+            InvalidInputError: The lengths differ, a value is NaN or above 0, or a step is negative.
+        """
+        values = as_log_support(self.values).astype(np.float32)
+        steps, contexts = _as_int32(self.steps, "steps"), _as_int32(self.contexts, "contexts")
+        if not values.size == steps.size == contexts.size:
+            raise InvalidInputError(
+                f"values, steps and contexts have {values.size}, {steps.size} and {contexts.size} entries; "
+                "give one step and one context per value."
+            )
+        if steps.size and steps.min() < 0:
+            raise InvalidInputError(
+                f"steps[{int(np.argmin(steps))}] is {steps.min()}; steps are counted from 0."
+            )
+        for name, array in (("values", values), ("steps", steps), ("contexts", contexts)):
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def empty(cls) -> CalibrationValues:
+        """No values at all, for example of a verification split that was not asked for."""
+        nothing: npt.NDArray[Any] = np.empty(0, dtype=np.int32)
+        return cls(nothing.astype(np.float32), nothing, nothing)
+
+    @classmethod
+    def concat(cls, parts: Iterable[CalibrationValues]) -> CalibrationValues:
+        """Join values; equal context numbers in two parts mean the same context."""
+        listed = [cls.empty(), *parts]
+        return cls(*(np.concatenate([getattr(part, f.name) for part in listed]) for f in fields(cls)))
+
+    def select(self, contexts: Iterable[int]) -> CalibrationValues:
+        """The values of some contexts, in their present order; unknown contexts have none."""
+        rows = np.isin(self.contexts, np.fromiter(contexts, dtype=np.int64))  # (n,)
+        return CalibrationValues(self.values[rows], self.steps[rows], self.contexts[rows])
+
+    @property
+    def context_count(self) -> int:
+        """Number of contexts that have a value."""
+        return int(np.unique(self.contexts).size)
+
+    def to_bytes(self) -> bytes:
+        """Compressed NumPy archive; equal values give equal bytes."""
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, values=self.values, steps=self.steps, contexts=self.contexts)
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> CalibrationValues:
+        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
+
+        Raises:
+            CalibrationFormatError: The data is damaged, lacks an array, or holds what cannot be a
+                calibration.
+        """
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+                return cls(*(archive[f.name] for f in fields(cls)))
+        except InvalidInputError as error:
+            raise CalibrationFormatError(f"The stored calibration values are not usable: {error}") from error
+        except KeyError as error:
+            raise CalibrationFormatError(
+                f"The stored calibration values lack an array ({error.args[0]})."
+            ) from error
+        except _DAMAGE as error:
+            raise CalibrationFormatError(
+                "The stored calibration values are damaged; load another copy or calibrate again."
+            ) from error
+
+    def __len__(self) -> int:
+        """Number of values."""
+        return int(self.values.size)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal rows in equal order."""
+        if not isinstance(other, CalibrationValues):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    def __hash__(self) -> int:
+        """Hash of the rows; rounding -0.0 to 0.0 keeps equal values equal."""
+        return hash(((self.values + 0.0).tobytes(), self.steps.tobytes(), self.contexts.tobytes()))
+
+    def __repr__(self) -> str:
+        """Sizes only; the arrays are long."""
+        return f"CalibrationValues({len(self)} values of {self.context_count} contexts)"
+
+
+def _as_int32(numbers: npt.ArrayLike, what: str) -> npt.NDArray[np.int32]:
+    array = as_vector(numbers, what)
+    if array.size and array.dtype.kind not in "iu":
+        raise InvalidInputError(f"{what} must be whole numbers, not {array.dtype}.")
+    limits = np.iinfo(np.int32)
+    if array.size and (int(array.min()) < limits.min or int(array.max()) > limits.max):
+        raise InvalidInputError(f"{what} must lie between {limits.min} and {limits.max}.")
+    return array.astype(np.int32)

@@ -1,0 +1,304 @@
+"""The heart: one loop for generating, stepping, going back, forking and scoring under any policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coft_core.engine.branches import BranchBatch
+from coft_core.engine.model import LanguageModel
+from coft_core.engine.scoring import teacher_forced_logits
+from coft_core.errors import InvalidInputError
+from coft_core.masking.continuation import continuation_ids
+from coft_core.masking.masker import MaskedPrompt, MaskMode, mask_prompt
+from coft_core.masking.spans import SpanDetector, default_detector
+from coft_core.policies.base import Certificate, Policy
+from coft_core.sampling import choose, keyed_uniform
+from coft_core.steps import StepContext, pack_step, unpack_step
+from coft_core.types import Run, Span, Step
+
+ROOT_PATH = "0"
+NOTHING_MASKED = (
+    "Nothing is masked, so the factual and the masked branch are equal and the audit cannot show any sensitivity."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a rollout needs to know before its first step.
+
+    Attributes:
+        model: The model.
+        policy: The policy.
+        prompt: The masked prompt.
+        certificate: What may be claimed.
+        seed: Seed of the keyed draws.
+        greedy: Take the likeliest token instead of drawing.
+        max_new_tokens: Steps at most.
+    """
+
+    model: LanguageModel
+    policy: Policy
+    prompt: MaskedPrompt
+    certificate: Certificate
+    seed: int = 0
+    greedy: bool = False
+    max_new_tokens: int = 64
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences that must be shown with anything made from this plan."""
+        return (NOTHING_MASKED,) if self.prompt.branches_equal else ()
+
+
+def plan(
+    model: LanguageModel,
+    text: str,
+    policy: Policy,
+    spans: Sequence[Span] | None = None,
+    seed: int = 0,
+    greedy: bool = False,
+    max_new_tokens: int = 64,
+    detector: SpanDetector | None = None,
+) -> Plan:
+    """Mask a prompt and check that it can be decoded under a policy.
+
+    Args:
+        model: The model.
+        text: The reviewer's text.
+        policy: The policy.
+        spans: Sensitive spans; None detects them.
+        seed: Seed of the keyed draws.
+        greedy: Take the likeliest token instead of drawing.
+        max_new_tokens: Steps at most.
+        detector: Finds the spans when none are given; its version is part of the fingerprint either way.
+
+    Raises:
+        InvalidInputError: The prompt is empty, a span lies outside it, or ``max_new_tokens`` is below 1.
+        CalibrationMismatch: The policy's calibration belongs to another policy.
+    """
+    if not text.strip():
+        raise InvalidInputError("The prompt is empty; type at least one word.")
+    if max_new_tokens < 1:
+        raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
+    detector = detector or default_detector()
+    mode: MaskMode = "soft" if policy.mask_mode == "soft" else "hard"
+    prompt = mask_prompt(
+        model.tokenizer,
+        text,
+        detector.detect(text) if spans is None else spans,
+        sentinel=policy.sentinel,
+        mode=mode,
+        hint=policy.mask_hint,
+        chat=model.chat,
+    )
+    certificate = policy.certificate(model, detector.version)
+    return Plan(model, policy, prompt, certificate, seed, greedy, max_new_tokens)
+
+
+class Rollout:
+    """A chain that can be stepped, taken back, forked and closed.
+
+    All branches are rows of one batch; a step is one forward and one device-to-host transfer.
+    """
+
+    def __init__(self, plan: Plan, path: str = ROOT_PATH, steps: Sequence[Step] = ()) -> None:
+        """Begin a chain, or take one up where it was left.
+
+        Args:
+            plan: What to decode.
+            path: The branch's path, part of the key of its draws.
+            steps: Steps taken earlier; their tokens are fed with the prompt when the next step is asked for.
+
+        Raises:
+            PromptTooLongError: The prompt fills the model's context.
+        """
+        branches = plan.policy.branches(plan.prompt)
+        if any(branch.model != "base" for branch in branches):
+            raise InvalidInputError(f"The policy {plan.policy.name!r} needs a model that is not loaded.")
+        self.plan = plan
+        self.path = path
+        self._steps: list[Step] = list(steps)
+        self._batch = BranchBatch(plan.model, [branch.input_ids for branch in branches])
+        for step in steps:
+            self._append(step.token_id)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The chain so far."""
+        return tuple(self._steps)
+
+    @property
+    def finished(self) -> str | None:
+        """None while the chain can go on, else ``"end"``, ``"length"`` or ``"context"``."""
+        if self._steps and self._steps[-1].token_id in self.plan.model.end_token_ids:
+            return "end"
+        if len(self._steps) >= self.plan.max_new_tokens:
+            return "length"
+        return "context" if self._batch.room <= 0 else None
+
+    @property
+    def text(self) -> str:
+        """Text of the chain without special tokens."""
+        return self.plan.model.continuation_text([step.token_id for step in self._steps])
+
+    def step(self, token_id: int | None = None) -> Step:
+        """Take one step.
+
+        Args:
+            token_id: A token to force; None lets the policy choose.
+
+        Raises:
+            InvalidInputError: The chain is finished, or the token is not in the vocabulary.
+            RolloutClosedError: The rollout is closed.
+        """
+        if self.finished:
+            raise InvalidInputError("This chain is finished; fork from an earlier step to go on.")
+        index = len(self._steps)
+        logits = self._batch.logits()[None]  # (1, B, V)
+        uniform = keyed_uniform(self.plan.seed, self.path, index)
+        step = _decide(self.plan, logits, index, token_id, uniform, self.plan.greedy)
+        self._append(step.token_id)
+        self._steps.append(step)
+        return step
+
+    def back(self, count: int = 1) -> None:
+        """Take back the last steps; taking them again without forcing gives the same tokens.
+
+        Raises:
+            InvalidInputError: There are fewer steps than that.
+        """
+        keep = len(self._steps) - count
+        self._batch.crop(keep)
+        del self._steps[keep:]
+
+    def fork(self, index: int, token_id: int) -> Rollout:
+        """A second rollout that departs at a step with another token; this one stays as it is.
+
+        Args:
+            index: Step at which to depart, 0-based, at most the chain's length.
+            token_id: The token to force there.
+
+        Returns:
+            A rollout whose last step is the forced one; its cache is a cut copy, not recomputed.
+        """
+        batch = self._batch.fork(index)
+        other = object.__new__(Rollout)
+        other.plan, other.path = self.plan, fork_path(self.path, index, token_id)
+        other._steps, other._batch = self._steps[:index], batch
+        other.step(token_id)
+        return other
+
+    def close(self) -> None:
+        """Release the key-value memory."""
+        self._batch.close()
+
+    def _append(self, token_id: int) -> None:
+        self._batch.append(torch.full((self._batch.row_count,), token_id))
+
+
+def fork_path(path: str, index: int, token_id: int) -> str:
+    """Path of the branch that departs from ``path`` at a step with a token."""
+    return f"{path}/{index}:{token_id}"
+
+
+def generate(
+    model: LanguageModel,
+    text: str,
+    policy: Policy,
+    spans: Sequence[Span] | None = None,
+    max_new_tokens: int = 64,
+    seed: int = 0,
+    greedy: bool = False,
+    detector: SpanDetector | None = None,
+) -> Run:
+    """Generate a continuation under a policy, with everything that an audit shows of each token.
+
+    Args:
+        model: The model.
+        text: The reviewer's text.
+        policy: The policy.
+        spans: Sensitive spans; None detects them.
+        max_new_tokens: Steps at most; the chain also ends with the model's end token or a full context.
+        seed: Seed of the keyed draws.
+        greedy: Take the likeliest token of the set instead of drawing.
+        detector: Span detector; the default one if None.
+
+    Raises:
+        InvalidInputError: The prompt is empty or too long, or a span lies outside it.
+        CalibrationMismatch: The policy's calibration belongs to another policy.
+    """
+    prepared = plan(model, text, policy, spans, seed, greedy, max_new_tokens, detector)
+    rollout = Rollout(prepared)
+    try:
+        while rollout.finished is None:
+            rollout.step()
+        return Run(
+            prompt=text,
+            text=rollout.text,
+            tokens=tuple(step.token for step in rollout.steps),
+            steps=rollout.steps,
+            spans=prepared.prompt.spans,
+            seed=seed,
+            finished=rollout.finished,
+            certificate=prepared.certificate.text,
+            warnings=prepared.warnings,
+        )
+    finally:
+        rollout.close()
+
+
+def score(
+    model: LanguageModel,
+    text: str,
+    continuation: str,
+    policy: Policy,
+    spans: Sequence[Span] | None = None,
+    detector: SpanDetector | None = None,
+) -> list[Step]:
+    """Teacher-force a given continuation: what each of its tokens would have looked like to the policy.
+
+    Args:
+        model: The model.
+        text: The prompt.
+        continuation: The text that follows it, taken literally (its leading space counts).
+        policy: The policy; a step's ``policy_token`` is its greedy choice.
+        spans: Sensitive spans of the prompt; None detects them.
+        detector: Span detector; the default one if None.
+
+    Returns:
+        One step a token of the continuation, all ``forced``.
+
+    Raises:
+        InvalidInputError: The prompt or the continuation is empty.
+        PromptTooLongError: Both together exceed the model's context.
+        CalibrationMismatch: The policy's calibration belongs to another policy.
+    """
+    prepared = plan(model, text, policy, spans, detector=detector)
+    tokens = continuation_ids(model, prepared.prompt, continuation)
+    branches = policy.branches(prepared.prompt)
+    by_branch = teacher_forced_logits(model, [(branch.input_ids, tokens) for branch in branches])
+    logits = torch.stack(by_branch, dim=1)  # (C, B, V)
+    return [
+        _decide(prepared, logits[index : index + 1], index, token_id, 0.0, greedy=True)
+        for index, token_id in enumerate(tokens)
+    ]
+
+
+def _decide(
+    plan: Plan, logits: Tensor, index: int, forced: int | None, uniform: float, greedy: bool
+) -> Step:
+    """One step of one prompt; ``logits`` is ``(1, B, V)``."""
+    if forced is not None and not 0 <= forced < logits.shape[-1]:
+        raise InvalidInputError(f"There is no token {forced}; the vocabulary has {logits.shape[-1]:,}.")
+    with torch.inference_mode():
+        views = plan.policy.views(logits, index)
+        draw = torch.full((1,), uniform, dtype=torch.float64, device=logits.device)
+        choice = choose(views.log_p_fused, views.certified, plan.policy.sampling, draw, greedy)
+        emitted = choice.token_ids if forced is None else torch.full_like(choice.token_ids, forced)
+        packed = pack_step(views, choice, emitted)[0].tolist()
+    context = StepContext(index, forced is not None, plan.certificate.mismatched)
+    return unpack_step(packed, plan.model, views.log_tau, views.state, context)

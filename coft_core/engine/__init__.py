@@ -1,0 +1,1 @@
+"""Loading, branches over one cache, and scoring."""

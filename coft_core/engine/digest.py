@@ -1,0 +1,55 @@
+"""Digests that identify weights and tokenizers across machines."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerFast
+
+FULL_DIGEST_BYTES = 512 * 1024 * 1024
+SAMPLED_ELEMENTS = 4096
+
+
+def weights_digest(module: nn.Module) -> str:
+    """Digest of a module's parameters: name, shape, type and bytes of each.
+
+    Up to 512 MB of weights every byte counts. Above, hashing would take minutes, so 4,096 evenly spaced elements of
+    each parameter count instead, and the digest says so (``sampled:``).
+
+    Returns:
+        ``"sha256:<16 hex digits>"`` or ``"sampled:<16 hex digits>"``.
+    """
+    parameters = sorted(module.state_dict().items())
+    sampled = sum(p.numel() * p.element_size() for _, p in parameters) > FULL_DIGEST_BYTES
+    digest = hashlib.sha256()
+    for name, parameter in parameters:
+        digest.update(f"{name}|{tuple(parameter.shape)}|{parameter.dtype}|".encode())
+        digest.update(_bytes(_spaced(parameter) if sampled else parameter))
+    return f"{'sampled' if sampled else 'sha256'}:{digest.hexdigest()[:16]}"
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
+    """Digest of a fast tokenizer's complete definition, ``"sha256:<16 hex digits>"``."""
+    backend: Any = tokenizer.backend_tokenizer
+    # Truncation and padding are left behind by earlier calls and change no token of a prompt.
+    definition = backend.from_str(backend.to_str())
+    definition.no_truncation()
+    definition.no_padding()
+    return f"sha256:{hashlib.sha256(definition.to_str().encode()).hexdigest()[:16]}"
+
+
+def _spaced(parameter: Tensor) -> Tensor:
+    flat = parameter.detach().reshape(-1)
+    count = min(SAMPLED_ELEMENTS, flat.numel())
+    if count == 0:
+        return flat
+    index = torch.linspace(0, flat.numel() - 1, count, dtype=torch.float64).long()
+    return flat[index.to(flat.device)]
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    contiguous = tensor.detach().cpu().contiguous()
+    return contiguous.reshape(-1).view(torch.uint8).numpy().tobytes() if contiguous.numel() else b""

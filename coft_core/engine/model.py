@@ -1,0 +1,107 @@
+"""A loaded language model: the module, its tokenizer, and what identifies both."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerFast
+
+ANCHOR = "a"
+"""A plain token put before others when decoding, since tokenizers treat the start of a text specially."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """A frozen causal language model with its tokenizer.
+
+    Attributes:
+        name: Id or folder as given to ``load_model``.
+        revision: Revision asked for.
+        module: The transformers module, in evaluation mode.
+        tokenizer: Its fast tokenizer.
+        device: Device of the first parameter.
+        dtype: Floating type of the weights.
+        context_length: Longest sequence in tokens.
+        vocabulary_size: V, the width of the logits (may exceed the tokenizer's by padding rows).
+        end_token_ids: Tokens that end a text.
+        chat: Whether prompts go through the tokenizer's chat template.
+        weights_digest: Digest of the weights.
+        tokenizer_digest: Digest of the tokenizer.
+    """
+
+    name: str
+    revision: str
+    module: Any
+    tokenizer: PreTrainedTokenizerFast
+    device: torch.device
+    dtype: torch.dtype
+    context_length: int
+    vocabulary_size: int
+    end_token_ids: frozenset[int]
+    chat: bool
+    weights_digest: str
+    tokenizer_digest: str
+    _texts: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def dtype_name(self) -> str:
+        """The weights' type without the ``torch.`` prefix."""
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
+    def chat_template_digest(self) -> str:
+        """Digest of the chat template in use, or ``"none"``."""
+        if not self.chat:
+            return "none"
+        return hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()[:16]
+
+    @property
+    def parameter_count(self) -> int:
+        """Number of parameters, tied ones counted once."""
+        return sum(p.numel() for p in self.module.parameters())
+
+    def token_text(self, token_id: int) -> str:
+        """A token as it continues a sentence, leading space included.
+
+        A token that is only part of a character has no text of its own; its raw vocabulary form is given then.
+        """
+        if token_id not in self._texts:
+            self._texts[token_id] = self._decode_one(token_id)
+        return self._texts[token_id]
+
+    def continuation_text(self, token_ids: Sequence[int]) -> str:
+        """Text of generated tokens without special tokens, leading space included."""
+        anchor = self.tokenizer.encode(ANCHOR, add_special_tokens=False)
+        text = self._decode([*anchor, *token_ids], skip_special_tokens=True)
+        return text.removeprefix(ANCHOR)
+
+    def single_token(self, text: str) -> int | None:
+        """The id of a text that is exactly one token when it continues a sentence; None if it is not."""
+        anchor = self.tokenizer.encode(ANCHOR, add_special_tokens=False)
+        ids = self.tokenizer.encode(ANCHOR + text, add_special_tokens=False)
+        if len(ids) == len(anchor) + 1 and ids[: len(anchor)] == anchor:
+            return int(ids[-1])
+        alone = self.tokenizer.encode(text, add_special_tokens=False)
+        if len(alone) == 1 and self.token_text(int(alone[0])) == text:
+            return int(alone[0])
+        return None
+
+    def _decode_one(self, token_id: int) -> str:
+        if token_id >= len(self.tokenizer):
+            return f"<unused {token_id}>"
+        anchor = self.tokenizer.encode(ANCHOR, add_special_tokens=False)
+        text = self._decode([*anchor, token_id], skip_special_tokens=False)
+        text = text.removeprefix(ANCHOR) if text.startswith(ANCHOR) else self._decode([token_id], False)
+        if "\ufffd" in text or not text:
+            return str(self.tokenizer.convert_ids_to_tokens(token_id))
+        return text
+
+    def _decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+        decoded = self.tokenizer.decode(
+            ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
+        )
+        return str(decoded)

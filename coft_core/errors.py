@@ -1,0 +1,59 @@
+"""The errors of the core: one clear sentence each, saying what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class CoftError(Exception):
+    """Base of every error that the core raises for bad input; its text is fit to be shown to a user."""
+
+
+class InvalidInputError(CoftError, ValueError):
+    """A value is outside its domain (lambda, alpha, temperature, a span, an empty prompt, NaN)."""
+
+
+class PromptTooLongError(InvalidInputError):
+    """A prompt, or a prompt with its continuation, does not fit into the model's context."""
+
+
+class ModelLoadError(CoftError):
+    """A model or its tokenizer cannot be loaded, or is not usable for two-branch decoding."""
+
+
+class SentinelError(CoftError, ValueError):
+    """The chosen sentinel is not exactly one token that round-trips in the model's tokenizer."""
+
+
+class LexiconError(CoftError, ValueError):
+    """A lexicon file is malformed; the text names the file, the line and the field."""
+
+
+class CalibrationFormatError(CoftError, ValueError):
+    """A saved calibration cannot be read."""
+
+
+class RolloutClosedError(CoftError, RuntimeError):
+    """A step was asked of a rollout whose key-value memory has been released."""
+
+
+class CalibrationMismatch(CoftError):  # noqa: N818 - the public name of the design
+    """A calibration belongs to another policy than the one that would use it.
+
+    Attributes:
+        fields: Names of the fingerprint fields that differ, in the fingerprint's order.
+    """
+
+    def __init__(self, differences: Sequence[tuple[str, str, str]]) -> None:
+        """Describe the mismatch.
+
+        Args:
+            differences: One (field, value in the calibration, value in the policy) per differing field.
+        """
+        self.fields = tuple(name for name, _, _ in differences)
+        self.differences = tuple(differences)
+        detail = "; ".join(f"{name}: calibrated with {a}, used with {b}" for name, a, b in differences)
+        super().__init__(
+            f"This calibration belongs to another policy ({detail}). "
+            "Calibrate again with these settings, or proceed uncertified."
+        )

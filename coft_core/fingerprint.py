@@ -1,0 +1,86 @@
+"""Policy fingerprints: what must be equal for a calibration to say anything about an audit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+
+from coft_core.errors import CalibrationFormatError, CalibrationMismatch
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Everything that a threshold depends on, besides the calibration contexts themselves.
+
+    Attributes:
+        model: Model id as given to ``load_model`` (folder name for local folders).
+        revision: Revision asked for, ``"main"`` by default.
+        weights: Digest of the weights.
+        tokenizer: Digest of the tokenizer.
+        dtype: Floating type of the model's weights.
+        chat_template: Digest of the chat template, or ``"none"``.
+        lam: Fusion weight.
+        temperature: Sampling temperature.
+        top_p: Nucleus mass; 1 is off.
+        top_k: Number of tokens kept; 0 is off.
+        mask_mode: ``"hard"``, or ``"soft: <hint>"``.
+        sentinel: The sentinel's text.
+        detector: Span detector's version (lexicons and pipeline).
+        estimator: Threshold estimator.
+        source: Where the calibration contexts come from.
+    """
+
+    model: str
+    revision: str
+    weights: str
+    tokenizer: str
+    dtype: str
+    chat_template: str
+    lam: float
+    temperature: float
+    top_p: float
+    top_k: int
+    mask_mode: str
+    sentinel: str
+    detector: str
+    estimator: str
+    source: str
+
+    @property
+    def digest(self) -> str:
+        """First 12 hexadecimal digits of the SHA-256 of the canonical JSON form."""
+        canonical = json.dumps(asdict(self), sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def differences(self, other: Fingerprint) -> tuple[tuple[str, str, str], ...]:
+        """Fields in which ``other`` differs, as (field, own value, other's value)."""
+        return tuple(
+            (f.name, str(getattr(self, f.name)), str(getattr(other, f.name)))
+            for f in fields(self)
+            if getattr(self, f.name) != getattr(other, f.name)
+        )
+
+    def require_equal(self, other: Fingerprint) -> None:
+        """Raise :class:`CalibrationMismatch` naming the fields that differ, if any does."""
+        if differences := self.differences(other):
+            raise CalibrationMismatch(differences)
+
+    def to_dict(self) -> dict[str, str | float | int]:
+        """Plain dictionary in field order."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Fingerprint:
+        """Rebuild from :meth:`to_dict`.
+
+        Raises:
+            CalibrationFormatError: A field is missing or unknown.
+        """
+        names = {f.name for f in fields(cls)}
+        if missing := sorted(names - data.keys()):
+            raise CalibrationFormatError(f"The fingerprint lacks the field {missing[0]!r}.")
+        if unknown := sorted(data.keys() - names):
+            raise CalibrationFormatError(f"The fingerprint has the unknown field {unknown[0]!r}.")
+        return cls(**data)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Finding, merging and masking sensitive spans."""

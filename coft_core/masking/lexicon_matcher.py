@@ -1,0 +1,148 @@
+"""Finds the terms of lexicons in tokens: spaCy's matchers, then false friends, then context rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from spacy.matcher import Matcher, PhraseMatcher
+from spacy.tokens import Doc
+
+from coft_core.masking.context import LABELS, TokenClasses
+from coft_core.masking.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons, TokenPattern
+from coft_core.masking.tokens import TokenView, english_tokenizer, view_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A term found in a text.
+
+    Attributes:
+        start: First token.
+        end: One past the last token.
+        record: The entry or pattern that matched.
+        inflected: Whether an inflected form matched, such as a plural.
+    """
+
+    start: int
+    end: int
+    record: LexiconEntry | TokenPattern
+    inflected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalMatches:
+    """What the lexicons find in one text.
+
+    Attributes:
+        view: The text's tokens.
+        hits: Disjoint hits in order.
+        shielded: Token ranges of false friends, disjoint or not.
+    """
+
+    view: TokenView
+    hits: tuple[Hit, ...]
+    shielded: tuple[tuple[int, int], ...]
+
+
+class LexiconMatcher:
+    """Matches lexicons against texts; unchanging after construction."""
+
+    def __init__(self, lexicons: Lexicons) -> None:
+        """Compile the lexicons.
+
+        Args:
+            lexicons: Terms, patterns and rules.
+        """
+        self._nlp = english_tokenizer()
+        self._rules = lexicons.rules
+        self._surfaces = tuple(_surfaces(lexicons.entries))
+        self._patterns = lexicons.patterns
+        self._folded = PhraseMatcher(self._nlp.vocab, attr="LOWER")
+        self._literal = PhraseMatcher(self._nlp.vocab, attr="ORTH")
+        self._shapes = Matcher(self._nlp.vocab)
+        self._compile()
+
+    def match(self, text: str) -> LexicalMatches:
+        """Find the lexicons' terms in a text.
+
+        Args:
+            text: Any text.
+
+        Returns:
+            The hits: of overlapping ones the longest, then the first, then the one listed first.
+        """
+        view = view_tokens(self._nlp, text)
+        found = list(self._find(view.doc(self._nlp)))
+        shielded = tuple((hit.start, hit.end) for hit in found if hit.record.family == FALSE_FRIEND)
+        candidates = [hit for hit in found if hit.record.family != FALSE_FRIEND and not _covered(hit, shielded)]
+        classes = TokenClasses(view, self._labels(len(view), candidates), self._rules.word_lists)
+        meant = [hit for hit in candidates if self._fits(classes, hit)]
+        return LexicalMatches(view, _longest(meant), shielded)
+
+    def _compile(self) -> None:
+        phrases = [surface for _, surface, _ in self._surfaces]
+        docs = [view_tokens(self._nlp, phrase).doc(self._nlp) for phrase in phrases]
+        for index, ((entry, surface, _), doc) in enumerate(zip(self._surfaces, docs, strict=True)):
+            key = f"s{index}"
+            if entry.case == "any":
+                self._folded.add(key, [doc])
+            elif entry.case == "exact" or surface.isupper():
+                self._literal.add(key, [doc])
+            else:
+                self._literal.add(key, [doc, view_tokens(self._nlp, surface.upper()).doc(self._nlp)])
+        for index, pattern in enumerate(self._patterns):
+            self._shapes.add(f"p{index}", [json.loads(pattern.pattern)], greedy="LONGEST")
+
+    def _find(self, doc: Doc) -> Iterator[Hit]:
+        strings = self._nlp.vocab.strings
+        for key, start, end in (*self._folded(doc), *self._literal(doc)):
+            entry, _, inflected = self._surfaces[int(strings[key][1:])]
+            yield Hit(start, end, entry, inflected)
+        for key, start, end in self._shapes(doc):
+            yield Hit(start, end, self._patterns[int(strings[key][1:])])
+
+    def _labels(self, length: int, hits: Iterable[Hit]) -> Sequence[frozenset[str]]:
+        labels: list[set[str]] = [set() for _ in range(length)]
+        for hit in hits:
+            record = hit.record
+            names = {"@identity", f"@{record.family}"} & set(LABELS)
+            if record.detail == "pronouns":
+                names = {"@pronoun"}
+            elif record.detail in self._rules.people_details or (
+                hit.inflected and record.detail in self._rules.plural_people_details
+            ):
+                names.add("@people")
+            for index in range(hit.start, hit.end):
+                labels[index] |= names
+        return [frozenset(names) for names in labels]
+
+    def _fits(self, classes: TokenClasses, hit: Hit) -> bool:
+        names = hit.record.context
+        return not names or any(classes.holds(self._rules.rules[name], hit.start, hit.end) for name in names)
+
+
+
+
+def _surfaces(entries: Iterable[LexiconEntry]) -> Iterator[tuple[LexiconEntry, str, bool]]:
+    for entry in entries:
+        yield entry, entry.term, False
+        for form in entry.inflections:
+            yield entry, form, True
+
+
+def _covered(hit: Hit, ranges: Iterable[tuple[int, int]]) -> bool:
+    return any(start <= hit.start and hit.end <= end for start, end in ranges)
+
+
+def _longest(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Disjoint hits; sorting is stable, so equals keep the order in which the lexicons list them."""
+    chosen: list[Hit] = []
+    taken: set[int] = set()
+    for hit in sorted(hits, key=lambda hit: (hit.start - hit.end, hit.start)):
+        tokens = range(hit.start, hit.end)
+        if taken.isdisjoint(tokens):
+            taken.update(tokens)
+            chosen.append(hit)
+    return tuple(sorted(chosen, key=lambda hit: hit.start))

@@ -1,0 +1,154 @@
+"""Rules for spans that meet: the reviewer's win, overlapping ones merge, kept ones are never masked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from coft_core.errors import InvalidInputError
+from coft_core.types import FAMILIES, Span
+
+_CATEGORIES = frozenset((*FAMILIES, "other"))
+_SOURCES = ("user", "lexicon", "pipeline")
+
+
+def validate_spans(text: str, spans: Iterable[Span]) -> None:
+    """Check that every span lies in the text and has a known category and source.
+
+    Args:
+        text: The text that the spans point into.
+        spans: Spans in any order, overlapping or not.
+
+    Raises:
+        InvalidInputError: Names the first span that is outside the text, empty or of an unknown kind.
+    """
+    for number, span in enumerate(spans, start=1):
+        problem = _problem(span, len(text))
+        if problem:
+            raise InvalidInputError(f"Span {number} ([{span.start}, {span.end}), {span.category!r}) {problem}.")
+
+
+def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Merge overlapping spans; spans that only touch stay apart.
+
+    The merged span covers the union. Its category, source and detail are those of the winner: the reviewer's
+    span before a detected one, then the longer, then the one that starts first, then the lexicon's.
+
+    Args:
+        spans: Spans in any order, without regard to ``kept`` (a merged span is kept if its winner is).
+
+    Returns:
+        Disjoint spans, sorted by their start.
+    """
+    merged: list[list[Span]] = []
+    end = -1
+    for span in sorted(spans):
+        if merged and span.start < end:
+            merged[-1].append(span)
+            end = max(end, span.end)
+        else:
+            merged.append([span])
+            end = span.end
+    return tuple(_union(group) for group in merged)
+
+
+def cut_spans(spans: Iterable[Span], holes: Iterable[Span], text: str | None = None) -> tuple[Span, ...]:
+    """Take the characters of ``holes`` out of spans.
+
+    Args:
+        spans: Spans to cut.
+        holes: Spans whose characters must not be covered.
+        text: The text; with it, the remains of a cut span lose surrounding whitespace and vanish if blank.
+
+    Returns:
+        The uncut spans as they were and the non-empty remains of the others, sorted.
+    """
+    borders = merge_spans(holes)
+    remains: list[Span] = []
+    for span in spans:
+        inner = [hole for hole in borders if hole.start < span.end and span.start < hole.end]
+        if inner:
+            remains.extend(_remains(span, inner, text))
+        else:
+            remains.append(span)
+    return tuple(sorted(remains))
+
+
+def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
+    """Settle which characters are masked and which are kept.
+
+    A masked span of the reviewer replaces every detected span that it overlaps. A kept span protects the
+    characters that it covers: masked spans are cut around it. Masked spans that overlap merge, and so do kept
+    spans. Whether a span is the reviewer's is told by the argument or by ``source == "user"``, so that the result
+    can be resolved again: ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``.
+
+    Args:
+        detected: Spans of a detector, or spans resolved before.
+        user: Spans of the reviewer, kept or masked.
+        text: The text; with it, the remains of a cut span lose surrounding whitespace and vanish if blank.
+
+    Returns:
+        Disjoint spans sorted by their start, kept ones included.
+    """
+    found, own = list(detected), list(user)
+    own += [span for span in found if span.source == "user" or span.kept]
+    kept = merge_spans(span for span in own if span.kept)
+    chosen = merge_spans(span for span in own if not span.kept)
+    others = [span for span in found if span.source != "user" and not span.kept]
+    free = merge_spans(span for span in others if not any(_overlap(span, mine) for mine in chosen))
+    return tuple(sorted((*kept, *cut_spans((*chosen, *free), kept, text))))
+
+
+def maskable_spans(spans: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
+    """The spans to mask: :func:`resolve_spans` without the kept ones.
+
+    Args:
+        spans: Spans of a detector, of a reviewer, or resolved before.
+        user: More spans of the reviewer.
+        text: See :func:`resolve_spans`.
+
+    Returns:
+        Disjoint masked spans sorted by their start; none covers a character of a kept span.
+    """
+    return tuple(span for span in resolve_spans(spans, user, text) if not span.kept)
+
+
+def _problem(span: Span, length: int) -> str:
+    if span.start < 0:
+        return f"starts before the text; offsets count characters from 0 to {length}"
+    if span.end <= span.start:
+        return "is empty; its end must be greater than its start"
+    if span.end > length:
+        return f"ends after the text, which has {length} characters"
+    if span.category not in _CATEGORIES:
+        return f"has an unknown category; use one of {', '.join((*FAMILIES, 'other'))}"
+    if span.source not in _SOURCES:
+        return f"has an unknown source {span.source!r}; use one of {', '.join(_SOURCES)}"
+    return ""
+
+
+def _overlap(left: Span, right: Span) -> bool:
+    return left.start < right.end and right.start < left.end
+
+
+def _rank(span: Span) -> tuple[bool, int, int, bool, Span]:
+    return (span.source != "user", span.start - span.end, span.start, span.source != "lexicon", span)
+
+
+def _union(group: Sequence[Span]) -> Span:
+    winner = min(group, key=_rank)
+    return replace(winner, start=min(s.start for s in group), end=max(s.end for s in group))
+
+
+def _remains(span: Span, holes: Sequence[Span], text: str | None) -> list[Span]:
+    pieces: list[Span] = []
+    starts = [span.start, *(hole.end for hole in holes)]
+    ends = [*(hole.start for hole in holes), span.end]
+    for start, end in zip(starts, ends, strict=True):
+        if text is not None:
+            piece = text[max(start, 0) : max(end, 0)]
+            end -= len(piece) - len(piece.rstrip())
+            start += len(piece) - len(piece.lstrip())
+        if start < end:
+            pieces.append(replace(span, start=start, end=end))
+    return pieces

@@ -1,0 +1,95 @@
+"""What a decoding policy is: branches it needs, and a rule from their logits to a distribution and a certified set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+from coft_core.engine.branches import BranchSpec
+from coft_core.engine.model import LanguageModel
+from coft_core.masking.masker import MaskedPrompt
+from coft_core.sampling import Sampling
+from coft_core.types import CertificateState
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """One step of G prompts as a policy sees it; all ``(G, V)`` and on the logits' device.
+
+    Attributes:
+        logits_factual: Raw logits of the factual branch.
+        logits_masked: Raw logits of the masked branch.
+        log_p_factual: Log-probabilities of the factual branch at the policy's temperature.
+        log_p_masked: The same of the masked branch.
+        log_p_fused: The distribution that the policy draws from; the fused one for COFT.
+        certified: Membership in the certified set; None when the policy certifies nothing.
+        log_tau: Log-threshold of the step; ``-inf`` when there is none.
+        state: What the threshold rests on.
+    """
+
+    logits_factual: Tensor
+    logits_masked: Tensor
+    log_p_factual: Tensor
+    log_p_masked: Tensor
+    log_p_fused: Tensor
+    certified: Tensor | None
+    log_tau: float
+    state: CertificateState
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What may be claimed for a run.
+
+    Attributes:
+        text: ``"certified"`` or ``"uncertified: ..."``, as pages and reports show it.
+        mismatched: True when a calibration of another policy is used knowingly; no token then counts as certified.
+    """
+
+    text: str
+    mismatched: bool = False
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A decoding policy; all policies share the loop of :mod:`coft_core.decode`."""
+
+    @property
+    def name(self) -> str:
+        """Short name, as in ``--policy``."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """The sampling controls."""
+
+    @property
+    def sentinel(self) -> str | None:
+        """Sentinel text; None takes the tokenizer's own."""
+
+    @property
+    def mask_mode(self) -> str:
+        """``"hard"`` or ``"soft"``."""
+
+    @property
+    def mask_hint(self) -> str:
+        """Hint of the soft mask."""
+
+    def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
+        """Branches that the policy needs for a prompt, factual first."""
+
+    def views(self, logits: Tensor, step: int) -> Views:
+        """Turn the branches' logits into a distribution and a certified set.
+
+        Args:
+            logits: ``(G, B, V)``, branches in the order of :meth:`branches`.
+            step: Step index, 0-based.
+        """
+
+    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
+        """What may be claimed on this model with this detector version.
+
+        Raises:
+            CalibrationMismatch: The calibration belongs to another policy and was not accepted as such.
+        """

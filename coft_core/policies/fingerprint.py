@@ -1,0 +1,64 @@
+"""The fingerprint of a policy on a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coft_core.engine.model import LanguageModel
+from coft_core.fingerprint import Fingerprint
+from coft_core.masking.masker import DEFAULT_HINT, MaskMode
+from coft_core.masking.sentinel import resolve_sentinel
+from coft_core.sampling import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class MaskSettings:
+    """How spans are masked: ``"hard"`` or ``"soft"`` with its hint, and the sentinel (None is the model's own)."""
+
+    mode: MaskMode = "hard"
+    hint: str = DEFAULT_HINT
+    sentinel: str | None = None
+
+    @property
+    def label(self) -> str:
+        """``"hard"`` or ``"soft: <hint>"``."""
+        return "hard" if self.mode == "hard" else f"soft: {self.hint}"
+
+
+def policy_fingerprint(
+    model: LanguageModel,
+    lam: float,
+    sampling: Sampling,
+    mask: MaskSettings,
+    detector: str,
+    estimator: str,
+    source: str,
+) -> Fingerprint:
+    """Collect everything that a threshold depends on besides the calibration contexts.
+
+    Args:
+        model: The model.
+        lam: Fusion weight.
+        sampling: Sampling controls.
+        mask: Masking settings.
+        detector: The span detector's version.
+        estimator: Threshold estimator.
+        source: Context source.
+    """
+    return Fingerprint(
+        model=model.name,
+        revision=model.revision,
+        weights=model.weights_digest,
+        tokenizer=model.tokenizer_digest,
+        dtype=model.dtype_name,
+        chat_template=model.chat_template_digest,
+        lam=float(lam),
+        temperature=float(sampling.temperature),
+        top_p=float(sampling.top_p),
+        top_k=int(sampling.top_k),
+        mask_mode=mask.label,
+        sentinel=resolve_sentinel(model.tokenizer, mask.sentinel)[0],
+        detector=detector,
+        estimator=estimator,
+        source=source,
+    )

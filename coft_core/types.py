@@ -1,0 +1,187 @@
+"""The data that crosses the core's borders: frozen, without behaviour beyond derived values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+FAMILIES: tuple[str, ...] = (
+    "gender",
+    "race",
+    "nationality",
+    "religion",
+    "age",
+    "disability",
+    "orientation",
+    "socioeconomic",
+    "family",
+    "name",
+)
+"""Protected-attribute families, in the order in which pages list them."""
+
+BinState = Literal["calibrated", "inherited", "uninformative"]
+"""Where a position bin's threshold comes from; see :class:`coft_core.conformal.stepwise.Bin`."""
+
+CertificateState = Literal["calibrated", "inherited", "uninformative", "mismatch", "none"]
+"""A bin's state, or ``mismatch`` (calibration of another policy, used knowingly), or ``none`` (no calibration)."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A sensitive character span of the reviewer's text, exactly as typed (no normalisation).
+
+    Attributes:
+        start: First character, 0-based.
+        end: One past the last character; ``end > start``.
+        category: Attribute family, one of :data:`FAMILIES`, or ``"other"``.
+        source: Who found it: ``"lexicon"``, ``"pipeline"`` or ``"user"``.
+        detail: What exactly matched, e.g. ``"pronouns"`` or ``"NORP"``; empty when there is nothing to say.
+        kept: True for a whitelisted span: it is shown, and never masked.
+    """
+
+    start: int
+    end: int
+    category: str = "other"
+    source: str = "user"
+    detail: str = ""
+    kept: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One row of a step's candidate table: a token in the three views.
+
+    Attributes:
+        token_id: Vocabulary index.
+        token: The token's text as it continues the sentence, leading space included.
+        log_p_factual: Log-probability in the factual branch (nats, at the policy's temperature).
+        log_p_masked: Log-probability in the masked branch.
+        log_p_fused: Log-probability after fusion.
+        certified: Whether ``min(log_p_fused, log_p_masked) >= log_tau`` (Eq. 7).
+    """
+
+    token_id: int
+    token: str
+    log_p_factual: float
+    log_p_masked: float
+    log_p_fused: float
+    certified: bool
+
+    @property
+    def log_joint(self) -> float:
+        """Joint support ``m(v) = min(log p_fused, log p_masked)`` (Eq. 5 is ``1 - exp(m)``)."""
+        return min(self.log_p_fused, self.log_p_masked)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    """What Theorems 1-3 and Corollary 1 say about one step; all logarithms are natural.
+
+    Attributes:
+        entropy_factual: Entropy of the factual distribution (nats).
+        entropy_masked: Entropy of the masked distribution.
+        entropy_fused: Entropy of the fused distribution.
+        kl_fused_masked: ``KL(fused || masked)``, non-increasing in lambda (Theorem on monotone KL decay).
+        tv_on_set: Total variation of the fused and masked conditionals on the certified set; None if empty.
+        tv_bound: Corollary 1's bound ``sqrt(KL / 2) / tau``; None when tau is 0 (no threshold, no statement).
+        sensitivity: ``z_factual - z_masked`` of the chosen token (Delta_t of Sec. 3.3), raw logits.
+        log_ratio: ``log p_factual - log p_masked`` of the chosen token: free of the logits' arbitrary offset.
+        margin: ``m - log_tau`` of the chosen token; infinite when the threshold certifies everything.
+    """
+
+    entropy_factual: float
+    entropy_masked: float
+    entropy_fused: float
+    kl_fused_masked: float
+    tv_on_set: float | None
+    tv_bound: float | None
+    sensitivity: float
+    log_ratio: float
+    margin: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One generated (or teacher-forced) token with everything that an audit shows of it.
+
+    Attributes:
+        index: Position in the continuation, 0-based (pages and reports show ``index + 1``).
+        token_id: The emitted token.
+        token: Its text as it continues the sentence.
+        log_p_factual: Log-probability of the emitted token in the factual branch.
+        log_p_masked: The same in the masked branch.
+        log_p_fused: The same after fusion.
+        log_tau: Log-threshold used at this step; ``-inf`` when it certifies everything.
+        certified: Whether the emitted token lies in the certified set of a calibration that fits the policy.
+        set_size: Number of tokens in the certified set.
+        certified_mass: Fused probability of the certified set.
+        fallback: True when the set was empty and ``argmax p_fused`` was emitted (Eq. 8, second case).
+        forced: True when a person, not the policy, chose the token.
+        policy_token_id: The token that the policy would have emitted; equals ``token_id`` unless forced.
+        policy_token: Its text.
+        state: What the threshold rests on.
+        candidates: Top rows of the three views, likeliest factual first; the emitted token is always among them.
+        diagnostics: The step's diagnostics.
+    """
+
+    index: int
+    token_id: int
+    token: str
+    log_p_factual: float
+    log_p_masked: float
+    log_p_fused: float
+    log_tau: float
+    certified: bool
+    set_size: int
+    certified_mass: float
+    fallback: bool
+    forced: bool
+    policy_token_id: int
+    policy_token: str
+    state: CertificateState
+    candidates: tuple[Candidate, ...]
+    diagnostics: Diagnostics
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One calibration prompt.
+
+    Attributes:
+        prompt: The factual prompt.
+        reference: Its true continuation; required for ``source="reference"``.
+        spans: Sensitive spans; None lets the detector find them.
+        group: Context id; rows that share it are dependent and count as one context.
+    """
+
+    prompt: str
+    reference: str | None = None
+    spans: tuple[Span, ...] | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The result of :func:`coft_core.generate`.
+
+    Attributes:
+        prompt: The reviewer's text.
+        text: The continuation's text.
+        tokens: Its tokens' texts, one per step.
+        steps: Its steps.
+        spans: The spans that were used, kept ones included.
+        seed: Seed of the keyed draws.
+        finished: ``"length"``, ``"end"`` (the model wrote its end token) or ``"context"`` (context full).
+        certificate: ``"certified"``, ``"uncertified: no calibration"`` or ``"uncertified: policy mismatch (...)"``.
+        warnings: Sentences that a page or report must show beside the run.
+    """
+
+    prompt: str
+    text: str
+    tokens: tuple[str, ...]
+    steps: tuple[Step, ...]
+    spans: tuple[Span, ...]
+    seed: int
+    finished: str
+    certificate: str
+    warnings: tuple[str, ...] = field(default=())

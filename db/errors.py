@@ -1,0 +1,17 @@
+"""What the store raises: one tree, every message one sentence that can be shown to a user."""
+
+
+class StoreError(Exception):
+    """The store could not do what was asked; the message says why and what to do."""
+
+
+class NotFoundError(StoreError):
+    """No row has the id that was asked for."""
+
+
+class UnstorableValueError(StoreError, ValueError):
+    """A value that no column can keep: NaN, a time without a zone, or what JSON does not know."""
+
+
+class ConflictError(StoreError):
+    """The change contradicts what is already stored (a repeated step, branch or reference)."""

@@ -1,0 +1,1 @@
+"""Alembic's environment; run through :mod:`db.migrate`."""

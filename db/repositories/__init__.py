@@ -1,0 +1,18 @@
+"""One repository per aggregate; each takes the open :class:`db.database.Database`.
+
+Every method is one transaction: what it wrote is durable when it returns.
+"""
+
+from db.repositories.annotations import AnnotationsRepository
+from db.repositories.calibrations import CalibrationsRepository
+from db.repositories.jobs import JobsRepository
+from db.repositories.prompt_sets import PromptSetsRepository
+from db.repositories.sessions import SessionsRepository
+
+__all__ = [
+    "AnnotationsRepository",
+    "CalibrationsRepository",
+    "JobsRepository",
+    "PromptSetsRepository",
+    "SessionsRepository",
+]

@@ -1,0 +1,121 @@
+"""Branches and their steps: how a chain is put together from a branch and its ancestors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, func, insert, or_, select
+from sqlalchemy.orm import Session
+
+from db.errors import ConflictError
+from db.mapping import to_columns, to_record
+from db.models import Branch, Candidate, Step
+from db.records import CandidateRecord, StepRecord
+from db.repositories.common import find
+from db.types import utc_now
+
+_STORED_ELSEWHERE = ("candidates", "id", "branch_id", "created_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The steps that one branch contributes to a chain: ``start <= index < stop`` (no end if None)."""
+
+    branch_id: int
+    start: int
+    stop: int | None
+
+    @property
+    def condition(self) -> ColumnElement[bool]:
+        """The segment as a condition on :class:`db.models.Step`."""
+        inside = (Step.branch_id == self.branch_id) & (Step.index >= self.start)
+        return inside if self.stop is None else inside & (Step.index < self.stop)
+
+
+def segments(session: Session, branch_id: int) -> list[Segment]:
+    """Return what each branch contributes to a branch's chain, the branch itself first.
+
+    A fork takes its parent's chain up to the fork step, which may lie before the parent's own
+    first step; the parent then contributes nothing and its own parent a shorter part.
+
+    Raises:
+        NotFoundError: There is no such branch.
+    """
+    leaf = find(session, Branch, branch_id)
+    family = {row.id: row for row in session.scalars(select(Branch).filter_by(session_id=leaf.session_id))}
+    found: list[Segment] = []
+    branch: Branch | None = leaf
+    stop: int | None = None
+    while branch is not None:
+        start = branch.fork_step or 0
+        if stop is None or start < stop:
+            found.append(Segment(branch.id, start, stop))
+            stop = start
+        branch = None if branch.parent_id is None else family[branch.parent_id]
+    return found
+
+
+def load_chain(session: Session, branch_id: int) -> list[StepRecord]:
+    """Return a branch's chain in the order of its steps, candidates included, in four queries at most.
+
+    Raises:
+        NotFoundError: There is no such branch.
+    """
+    condition = or_(*(segment.condition for segment in segments(session, branch_id)))
+    columns = [getattr(Step, name) for name in _step_columns()]
+    steps = session.execute(select(*columns).where(condition).order_by(Step.index)).all()
+    candidates: defaultdict[int, list[CandidateRecord]] = defaultdict(list)
+    query = (
+        select(Candidate.__table__)
+        .join(Step, Step.id == Candidate.step_id)
+        .where(condition)
+        .order_by(Candidate.step_id, Candidate.rank)
+    )
+    for row in session.execute(query):
+        candidates[row.step_id].append(to_record(CandidateRecord, row))
+    return [to_record(StepRecord, row, candidates=tuple(candidates[row.id])) for row in steps]
+
+
+def chain_length(session: Session, branch: Branch) -> int:
+    """Return the number of steps of a branch's chain, which is the index of its next step."""
+    last = session.scalar(select(func.max(Step.index)).where(Step.branch_id == branch.id))
+    return (branch.fork_step or 0) if last is None else last + 1
+
+
+def insert_step(session: Session, branch: Branch, step: StepRecord) -> StepRecord:
+    """Store the next step of a branch with its candidates.
+
+    Returns:
+        The step with its id, branch and time.
+
+    Raises:
+        ConflictError: The step is not the next one.
+    """
+    expected = chain_length(session, branch)
+    if step.index != expected:
+        raise ConflictError(
+            f"Step {step.index} cannot be stored: "
+            f"the next step of branch {branch.id} has the index {expected}."
+        )
+    row = Step(
+        **to_columns(step, StepRecord, leave_out=_STORED_ELSEWHERE), branch_id=branch.id, created_at=utc_now()
+    )
+    session.add(row)
+    session.flush()
+    _insert_candidates(session, row.id, step.candidates)
+    return to_record(StepRecord, row, candidates=step.candidates)
+
+
+def _insert_candidates(session: Session, step_id: int, candidates: Sequence[CandidateRecord]) -> None:
+    rows = [
+        {"step_id": step_id, "rank": rank, **to_columns(candidate, CandidateRecord)}
+        for rank, candidate in enumerate(candidates)
+    ]
+    if rows:
+        session.execute(insert(Candidate), rows)
+
+
+def _step_columns() -> list[str]:
+    return [column.name for column in Step.__table__.columns]

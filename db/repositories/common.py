@@ -1,0 +1,33 @@
+"""What all repositories share: finding a row or saying that there is none."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from sqlalchemy.orm import Session
+
+from db.errors import NotFoundError
+from db.models import Annotation, AuditSession, Base, Branch, CalibrationRun, Job, PromptSet
+
+Row = TypeVar("Row", bound=Base)
+
+_NAMES: dict[type[Base], str] = {
+    Annotation: "annotation",
+    AuditSession: "audit session",
+    Branch: "branch",
+    CalibrationRun: "calibration",
+    Job: "job",
+    PromptSet: "prompt set",
+}
+
+
+def find(session: Session, kind: type[Row], key: int) -> Row:
+    """Load a row by its id.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    row = session.get(kind, key)
+    if row is None:
+        raise NotFoundError(f"There is no {_NAMES[kind]} with the id {key}; it may have been deleted.")
+    return row

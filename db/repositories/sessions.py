@@ -1,0 +1,286 @@
+"""Audit sessions with their spans, branches and steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy.orm import Session
+
+from db.database import Database
+from db.errors import ConflictError
+from db.mapping import to_columns, to_record
+from db.models import AuditSession, Branch, SessionSpan, Step
+from db.records import (
+    BranchRecord,
+    SessionFields,
+    SessionRecord,
+    SessionSummary,
+    SpanRecord,
+    StepRecord,
+)
+from db.repositories.chains import chain_length, insert_step, load_chain
+from db.repositories.common import find
+from db.types import utc_now
+
+
+class SessionsRepository:
+    """Keeps audit sessions; steps are only ever added, never changed or taken back."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open store."""
+        self._database = database
+
+    def create(
+        self,
+        fields: SessionFields,
+        spans: Sequence[SpanRecord] = (),
+        root_path: str = "0",
+        root_name: str = "",
+    ) -> SessionRecord:
+        """Store a new session with an empty root branch, which is its active one.
+
+        Args:
+            fields: What it is.
+            spans: Sensitive spans of the prompt, kept ones included.
+            root_path: Path of the root branch, the key of its random draws.
+            root_name: What the reviewer calls the root branch.
+
+        Raises:
+            ConflictError: The calibration does not exist, or a span is empty.
+        """
+        now = utc_now()
+        columns = to_columns(fields, SessionFields, leave_out=("warnings",))
+        with self._database.session() as session:
+            row = AuditSession(**columns, warnings=list(fields.warnings), created_at=now, updated_at=now)
+            row.spans = [
+                SessionSpan(position=position, **to_columns(span, SpanRecord))
+                for position, span in enumerate(spans)
+            ]
+            session.add(row)
+            session.flush()
+            root = Branch(session_id=row.id, path=root_path, name=root_name, created_at=now)
+            session.add(root)
+            session.flush()
+            row.active_branch_id = root.id
+            return _record(row)
+
+    def get(self, session_id: int) -> SessionRecord:
+        """Return a session with its spans.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        with self._database.reading() as session:
+            return _record(find(session, AuditSession, session_id))
+
+    def list(self, search: str | None = None, limit: int = 100, offset: int = 0) -> list[SessionSummary]:
+        """Return sessions, last changed first.
+
+        Args:
+            search: Only sessions with this text in their name, prompt or model, in any case.
+            limit: At most so many.
+            offset: After skipping so many.
+        """
+        names = [name for name in SessionSummary.__dataclass_fields__ if name != "step_count"]
+        columns = [getattr(AuditSession, name) for name in names]
+        query = (
+            select(*columns, _step_count().label("step_count"))
+            .order_by(AuditSession.updated_at.desc(), AuditSession.id.desc())
+            .limit(limit)
+            .offset(offset)
+        )
+        if search and search.strip():
+            query = query.where(_mentions(search.strip()))
+        with self._database.reading() as session:
+            return [to_record(SessionSummary, row) for row in session.execute(query)]
+
+    def count(self, search: str | None = None) -> int:
+        """Return how many sessions :meth:`list` would give without a limit."""
+        query = select(func.count()).select_from(AuditSession)
+        if search and search.strip():
+            query = query.where(_mentions(search.strip()))
+        with self._database.reading() as session:
+            return session.scalars(query).one()
+
+    def delete(self, session_id: int) -> None:
+        """Delete a session with its branches, steps and annotations.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        with self._database.session() as session:
+            session.delete(find(session, AuditSession, session_id))
+
+    def rename(self, session_id: int, name: str) -> SessionRecord:
+        """Change a session's name.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        return self._change(session_id, name=name)
+
+    def set_status(self, session_id: int, status: str) -> SessionRecord:
+        """Change where a session stands.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        return self._change(session_id, status=status)
+
+    def set_active_branch(self, session_id: int, branch_id: int) -> SessionRecord:
+        """Choose the branch that the session reopens with.
+
+        Raises:
+            NotFoundError: There is no such session or branch.
+            ConflictError: The branch belongs to another session.
+        """
+        with self._database.session() as session:
+            row = find(session, AuditSession, session_id)
+            row.active_branch_id = _own_branch(session, session_id, branch_id).id
+            row.updated_at = utc_now()
+            return _record(row)
+
+    def add_branch(
+        self, session_id: int, parent_id: int, fork_step: int, path: str, name: str = ""
+    ) -> BranchRecord:
+        """Store a new branch that departs from a parent; the active branch stays as it is.
+
+        Args:
+            session_id: The session.
+            parent_id: The branch from whose chain it departs.
+            fork_step: Index of the first step of its own, at most the parent's chain length.
+            path: Key of its random draws; unique in the session.
+            name: What the reviewer calls it.
+
+        Raises:
+            NotFoundError: There is no such parent.
+            ConflictError: The parent belongs to another session, the fork step lies outside its
+                chain, or the path is taken.
+        """
+        with self._database.session() as session:
+            parent = _own_branch(session, session_id, parent_id)
+            length = chain_length(session, parent)
+            if not 0 <= fork_step <= length:
+                raise ConflictError(
+                    f"A branch cannot depart at step {fork_step} of branch {parent_id}, "
+                    f"which has {length} steps; choose a step from 0 to {length}."
+                )
+            taken = session.scalars(select(Branch.id).filter_by(session_id=session_id, path=path)).first()
+            if taken is not None:
+                raise ConflictError(
+                    f"Audit session {session_id} already has the branch {path}; open that one."
+                )
+            now = utc_now()
+            row = Branch(
+                session_id=session_id,
+                parent_id=parent_id,
+                fork_step=fork_step,
+                path=path,
+                name=name,
+                created_at=now,
+            )
+            session.add(row)
+            find(session, AuditSession, session_id).updated_at = now
+            session.flush()
+            return to_record(BranchRecord, row)
+
+    def branch(self, branch_id: int) -> BranchRecord:
+        """Return a branch.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        with self._database.reading() as session:
+            return to_record(BranchRecord, find(session, Branch, branch_id))
+
+    def branches(self, session_id: int) -> Sequence[BranchRecord]:
+        """Return the branches of a session, the root first.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        with self._database.reading() as session:
+            find(session, AuditSession, session_id)
+            query = select(Branch).where(Branch.session_id == session_id).order_by(Branch.id)
+            return [to_record(BranchRecord, row) for row in session.scalars(query)]
+
+    def set_finished(self, branch_id: int, finished: str | None) -> BranchRecord:
+        """Write why a branch ended, or None to let it go on.
+
+        Raises:
+            NotFoundError: There is no such branch.
+        """
+        with self._database.session() as session:
+            row = find(session, Branch, branch_id)
+            row.finished = finished
+            find(session, AuditSession, row.session_id).updated_at = utc_now()
+            return to_record(BranchRecord, row)
+
+    def append_step(self, branch_id: int, step: StepRecord) -> StepRecord:
+        """Store the next step of a branch with its candidates; durable on return.
+
+        Args:
+            branch_id: The branch.
+            step: The step; its index is the present length of the branch's chain. Its ``id``,
+                ``branch_id`` and ``created_at`` are ignored.
+
+        Returns:
+            The step with these three filled in.
+
+        Raises:
+            NotFoundError: There is no such branch.
+            ConflictError: The step is not the next one.
+            UnstorableValueError: A number is NaN.
+        """
+        with self._database.session() as session:
+            branch = find(session, Branch, branch_id)
+            stored = insert_step(session, branch, step)
+            find(session, AuditSession, branch.session_id).updated_at = utc_now()
+            return stored
+
+    def chain(self, branch_id: int) -> Sequence[StepRecord]:
+        """Return the whole chain of a branch, its ancestors' part first, candidates included.
+
+        Raises:
+            NotFoundError: There is no such branch.
+        """
+        with self._database.reading() as session:
+            return load_chain(session, branch_id)
+
+    def _change(self, session_id: int, **columns: str) -> SessionRecord:
+        with self._database.session() as session:
+            row = find(session, AuditSession, session_id)
+            for name, value in columns.items():
+                setattr(row, name, value)
+            row.updated_at = utc_now()
+            return _record(row)
+
+
+def _record(row: AuditSession) -> SessionRecord:
+    return to_record(
+        SessionRecord,
+        row,
+        warnings=tuple(row.warnings),
+        spans=tuple(to_record(SpanRecord, span) for span in row.spans),
+    )
+
+
+def _own_branch(session: Session, session_id: int, branch_id: int) -> Branch:
+    branch = find(session, Branch, branch_id)
+    if branch.session_id != session_id:
+        raise ConflictError(f"Branch {branch_id} is not a branch of audit session {session_id}.")
+    return branch
+
+
+def _mentions(text: str) -> ColumnElement[bool]:
+    columns = (AuditSession.name, AuditSession.prompt, AuditSession.model)
+    return or_(*(column.icontains(text, autoescape=True) for column in columns))
+
+
+def _step_count() -> ColumnElement[int]:
+    """Length of the active branch's chain: after its last own step, or at its fork while it has none."""
+    active = AuditSession.active_branch_id
+    own = select(func.max(Step.index) + 1).where(Step.branch_id == active).scalar_subquery()
+    fork = select(Branch.fork_step).where(Branch.id == active).scalar_subquery()
+    return func.coalesce(own, fork, 0)

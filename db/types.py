@@ -1,0 +1,124 @@
+"""Column types that keep every value exactly, on SQLite and PostgreSQL alike."""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from datetime import UTC, datetime
+
+from sqlalchemy import DateTime, Dialect, Double, LargeBinary, String
+from sqlalchemy.types import TypeDecorator
+
+from db.errors import UnstorableValueError
+
+_ESCAPE = "\x10"
+_TO_ESCAPE = re.compile("[\x00\x10\ud800-\udfff]")
+_ESCAPED = re.compile("\x10([0-9a-f]{4})")
+
+
+def escape_text(text: str) -> str:
+    """Rewrite a string so that any database accepts it, reversibly.
+
+    PostgreSQL refuses NUL in text and no UTF-8 database takes lone surrogates, yet a token or a
+    pasted prompt can hold both. NUL, lone surrogates and the escape itself (U+0010, "data link
+    escape") become U+0010 and four hexadecimal digits; all other text is stored as it is.
+
+    Args:
+        text: Any Python string.
+
+    Returns:
+        A string that encodes to UTF-8 without NUL; :func:`unescape_text` inverts it.
+    """
+    return _TO_ESCAPE.sub(lambda match: f"{_ESCAPE}{ord(match.group()):04x}", text)
+
+
+def unescape_text(stored: str) -> str:
+    """Return the string that :func:`escape_text` rewrote."""
+    return _ESCAPED.sub(lambda match: chr(int(match.group(1), 16)), stored)
+
+
+class AnyText(TypeDecorator[str]):
+    """Text of any length that round-trips every Python string; see :func:`escape_text`."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Escape on the way in."""
+        return None if value is None else escape_text(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        """Unescape on the way out."""
+        return None if value is None else unescape_text(value)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment, stored in UTC and returned timezone-aware (SQLite itself drops the zone)."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Convert to UTC.
+
+        Raises:
+            UnstorableValueError: The value has no timezone, so that its moment is unknown.
+        """
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise UnstorableValueError(
+                f"The time {value.isoformat()} has no timezone; give it one, such as UTC."
+            )
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Attach or convert to UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class RealNumber(TypeDecorator[float]):
+    """A double that may be infinite (``log_tau = -inf`` certifies everything) and is never NaN.
+
+    SQLite would turn NaN into NULL without a word, so NaN is refused.
+    """
+
+    impl = Double
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
+        """Refuse NaN.
+
+        Raises:
+            UnstorableValueError: The value is NaN.
+        """
+        if value is None:
+            return None
+        if math.isnan(value):
+            raise UnstorableValueError(
+                "A number to be stored is NaN (not a number); compute it again or leave it out."
+            )
+        return float(value)
+
+
+class CompressedBytes(TypeDecorator[bytes]):
+    """Bytes kept zlib-compressed; readers get back exactly what was given."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | None:
+        """Compress on the way in."""
+        return None if value is None else zlib.compress(value)
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> bytes | None:
+        """Decompress on the way out."""
+        return None if value is None else zlib.decompress(value)
+
+
+def utc_now() -> datetime:
+    """Return the present moment in UTC, timezone-aware."""
+    return datetime.now(UTC)

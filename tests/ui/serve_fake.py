@@ -1,0 +1,12 @@
+"""Serve the pages on made-up data: ``python -m tests.ui.serve_fake [port]``, for looking at them by hand."""
+
+from __future__ import annotations
+
+import sys
+
+from app.ui.main import build_app, launch_options
+from tests.ui.fake_services import FakeServices
+
+if __name__ == "__main__":
+    port = int(sys.argv[1]) if len(sys.argv) > 1 else 7861
+    build_app(FakeServices(pace=0.05)).launch(server_port=port, quiet=True, **launch_options())

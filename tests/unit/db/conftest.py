@@ -1,0 +1,142 @@
+"""An empty store for each test, and samples of what goes into one.
+
+The tests run on SQLite; with ``COFT_TEST_DATABASE_URL`` set to a PostgreSQL database that may be
+emptied, the tests of the repositories run on that instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db.database import Database
+from db.migrate import downgrade
+from db.records import CalibrationFields, CandidateRecord, SessionFields, StepRecord
+
+NewStep = Callable[..., StepRecord]
+NewSession = Callable[..., SessionFields]
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """URL of an SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'audit.db'}"
+
+
+@pytest.fixture
+def store_url(sqlite_url: str) -> str:
+    """URL of the store under test."""
+    return os.environ.get("COFT_TEST_DATABASE_URL", sqlite_url)
+
+
+@pytest.fixture
+def database(store_url: str) -> Iterator[Database]:
+    """An open, empty store."""
+    with Database(store_url) as opened:
+        yield opened
+        downgrade(opened.engine)
+
+
+@pytest.fixture
+def new_session() -> NewSession:
+    """Makes fields of a session, every one with a value of its own."""
+
+    def make(**changes: Any) -> SessionFields:
+        fields: dict[str, Any] = {
+            "name": "Night shift",
+            "prompt": "The nurse finished rounds and then he",
+            "model": "demo",
+            "model_revision": "r7",
+            "policy": "coft",
+            "policy_settings": {"mode": "joint", "weights": [0.25, 0.75]},
+            "lam": 0.6,
+            "alpha": 0.1,
+            "temperature": 0.9,
+            "top_p": 0.8,
+            "top_k": 40,
+            "greedy": True,
+            "seed": 2**62 + 1,
+            "max_new_tokens": 48,
+            "calibration_label": "BBQ, 400 contexts",
+            "fingerprint": {"model": "demo", "lam": 0.6},
+            "fingerprint_digest": "5ca1ab1e",
+            "certificate": "certified",
+            "warnings": ("Nothing is masked.", "Short prompt."),
+            "status": "running",
+        }
+        return SessionFields(**(fields | changes))
+
+    return make
+
+
+@pytest.fixture
+def new_step() -> NewStep:
+    """Makes a step, every field with a value of its own."""
+
+    def make(index: int, **changes: Any) -> StepRecord:
+        fields: dict[str, Any] = {
+            "index": index,
+            "token_id": 417 + index,
+            "token": f" token{index}",
+            "log_p_factual": -0.5,
+            "log_p_masked": -1.5,
+            "log_p_fused": -1.0,
+            "log_tau": -4.25,
+            "certified": True,
+            "set_size": 12,
+            "certified_mass": 0.93,
+            "fallback": False,
+            "forced": True,
+            "policy_token_id": 99,
+            "policy_token": " she",
+            "state": "inherited",
+            "entropy_factual": 2.1,
+            "entropy_masked": 2.2,
+            "entropy_fused": 2.3,
+            "kl_fused_masked": 0.04,
+            "tv_on_set": 0.05,
+            "tv_bound": 0.06,
+            "sensitivity": -0.7,
+            "log_ratio": 0.8,
+            "margin": 2.75,
+            "candidates": (
+                CandidateRecord(417, " he", -0.5, -1.5, -1.0, True),
+                CandidateRecord(418, " she", -0.6, -1.4, -0.9, False),
+            ),
+        }
+        return StepRecord(**(fields | changes))
+
+    return make
+
+
+@pytest.fixture
+def new_calibration() -> Callable[..., CalibrationFields]:
+    """Makes fields of a calibration run, every one with a value of its own."""
+
+    def make(**changes: Any) -> CalibrationFields:
+        fields: dict[str, Any] = {
+            "name": "BBQ",
+            "model": "demo",
+            "model_revision": "r7",
+            "alpha": 0.1,
+            "lam": 0.6,
+            "estimator": "hierarchical",
+            "source": "reference",
+            "bin_width": 8,
+            "max_position": 256,
+            "fingerprint_digest": "5ca1ab1e",
+            "fingerprint": {"model": "demo"},
+            "context_count": 400,
+            "token_count": 9000,
+            "verification": {"contexts": 100, "coverage": 0.91},
+            "coverage": {"low": 0.87, "high": 0.95},
+            "status": "ready",
+            "embedded": True,
+        }
+        return CalibrationFields(**(fields | changes))
+
+    return make

@@ -1,0 +1,171 @@
+"""Migrations lead to exactly the models' schema, on both kinds of database, and back."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, PrimaryKeyConstraint, UniqueConstraint, create_engine, inspect, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from db.database import Database
+from db.engine import build_engine, parse_url
+from db.errors import StoreError
+from db.migrate import MIGRATIONS, downgrade, draft, make_config, upgrade
+from db.models import Base
+
+
+@pytest.fixture
+def engine(sqlite_url: str) -> Iterator[Engine]:
+    built = build_engine(parse_url(sqlite_url))
+    yield built
+    built.dispose()
+
+
+def tables(engine: Engine) -> set[str]:
+    return set(inspect(engine).get_table_names()) - {"alembic_version"}
+
+
+def constraints(engine: Engine) -> dict[str, Any]:
+    """Everything that Alembic's own comparison leaves out: checks, and what a key does on deletion."""
+    inspector = inspect(engine)
+    return {
+        table: {
+            "checks": sorted(
+                (item["name"], item["sqltext"]) for item in inspector.get_check_constraints(table)
+            ),
+            "keys": sorted((item["name"], str(item)) for item in inspector.get_foreign_keys(table)),
+            "primary": inspector.get_pk_constraint(table),
+        }
+        for table in Base.metadata.tables
+    }
+
+
+def test_the_migrated_schema_is_the_models_schema(database: Database) -> None:
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_migrated_constraints_are_the_models_constraints(engine: Engine, tmp_path: Path) -> None:
+    upgrade(engine)
+    direct = create_engine(f"sqlite:///{tmp_path / 'direct.db'}")
+    Base.metadata.create_all(direct)
+    assert constraints(engine) == constraints(direct)
+    direct.dispose()
+
+
+def test_ids_that_links_use_are_never_given_twice(engine: Engine) -> None:
+    upgrade(engine)
+    with engine.connect() as connection:
+        definitions = dict(
+            connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+            .tuples()
+            .all()
+        )
+    linked = {"prompt_sets", "calibration_runs", "audit_sessions", "branches", "annotations", "jobs"}
+    assert {name for name, sql in definitions.items() if sql and "AUTOINCREMENT" in sql} == linked
+
+
+def test_upgrading_twice_changes_nothing(engine: Engine) -> None:
+    upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(
+            text("INSERT INTO prompt_sets VALUES (1, 3, 'kept', 'a.csv', 'digest', '2026-01-01 00:00:00')")
+        )
+    upgrade(engine)
+    assert tables(engine) == set(Base.metadata.tables)
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT name FROM prompt_sets")) == "kept"
+
+
+def test_downgrading_removes_every_table_and_upgrading_brings_them_back(engine: Engine) -> None:
+    upgrade(engine)
+    downgrade(engine)
+    assert tables(engine) == set()
+    upgrade(engine)
+    assert tables(engine) == set(Base.metadata.tables)
+
+
+def test_foreign_keys_are_enforced_again_after_migrating(engine: Engine) -> None:
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert connection.scalar(text("PRAGMA foreign_keys")) == 1
+
+
+def test_a_row_that_points_at_nothing_stops_the_migration_and_undoes_it(engine: Engine) -> None:
+    upgrade(engine)
+    with engine.connect() as connection:
+        # The pragma is void inside a transaction, so it goes to the driver before one begins.
+        connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
+        connection.execute(text("INSERT INTO prompt_rows VALUES (77, 1, 'orphan', NULL, NULL, NULL)"))
+        connection.commit()
+    with pytest.raises(StoreError, match="prompt_rows"):
+        upgrade(engine)
+
+
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(sqlite_url: str, engine: Engine) -> None:
+    upgrade(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StoreError, match="newer"):
+        Database(sqlite_url).open()
+    assert tables(engine) == set(Base.metadata.tables)
+
+
+def test_migrations_can_be_written_as_sql_for_postgresql() -> None:
+    config = make_config()
+    config.output_buffer = io.StringIO()
+    command.upgrade(config, "head", sql=True)
+    sql = config.output_buffer.getvalue()
+    for table in Base.metadata.tables:
+        assert f"CREATE TABLE {table} (" in sql
+    assert "ALTER TABLE audit_sessions ADD CONSTRAINT fk_audit_sessions_active_branch_id_branches" in sql
+    assert "TIMESTAMP WITH TIME ZONE" in sql
+    assert "BYTEA" in sql
+
+
+def test_models_compile_for_postgresql() -> None:
+    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+    for table in Base.metadata.sorted_tables:
+        sql = str(CreateTable(table).compile(dialect=dialect))
+        assert "DOUBLE PRECISION" in sql or "log_tau" not in table.columns
+        for index in table.indexes:
+            assert str(CreateIndex(index).compile(dialect=dialect)).startswith("CREATE INDEX ix_")
+
+
+def test_every_foreign_key_is_indexed() -> None:
+    """Deleting a parent would otherwise read the whole child table."""
+    for table in Base.metadata.sorted_tables:
+        leading = {next(iter(index.columns)).name for index in table.indexes}
+        leading |= {
+            next(iter(item.columns)).name
+            for item in table.constraints
+            if isinstance(item, UniqueConstraint | PrimaryKeyConstraint)
+        }
+        for key in table.foreign_keys:
+            assert key.parent.name in leading, f"{table.name}.{key.parent.name} has no index"
+
+
+def test_a_drafted_migration_finds_nothing_to_change(tmp_path: Path) -> None:
+    """Drafting works, and the newest migration is not behind the models."""
+    location = tmp_path / "migrations 100%"
+    shutil.copytree(MIGRATIONS, location, ignore=shutil.ignore_patterns("__pycache__"))
+    with redirect_stdout(io.StringIO()):
+        written = draft("nothing", location)
+    assert written.parent == location / "versions"
+    source = written.read_text(encoding="utf-8")
+    assert "down_revision = '0001'" in source
+    assert "op.create" not in source
+    assert "op.alter" not in source
+    assert "batch_op" not in source
+    compile(source, str(written), "exec")

@@ -1,0 +1,239 @@
+"""Prompt sets, calibrations, annotations and job rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from db.database import Database
+from db.errors import ConflictError, NotFoundError
+from db.records import BinRecord, CalibrationFields, JobStatus, PromptRowRecord, SessionFields, SpanRecord
+from db.repositories import (
+    AnnotationsRepository,
+    CalibrationsRepository,
+    JobsRepository,
+    PromptSetsRepository,
+    SessionsRepository,
+)
+from db.types import utc_now
+
+NewCalibration = Callable[..., CalibrationFields]
+NewSession = Callable[..., SessionFields]
+
+ROWS = (
+    PromptRowRecord(line=2, prompt="The nurse", reference=" he", spans=(SpanRecord(4, 9, "x"),), group="g"),
+    PromptRowRecord(line=5, prompt="\x00odd", reference=None, spans=None, group=None),
+    PromptRowRecord(line=3, prompt="No span here", reference="", spans=(), group=""),
+)
+BINS = (
+    BinRecord(
+        position=0,
+        first_step=0,
+        last_step=7,
+        log_tau=-3.5,
+        state="calibrated",
+        contexts=40,
+        rank=4,
+        low=0.8,
+        high=0.97,
+    ),
+    BinRecord(position=1, first_step=8, last_step=None, log_tau=-math.inf, state="uninformative", contexts=3),
+)
+
+
+def test_a_prompt_set_comes_back_row_by_row_in_the_order_of_lines(database: Database) -> None:
+    prompt_sets = PromptSetsRepository(database)
+    made = prompt_sets.add("BBQ", "bbq.csv", "d1", ROWS)
+    assert prompt_sets.get(made.id) == made
+    assert (made.name, made.filename, made.digest, made.row_count) == ("BBQ", "bbq.csv", "d1", 3)
+    assert prompt_sets.rows(made.id) == [ROWS[0], ROWS[2], ROWS[1]]
+
+
+def test_prompt_sets_are_listed_newest_first_and_found_by_digest(database: Database) -> None:
+    prompt_sets = PromptSetsRepository(database)
+    first, second = prompt_sets.add("a", "a", "d1", ()), prompt_sets.add("b", "b", "d2", ())
+    assert prompt_sets.list() == [second, first]
+    assert prompt_sets.list(digest="d1") == [first]
+
+
+def test_a_line_given_twice_is_refused_and_no_set_is_made(database: Database) -> None:
+    prompt_sets = PromptSetsRepository(database)
+    with pytest.raises(ConflictError):
+        prompt_sets.add("a", "a", "d", (ROWS[0], ROWS[0]))
+    assert prompt_sets.list() == []
+
+
+def test_deleting_a_prompt_set_keeps_the_calibrations_made_from_it(
+    database: Database, new_calibration: NewCalibration
+) -> None:
+    prompt_sets, calibrations = PromptSetsRepository(database), CalibrationsRepository(database)
+    prompt_set = prompt_sets.add("BBQ", "bbq.csv", "d", ROWS)
+    run = calibrations.add(new_calibration(prompt_set_id=prompt_set.id), BINS, b"v")
+    assert run.prompt_set_id == prompt_set.id
+    prompt_sets.delete(prompt_set.id)
+    assert calibrations.get(run.id) == replace(run, prompt_set_id=None)
+    with pytest.raises(NotFoundError, match="prompt set"):
+        prompt_sets.rows(prompt_set.id)
+
+
+def test_a_calibration_comes_back_with_every_field_its_bins_and_its_bytes(
+    database: Database, new_calibration: NewCalibration
+) -> None:
+    calibrations = CalibrationsRepository(database)
+    job = JobsRepository(database).add("calibrate", "t")
+    fields = new_calibration(job_id=job.id)
+    made = calibrations.add(fields, BINS[::-1], bytes(range(256)))
+    stored = calibrations.get(made.id)
+    assert stored.bins == BINS
+    for name in CalibrationFields.__dataclass_fields__:
+        assert getattr(stored, name) == getattr(fields, name), name
+    assert calibrations.values(made.id) == bytes(range(256))
+
+
+def test_calibrations_are_listed_newest_first_by_policy_model_and_origin(
+    database: Database, new_calibration: NewCalibration
+) -> None:
+    calibrations = CalibrationsRepository(database)
+    first = calibrations.add(new_calibration(), BINS, b"")
+    second = calibrations.add(
+        new_calibration(fingerprint_digest="other", model="gpt2", embedded=False), (), b""
+    )
+    assert calibrations.list() == [second, first]
+    assert calibrations.list(fingerprint_digest="5ca1ab1e") == [first]
+    assert calibrations.list(model="gpt2") == [second]
+    assert calibrations.list(embedded=True) == [first]
+    assert calibrations.list(embedded=False) == [second]
+
+
+def test_deleting_a_calibration_keeps_its_audits_and_their_label(
+    database: Database, new_calibration: NewCalibration, new_session: NewSession
+) -> None:
+    calibrations, sessions = CalibrationsRepository(database), SessionsRepository(database)
+    run = calibrations.add(new_calibration(), BINS, b"v")
+    session = sessions.create(new_session(calibration_id=run.id))
+    assert calibrations.rename(run.id, "Renamed").name == calibrations.get(run.id).name == "Renamed"
+    calibrations.delete(run.id)
+    stored = sessions.get(session.id)
+    assert (stored.calibration_id, stored.calibration_label) == (None, "BBQ, 400 contexts")
+    for call in (calibrations.get, calibrations.values, calibrations.delete):
+        with pytest.raises(NotFoundError, match="calibration with the id"):
+            call(run.id)
+
+
+def test_an_audit_cannot_name_a_calibration_that_does_not_exist(
+    database: Database, new_session: NewSession
+) -> None:
+    with pytest.raises(ConflictError):
+        SessionsRepository(database).create(new_session(calibration_id=404))
+
+
+def test_the_newest_annotation_of_each_target_counts_and_all_are_kept(
+    database: Database, new_session: NewSession
+) -> None:
+    sessions, annotations = SessionsRepository(database), AnnotationsRepository(database)
+    session, other = sessions.create(new_session()), sessions.create(new_session())
+    branch = session.active_branch_id
+    added = [
+        annotations.add(
+            session.id, branch, 3, verdict="unfair", note="\x00 why", tag="pronoun", reviewer="A"
+        ),
+        annotations.add(session.id, branch, 4, verdict="fair"),
+        annotations.add(session.id, branch, verdict="unclear"),
+        annotations.add(session.id, verdict="unfair"),
+        annotations.add(session.id, branch, 3, verdict="fair", reviewer="B"),
+        annotations.add(session.id, note="withdrawn"),
+    ]
+    annotations.add(other.id, verdict="fair")
+    assert annotations.history(session.id) == added
+    assert annotations.latest(session.id) == [added[1], added[2], added[4], added[5]]
+    first = added[0]
+    assert (first.verdict, first.note, first.tag, first.reviewer) == ("unfair", "\x00 why", "pronoun", "A")
+    assert (first.branch_id, first.step_index) == (branch, 3)
+    assert annotations.latest(session.id)[-1].verdict is None
+
+
+def test_annotations_that_point_nowhere_are_refused(database: Database, new_session: NewSession) -> None:
+    sessions, annotations = SessionsRepository(database), AnnotationsRepository(database)
+    session, other = sessions.create(new_session()), sessions.create(new_session())
+    with pytest.raises(NotFoundError):
+        annotations.add(404, verdict="fair")
+    with pytest.raises(ConflictError, match="not a branch of"):
+        annotations.add(session.id, other.active_branch_id)
+    with pytest.raises(ConflictError, match="needs the branch"):
+        annotations.add(session.id, step_index=1)
+    with pytest.raises(ConflictError):
+        annotations.add(session.id, verdict="great")  # type: ignore[arg-type]
+    assert annotations.history(session.id) == []
+
+
+def test_a_job_row_tells_how_the_job_went(database: Database) -> None:
+    jobs = JobsRepository(database)
+    job = jobs.add("calibrate", "Calibrate", {"prompt_set_id": 3})
+    assert (job.status, job.progress, job.payload, job.result) == ("queued", 0.0, {"prompt_set_id": 3}, None)
+    assert job.started_at is None
+    jobs.start(job.id)
+    jobs.set_progress(job.id, 0.25, "bin 3 of 12")
+    running = jobs.get(job.id)
+    assert (running.status, running.progress, running.message) == ("running", 0.25, "bin 3 of 12")
+    jobs.heartbeat(job.id)
+    beat = jobs.get(job.id).heartbeat_at
+    assert beat is not None
+    assert running.heartbeat_at is not None
+    assert beat > running.heartbeat_at
+    jobs.finish(job.id, "done", progress=1.0, message="ready", result={"calibration_id": 9})
+    done = jobs.get(job.id)
+    assert (done.status, done.progress, done.result) == ("done", 1.0, {"calibration_id": 9})
+    assert done.finished_at is not None
+    assert done.started_at is not None
+    assert done.finished_at >= done.started_at
+
+
+def test_jobs_are_listed_newest_first_by_kind_and_status(database: Database) -> None:
+    jobs = JobsRepository(database)
+    ids = [jobs.add(kind, "t").id for kind in ("calibrate", "sweep", "calibrate")]
+    jobs.start(ids[0])
+    assert [job.id for job in jobs.list()] == ids[::-1]
+    assert [job.id for job in jobs.list(kind="calibrate")] == [ids[2], ids[0]]
+    assert [job.id for job in jobs.list(statuses=("running", "failed"))] == [ids[0]]
+    assert [job.id for job in jobs.list(limit=1, offset=1)] == [ids[1]]
+
+
+def test_only_unfinished_jobs_are_marked_interrupted(database: Database) -> None:
+    jobs = JobsRepository(database)
+    ended: tuple[JobStatus, ...] = ("done", "failed", "cancelled")
+    for status in ended:
+        jobs.finish(jobs.add("calibrate", "t").id, status, progress=0.5, message="")
+    queued, running, alive = (jobs.add("calibrate", "t").id for _ in range(3))
+    jobs.start(running)
+    assert jobs.mark_interrupted(excluding=(alive,)) == [queued, running]
+    assert [job.status for job in jobs.list()] == ["queued", "interrupted", "interrupted", *reversed(ended)]
+    error = jobs.get(running).error
+    assert error is not None
+    assert "start it again" in error
+
+
+def test_jobs_of_another_living_process_can_be_spared(database: Database) -> None:
+    jobs = JobsRepository(database)
+    silent = jobs.add("calibrate", "t").id
+    since = utc_now()
+    living = jobs.add("calibrate", "t").id
+    jobs.start(living)
+    assert jobs.mark_interrupted(silent_since=since - timedelta(days=1)) == []
+    assert jobs.mark_interrupted(silent_since=since) == [silent]
+    assert jobs.get(living).status == "running"
+
+
+def test_impossible_job_rows_are_refused(database: Database) -> None:
+    jobs = JobsRepository(database)
+    job = jobs.add("calibrate", "t")
+    with pytest.raises(ConflictError):
+        jobs.set_progress(job.id, 1.5, "")
+    with pytest.raises(ConflictError):
+        jobs.finish(job.id, "lost", progress=0.0, message="")  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match="job with the id 404"):
+        jobs.heartbeat(404)
+    assert jobs.get(job.id) == job

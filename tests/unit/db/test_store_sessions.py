@@ -1,0 +1,284 @@
+"""Audit sessions: what is stored comes back, chains run through forks, and nothing is rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import event, func, select
+
+from db.database import Database
+from db.errors import ConflictError, NotFoundError
+from db.models import Base
+from db.records import SessionFields, SpanRecord, StepRecord
+from db.repositories import AnnotationsRepository, SessionsRepository
+
+NewSession = Callable[..., SessionFields]
+NewStep = Callable[..., StepRecord]
+
+
+@pytest.fixture
+def sessions(database: Database) -> SessionsRepository:
+    return SessionsRepository(database)
+
+
+def row_counts(database: Database) -> dict[str, int]:
+    with database.reading() as session:
+        return {
+            name: session.scalars(select(func.count()).select_from(table)).one()
+            for name, table in Base.metadata.tables.items()
+        }
+
+
+def extend(sessions: SessionsRepository, branch_id: int, steps: list[StepRecord]) -> None:
+    for step in steps:
+        sessions.append_step(branch_id, step)
+
+
+def test_a_session_comes_back_with_every_field(sessions: SessionsRepository, new_session: NewSession) -> None:
+    spans = (
+        SpanRecord(29, 31, "gender", "lexicon", "pronouns", False),
+        SpanRecord(4, 9, "other", "user", "", True),
+    )
+    fields = new_session()
+    made = sessions.create(fields, spans, root_path="7")
+    stored = sessions.get(made.id)
+    assert stored == made
+    for name in SessionFields.__dataclass_fields__:
+        assert getattr(stored, name) == getattr(fields, name), name
+    assert stored.spans == spans
+    (root,) = sessions.branches(made.id)
+    assert (root.id, root.path, root.parent_id, root.fork_step) == (stored.active_branch_id, "7", None, None)
+    assert root.finished is None
+    assert stored.created_at == stored.updated_at == root.created_at
+
+
+def test_a_step_comes_back_with_every_field_and_its_candidates_in_order(
+    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+) -> None:
+    branch = sessions.create(new_session()).active_branch_id
+    step = new_step(0)
+    made = sessions.append_step(branch, step)
+    assert sessions.chain(branch) == [made]
+    assert replace(made, id=None, branch_id=None, created_at=None) == step
+    assert (made.branch_id, made.id is None, made.created_at is None) == (branch, False, False)
+    bare = sessions.append_step(branch, new_step(1, tv_on_set=None, tv_bound=None, candidates=()))
+    assert sessions.chain(branch)[1] == bare
+    assert (bare.tv_on_set, bare.tv_bound, bare.candidates) == (None, None, ())
+
+
+@pytest.mark.parametrize("index", [0, 1, 3, 10])
+def test_only_the_next_step_can_be_appended(
+    index: int, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+) -> None:
+    branch = sessions.create(new_session()).active_branch_id
+    extend(sessions, branch, [new_step(0), new_step(1)])
+    with pytest.raises(ConflictError, match="index 2"):
+        sessions.append_step(branch, new_step(index))
+    assert [step.index for step in sessions.chain(branch)] == [0, 1]
+
+
+def test_a_chain_runs_through_its_ancestors_and_ignores_what_they_grew_later(
+    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+) -> None:
+    session = sessions.create(new_session())
+    root = session.active_branch_id
+    extend(sessions, root, [new_step(i, token=f"root{i}") for i in range(6)])
+    child = sessions.add_branch(session.id, root, 3, "0/3:417", "with she").id
+    assert [step.token for step in sessions.chain(child)] == ["root0", "root1", "root2"]
+    extend(sessions, child, [new_step(i, token=f"child{i}") for i in range(3, 6)])
+    late = sessions.add_branch(session.id, child, 5, "0/3:417/5:9").id
+    extend(sessions, late, [new_step(5, token="late5")])
+    # Departs before its parent's own first step, so nothing of the parent is left.
+    early = sessions.add_branch(session.id, late, 1, "0/3:417/5:9/1:8").id
+    extend(sessions, early, [new_step(1, token="early1")])
+    extend(sessions, root, [new_step(6, token="root6")])
+
+    chains = {
+        branch: [step.token for step in sessions.chain(branch)] for branch in (root, child, late, early)
+    }
+    assert chains == {
+        root: ["root0", "root1", "root2", "root3", "root4", "root5", "root6"],
+        child: ["root0", "root1", "root2", "child3", "child4", "child5"],
+        late: ["root0", "root1", "root2", "child3", "child4", "late5"],
+        early: ["root0", "early1"],
+    }
+    assert all(len(step.candidates) == 2 for step in sessions.chain(late))
+    with pytest.raises(ConflictError, match="index 6"):
+        sessions.append_step(late, new_step(5))
+
+
+def test_reading_a_chain_takes_the_same_few_queries_however_long_it_is(
+    database: Database, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+) -> None:
+    session = sessions.create(new_session())
+    branch = session.active_branch_id
+    counts = []
+    for length in (2, 12):
+        extend(sessions, branch, [new_step(i) for i in range(len(sessions.chain(branch)), length)])
+        statements: list[str] = []
+
+        def note(_c: object, _cursor: object, sql: str, *_rest: object, seen: list[str] = statements) -> None:
+            if sql.lstrip().startswith("SELECT"):
+                seen.append(sql)
+
+        event.listen(database.engine, "before_cursor_execute", note)
+        assert len(sessions.chain(branch)) == length
+        event.remove(database.engine, "before_cursor_execute", note)
+        counts.append(len(statements))
+    assert counts == [4, 4]
+
+
+def test_a_branch_departs_only_from_an_existing_step_of_its_own_session(
+    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+) -> None:
+    session, other = sessions.create(new_session()), sessions.create(new_session())
+    root = session.active_branch_id
+    extend(sessions, root, [new_step(0), new_step(1)])
+    for fork_step in (-1, 3):
+        with pytest.raises(ConflictError, match="from 0 to 2"):
+            sessions.add_branch(session.id, root, fork_step, f"0/{fork_step}:1")
+    with pytest.raises(ConflictError, match="not a branch of audit session"):
+        sessions.add_branch(other.id, root, 1, "0/1:1")
+    with pytest.raises(NotFoundError, match="branch with the id 404"):
+        sessions.add_branch(session.id, 404, 1, "0/1:1")
+    assert sessions.add_branch(session.id, root, 2, "0/2:1").fork_step == 2
+    with pytest.raises(ConflictError, match="already has the branch 0/2:1"):
+        sessions.add_branch(session.id, root, 2, "0/2:1")
+    assert sessions.add_branch(other.id, other.active_branch_id, 0, "0/2:1").path == "0/2:1"
+    assert [branch.path for branch in sessions.branches(session.id)] == ["0", "0/2:1"]
+
+
+def test_the_active_branch_is_kept_and_counts_for_the_length_of_the_session(
+    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+) -> None:
+    session, other = sessions.create(new_session()), sessions.create(new_session())
+    extend(sessions, session.active_branch_id, [new_step(i) for i in range(5)])
+    fork = sessions.add_branch(session.id, session.active_branch_id, 2, "0/2:1").id
+
+    def length() -> int:
+        return next(item.step_count for item in sessions.list() if item.id == session.id)
+
+    assert length() == 5
+    assert sessions.set_active_branch(session.id, fork).active_branch_id == fork
+    assert sessions.get(session.id).active_branch_id == fork
+    assert length() == 2
+    sessions.append_step(fork, new_step(2))
+    assert length() == 3
+    assert next(item.step_count for item in sessions.list() if item.id == other.id) == 0
+    with pytest.raises(ConflictError, match="not a branch of"):
+        sessions.set_active_branch(other.id, fork)
+
+
+def test_sessions_are_listed_last_changed_first_and_in_pages(
+    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+) -> None:
+    made = [sessions.create(new_session(name=f"audit {i}")) for i in range(4)]
+    sessions.append_step(made[1].active_branch_id, new_step(0))
+    order = [made[i].id for i in (1, 3, 2, 0)]
+    assert [item.id for item in sessions.list()] == order
+    assert [item.id for item in sessions.list(limit=2, offset=1)] == order[1:3]
+    summary = sessions.list()[0]
+    assert (summary.name, summary.model, summary.policy, summary.step_count) == ("audit 1", "demo", "coft", 1)
+    assert (summary.status, summary.certificate) == ("running", "certified")
+    assert summary.updated_at > summary.created_at == made[1].created_at
+
+
+def test_search_reads_name_prompt_and_model_literally_in_any_case(
+    sessions: SessionsRepository, new_session: NewSession
+) -> None:
+    ids = {
+        key: sessions.create(new_session(**fields)).id
+        for key, fields in {
+            "accent": {"name": "Élan vital"},
+            "percent": {"prompt": "about 100% of the_nurses \\ doctors"},
+            "model": {"model": "Qwen/Qwen2.5"},
+            "nul": {"prompt": "a\x00b"},
+        }.items()
+    }
+
+    def found(text: str) -> set[int]:
+        assert sessions.count(text) == len(sessions.list(text))
+        return {item.id for item in sessions.list(text)}
+
+    assert found("éLAN") == {ids["accent"]}
+    assert found("100%") == found("the_n") == found(" \\ d") == {ids["percent"]}
+    assert found("theXn") == found("1%0") == set()
+    assert found("qwen2.5") == {ids["model"]}
+    assert found("a\x00b") == {ids["nul"]}
+    assert found("  ") == set(ids.values())
+
+
+def test_renaming_and_status_change_that_alone(sessions: SessionsRepository, new_session: NewSession) -> None:
+    made = sessions.create(new_session())
+    sessions.rename(made.id, "Renamed")
+    sessions.set_status(made.id, "paused")
+    stored = sessions.get(made.id)
+    assert stored == replace(made, name="Renamed", status="paused", updated_at=stored.updated_at)
+    assert stored.updated_at > made.updated_at
+
+
+def test_a_branch_remembers_why_it_ended(sessions: SessionsRepository, new_session: NewSession) -> None:
+    branch = sessions.create(new_session()).active_branch_id
+    sessions.set_finished(branch, "length")
+    assert sessions.branch(branch).finished == "length"
+    sessions.set_finished(branch, None)
+    assert sessions.branch(branch).finished is None
+
+
+def test_deleting_a_session_removes_everything_of_it_and_nothing_else(
+    database: Database, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+) -> None:
+    annotations = AnnotationsRepository(database)
+
+    def make() -> int:
+        session = sessions.create(new_session(), [SpanRecord(0, 3)])
+        extend(sessions, session.active_branch_id, [new_step(0), new_step(1)])
+        fork = sessions.add_branch(session.id, session.active_branch_id, 1, "0/1:1").id
+        extend(sessions, fork, [new_step(1)])
+        sessions.set_active_branch(session.id, fork)
+        annotations.add(session.id, fork, 1, verdict="unfair")
+        return session.id
+
+    kept = make()
+    before = row_counts(database)
+    assert (before["steps"], before["candidates"], before["branches"]) == (3, 6, 2)
+    sessions.delete(make())
+    assert row_counts(database) == before
+    assert sessions.get(kept).id == kept
+    sessions.delete(kept)
+    assert set(row_counts(database).values()) == {0}
+
+
+def test_a_deleted_sessions_id_is_not_given_again(
+    sessions: SessionsRepository, new_session: NewSession
+) -> None:
+    first = sessions.create(new_session()).id
+    sessions.delete(first)
+    assert sessions.create(new_session()).id > first
+    with pytest.raises(NotFoundError, match=f"audit session with the id {first}"):
+        sessions.get(first)
+
+
+@pytest.mark.parametrize("span", [SpanRecord(3, 3), SpanRecord(5, 2), SpanRecord(-1, 2)])
+def test_an_empty_or_outlying_span_is_refused_and_no_session_is_made(
+    span: SpanRecord, sessions: SessionsRepository, new_session: NewSession
+) -> None:
+    with pytest.raises(ConflictError):
+        sessions.create(new_session(), [span])
+    assert sessions.list() == []
+
+
+def test_what_does_not_exist_is_said_to_be_missing(sessions: SessionsRepository, new_step: NewStep) -> None:
+    for call in (
+        lambda: sessions.get(404),
+        lambda: sessions.delete(404),
+        lambda: sessions.rename(404, "x"),
+        lambda: sessions.branches(404),
+        lambda: sessions.branch(404),
+        lambda: sessions.chain(404),
+        lambda: sessions.append_step(404, new_step(0)),
+    ):
+        with pytest.raises(NotFoundError, match="id 404"):
+            call()

@@ -1,0 +1,136 @@
+"""Column types return exactly what was stored, or refuse it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from db.database import Database
+from db.errors import UnstorableValueError
+from db.models import Job
+from db.records import CalibrationFields, CandidateRecord, SessionFields, StepRecord
+from db.repositories import CalibrationsRepository, JobsRepository, SessionsRepository
+from db.types import escape_text, unescape_text
+
+HOSTILE = "\x00\x10\ud800\udfff\\0 \x100000 é \U0001d54f\ufeff\r\n\t"
+# JSON joins a high and a low surrogate that happen to meet, so here they come in the other order.
+HOSTILE_IN_JSON = "\x00\x10\udfff\ud800\\u0000"
+anything = st.text(st.one_of(st.characters(), st.sampled_from("\x00\x10\ud800\udfff0123456789abcdef")))
+
+
+@given(anything)
+def test_escaping_is_reversible_and_leaves_text_that_every_database_takes(value: str) -> None:
+    stored = escape_text(value)
+    assert unescape_text(stored) == value
+    assert "\x00" not in stored
+    stored.encode("utf-8")
+
+
+@given(anything, anything)
+def test_different_texts_are_stored_differently(left: str, right: str) -> None:
+    assert (escape_text(left) == escape_text(right)) == (left == right)
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\x00\x10")))
+def test_ordinary_text_is_stored_as_it_is(value: str) -> None:
+    assert escape_text(value) == value
+
+
+def test_hostile_text_survives_in_every_text_column_of_a_step(
+    database: Database, new_session: Callable[..., SessionFields], new_step: Callable[..., StepRecord]
+) -> None:
+    sessions = SessionsRepository(database)
+    session = sessions.create(
+        new_session(prompt=HOSTILE, warnings=(HOSTILE_IN_JSON,), policy_settings={"a": HOSTILE_IN_JSON})
+    )
+    candidate = CandidateRecord(1, HOSTILE, -1.0, -1.0, -1.0, True)
+    step = new_step(0, token=HOSTILE, policy_token=HOSTILE, candidates=(candidate,))
+    sessions.append_step(session.active_branch_id, step)
+
+    reopened = sessions.get(session.id)
+    assert (reopened.prompt, reopened.warnings) == (HOSTILE, (HOSTILE_IN_JSON,))
+    assert reopened.policy_settings == {"a": HOSTILE_IN_JSON}
+    (stored,) = sessions.chain(session.active_branch_id)
+    assert (stored.token, stored.policy_token) == (HOSTILE, HOSTILE)
+    assert stored.candidates == (candidate,)
+
+
+def test_infinite_thresholds_and_smallest_doubles_survive(
+    database: Database, new_session: Callable[..., SessionFields], new_step: Callable[..., StepRecord]
+) -> None:
+    sessions = SessionsRepository(database)
+    branch = sessions.create(new_session()).active_branch_id
+    step = new_step(
+        0,
+        log_tau=-math.inf,
+        margin=math.inf,
+        log_p_masked=-math.inf,
+        log_p_factual=-5e-324,
+        log_ratio=0.1 + 0.2,
+    )
+    sessions.append_step(branch, step)
+    (stored,) = sessions.chain(branch)
+    assert (stored.log_tau, stored.margin, stored.log_p_masked) == (-math.inf, math.inf, -math.inf)
+    assert (stored.log_p_factual, stored.log_ratio) == (-5e-324, 0.1 + 0.2)
+
+
+@pytest.mark.parametrize("field", ["log_tau", "tv_bound"])
+def test_nan_is_refused_and_nothing_of_the_step_is_stored(
+    field: str,
+    database: Database,
+    new_session: Callable[..., SessionFields],
+    new_step: Callable[..., StepRecord],
+) -> None:
+    sessions = SessionsRepository(database)
+    branch = sessions.create(new_session()).active_branch_id
+    with pytest.raises(UnstorableValueError, match=r"^A number to be stored is NaN"):
+        sessions.append_step(branch, replace(new_step(0), **{field: math.nan}))
+    nan_candidate = CandidateRecord(1, "x", math.nan, 0.0, 0.0, True)
+    with pytest.raises(UnstorableValueError, match=r"^A number to be stored is NaN"):
+        sessions.append_step(branch, replace(new_step(0), candidates=(nan_candidate,)))
+    assert sessions.chain(branch) == []
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, object()])
+def test_json_that_no_other_database_reads_is_refused(value: object, database: Database) -> None:
+    with pytest.raises(UnstorableValueError, match=r"^A value cannot be stored as JSON"):
+        JobsRepository(database).add("calibrate", "title", {"value": value})
+
+
+def test_moments_come_back_in_utc_whatever_zone_they_were_given_in(database: Database) -> None:
+    job = JobsRepository(database).add("calibrate", "title")
+    moment = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=timezone(timedelta(hours=-7)))
+    with database.session() as session:
+        session.get_one(Job, job.id).started_at = moment
+    stored = JobsRepository(database).get(job.id).started_at
+    assert stored == moment
+    assert stored is not None
+    assert stored.tzinfo is UTC
+
+
+def test_a_moment_without_a_zone_is_refused(database: Database) -> None:
+    job = JobsRepository(database).add("calibrate", "title")
+    with (
+        pytest.raises(UnstorableValueError, match=r"^The time .* has no timezone"),
+        database.session() as session,
+    ):
+        session.get_one(Job, job.id).started_at = datetime(2026, 1, 1)
+
+
+def test_value_bytes_are_kept_compressed(
+    database: Database, new_calibration: Callable[..., CalibrationFields]
+) -> None:
+    values = b"\x00\xff" * 50_000
+    calibrations = CalibrationsRepository(database)
+    run = calibrations.add(new_calibration(), [], values)
+    assert calibrations.values(run.id) == values
+    with database.reading() as session:
+        size = session.scalar(text('SELECT length("values") FROM calibration_runs'))
+    assert size < len(values) / 100

@@ -1,0 +1,156 @@
+"""Loading: what is refused, and in which words."""
+
+import json
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers import models as tokenizer_models
+from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+import coft_core as cc
+from coft_core.engine.digest import weights_digest
+from coft_core.engine.fake import byte_tokenizer, tiny_model
+from coft_core.engine.load import wrap_model
+from coft_core.errors import ModelLoadError
+
+
+def llama(vocabulary, seed=0):
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=vocabulary, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=64,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def save(folder, module, tokenizer=None):
+    module.save_pretrained(folder)
+    (tokenizer or byte_tokenizer()).save_pretrained(folder)
+    return str(folder)
+
+
+def test_a_saved_model_loads_from_its_folder_frozen_and_in_float32_on_a_cpu(tmp_path):
+    model = cc.load_model(save(tmp_path, llama(258)), device="cpu")
+    assert model.dtype is torch.float32
+    assert not any(p.requires_grad for p in model.module.parameters())
+    assert model.context_length == 64
+
+
+def test_an_asked_for_dtype_is_used(tmp_path):
+    assert cc.load_model(save(tmp_path, llama(258)), device="cpu", dtype="bfloat16").dtype is torch.bfloat16
+    with pytest.raises(ModelLoadError, match="no floating type"):
+        cc.load_model(str(tmp_path), dtype="int8")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "model name is empty"),
+        ("/no/such/folder", "does not exist"),
+        ("./neither/this", "does not exist"),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_refused_in_one_sentence(name, message):
+    with pytest.raises(ModelLoadError, match=message) as caught:
+        cc.load_model(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path):
+    with pytest.raises(ModelLoadError, match=r"no config\.json"):
+        cc.load_model(str(tmp_path))
+
+
+def test_a_hub_id_that_cannot_be_had_is_refused_in_one_sentence(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelLoadError) as caught:
+        cc.load_model("nobody-here/no-such-model")
+    assert "nobody-here/no-such-model" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_weights_are_refused(tmp_path):
+    folder = save(tmp_path, llama(258))
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(ModelLoadError, match="cannot be loaded"):
+        cc.load_model(folder)
+
+
+def test_a_masked_language_model_is_refused_by_its_architecture(tmp_path):
+    config = BertConfig(
+        vocab_size=258, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    folder = save(tmp_path, BertForMaskedLM(config))
+    with pytest.raises(ModelLoadError, match="BertForMaskedLM, not a causal language model"):
+        cc.load_model(folder)
+
+
+def test_a_bidirectional_model_is_refused_by_its_behaviour():
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=258, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        initializer_range=0.5, is_decoder=False,
+    )
+    with pytest.raises(ModelLoadError, match="looks at later tokens"):
+        wrap_model(BertLMHeadModel(config).eval(), byte_tokenizer(), "bert")
+
+
+@pytest.mark.parametrize("vocabulary", [200, 400])
+def test_a_vocabulary_that_differs_between_tokenizer_and_model_is_refused(vocabulary):
+    with pytest.raises(ModelLoadError, match=r"tokenizer of 258 tokens and a model of"):
+        wrap_model(llama(vocabulary), byte_tokenizer(), "odd")
+
+
+def test_a_padded_embedding_is_accepted():
+    assert wrap_model(llama(264), byte_tokenizer(), "padded").vocabulary_size == 264
+
+
+def test_a_slow_tokenizer_is_refused():
+    class Slow:
+        is_fast = False
+
+    with pytest.raises(ModelLoadError, match="slow tokenizer"):
+        wrap_model(llama(258), Slow(), "slow")
+
+
+def test_a_chat_template_that_is_not_there_is_refused():
+    with pytest.raises(ModelLoadError, match="no chat template"):
+        wrap_model(llama(258), byte_tokenizer(), "plain", chat=True)
+
+
+def test_weights_digest_changes_with_one_weight():
+    first, second = llama(258), llama(258)
+    assert weights_digest(first) == weights_digest(second)
+    with torch.no_grad():
+        second.model.embed_tokens.weight[3, 3] += 1e-3
+    assert weights_digest(first) != weights_digest(second)
+
+
+def test_token_texts_keep_their_leading_space_and_join_to_the_text():
+    model = tiny_model()
+    ids = model.tokenizer.encode(" he said")
+    assert "".join(model.token_text(i) for i in ids) == " he said"
+    assert model.continuation_text(ids) == " he said"
+    assert model.continuation_text(model.tokenizer.encode("naïve")) == "naïve"
+
+
+def test_single_token_knows_what_is_one_token():
+    model = tiny_model()
+    assert model.token_text(model.single_token("x")) == "x"
+    assert model.single_token("xy") is None
+    assert model.single_token("") is None
+
+
+def test_a_folder_whose_tokenizer_is_broken_is_refused(tmp_path):
+    folder = save(tmp_path, llama(258))
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"not": "a tokenizer"}))
+    with pytest.raises(ModelLoadError):
+        cc.load_model(folder)
+
+
+def test_unknown_words_are_never_taken_for_a_sentinel():
+    backend = Tokenizer(tokenizer_models.WordLevel({"a": 0, "<unk>": 1}, unk_token="<unk>"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
+    with pytest.raises(cc.CoftError, match="No usual sentinel"):
+        cc.mask_prompt(tokenizer, "a", [])

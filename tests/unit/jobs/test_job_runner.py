@@ -1,0 +1,336 @@
+"""Jobs end as their rows say, stop when asked, and report progress without flooding the store."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+from threading import Event, Lock
+from typing import Protocol
+
+import pytest
+
+from app.jobs import JobCancelled, JobContext, JobRunner
+from db.database import Database
+from db.errors import NotFoundError, StoreError, UnstorableValueError
+from db.records import JsonObject
+from db.repositories import JobsRepository
+
+LONG = 30.0
+"""Seconds after which a test gives up on a thread; never reached when the code is right."""
+
+
+class MovableClock(Protocol):
+    now: float
+
+    def __call__(self) -> float: ...
+
+
+class Work:
+    """A job's function that tells when it runs, and runs until it is released or cancelled."""
+
+    def __init__(self) -> None:
+        self.entered = Event()
+        self.released = Event()
+
+    def __call__(self, context: JobContext) -> JsonObject:
+        context.progress(0.5, "half way")
+        self.entered.set()
+        assert self.released.wait(LONG)
+        context.check_cancelled()
+        return {"ok": True}
+
+
+def test_a_job_gets_its_payload_and_its_result_is_stored(runner: JobRunner) -> None:
+    def work(context: JobContext) -> JsonObject:
+        context.progress(0.3, "adding")
+        return {"sum": sum(context.payload["values"]), "job": context.job_id}
+
+    job_id = runner.submit("calibrate", "Add", work, {"values": [1, 2, 3]})
+    job = runner.wait(job_id, LONG)
+    assert (job.kind, job.title, job.payload) == ("calibrate", "Add", {"values": [1, 2, 3]})
+    assert (job.status, job.progress, job.message, job.error) == ("done", 1.0, "adding", None)
+    assert job.result == {"sum": 6, "job": job_id}
+    assert job.started_at is not None
+    assert job.finished_at is not None
+    assert job.created_at <= job.started_at <= job.finished_at
+
+
+def test_a_job_without_a_result_is_done_too(runner: JobRunner) -> None:
+    job = runner.wait(runner.submit("sweep", "Nothing", lambda _: None), LONG)
+    assert (job.status, job.result, job.payload) == ("done", None, {})
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ValueError("Row 3 has no prompt;\n  add one."), "Row 3 has no prompt; add one."),
+        (ZeroDivisionError(), "ZeroDivisionError"),
+        (SystemExit("stop"), "stop"),
+    ],
+)
+def test_a_failed_job_says_why_in_one_line_and_logs_the_rest(
+    error: BaseException, sentence: str, runner: JobRunner, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(context: JobContext) -> None:
+        context.progress(0.25, "reading")
+        context.progress(0.5, "reading on")
+        raise error
+
+    with caplog.at_level(logging.ERROR):
+        job = runner.wait(runner.submit("calibrate", "Fail", work), LONG)
+    assert (job.status, job.error, job.result) == ("failed", sentence, None)
+    assert (job.progress, job.message) == (0.5, "reading on")
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+
+
+def test_a_failed_job_does_not_stop_the_next(runner: JobRunner) -> None:
+    def fail(_: JobContext) -> None:
+        raise ValueError("no")
+
+    runner.submit("calibrate", "Fail", fail)
+    assert runner.wait(runner.submit("calibrate", "Next", lambda _: {"n": 1}), LONG).status == "done"
+
+
+@pytest.mark.parametrize("result", [{"log_tau": -math.inf}, {"model": object()}])
+def test_a_result_that_is_no_json_fails_the_job(result: JsonObject, runner: JobRunner) -> None:
+    job = runner.wait(runner.submit("calibrate", "t", lambda _: result), LONG)
+    assert job.status == "failed"
+    assert job.error is not None
+    assert "cannot be stored as JSON" in job.error
+
+
+def test_a_payload_that_is_no_json_is_refused_and_leaves_no_job(runner: JobRunner) -> None:
+    with pytest.raises(UnstorableValueError):
+        runner.submit("calibrate", "t", lambda _: None, {"model": object()})
+    assert runner.list() == []
+    assert runner.wait(runner.submit("calibrate", "t", lambda _: None), LONG).status == "done"
+
+
+def test_a_running_job_stops_at_its_next_check_after_being_cancelled(runner: JobRunner) -> None:
+    work = Work()
+    job_id = runner.submit("calibrate", "t", work)
+    assert work.entered.wait(LONG)
+    assert runner.cancel(job_id)
+    assert runner.get(job_id).status == "running"
+    work.released.set()
+    job = runner.wait(job_id, LONG)
+    assert (job.status, job.progress, job.message) == ("cancelled", 0.5, "half way")
+    assert (job.error, job.result) == (None, None)
+    assert not runner.cancel(job_id)
+
+
+def test_a_queued_job_that_is_cancelled_never_runs_and_shows_it_at_once(runner: JobRunner) -> None:
+    work, ran = Work(), Event()
+    first = runner.submit("calibrate", "first", work)
+    second = runner.submit("calibrate", "second", lambda _: ran.set())
+    third = runner.submit("calibrate", "third", lambda _: {"n": 3})
+    assert work.entered.wait(LONG)
+    assert runner.get(second).status == "queued"
+    assert runner.cancel(second)
+    assert runner.wait(second, LONG).status == "cancelled"
+    work.released.set()
+    assert [runner.wait(job_id, LONG).status for job_id in (first, third)] == ["done", "done"]
+    assert not ran.is_set()
+
+
+def test_cancelling_one_job_leaves_the_others_alone(database: Database) -> None:
+    works = [Work(), Work()]
+    with JobRunner(database, workers=2) as runner:
+        ids = [runner.submit("calibrate", "t", work) for work in works]
+        assert all(work.entered.wait(LONG) for work in works)
+        runner.cancel(ids[0])
+        for work in works:
+            work.released.set()
+        assert [runner.wait(job_id, LONG).status for job_id in ids] == ["cancelled", "done"]
+
+
+def test_what_is_not_running_here_cannot_be_cancelled(runner: JobRunner, jobs: JobsRepository) -> None:
+    foreign = jobs.add("calibrate", "another process's").id
+    assert not runner.cancel(foreign)
+    assert not runner.cancel(404)
+    assert runner.wait(foreign, LONG).status == "queued"
+    with pytest.raises(NotFoundError):
+        runner.wait(404)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_more_jobs_run_at_once_than_there_are_workers(workers: int, database: Database) -> None:
+    lock = Lock()
+    running = most = 0
+    order: list[int] = []
+
+    def work(context: JobContext) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+            order.append(context.payload["n"])
+        for part in range(20):
+            context.progress(part / 20)
+        with lock:
+            running -= 1
+
+    with JobRunner(database, workers=workers) as runner:
+        ids = [runner.submit("calibrate", "t", work, {"n": n}) for n in range(6)]
+        assert {runner.wait(job_id, LONG).status for job_id in ids} == {"done"}
+    assert most <= workers
+    assert sorted(order) == list(range(6))
+    if workers == 1:
+        assert order == list(range(6))
+
+
+def test_progress_is_written_at_most_five_times_a_second_and_never_lost(
+    runner: JobRunner, clock: MovableClock, jobs: JobsRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[float] = []
+    write = JobsRepository.set_progress
+
+    def count(self: JobsRepository, job_id: int, progress: float, message: str) -> None:
+        written.append(clock.now)
+        write(self, job_id, progress, message)
+
+    monkeypatch.setattr(JobsRepository, "set_progress", count)
+    seen: list[tuple[float, float]] = []
+
+    def work(context: JobContext) -> None:
+        for part in range(1001):
+            context.progress(part / 2000, f"part {part}")
+            clock.now += 0.01
+        seen.append((runner.get(context.job_id).progress, jobs.get(context.job_id).progress))
+        context.check_cancelled()
+
+    job = runner.wait(runner.submit("calibrate", "t", work), LONG)
+    seconds = 1001 * 0.01
+    assert seconds * 4 <= len(written) <= seconds * 5 + 1
+    assert min(later - earlier for earlier, later in pairwise(written)) >= 0.2
+    ((live, stored),) = seen
+    assert live == 0.5 > stored
+    assert (job.progress, job.message) == (1.0, "part 1000")
+
+
+def test_a_job_that_only_checks_for_cancellation_still_gives_signs_of_life(
+    runner: JobRunner, clock: MovableClock, jobs: JobsRepository
+) -> None:
+    beats: list[object] = []
+
+    def work(context: JobContext) -> None:
+        for _ in range(4):
+            clock.now += 2.6
+            context.check_cancelled()
+            beats.append(jobs.get(context.job_id).heartbeat_at)
+
+    runner.wait(runner.submit("calibrate", "t", work), LONG)
+    assert len(beats) == 4
+    assert beats[0] == beats[1] != beats[2] == beats[3]
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.1, math.nan, math.inf])
+def test_progress_outside_zero_to_one_is_a_failure_of_the_job(fraction: float, runner: JobRunner) -> None:
+    def work(context: JobContext) -> None:
+        context.progress(fraction)
+
+    job = runner.wait(runner.submit("calibrate", "t", work), LONG)
+    assert job.status == "failed"
+    assert job.error is not None
+    assert "share from 0 to 1" in job.error
+
+
+def test_waiting_too_long_says_so_and_leaves_the_job_running(runner: JobRunner) -> None:
+    work = Work()
+    job_id = runner.submit("calibrate", "t", work)
+    with pytest.raises(TimeoutError, match="it goes on"):
+        runner.wait(job_id, timeout=0)
+    work.released.set()
+    assert runner.wait(job_id, LONG).status == "done"
+
+
+def test_shutting_down_interrupts_what_is_unfinished_and_takes_no_more(database: Database) -> None:
+    runner = JobRunner(database)
+    work = Work()
+    running = runner.submit("calibrate", "running", work)
+    queued = runner.submit("calibrate", "queued", lambda _: None)
+    cancelled = runner.submit("calibrate", "cancelled", lambda _: None)
+    assert work.entered.wait(LONG)
+    runner.cancel(cancelled)
+    runner.shutdown(wait=False)
+    work.released.set()
+    runner.shutdown()
+    statuses = [runner.get(job_id).status for job_id in (running, queued, cancelled)]
+    assert statuses == ["interrupted", "interrupted", "cancelled"]
+    error = runner.get(running).error
+    assert error is not None
+    assert "start it again" in error
+    with pytest.raises(RuntimeError, match="shutting down"):
+        runner.submit("calibrate", "t", lambda _: None)
+    assert len(runner.list()) == 3
+
+
+def test_recovery_marks_what_an_ended_process_left_and_spares_its_own(
+    runner: JobRunner, jobs: JobsRepository
+) -> None:
+    left_queued, left_running = jobs.add("calibrate", "t").id, jobs.add("calibrate", "t").id
+    jobs.start(left_running)
+    work = Work()
+    own = runner.submit("calibrate", "t", work)
+    assert work.entered.wait(LONG)
+    assert runner.recover(silent_for=timedelta(hours=1)) == []
+    assert runner.recover() == [left_queued, left_running]
+    assert [runner.get(i).status for i in (left_queued, left_running, own)] == [
+        "interrupted",
+        "interrupted",
+        "running",
+    ]
+    work.released.set()
+    assert runner.wait(own, LONG).status == "done"
+    assert runner.recover() == []
+
+
+def test_jobs_are_listed_with_their_live_progress(runner: JobRunner) -> None:
+    entered, released = Event(), Event()
+
+    def work(context: JobContext) -> None:
+        context.progress(0.1, "first")
+        context.progress(0.2, "second")
+        entered.set()
+        assert released.wait(LONG)
+
+    done = runner.wait(runner.submit("sweep", "t", lambda _: None), LONG)
+    job_id = runner.submit("calibrate", "t", work)
+    assert entered.wait(LONG)
+    live, other = runner.list()
+    assert (live.id, live.progress, live.message) == (job_id, 0.2, "second")
+    assert other == done
+    assert [job.id for job in runner.list(kind="sweep")] == [done.id]
+    assert [job.id for job in runner.list(statuses=("running",))] == [job_id]
+    released.set()
+
+
+def test_a_store_that_refuses_the_ending_leaves_the_row_to_recovery(
+    runner: JobRunner,
+    jobs: JobsRepository,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreError("disk is full")
+
+    monkeypatch.setattr(JobsRepository, "finish", refuse)
+    job = runner.wait(runner.submit("calibrate", "t", lambda _: None), LONG)
+    assert job.status == "running"
+    assert "could not be stored" in caplog.text
+    monkeypatch.undo()
+    assert runner.recover() == [job.id]
+
+
+def test_checking_raises_only_once_stopped(jobs: JobsRepository, clock: Callable[[], float]) -> None:
+    stop = Event()
+    context = JobContext(jobs.add("calibrate", "t").id, {}, jobs, stop, clock)
+    context.check_cancelled()
+    stop.set()
+    with pytest.raises(JobCancelled):
+        context.check_cancelled()
