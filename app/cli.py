@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transformers.utils.logging import disable_progress_bar
+
 from app.bootstrap import Services, services
 from app.cli_output import audit_json, calibration_json, print_audit, print_calibration, print_sessions, session_json
 from app.services.errors import USER_ERRORS, ServiceError
@@ -25,8 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0; 1 when the input cannot be used, with one sentence on standard error; 2 for a usage error.
     """
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    # Commands print tables and JSON; the library's progress bars would run through them.
+    disable_progress_bar()
+    options = _parser().parse_args(arguments)
     try:
         return int(options.run(options) or 0)
     except USER_ERRORS as error:

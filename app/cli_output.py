@@ -28,7 +28,7 @@ def print_audit(view: AuditView, out: Path | None) -> None:
     print(f"\n{'step':>4}  {'token':<16} {'factual':>8} {'masked':>8} {'fused':>8} {'tau':>8} {'set':>5}  certified")
     for step in view.steps:
         print(_row(step))
-    print(f"\n{view.prompt}{''.join(step.token for step in view.steps)}")
+    print(f"\n{view.prompt}{chain_text(view)}")
     if out:
         print(f"\nReport: {out}")
 
@@ -63,7 +63,7 @@ def audit_json(view: AuditView) -> dict[str, Any]:
     return {
         "session_id": view.session_id,
         "branch_id": view.branch_id,
-        "text": "".join(step.token for step in view.steps),
+        "text": chain_text(view),
         "finished": view.finished,
         "certificate": view.certificate,
         "fingerprint": view.fingerprint_digest,
@@ -71,6 +71,12 @@ def audit_json(view: AuditView) -> dict[str, Any]:
         "spans": [[s.start, s.end, s.category, s.kept] for s in view.spans],
         "steps": [step_json(step) for step in view.steps],
     }
+
+
+def chain_text(view: AuditView) -> str:
+    """The chain without the end token that finished it."""
+    steps = view.steps[:-1] if view.finished == "end" else view.steps
+    return "".join(step.token for step in steps)
 
 
 def step_json(step: Step) -> dict[str, Any]:

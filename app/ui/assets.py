@@ -17,11 +17,13 @@ STYLES = (
     "transcript",
     "inspector",
     "calibrate",
+    "sessions",
     "gradio",
     "widths",
 )
 SCRIPTS = ("core", "charts", "editor", "tokens", "session", "inspector", "keys", "lists")
 EXAMPLES = ASSETS / "prompts" / "examples.json"
+TEMPLATES = ASSETS / "templates"
 FAVICON = ASSETS / "favicon.png"
 
 

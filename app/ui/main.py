@@ -8,7 +8,10 @@ import gradio as gr
 
 from app.services.ports import Services
 from app.ui import assets
+from app.ui.api import endpoints
 from app.ui.pages.audit import audit_page
+from app.ui.pages.calibrate import calibrate_page
+from app.ui.pages.sessions import sessions_page
 
 TITLE = "COFT Audit"
 LARGEST_UPLOAD = "20mb"
@@ -26,7 +29,12 @@ def build_app(services: Services) -> gr.Blocks:
         Blocks to be launched with :func:`launch_options`.
     """
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, CACHE_SECONDS), fill_width=True) as app:
-        audit_page(services)
+        audit_page(app, services)
+        endpoints(services)
+    with app.route("Calibrate", "/calibrate"):
+        calibrate_page(app, services)
+    with app.route("Sessions", "/sessions"):
+        sessions_page(app, services)
     app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
     return app
 
@@ -34,7 +42,7 @@ def build_app(services: Services) -> gr.Blocks:
 def launch_options() -> dict[str, Any]:
     """Keyword arguments of :meth:`gradio.Blocks.launch` that belong to the application, not to its host."""
     options: dict[str, Any] = {
-        "theme": gr.themes.Base(),
+        "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
         "css": assets.styles(),
         "head": assets.head(),
         "footer_links": [],

@@ -123,11 +123,24 @@ window.coft = window.coft || {};
       act(element, { theme: toggleTheme, help: coft.help });
       document.documentElement.lang = "en";
     },
-    rail(element) { act(element, { rail: toggleRail }); },
+    rail(element) {
+      act(element, { rail: toggleRail });
+      const folds = document.querySelectorAll(".fold .label-wrap");
+      folds.forEach((fold) => {
+        const tell = () => fold.setAttribute("aria-expanded", String(fold.classList.contains("open")));
+        new MutationObserver(tell).observe(fold, { attributes: true, attributeFilter: ["class"] });
+        tell();
+      });
+    },
     line(element) { act(element, { rail: toggleRail }); },
     toggleRail,
     summary(values) {
-      const [model, policy, , lam, alpha] = values;
+      const [model, policy, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed] = values;
+      const folded = [
+        `${greedy ? "greedy" : `T ${Number(temperature)}`}, top-p ${Number(topP)}${Number(topK) ? `, top-k ${topK}` : ""}`,
+        `hard, ${sentinel || "own sentinel"}`, `${steps} steps, ${seed}`,
+      ];
+      document.querySelectorAll(".rail .fold .label-wrap").forEach((node, at) => { node.dataset.summary = folded[at] || ""; });
       const names = { coft: "COFT, joint mask", vanilla: "Vanilla" };
       const line = document.querySelector(".summaryline");
       if (!line) return [];

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from spacy.matcher import Matcher, PhraseMatcher
 from spacy.tokens import Doc
 
-from coft_core.masking.context import LABELS, TokenClasses
+from coft_core.masking.context import TokenClasses
 from coft_core.masking.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons, TokenPattern
 from coft_core.masking.tokens import TokenView, english_tokenizer, view_tokens
 
@@ -76,7 +76,9 @@ class LexiconMatcher:
         view = view_tokens(self._nlp, text)
         found = list(self._find(view.doc(self._nlp)))
         shielded = tuple((hit.start, hit.end) for hit in found if hit.record.family == FALSE_FRIEND)
-        candidates = [hit for hit in found if hit.record.family != FALSE_FRIEND and not _covered(hit, shielded)]
+        candidates = [
+            hit for hit in found if hit.record.family != FALSE_FRIEND and not _covered(hit, shielded)
+        ]
         classes = TokenClasses(view, self._labels(len(view), candidates), self._rules.word_lists)
         meant = [hit for hit in candidates if self._fits(classes, hit)]
         return LexicalMatches(view, _longest(meant), shielded)
@@ -107,7 +109,7 @@ class LexiconMatcher:
         labels: list[set[str]] = [set() for _ in range(length)]
         for hit in hits:
             record = hit.record
-            names = {"@identity", f"@{record.family}"} & set(LABELS)
+            names = {"@identity", "@name"} if record.family == "name" else {"@identity"}
             if record.detail == "pronouns":
                 names = {"@pronoun"}
             elif record.detail in self._rules.people_details or (
@@ -121,8 +123,6 @@ class LexiconMatcher:
     def _fits(self, classes: TokenClasses, hit: Hit) -> bool:
         names = hit.record.context
         return not names or any(classes.holds(self._rules.rules[name], hit.start, hit.end) for name in names)
-
-
 
 
 def _surfaces(entries: Iterable[LexiconEntry]) -> Iterator[tuple[LexiconEntry, str, bool]]:

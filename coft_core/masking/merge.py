@@ -25,7 +25,9 @@ def validate_spans(text: str, spans: Iterable[Span]) -> None:
     for number, span in enumerate(spans, start=1):
         problem = _problem(span, len(text))
         if problem:
-            raise InvalidInputError(f"Span {number} ([{span.start}, {span.end}), {span.category!r}) {problem}.")
+            raise InvalidInputError(
+                f"Span {number} ([{span.start}, {span.end}), {span.category!r}) {problem}."
+            )
 
 
 def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -74,13 +76,15 @@ def cut_spans(spans: Iterable[Span], holes: Iterable[Span], text: str | None = N
     return tuple(sorted(remains))
 
 
-def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
+def resolve_spans(
+    detected: Iterable[Span], user: Iterable[Span] = (), text: str | None = None
+) -> tuple[Span, ...]:
     """Settle which characters are masked and which are kept.
 
     A masked span of the reviewer replaces every detected span that it overlaps. A kept span protects the
     characters that it covers: masked spans are cut around it. Masked spans that overlap merge, and so do kept
-    spans. Whether a span is the reviewer's is told by the argument or by ``source == "user"``, so that the result
-    can be resolved again: ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``.
+    spans. The reviewer's spans are told by the argument, by ``source == "user"`` or by ``kept``, so that the
+    result can be resolved again: ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``.
 
     Args:
         detected: Spans of a detector, or spans resolved before.
@@ -99,7 +103,9 @@ def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str
     return tuple(sorted((*kept, *cut_spans((*chosen, *free), kept, text))))
 
 
-def maskable_spans(spans: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
+def maskable_spans(
+    spans: Iterable[Span], user: Iterable[Span] = (), text: str | None = None
+) -> tuple[Span, ...]:
     """The spans to mask: :func:`resolve_spans` without the kept ones.
 
     Args:

@@ -19,7 +19,8 @@ from coft_core.masking.tokens import encodable
 AUTO: Final = "auto"
 """Choose the embedded pipeline, else an installed one, else none."""
 
-_INSTALLABLE = ("en_core_web_trf", "en_core_web_lg", "en_core_web_md", "en_core_web_sm")
+# The transformer comes last: on a CPU it is too slow for detection while somebody types.
+_INSTALLABLE = ("en_core_web_lg", "en_core_web_md", "en_core_web_sm", "en_core_web_trf")
 _LABELS = ("PERSON", "NORP", "GPE")
 _UNUSED = ["tagger", "parser", "attribute_ruler", "lemmatizer"]
 
@@ -85,8 +86,8 @@ class EntityPipeline:
         """
         if len(text) > self._nlp.max_length:
             raise InvalidInputError(
-                f"The text has {len(text)} characters and the pipeline {self.version} takes {self._nlp.max_length}; "
-                "shorten the text."
+                f"The text has {len(text)} characters and the pipeline {self.version} takes at most "
+                f"{self._nlp.max_length}; shorten the text."
             )
         for entity in self._nlp(encodable(text)).ents:
             trimmed = _trimmed(entity)
@@ -99,12 +100,13 @@ def _load(name_or_path: str) -> Language:
         nlp = spacy.load(Path(name_or_path) if Path(name_or_path).is_dir() else name_or_path, exclude=_UNUSED)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise InvalidInputError(
-            f"The spaCy pipeline {name_or_path!r} cannot be loaded: it is neither an installed package nor a folder "
-            "with a saved pipeline that fits this spaCy; install it, correct the name, or choose no pipeline."
+            f"The spaCy pipeline {name_or_path!r} cannot be loaded: it is neither an installed package nor a "
+            "folder with a saved pipeline that fits this spaCy; install it, correct the name, or choose none."
         ) from error
     if not any("doc.ents" in nlp.get_pipe_meta(pipe).assigns for pipe in nlp.pipe_names):
         raise InvalidInputError(
-            f"The spaCy pipeline {name_or_path!r} finds no named entities; choose one with an entity recogniser."
+            f"The spaCy pipeline {name_or_path!r} finds no named entities; "
+            "choose one with an entity recogniser."
         )
     return nlp
 

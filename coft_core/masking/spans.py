@@ -1,4 +1,4 @@
-"""Detection of sensitive spans: protected-attribute lexicons, and a trained spaCy pipeline where there is one.
+"""Detection of sensitive spans: protected-attribute lexicons, and a trained spaCy pipeline if there is one.
 
 The paper obtains spans from user lists and named-entity recognition (App. "Span Acquisition") and masks
 demographic markers and proxy cues, not downstream labels such as occupations.
@@ -29,8 +29,8 @@ class SpanDetector:
 
         Args:
             lexicons: Lexicons to match; None loads the shipped ones.
-            pipeline: A trained spaCy pipeline by package name or folder; ``"auto"`` takes the embedded one or an
-                installed English one if there is any; None matches the lexicons alone.
+            pipeline: A trained spaCy pipeline by package name or folder; ``"auto"`` takes the embedded one or
+                an installed English one if there is any; None matches the lexicons alone.
 
         Raises:
             LexiconError: The shipped lexicons are damaged.
@@ -72,7 +72,8 @@ class SpanDetector:
     def _entity_span(self, entity: Entity, text: str) -> Span:
         category = "name" if entity.label == "PERSON" else "nationality"
         if entity.label == "NORP":
-            families = [hit.record.family for hit in self._matcher.match(text[entity.start : entity.end]).hits]
+            hits = self._matcher.match(text[entity.start : entity.end]).hits
+            families = [hit.record.family for hit in hits]
             category = next((family for family in families if family in _GROUP_FAMILIES), category)
         return Span(entity.start, entity.end, category, "pipeline", entity.label)
 

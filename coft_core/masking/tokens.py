@@ -1,8 +1,8 @@
 """Tokens of a text as the lexicons see them, each with its place in the text exactly as typed.
 
-Words are folded (compatibility forms, accents, zero-width characters, typographic apostrophes), and whitespace
-and the hyphens inside compounds are left out, so that ``"African-American"``, ``"African\u2011American"`` and
-``"African  American"`` are the same two words. The text itself is never normalised: offsets stay those typed.
+Words are folded (compatibility forms, accents, zero-width characters, typographic apostrophes); whitespace
+and the hyphens inside compounds are left out, so that ``"African-American"`` and ``"African  American"`` are the
+same two words. The text itself is never normalised: offsets stay those typed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from typing import cast
 
 import spacy
 from spacy.language import Language
+from spacy.tokenizer import Tokenizer
 from spacy.tokens import Doc
 from spacy.util import compile_infix_regex
 
@@ -22,7 +23,9 @@ _HYPHENS = "-\u2010\u2011\u2012\u2013\u2212\u00ad"
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u0060\u00b4\uff07", "'"))
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
-_SENTENCE_BORDERS = frozenset((*".!?:;\u2026\"'([{*\u2022-\u2013\u2014\u201c\u201d\u00ab\u00bb>|", "...", "--"))
+_SENTENCE_BORDERS = frozenset(
+    (*".!?:;\u2026\"'([{*\u2022-\u2013\u2014\u201c\u201d\u00ab\u00bb>|", "...", "--")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class TokenView:
         lowers: The same in lower case.
         starts: Character offset of each word's first character in the text as typed.
         ends: One past its last character.
-        opens_sentence: Whether nothing of the same sentence stands before the word, as far as punctuation tells.
+        opens_sentence: Whether the word begins a sentence, as far as line breaks and punctuation tell.
         opens_paragraph: Whether a blank line (or nothing) stands before the word.
     """
 
@@ -59,7 +62,7 @@ def english_tokenizer() -> Language:
     nlp = spacy.blank("en")
     infixes = [*(nlp.Defaults.infixes or ()), rf"(?<=[^\W_])[{_HYPHENS}](?=[^\W_])"]
     # The tokenizer object is the pipeline's own: setting its rule changes this pipeline only.
-    nlp.tokenizer.infix_finditer = compile_infix_regex(infixes).finditer
+    cast("Tokenizer", nlp.tokenizer).infix_finditer = compile_infix_regex(infixes).finditer
     return nlp
 
 
@@ -99,7 +102,7 @@ def view_tokens(nlp: Language, text: str) -> TokenView:
         words.append(word)
         starts.append(start)
         ends.append(end)
-    gaps = [text[a:b] for a, b in pairwise([0, *(x for pair in zip(starts, ends, strict=True) for x in pair)])][::2]
+    gaps = (text[a:b] for a, b in zip([0, *ends], starts, strict=False))
     breaks = [len(_LINE_BREAK.findall(gap)) for gap in gaps]
     previous = ["", *words]
     return TokenView(

@@ -91,7 +91,7 @@ def position_bins(alpha: float = 0.1) -> tuple[BinView, ...]:
 
 
 def candidates(token: str, ratio: float, low: bool, tau: float) -> tuple[Candidate, ...]:
-    scale = 0.28 if low else 1.0
+    scale = 0.2 if low else 1.0
     base = [(0.22, 0.09), (0.18, 0.25), (0.12, 0.13), (0.07, 0.06), (0.05, 0.065), (0.02, 0.03)]
     words = [token, *(word for word in (" they", " the", " she", " then", " nobody", " we") if word != token)]
     rows = []
@@ -169,7 +169,7 @@ class FakeAudits:
         spans = (Span(4, 9, "family", "lexicon", "roles", kept=True), Span(35, 37, "gender", "lexicon", "pronouns"))
         session = self._create(StartAudit(prompt, AuditSettings(calibration_id=1), spans, "Nurse handover"))
         main = session.branches[0]
-        main.steps = [make_step(0, ".", own=" they")] if False else [make_step(0, " and")]
+        main.steps = [make_step(0, ".")]
         first = self._branch(session, main, 0, " and")
         first.steps.append(make_step(1, " they"))
         second = self._branch(session, first, 1, " he")

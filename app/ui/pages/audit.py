@@ -14,7 +14,6 @@ from app.services.views import AuditSettings, StartAudit, Step
 from app.ui import assets
 from app.ui.components.inspector import inspector, steps_chart
 from app.ui.components.settings_rail import (
-    FIELDS,
     SUMMARY,
     TOUCHED,
     SettingsRail,
@@ -137,7 +136,7 @@ class AuditHandlers:
         return calibration_note(view, lam)
 
 
-def audit_page(services: Services) -> None:
+def audit_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
     handlers = AuditHandlers(services)
     topbar("audit")
@@ -157,8 +156,9 @@ def audit_page(services: Services) -> None:
         with gr.Column(elem_classes=["inspect"], min_width=0):
             inspector()
     download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
+    app.load(None, list(rail.controls), None, js=SUMMARY)
     _wire_session(handlers, editor, stage, rail, download)
-    _wire_settings(handlers, rail)
+    _wire_settings(app, handlers, rail)
 
 
 def _wire_session(
@@ -185,18 +185,15 @@ def _wire_session(
     report.success(None, None, None, js="() => coft.download('report-file')")
 
 
-def _wire_settings(handlers: AuditHandlers, rail: SettingsRail) -> None:
+def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
     hidden = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     for control in rail.controls:
         control.input(None, None, None, js=TOUCHED)  # type: ignore[attr-defined]
-    shown_fields = ("model", "policy", "calibration_id", "lam", "alpha")
-    for name in shown_fields:
-        rail.control(name).change(  # type: ignore[attr-defined]
-            None, [rail.control(field) for field in shown_fields], None, js=SUMMARY
-        )
+    for control in rail.controls:
+        control.change(None, list(rail.controls), None, js=SUMMARY)  # type: ignore[attr-defined]
     model = rail.control("model")
     gr.on(
-        [model.change, gr.context.Context.root_block.load],  # type: ignore[attr-defined, union-attr]
+        [model.change, app.load],  # type: ignore[attr-defined]
         handlers.describe_model,
         model,
         rail.model_note,
@@ -217,5 +214,3 @@ def _reply(event: gr.EventData, message: Message) -> Message:
     """Give a message its request's number: the page tells replies apart by it."""
     return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}
 
-
-assert len(FIELDS) == 12, "handlers take the settings by position"

@@ -1,0 +1,105 @@
+"""The endpoints that other programs call; their names and arguments stay."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.services.ports import Services
+from app.services.views import StartAudit
+from app.ui.errors import shown
+from app.ui.presenters_api import (
+    audit_settings,
+    calibration_request,
+    job_record,
+    session_record,
+    step_record,
+    summary_record,
+)
+from app.ui.presenters_session import spans_from
+
+AT_ONCE = 4
+
+
+class Endpoints:
+    """One method per endpoint; docstrings are the interface's documentation."""
+
+    def __init__(self, services: Services) -> None:
+        """Keep the services."""
+        self._services = services
+
+    @shown
+    def detect_spans(self, text: str) -> list[dict[str, Any]]:
+        """Sensitive spans of a text: start, end (characters), category, source, detail, kept."""
+        found = self._services.audits.detect(text)
+        names = ("start", "end", "category", "source", "detail", "kept")
+        return [{name: getattr(span, name) for name in names} for span in found]
+
+    @shown
+    def start_audit(
+        self, prompt: str, spans: list[dict[str, Any]] | None = None, settings: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Begin an audit session without a step; without spans, the detector finds them."""
+        request = StartAudit(prompt, audit_settings(settings), spans_from(spans))
+        return session_record(self._services.audits.start(request))
+
+    @shown
+    def step(self, session_id: int) -> dict[str, Any]:
+        """Write one token on the session's active branch; ``step`` is null when the chain is finished."""
+        made = self._services.audits.step(int(session_id))
+        return {"session_id": int(session_id), "step": None if made is None else step_record(made)}
+
+    @shown
+    def run_to_end(self, session_id: int) -> dict[str, Any]:
+        """Write tokens on the session's active branch until it is finished, and return the session."""
+        for _ in self._services.audits.run(int(session_id)):
+            pass
+        return session_record(self._services.audits.view(int(session_id)))
+
+    @shown
+    def fork(self, session_id: int, branch_id: int, step: int, token: str) -> dict[str, Any]:
+        """Depart from a branch at a step (counted from 1) with another token, and return the session."""
+        return session_record(self._services.audits.fork(int(session_id), int(branch_id), int(step) - 1, token))
+
+    @shown
+    def list_sessions(self, search: str = "") -> list[dict[str, Any]]:
+        """Past audit sessions whose name or prompt contains the search text, newest first."""
+        return [summary_record(item) for item in self._services.audits.sessions(search)]
+
+    @shown
+    def calibrate(self, file: str, settings: dict[str, Any] | None) -> dict[str, Any]:
+        """Start a calibration on a prompt set (CSV or JSONL) and return its job."""
+        request = calibration_request(Path(file).stem, settings)
+        parsed = self._services.calibrations.parse(Path(file), Path(file).name)
+        return job_record(self._services.jobs.get(self._services.calibrations.submit(parsed, request)))
+
+    @shown
+    def export_csv(self, session_id: int) -> str:
+        """The report of a session as a CSV file."""
+        return str(self._services.reports.write_csv(int(session_id), Path(tempfile.mkdtemp(prefix="coft-report-"))))
+
+
+def endpoints(services: Services) -> None:
+    """Register the endpoints."""
+    calls = Endpoints(services)
+    for method in (
+        calls.detect_spans,
+        calls.start_audit,
+        calls.step,
+        calls.run_to_end,
+        calls.fork,
+        calls.list_sessions,
+    ):
+        gr.api(method, api_name=method.__name__, api_description=method.__doc__, concurrency_limit=AT_ONCE)
+    with gr.Group(visible=False):
+        prompts = gr.File(label="file")
+        settings = gr.JSON(label="settings")
+        job = gr.JSON(label="job")
+        session = gr.Number(label="session_id", precision=0)
+        report = gr.File(label="report")
+        start, export = gr.Button(), gr.Button()
+    start.click(calls.calibrate, [prompts, settings], job, api_name="calibrate", concurrency_limit=AT_ONCE)
+    export.click(calls.export_csv, session, report, api_name="export_csv", concurrency_limit=AT_ONCE)

@@ -1,0 +1,41 @@
+"""Lemma 1: the fused distribution is the normalised geometric mixture of the branches."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from coft_core.fusion import fuse_logits, log_probabilities
+
+LAMBDAS = [0.0, 0.1, 0.37, 0.6, 0.9, 1.0]
+
+
+@pytest.mark.parametrize("lam", LAMBDAS)
+def test_fused_distribution_is_the_normalised_geometric_mixture(
+    branches: tuple[Tensor, Tensor], lam: float
+) -> None:
+    factual, masked = branches
+    p, q = torch.softmax(factual, -1), torch.softmax(masked, -1)  # (S, V)
+    weights = p ** (1 - lam) * q**lam  # (S, V)
+    expected = weights / weights.sum(-1, keepdim=True)
+    torch.testing.assert_close(log_probabilities(fuse_logits(factual, masked, lam)).exp(), expected)
+
+
+@pytest.mark.parametrize("lam", LAMBDAS)
+def test_partition_function_is_at_most_one_and_one_only_for_equal_branches(
+    branches: tuple[Tensor, Tensor], lam: float
+) -> None:
+    factual, masked = branches
+    log_p, log_q = log_probabilities(factual), log_probabilities(masked)
+    # Fusing log-probabilities instead of logits leaves exactly the partition function Z(lambda).
+    log_z = torch.logsumexp(fuse_logits(log_p, log_q, lam), -1)  # (S,)
+    assert (log_z <= 1e-12).all()
+    assert (log_z[-50:] < -1e-3).all() == (0 < lam < 1)
+
+
+def test_fused_distribution_does_not_depend_on_the_logits_offsets(branches: tuple[Tensor, Tensor]) -> None:
+    factual, masked = branches
+    one = log_probabilities(fuse_logits(factual, masked, 0.6))
+    other = log_probabilities(fuse_logits(factual + 7.0, masked - 3.0, 0.6))
+    torch.testing.assert_close(one, other)

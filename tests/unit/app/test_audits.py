@@ -1,0 +1,226 @@
+"""The audit service: durable steps, reopening, forks, and refusals that leave nothing behind."""
+
+import math
+
+import pytest
+
+from app.bootstrap import services
+from app.services.errors import ServiceError
+from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
+from coft_core.errors import CalibrationMismatch, InvalidInputError, PromptTooLongError, SentinelError
+from db.errors import NotFoundError
+from tests.conftest import load_tiny, prompt_set_csv
+
+PROMPT = "The nurse said he would come"
+SPANS = (Span(15, 17, "gender"),)
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=12, top_p=1.0)
+
+
+def start(wired, **changes):
+    return wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
+
+
+@pytest.fixture
+def calibrated(wired, tmp_path):
+    """A calibration id for SETTINGS."""
+    path = tmp_path / "set.csv"
+    path.write_text(prompt_set_csv())
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    assert job.status == "done", job.error
+    return job.result["calibration_id"]
+
+
+def test_a_new_session_has_no_step_and_shows_what_is_masked(wired):
+    view = start(wired)
+    assert view.steps == ()
+    assert view.preview.masked_count == 2
+    assert "".join(p.text for p in view.preview.pieces if not p.masked) == "The nurse said  would come"
+    assert view.certificate == "uncertified: no calibration"
+
+
+def test_detected_spans_are_used_when_none_are_given(wired):
+    view = wired.audits.start(StartAudit(PROMPT, SETTINGS))
+    assert [(s.start, s.end, s.category) for s in view.spans] == [(15, 17, "gender")]
+
+
+def test_each_returned_step_is_in_the_store_before_the_next(wired, settings):
+    view = start(wired)
+    step = wired.audits.step(view.session_id)
+    with services(settings, loader=load_tiny) as other:
+        assert other.audits.view(view.session_id).steps == (step,)
+
+
+def test_running_equals_stepping_and_ends_with_a_reason(wired):
+    stepped, ran = start(wired), start(wired)
+    while wired.audits.step(stepped.session_id) is not None:
+        pass
+    list(wired.audits.run(ran.session_id))
+    a, b = wired.audits.view(stepped.session_id), wired.audits.view(ran.session_id)
+    assert [s.token_id for s in a.steps] == [s.token_id for s in b.steps]
+    assert a.finished == b.finished
+    assert b.finished in ("length", "end")
+
+
+def test_a_session_interrupted_by_a_restart_goes_on_with_the_same_tokens(wired, settings):
+    whole = start(wired)
+    list(wired.audits.run(whole.session_id))
+    broken = start(wired)
+    for _ in range(5):
+        wired.audits.step(broken.session_id)
+    with services(settings, loader=load_tiny) as restarted:
+        list(restarted.audits.run(broken.session_id))
+    tokens = [[s.token_id for s in wired.audits.view(v.session_id).steps] for v in (whole, broken)]
+    assert tokens[0] == tokens[1]
+
+
+def test_more_live_branches_than_the_pool_holds_change_nothing(tmp_path, settings):
+    small = settings.model_copy(update={"live_rollouts": 1})
+    with services(small, loader=load_tiny) as wired:
+        first, second, alone = start(wired), start(wired), start(wired)
+        for _ in range(6):
+            wired.audits.step(first.session_id)
+            wired.audits.step(second.session_id)
+        for _ in range(6):
+            wired.audits.step(alone.session_id)
+        chains = {tuple(s.token_id for s in wired.audits.view(v.session_id).steps) for v in (first, second, alone)}
+        assert len(chains) == 1
+
+
+def test_pausing_ends_a_run_after_its_current_step(wired):
+    view = start(wired)
+    seen = []
+    for step in wired.audits.run(view.session_id):
+        seen.append(step)
+        if len(seen) == 3:
+            wired.audits.pause(view.session_id)
+    assert len(seen) == 3
+    assert wired.audits.view(view.session_id).finished is None
+
+
+def test_pausing_one_session_does_not_stop_another(wired):
+    first, second = start(wired), start(wired)
+    running = wired.audits.run(second.session_id)
+    next(running)
+    wired.audits.pause(first.session_id)
+    assert next(running) is not None
+
+
+def test_a_fork_keeps_its_parent_and_can_be_reopened(wired):
+    view = start(wired)
+    for _ in range(4):
+        wired.audits.step(view.session_id)
+    before = wired.audits.view(view.session_id)
+    fork = wired.audits.fork(view.session_id, view.branch_id, 2, "x")
+    assert [s.token for s in fork.steps] == [*(s.token for s in before.steps[:2]), "x"]
+    assert fork.steps[2].forced
+    assert wired.audits.view(view.session_id, view.branch_id).steps == before.steps
+    assert wired.audits.view(view.session_id).branch_id == fork.branch_id
+    branch = fork.branches[-1]
+    assert (branch.parent_id, branch.fork_step, branch.token) == (view.branch_id, 2, "x")
+
+
+def test_forcing_the_same_token_again_opens_the_branch_that_exists(wired):
+    view = start(wired)
+    wired.audits.step(view.session_id)
+    first = wired.audits.fork(view.session_id, view.branch_id, 0, "x")
+    second = wired.audits.fork(view.session_id, view.branch_id, 0, "x")
+    assert first.branch_id == second.branch_id
+    assert len(second.branches) == 2
+
+
+@pytest.mark.parametrize(("index", "token"), [(99, "x"), (-1, "x"), (0, "xy"), (0, 10**6), (0, "")])
+def test_an_impossible_fork_is_refused_and_leaves_no_branch(wired, index, token):
+    view = start(wired)
+    step = wired.audits.step(view.session_id)
+    with pytest.raises(InvalidInputError):
+        wired.audits.fork(view.session_id, view.branch_id, index, token)
+    after = wired.audits.view(view.session_id)
+    assert len(after.branches) == 1
+    assert after.steps == (step,)
+    assert wired.audits.step(view.session_id) is not None
+
+
+def test_a_certified_audit_reads_the_calibration_at_its_own_alpha(wired, calibrated):
+    view = start(wired, calibration_id=calibrated, alpha=0.2)
+    assert view.certificate == "certified"
+    step = wired.audits.step(view.session_id)
+    read = wired.calibrations.view(calibrated, alpha=0.2)
+    assert math.exp(step.log_tau) == pytest.approx(read.bins[0].tau)
+    assert math.exp(step.log_tau) != pytest.approx(wired.calibrations.view(calibrated).bins[0].tau)
+    assert wired.audits.view(view.session_id).bins == read.bins
+
+
+def test_a_mismatch_is_refused_without_a_session_and_can_be_accepted_visibly(wired, calibrated):
+    with pytest.raises(CalibrationMismatch):
+        start(wired, calibration_id=calibrated, lam=0.2)
+    assert wired.audits.sessions() == ()
+    view = start(wired, calibration_id=calibrated, lam=0.2, proceed_uncertified=True)
+    assert view.certificate == "uncertified: policy mismatch (lam)"
+    assert not wired.audits.step(view.session_id).certified
+
+
+def test_deleting_a_calibration_keeps_the_session_readable_and_says_why_it_cannot_go_on(wired, settings, calibrated):
+    view = start(wired, calibration_id=calibrated)
+    wired.audits.step(view.session_id)
+    wired.calibrations.delete(calibrated)
+    after = wired.audits.view(view.session_id)
+    assert len(after.steps) == 1
+    assert any("deleted" in warning for warning in after.warnings)
+    with services(settings, loader=load_tiny) as restarted, pytest.raises(ServiceError, match="cannot be continued"):
+        restarted.audits.step(view.session_id)
+
+
+def test_a_session_of_other_weights_is_not_continued(wired, settings):
+    view = start(wired)
+    wired.audits.step(view.session_id)
+
+    def other(name, **_):
+        from coft_core.engine.fake import tiny_model
+
+        return tiny_model(seed=1)
+
+    with services(settings, loader=other) as changed, pytest.raises(ServiceError, match="other weights"):
+        changed.audits.step(view.session_id)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "changes", "spans", "error"),
+    [
+        ("  ", {}, (), InvalidInputError),
+        ("x" * 300, {}, (), PromptTooLongError),
+        ("he", {"lam": 2.0}, (), InvalidInputError),
+        ("he", {"temperature": 0.0}, (), InvalidInputError),
+        ("he", {"max_new_tokens": 0}, (), InvalidInputError),
+        ("he", {"policy": "none"}, (), ServiceError),
+        ("he", {"sentinel": "two words"}, (), SentinelError),
+        ("he", {"calibration_id": 77}, (), NotFoundError),
+        ("he", {}, (Span(0, 9, "gender"),), InvalidInputError),
+    ],
+)
+def test_a_refused_start_leaves_no_session(wired, prompt, changes, spans, error):
+    with pytest.raises(error):
+        wired.audits.start(StartAudit(prompt, replace(SETTINGS, **changes), spans))
+    assert wired.audits.sessions() == ()
+
+
+def test_the_preview_warns_when_nothing_is_masked(wired):
+    preview = wired.audits.preview(PROMPT, (), SETTINGS)
+    assert preview.masked_count == 0
+    assert "equal" in preview.warnings[0]
+
+
+def test_sessions_are_found_by_text_and_deleted_whole(wired):
+    view = start(wired)
+    wired.audits.step(view.session_id)
+    assert [s.id for s in wired.audits.sessions("nurse")] == [view.session_id]
+    assert wired.audits.sessions("zebra") == ()
+    wired.audits.delete(view.session_id)
+    with pytest.raises(NotFoundError):
+        wired.audits.view(view.session_id)
+
+
+def test_a_branch_of_another_session_is_refused(wired):
+    first, second = start(wired), start(wired)
+    with pytest.raises(ServiceError, match="does not belong"):
+        wired.audits.step(first.session_id, second.branch_id)

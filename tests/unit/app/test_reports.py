@@ -1,0 +1,93 @@
+"""Reports: complete, truthful, and harmless in a spreadsheet."""
+
+import csv
+import io
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.services.reports import COLUMNS, FORMULA_STARTS, neutralised, to_csv
+from app.services.views import AuditSettings, Span, StartAudit
+
+DESIGNED = (
+    "session_id, step, branch, token_id, token, p_factual, p_masked, p_fused, tau, certified, set_size, "
+    "certified_mass, fallback, chosen_by, kl_fused_masked, tv_bound, verdict, note, model, model_revision, "
+    "calibration_id, fingerprint, lam, alpha, temperature, top_p, seed, spans"
+).split(", ")
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+@pytest.fixture
+def session(wired):
+    settings = AuditSettings(model="tiny", max_new_tokens=8)
+    view = wired.audits.start(StartAudit("=SUM(he)", settings, (Span(5, 7, "gender"), Span(1, 4, "other", kept=True))))
+    list(wired.audits.run(view.session_id))
+    wired.audits.fork(view.session_id, view.branch_id, 2, "x")
+    return view
+
+
+def test_the_report_has_every_designed_column_and_one_row_a_stored_step(wired, session):
+    text = wired.reports.csv(session.session_id)
+    assert text.startswith(",".join(DESIGNED))
+    rows = rows_of(text)
+    assert text.count("\r\n") >= len(rows) + 1
+    steps = wired.audits.view(session.session_id, session.branch_id).steps
+    root = [r for r in rows if r["branch"] == "0"]
+    assert [int(r["step"]) for r in root] == list(range(1, len(steps) + 1))
+    assert [r for r in rows if r["branch"] != "0"][0]["chosen_by"] == "reviewer"
+    assert len(rows) == len(steps) + 1
+
+
+def test_the_report_says_what_the_session_says(wired, session):
+    steps = wired.audits.view(session.session_id, session.branch_id).steps
+    for row, step in zip(rows_of(wired.reports.csv(session.session_id)), steps, strict=False):
+        assert int(row["token_id"]) == step.token_id
+        assert float(row["p_factual"]) == math.exp(step.log_p_factual)
+        assert float(row["p_masked"]) == math.exp(step.log_p_masked)
+        assert float(row["p_fused"]) == math.exp(step.log_p_fused)
+        assert row["certified"] == str(step.certified).lower()
+        assert row["certificate"] == "uncertified: no calibration"
+        assert json.loads(row["spans"]) == [[1, 4, "other", "kept"], [5, 7, "gender"]]
+
+
+def test_a_branchs_report_is_its_whole_chain(wired, session):
+    fork = wired.audits.view(session.session_id)
+    rows = rows_of(wired.reports.csv(session.session_id, fork.branch_id))
+    assert [int(r["step"]) for r in rows] == [1, 2, 3]
+    assert {r["branch"] for r in rows[:2]} == {"0"}
+
+
+def test_a_prompt_that_looks_like_a_formula_is_neutralised(wired, session):
+    assert rows_of(wired.reports.csv(session.session_id))[0]["prompt"] == "'=SUM(he)"
+
+
+@given(st.text())
+def test_no_text_cell_begins_like_a_formula_and_every_cell_survives_the_csv_reader(text):
+    written = to_csv(["cell"], [{"cell": text}])
+    (row,) = list(csv.reader(io.StringIO(written, newline="")))[1:] or [[""]]
+    cell = row[0] if row else ""
+    assert not cell.startswith(FORMULA_STARTS)
+    assert cell in (text, f"'{text}")
+
+
+def test_numbers_keep_all_their_digits_and_booleans_are_words():
+    assert neutralised(0.1 + 0.2) == "0.30000000000000004"
+    assert neutralised(-1.5) == "-1.5"
+    assert neutralised(True) == "true"
+    assert neutralised(None) == ""
+
+
+def test_writing_a_report_leaves_no_draft_behind(wired, session, tmp_path):
+    path = wired.reports.write_csv(session.session_id, tmp_path / "out")
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes().decode() == wired.reports.csv(session.session_id)
+
+
+def test_columns_are_unique():
+    assert len(set(COLUMNS)) == len(COLUMNS)

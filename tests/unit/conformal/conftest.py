@@ -1,0 +1,57 @@
+"""A policy and a calibration for it, without a model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coft_core.conformal import Calibration, CalibrationValues
+from coft_core.fingerprint import Fingerprint
+
+
+@pytest.fixture
+def fingerprint() -> Fingerprint:
+    return Fingerprint(
+        model="toy",
+        revision="main",
+        weights="w1",
+        tokenizer="t1",
+        dtype="float32",
+        chat_template="none",
+        lam=0.6,
+        temperature=1.0,
+        top_p=0.9,
+        top_k=0,
+        mask_mode="hard",
+        sentinel="<mask>",
+        detector="lexicon 1",
+        estimator="hierarchical",
+        source="reference",
+    )
+
+
+def random_values(contexts: int, seed: int, longest: int = 24, first_context: int = 0) -> CalibrationValues:
+    """Dependent values: contexts of 1 to ``longest`` steps that share a level."""
+    generator = np.random.default_rng(seed)
+    lengths = generator.integers(1, longest + 1, size=contexts)
+    context = np.repeat(np.arange(contexts), lengths)
+    step = np.concatenate([np.arange(length) for length in lengths])
+    level = generator.normal(size=contexts)[context]
+    return CalibrationValues(
+        values=-np.exp(level + 0.3 * generator.normal(size=context.size)),
+        steps=step,
+        contexts=context + first_context,
+    )
+
+
+@pytest.fixture
+def calibration(fingerprint: Fingerprint) -> Calibration:
+    return Calibration(
+        fingerprint=fingerprint,
+        alpha=0.1,
+        values=random_values(60, seed=1),
+        verification=random_values(40, seed=2, first_context=60),
+        seed=3,
+        created="2025-01-02T03:04:05+00:00",
+        name="Wörter und mehr",
+    )

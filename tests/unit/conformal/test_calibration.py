@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import io
+import json
+import math
+import zipfile
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from coft_core.conformal import Calibration, CalibrationValues, PositionBins, coverage_report, stepwise_bins
+from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
+from coft_core.fingerprint import Fingerprint
+
+
+def rewritten(data: bytes, **settings: object) -> bytes:
+    """The same file with other settings; a setting given as ``...`` is taken away."""
+    source = zipfile.ZipFile(io.BytesIO(data))
+    header = json.loads(source.read("calibration.json")) | settings
+    header = {name: value for name, value in header.items() if value is not ...}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as target:
+        target.writestr("calibration.json", json.dumps(header))
+        for name in ("values.npz", "verification.npz"):
+            target.writestr(name, source.read(name))
+    return buffer.getvalue()
+
+
+class TestReading:
+    def test_bins_and_coverage_are_those_of_the_values(self, calibration: Calibration) -> None:
+        values, positions = calibration.values, PositionBins()
+        bins = stepwise_bins(
+            values.values, values.steps, values.contexts, 0.1, "hierarchical", positions, calibration.seed
+        )
+        assert calibration.bins == bins
+        assert calibration.coverage == coverage_report(
+            calibration.verification, bins, positions, 0.1, calibration.seed
+        )
+        assert calibration.context_count == 60
+
+    def test_step_is_looked_up_in_its_bin(self, calibration: Calibration) -> None:
+        for step in (0, 7, 8, 23, 255, 5000):
+            entry = calibration.bin(step)
+            assert entry.first_step <= step
+            assert entry.last_step is None or step <= entry.last_step
+            assert calibration.threshold(step) == entry.log_tau
+            assert calibration.state(step) == entry.state
+        assert calibration.state(0) == "calibrated"
+        assert calibration.state(5000) == "inherited"
+
+    def test_negative_step_is_refused(self, calibration: Calibration) -> None:
+        with pytest.raises(InvalidInputError, match="counted from 0"):
+            calibration.threshold(-1)
+
+    def test_estimator_and_source_are_the_fingerprints(self, calibration: Calibration) -> None:
+        assert (calibration.estimator, calibration.source) == ("hierarchical", "reference")
+
+    def test_without_values_everything_passes_and_is_called_uninformative(
+        self, fingerprint: Fingerprint
+    ) -> None:
+        empty = Calibration(fingerprint, 0.1, CalibrationValues.empty())
+        assert empty.threshold(0) == -math.inf
+        assert {entry.state for entry in empty.bins} == {"uninformative"}
+        assert empty.coverage.coverage is None
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [("alpha", 0.0), ("alpha", math.nan), ("bin_width", 0), ("max_position", -1), ("seed", -1)],
+    )
+    def test_settings_outside_their_range_are_refused(
+        self, calibration: Calibration, field: str, value: float
+    ) -> None:
+        with pytest.raises(InvalidInputError):
+            replace(calibration, **{field: value})
+
+    def test_unknown_estimator_is_refused(self, calibration: Calibration) -> None:
+        with pytest.raises(InvalidInputError, match="median"):
+            replace(calibration, fingerprint=replace(calibration.fingerprint, estimator="median"))
+
+    def test_calibration_cannot_be_changed(self, calibration: Calibration) -> None:
+        with pytest.raises(FrozenInstanceError):
+            calibration.alpha = 0.2  # type: ignore[misc]
+
+
+class TestReadingAgain:
+    def test_another_alpha_gives_other_thresholds_and_the_same_fingerprint(
+        self, calibration: Calibration
+    ) -> None:
+        other = calibration.read(alpha=0.3)
+        assert other.threshold(0) > calibration.threshold(0)
+        assert other.fingerprint == calibration.fingerprint
+        assert other.read(alpha=0.1) == calibration
+
+    def test_too_small_alpha_becomes_uninformative(self, calibration: Calibration) -> None:
+        assert calibration.read(alpha=0.01).bin(0).state == "uninformative"
+
+    def test_another_estimator_changes_only_that_field_of_the_fingerprint(
+        self, calibration: Calibration
+    ) -> None:
+        other = calibration.read(estimator="pooled")
+        assert [name for name, _, _ in calibration.fingerprint.differences(other.fingerprint)] == [
+            "estimator"
+        ]
+        with pytest.raises(
+            CalibrationMismatch, match="estimator: calibrated with hierarchical, used with pooled"
+        ):
+            calibration.fingerprint.require_equal(other.fingerprint)
+        assert other.threshold(0) != calibration.threshold(0)
+
+    def test_other_bins_are_computed_from_the_same_values(self, calibration: Calibration) -> None:
+        other = calibration.read(bin_width=4, max_position=12)
+        assert [entry.last_step for entry in other.bins] == [3, 7, None]
+        assert sum(entry.values for entry in other.bins) == len(calibration.values)
+
+    def test_nothing_asked_changes_nothing(self, calibration: Calibration) -> None:
+        assert calibration.read() == calibration
+
+
+class TestFile:
+    def test_file_gives_back_an_equal_calibration(self, calibration: Calibration, tmp_path: Path) -> None:
+        path = tmp_path / "ward notes.coft"
+        calibration.save(path)
+        loaded = Calibration.load(path)
+        assert loaded == calibration
+        assert loaded.bins == calibration.bins
+        assert loaded.coverage == calibration.coverage
+        assert loaded.to_bytes() == calibration.to_bytes()
+
+    @settings(
+        derandomize=True,
+        deadline=None,
+        max_examples=25,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    @given(
+        name=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+        alpha=st.integers(1, 999).map(lambda n: n / 1000),
+        lam=st.floats(0, 1),
+        width=st.integers(1, 30),
+        seed=st.integers(0, 2**63),
+        estimator=st.sampled_from(["hierarchical", "one_per_context", "pooled"]),
+    )
+    def test_every_setting_survives_the_round_trip(
+        self,
+        calibration: Calibration,
+        name: str,
+        alpha: float,
+        lam: float,
+        width: int,
+        seed: int,
+        estimator: str,
+    ) -> None:
+        changed = replace(
+            calibration,
+            fingerprint=replace(calibration.fingerprint, lam=lam, estimator=estimator),
+            alpha=alpha,
+            bin_width=width,
+            seed=seed,
+            name=name,
+        )
+        copy = Calibration.from_bytes(changed.to_bytes())
+        assert copy == changed
+        assert copy.bins == changed.bins
+        assert copy.fingerprint.digest == changed.fingerprint.digest
+
+    def test_values_without_support_survive(self, fingerprint: Fingerprint) -> None:
+        values = CalibrationValues(np.array([-np.inf, -1.0]), np.array([0, 0]), np.array([0, 1]))
+        original = Calibration(fingerprint, 0.5, values)
+        assert Calibration.from_bytes(original.to_bytes()) == original
+
+    def test_saving_replaces_and_leaves_nothing_behind(
+        self, calibration: Calibration, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "calibration.coft"
+        path.write_bytes(b"old")
+        calibration.save(path)
+        calibration.read(alpha=0.2).save(path)
+        assert Calibration.load(path).alpha == 0.2
+        assert [entry.name for entry in tmp_path.iterdir()] == ["calibration.coft"]
+
+    def test_failed_save_keeps_the_old_file(
+        self, calibration: Calibration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "calibration.coft"
+        calibration.save(path)
+
+        def full(descriptor: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("os.fsync", full)
+        with pytest.raises(InvalidInputError, match="No space left"):
+            calibration.read(alpha=0.2).save(path)
+        assert Calibration.load(path) == calibration
+        assert [entry.name for entry in tmp_path.iterdir()] == ["calibration.coft"]
+
+    def test_saving_where_nothing_can_be_written_is_explained(
+        self, calibration: Calibration, tmp_path: Path
+    ) -> None:
+        with pytest.raises(InvalidInputError, match="choose another place"):
+            calibration.save(tmp_path / "missing" / "calibration.coft")
+
+    def test_missing_file_and_folder_are_explained(self, tmp_path: Path) -> None:
+        with pytest.raises(CalibrationFormatError, match="no calibration file at"):
+            Calibration.load(tmp_path / "absent.coft")
+        with pytest.raises(CalibrationFormatError, match="cannot be read"):
+            Calibration.load(tmp_path)
+
+    def test_damaged_file_is_named(self, calibration: Calibration, tmp_path: Path) -> None:
+        path = tmp_path / "broken.coft"
+        path.write_bytes(calibration.to_bytes()[:-200])
+        with pytest.raises(CalibrationFormatError, match=r"broken\.coft: This is no calibration file"):
+            Calibration.load(path)
+
+    def test_every_truncation_is_refused(self, calibration: Calibration) -> None:
+        data = calibration.to_bytes()
+        for length in range(0, len(data), 97):
+            with pytest.raises(CalibrationFormatError):
+                Calibration.from_bytes(data[:length])
+
+    def test_another_version_is_refused_and_named(self, calibration: Calibration) -> None:
+        with pytest.raises(CalibrationFormatError, match="saved in format 2; this program reads format 1"):
+            Calibration.from_bytes(rewritten(calibration.to_bytes(), version=2))
+
+    def test_other_archives_are_refused(self, calibration: Calibration) -> None:
+        with pytest.raises(CalibrationFormatError, match="not those of a calibration"):
+            Calibration.from_bytes(rewritten(calibration.to_bytes(), kind="something else"))
+        with pytest.raises(CalibrationFormatError, match="no calibration file, or it is damaged"):
+            Calibration.from_bytes(calibration.values.to_bytes())
+
+    def test_changed_fingerprint_is_detected(self, calibration: Calibration) -> None:
+        forged = calibration.fingerprint.to_dict() | {"lam": 0.9}
+        with pytest.raises(CalibrationFormatError, match="changed after it was saved"):
+            Calibration.from_bytes(rewritten(calibration.to_bytes(), fingerprint=forged))
+
+    @pytest.mark.parametrize(
+        ("settings", "sentence"),
+        [
+            ({"alpha": ...}, "lacks the setting 'alpha'"),
+            ({"alpha": "0.1"}, "'alpha' is '0.1', which is no float"),
+            ({"alpha": 7}, "alpha is 7"),
+            ({"bin_width": True}, "'bin_width' is True"),
+            ({"seed": -4}, "seed is -4"),
+            ({"name": None}, "'name' is None"),
+            ({"fingerprint": {"model": "toy"}}, "fingerprint lacks"),
+        ],
+    )
+    def test_unusable_settings_are_named(
+        self, calibration: Calibration, settings: dict[str, object], sentence: str
+    ) -> None:
+        with pytest.raises(CalibrationFormatError, match=sentence):
+            Calibration.from_bytes(rewritten(calibration.to_bytes(), **settings))
+
+    def test_equal_calibrations_give_equal_bytes(self, calibration: Calibration) -> None:
+        assert replace(calibration).to_bytes() == calibration.to_bytes()

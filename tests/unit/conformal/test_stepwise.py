@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coft_core.conformal.quantile import conformal_threshold, coverage_range
+from coft_core.conformal.stepwise import Bin, PositionBins, stepwise_bins
+from coft_core.errors import InvalidInputError
+
+
+def bins_with_contexts(
+    counts: list[int], alpha: float = 0.1, estimator: str = "hierarchical", repeats: int = 1
+) -> tuple[Bin, ...]:
+    """Bins of width 2 in which bin b has ``counts[b]`` contexts with ``repeats`` values each."""
+    rows = [
+        (-1.0 - bin_index - context / 1000, 2 * bin_index, context)
+        for bin_index, count in enumerate(counts)
+        for context in range(count)
+        for _ in range(repeats)
+    ]
+    values, steps, contexts = (
+        (np.array(column) for column in zip(*rows, strict=True))
+        if rows
+        else (
+            np.empty(0),
+            np.empty(0, dtype=int),
+            np.empty(0, dtype=int),
+        )
+    )
+    positions = PositionBins(width=2, maximum=2 * len(counts))
+    return stepwise_bins(values, steps, contexts, alpha, estimator, positions)
+
+
+class TestPositionBins:
+    @settings(derandomize=True, deadline=None)
+    @given(width=st.integers(1, 20), maximum=st.integers(1, 300), step=st.integers(0, 1000))
+    def test_every_step_lies_within_its_bins_ends(self, width: int, maximum: int, step: int) -> None:
+        positions = PositionBins(width, maximum)
+        index = positions.bin_of(step)
+        last = positions.last_step(index)
+        assert positions.first_step(index) <= step
+        assert last is None or step <= last
+        assert (last is None) == (index == positions.count - 1)
+        assert positions.bins_of(np.array([step])).tolist() == [index]
+
+    def test_default_is_eight_wide_up_to_256(self) -> None:
+        positions = PositionBins()
+        assert positions.count == 32
+        assert [positions.bin_of(step) for step in (0, 7, 8, 247, 248, 255, 256, 10_000)] == [
+            0,
+            0,
+            1,
+            30,
+            31,
+            31,
+            31,
+            31,
+        ]
+
+    def test_labels_count_from_one_and_leave_the_last_open(self) -> None:
+        positions = PositionBins()
+        assert positions.label(0) == "1\u20138"
+        assert positions.label(3) == "25\u201332"
+        assert positions.label(31) == "249 and later"
+        assert PositionBins(width=1, maximum=3).label(1) == "2"
+
+    @pytest.mark.parametrize(("width", "maximum"), [(0, 256), (8, 0), (-1, 8), (2.5, 8), (True, 8)])
+    def test_sizes_below_one_are_refused(self, width: int, maximum: int) -> None:
+        with pytest.raises(InvalidInputError, match="whole number"):
+            PositionBins(width, maximum)
+
+    def test_steps_and_bins_that_do_not_exist_are_refused(self) -> None:
+        with pytest.raises(InvalidInputError, match="counted from 0"):
+            PositionBins().bin_of(-1)
+        with pytest.raises(InvalidInputError, match="no bin 32"):
+            PositionBins().label(32)
+
+
+class TestStates:
+    def test_bin_with_enough_contexts_has_its_own_threshold(self) -> None:
+        (only,) = bins_with_contexts([9])
+        assert only.state == "calibrated"
+        assert only.log_tau == -1.008
+        assert (only.contexts, only.values, only.rank, only.inherited_from) == (9, 9, 1, None)
+        assert (only.coverage_low, only.coverage_high) == coverage_range(9, 1)
+
+    def test_bin_with_too_few_contexts_never_borrows(self) -> None:
+        bins = bins_with_contexts([20, 8, 20])
+        assert bins[1].state == "uninformative"
+        assert bins[1].log_tau == -math.inf
+        assert bins[1].tau == 0.0
+        assert (bins[1].contexts, bins[1].rank, bins[1].inherited_from) == (8, 0, None)
+        assert bins[1].coverage_low is None
+
+    def test_bin_without_data_borrows_from_the_nearest_calibrated_bin(self) -> None:
+        bins = bins_with_contexts([20, 20, 6, 0, 0])
+        assert [b.state for b in bins] == [
+            "calibrated",
+            "calibrated",
+            "uninformative",
+            "inherited",
+            "inherited",
+        ]
+        for borrower in bins[3:]:
+            assert borrower.inherited_from == 1
+            assert borrower.log_tau == bins[1].log_tau
+            assert (borrower.contexts, borrower.values, borrower.rank) == (0, 0, 0)
+            assert borrower.coverage_low is None
+
+    def test_of_two_equally_near_bins_the_earlier_lends(self) -> None:
+        bins = bins_with_contexts([20, 0, 20])
+        assert bins[1].inherited_from == 0
+        assert bins_with_contexts([20, 0, 0, 20])[2].inherited_from == 3
+
+    def test_inherited_bin_is_never_a_lender(self) -> None:
+        bins = bins_with_contexts([20, 0, 0, 0])
+        assert [b.inherited_from for b in bins] == [None, 0, 0, 0]
+
+    def test_without_any_calibrated_bin_all_are_uninformative(self) -> None:
+        bins = bins_with_contexts([5, 0])
+        assert [b.state for b in bins] == ["uninformative", "uninformative"]
+        assert all(b.log_tau == -math.inf and b.inherited_from is None for b in bins)
+        assert {b.state for b in bins_with_contexts([0, 0, 0])} == {"uninformative"}
+
+    def test_threshold_of_minus_infinity_is_uninformative_and_is_not_lent(self) -> None:
+        positions = PositionBins(width=1, maximum=3)
+        values = np.concatenate([np.full(20, -np.inf), np.full(20, -1.0)])
+        steps = np.repeat([0, 2], 20)
+        bins = stepwise_bins(values, steps, np.tile(np.arange(20), 2), 0.1, bins=positions)
+        assert [b.state for b in bins] == ["uninformative", "inherited", "calibrated"]
+        assert bins[0].rank == 2
+        assert bins[1].inherited_from == 2
+
+    def test_tokens_do_not_replace_contexts(self) -> None:
+        (only,) = bins_with_contexts([8], repeats=100)
+        assert (only.contexts, only.values, only.state) == (8, 800, "uninformative")
+
+    def test_pooled_counts_values_and_claims_no_range(self) -> None:
+        (only,) = bins_with_contexts([8], estimator="pooled", repeats=100)
+        assert (only.state, only.rank, only.contexts) == ("calibrated", 80, 8)
+        assert only.coverage_low is None
+        assert only.coverage_high is None
+        (single,) = bins_with_contexts([20], estimator="pooled")
+        assert single.coverage_low is not None
+
+
+@pytest.mark.parametrize("estimator", ["hierarchical", "pooled"])
+def test_each_bin_is_the_threshold_of_its_own_rows(estimator: str) -> None:
+    generator = np.random.default_rng(8)
+    values = -generator.exponential(size=800)
+    steps, contexts = generator.integers(0, 40, size=800), generator.integers(0, 60, size=800)
+    positions = PositionBins(width=4, maximum=24)
+    for entry in stepwise_bins(values, steps, contexts, 0.1, estimator, positions):
+        last = math.inf if entry.last_step is None else entry.last_step
+        rows = (steps >= entry.first_step) & (steps <= last)
+        assert entry.values == rows.sum()
+        assert entry.contexts == len(set(contexts[rows].tolist()))
+        assert entry.log_tau == conformal_threshold(values[rows], 0.1, contexts[rows], estimator)
+
+
+def test_one_per_context_reproduces_by_seed_and_ignores_row_order() -> None:
+    generator = np.random.default_rng(9)
+    values = -generator.exponential(size=400)
+    steps, contexts = generator.integers(0, 16, size=400), generator.integers(0, 30, size=400)
+    shuffle = generator.permutation(400)
+    first = stepwise_bins(values, steps, contexts, 0.1, "one_per_context", seed=1)
+    assert first == stepwise_bins(
+        values[shuffle], steps[shuffle], contexts[shuffle], 0.1, "one_per_context", seed=1
+    )
+    assert first != stepwise_bins(values, steps, contexts, 0.1, "one_per_context", seed=2)
+
+
+def test_lengths_that_differ_and_negative_steps_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="2, 1 and 2 entries"):
+        stepwise_bins(np.array([-1.0, -1.0]), np.array([0]), np.array([0, 1]), 0.1)
+    with pytest.raises(InvalidInputError, match=r"steps\[1\] is -3"):
+        stepwise_bins(np.array([-1.0, -1.0]), np.array([0, -3]), np.array([0, 1]), 0.1)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coft_core.conformal import CalibrationValues
+from coft_core.errors import CalibrationFormatError, InvalidInputError
+
+rows = st.lists(
+    st.tuples(
+        st.floats(-1000, 0, width=32) | st.just(-math.inf), st.integers(0, 9999), st.integers(0, 2**31 - 1)
+    ),
+    max_size=50,
+)
+
+
+def from_rows(entries: list[tuple[float, int, int]]) -> CalibrationValues:
+    return CalibrationValues(*([entry[column] for entry in entries] for column in range(3)))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def values() -> CalibrationValues:
+    return CalibrationValues(
+        values=np.array([-1.0, -2.0, -3.0, -0.5]),
+        steps=np.array([0, 1, 0, 0]),
+        contexts=np.array([4, 4, 7, 9]),
+    )
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(entries=rows)
+def test_bytes_give_back_equal_values(entries: list[tuple[float, int, int]]) -> None:
+    original = from_rows(entries)
+    copy = CalibrationValues.from_bytes(original.to_bytes())
+    assert copy == original
+    assert hash(copy) == hash(original)
+    assert copy.to_bytes() == original.to_bytes()
+
+
+def test_arrays_have_the_promised_types_and_cannot_be_changed(values: CalibrationValues) -> None:
+    assert [values.values.dtype, values.steps.dtype, values.contexts.dtype] == [
+        np.float32,
+        np.int32,
+        np.int32,
+    ]
+    with pytest.raises(ValueError, match="read-only"):
+        values.values[0] = -9.0
+
+
+def test_arrays_are_copies() -> None:
+    source = np.array([-1.0], dtype=np.float32)
+    kept = CalibrationValues(source, np.array([0]), np.array([0]))
+    source[0] = -5.0
+    assert kept.values[0] == -1.0
+
+
+def test_contexts_and_values_are_counted_apart(values: CalibrationValues) -> None:
+    assert len(values) == 4
+    assert values.context_count == 3
+    assert repr(values) == "CalibrationValues(4 values of 3 contexts)"
+
+
+def test_select_keeps_whole_contexts_in_order(values: CalibrationValues) -> None:
+    chosen = values.select([9, 4, 100])
+    assert chosen.values.tolist() == [-1.0, -2.0, -0.5]
+    assert chosen.contexts.tolist() == [4, 4, 9]
+    assert len(values.select([])) == 0
+
+
+def test_selecting_a_split_and_joining_it_loses_nothing(values: CalibrationValues) -> None:
+    joined = CalibrationValues.concat([values.select([4]), values.select([7, 9])])
+    assert joined == values
+    assert CalibrationValues.concat([]) == CalibrationValues.empty()
+
+
+def test_any_difference_makes_values_unequal(values: CalibrationValues) -> None:
+    assert values != CalibrationValues(values.values, values.steps + 1, values.contexts)
+    assert values != CalibrationValues(values.values - 1, values.steps, values.contexts)
+    assert values != CalibrationValues(values.values, values.steps, values.contexts + 1)
+    assert values != "values"
+
+
+@pytest.mark.parametrize(
+    ("values", "steps", "contexts", "sentence"),
+    [
+        ([-1.0, -2.0], [0], [0, 1], "2, 1 and 2 entries"),
+        ([math.nan], [0], [0], r"values\[0\] is NaN"),
+        ([0.7], [0], [0], r"values\[0\] is 0.7"),
+        ([-1.0], [-1], [0], r"steps\[0\] is -1"),
+        ([-1.0], [0.5], [0], "whole numbers"),
+        ([-1.0], [0], [2**40], "must lie between"),
+    ],
+)
+def test_what_cannot_be_a_calibration_is_refused(
+    values: list[float], steps: list[float], contexts: list[int], sentence: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=sentence):
+        CalibrationValues(np.array(values), np.array(steps), np.array(contexts))
+
+
+class TestDamagedBytes:
+    @pytest.mark.parametrize("data", [b"", b"no archive", b"PK\x03\x04 but no more"])
+    def test_other_data_is_refused(self, data: bytes) -> None:
+        with pytest.raises(CalibrationFormatError, match="damaged"):
+            CalibrationValues.from_bytes(data)
+
+    def test_every_truncation_is_refused(self, values: CalibrationValues) -> None:
+        data = values.to_bytes()
+        for length in range(0, len(data), 13):
+            with pytest.raises(CalibrationFormatError):
+                CalibrationValues.from_bytes(data[:length])
+
+    def test_flipped_payload_is_refused(self, values: CalibrationValues) -> None:
+        data = bytearray(values.to_bytes())
+        start = data.index(b"values.npy") + 60
+        data[start] ^= 0xFF
+        with pytest.raises(CalibrationFormatError):
+            CalibrationValues.from_bytes(bytes(data))
+
+    def test_missing_array_is_named(self, values: CalibrationValues) -> None:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, values=values.values, steps=values.steps)
+        with pytest.raises(CalibrationFormatError, match="contexts"):
+            CalibrationValues.from_bytes(buffer.getvalue())
+
+    def test_unusable_array_is_explained(self) -> None:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, values=np.array([np.nan]), steps=np.array([0]), contexts=np.array([0]))
+        with pytest.raises(CalibrationFormatError, match=r"values\[0\] is NaN"):
+            CalibrationValues.from_bytes(buffer.getvalue())
+
+    def test_pickled_objects_are_never_loaded(self) -> None:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, values=np.array([print], dtype=object), steps=[0], contexts=[0])
+        with pytest.raises(CalibrationFormatError):
+            CalibrationValues.from_bytes(buffer.getvalue())
+
+    def test_archive_of_other_files_is_refused(self) -> None:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            archive.writestr("values.npy", b"text")
+        with pytest.raises(CalibrationFormatError):
+            CalibrationValues.from_bytes(buffer.getvalue())

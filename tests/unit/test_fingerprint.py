@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields, replace
+
+import pytest
+
+from coft_core.errors import CalibrationFormatError, CalibrationMismatch
+from coft_core.fingerprint import Fingerprint
+
+FINGERPRINT = Fingerprint(
+    model="toy",
+    revision="main",
+    weights="w1",
+    tokenizer="t1",
+    dtype="float32",
+    chat_template="none",
+    lam=0.6,
+    temperature=1.0,
+    top_p=0.9,
+    top_k=0,
+    mask_mode="hard",
+    sentinel="<mask>",
+    detector="lexicon 1",
+    estimator="hierarchical",
+    source="reference",
+)
+CHANGES = {
+    f.name: "other" if isinstance(getattr(FINGERPRINT, f.name), str) else getattr(FINGERPRINT, f.name) + 1
+    for f in fields(Fingerprint)
+}
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_every_field_changes_the_digest_and_is_named_when_it_differs(field: str) -> None:
+    other = replace(FINGERPRINT, **{field: CHANGES[field]})
+    assert other.digest != FINGERPRINT.digest
+    with pytest.raises(CalibrationMismatch, match=f"{field}: calibrated with") as caught:
+        FINGERPRINT.require_equal(other)
+    assert caught.value.fields == (field,)
+
+
+def test_mismatch_lists_all_fields_in_order_with_both_values() -> None:
+    other = replace(FINGERPRINT, estimator="pooled", lam=0.4)
+    with pytest.raises(CalibrationMismatch) as caught:
+        FINGERPRINT.require_equal(other)
+    assert caught.value.fields == ("lam", "estimator")
+    assert caught.value.differences == (("lam", "0.6", "0.4"), ("estimator", "hierarchical", "pooled"))
+    assert "lam: calibrated with 0.6, used with 0.4" in str(caught.value)
+
+
+def test_equal_fingerprints_are_accepted_and_share_a_digest() -> None:
+    copy = replace(FINGERPRINT)
+    FINGERPRINT.require_equal(copy)
+    assert copy.digest == FINGERPRINT.digest
+    assert FINGERPRINT.differences(copy) == ()
+
+
+def test_digest_is_short_hexadecimal_and_fixed() -> None:
+    assert re.fullmatch("[0-9a-f]{12}", FINGERPRINT.digest)
+    assert replace(FINGERPRINT, sentinel="é").digest == replace(FINGERPRINT, sentinel="\u00e9").digest
+
+
+def test_dictionary_survives_json() -> None:
+    copy = Fingerprint.from_dict(json.loads(json.dumps(FINGERPRINT.to_dict())))
+    assert copy == FINGERPRINT
+    assert copy.digest == FINGERPRINT.digest
+    assert list(FINGERPRINT.to_dict()) == [f.name for f in fields(Fingerprint)]
+
+
+def test_missing_and_unknown_fields_are_named() -> None:
+    complete = FINGERPRINT.to_dict()
+    with pytest.raises(CalibrationFormatError, match="lacks the field 'weights'"):
+        Fingerprint.from_dict({name: value for name, value in complete.items() if name != "weights"})
+    with pytest.raises(CalibrationFormatError, match="unknown field 'colour'"):
+        Fingerprint.from_dict(complete | {"colour": "red"})
