@@ -63,9 +63,7 @@ def services(
         yield _wire(settings, database, runner, loader)
 
 
-def _wire(
-    settings: Settings, database: Database, runner: JobRunner, loader: Callable[..., LanguageModel]
-) -> Services:
+def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Callable[..., LanguageModel]) -> Services:
     host = ModelHost(settings.device, settings.dtype, loader=loader)
     detector = SpanDetector(pipeline=None if settings.pipeline == "none" else settings.pipeline)
     sessions = SessionsRepository(database)

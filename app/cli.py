@@ -12,7 +12,14 @@ from typing import Any
 from transformers.utils.logging import disable_progress_bar
 
 from app.bootstrap import Services, services
-from app.cli_output import audit_json, calibration_json, print_audit, print_calibration, print_sessions, session_json
+from app.cli_output import (
+    audit_json,
+    calibration_json,
+    print_audit,
+    print_calibration,
+    print_sessions,
+    session_json,
+)
 from app.services.errors import USER_ERRORS, ServiceError
 from app.services.reports import write_text
 from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit
@@ -154,11 +161,15 @@ def _spans(text: str) -> tuple[Span, ...]:
         items = json.loads(text)
         return tuple(Span(int(i[0]), int(i[1]), str(i[2]) if len(i) > 2 else "other") for i in items)
     except (json.JSONDecodeError, TypeError, ValueError, IndexError, KeyError) as error:
-        raise ServiceError("--spans is not a JSON list of [start, end, category], e.g. '[[35, 37, \"gender\"]]'.") from error
+        raise ServiceError(
+            "--spans is not a JSON list of [start, end, category], e.g. '[[35, 37, \"gender\"]]'."
+        ) from error
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m app", description="Audit language models for bias, token by token.")
+    parser = argparse.ArgumentParser(
+        prog="python -m app", description="Audit language models for bias, token by token."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
     _add_audit(commands)
@@ -197,9 +208,7 @@ def _add_calibrate(commands: Any) -> None:
     command.add_argument("--prompts", type=Path, required=True, help="the prompt set")
     command.add_argument("--name", help="name of the calibration (default: the file's)")
     command.add_argument("--out", type=Path, help="also write the calibration to this file")
-    command.add_argument(
-        "--estimator", choices=("hierarchical", "one_per_context", "pooled"), default="hierarchical"
-    )
+    command.add_argument("--estimator", choices=("hierarchical", "one_per_context", "pooled"), default="hierarchical")
     command.add_argument("--verification-share", type=float, default=0.25, help="share kept apart (default: 0.25)")
     command.add_argument("--accept-errors", action="store_true", help="go on with the rows that can be used")
     _add_policy_options(command)

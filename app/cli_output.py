@@ -53,7 +53,7 @@ def print_calibration(view: CalibrationView) -> None:
 def print_sessions(sessions: tuple[SessionSummary, ...]) -> None:
     """One line a session."""
     if not sessions:
-        print("No sessions yet. Start one with: python -m app audit --prompt \"...\"")
+        print('No sessions yet. Start one with: python -m app audit --prompt "..."')
     for s in sessions:
         print(f"{s.id:>5}  {s.updated_at:%Y-%m-%d %H:%M}  {s.steps:>4} steps  {s.model:<12} {s.name}")
 

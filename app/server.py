@@ -17,11 +17,16 @@ def serve(wired: Services, settings: Settings) -> None:
     app = build_app(wired)
     try:
         app.launch(
-            server_name=settings.host, server_port=settings.port, quiet=True, prevent_thread_lock=True, **launch_options()
+            server_name=settings.host,
+            server_port=settings.port,
+            quiet=True,
+            prevent_thread_lock=True,
+            **launch_options(),
         )
     except OSError as error:
         raise ServiceError(
-            f"Port {settings.port} on {settings.host} cannot be used; stop what runs there, or choose another with --port."
+            f"Port {settings.port} on {settings.host} cannot be used; stop what runs there, or choose another "
+            "with --port."
         ) from error
     print(f"COFT Audit runs at http://{settings.host}:{settings.port} (Ctrl+C stops it).", flush=True)
     app.block_thread()

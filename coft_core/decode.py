@@ -288,9 +288,7 @@ def score(
     ]
 
 
-def _decide(
-    plan: Plan, logits: Tensor, index: int, forced: int | None, uniform: float, greedy: bool
-) -> Step:
+def _decide(plan: Plan, logits: Tensor, index: int, forced: int | None, uniform: float, greedy: bool) -> Step:
     """One step of one prompt; ``logits`` is ``(1, B, V)``."""
     if forced is not None and not 0 <= forced < logits.shape[-1]:
         raise InvalidInputError(f"There is no token {forced}; the vocabulary has {logits.shape[-1]:,}.")

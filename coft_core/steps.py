@@ -141,9 +141,7 @@ def _table(values: list[float], model: LanguageModel) -> dict[int, Candidate]:
     return rows
 
 
-def _diagnostics(
-    scalar: dict[str, float], own: Candidate, log_tau: float, state: CertificateState
-) -> Diagnostics:
+def _diagnostics(scalar: dict[str, float], own: Candidate, log_tau: float, state: CertificateState) -> Diagnostics:
     bound = float(total_variation_bound(torch.tensor(scalar["kl"], dtype=torch.float64), log_tau))
     return Diagnostics(
         entropy_factual=scalar["entropy_factual"],

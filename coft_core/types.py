@@ -23,7 +23,7 @@ BinState = Literal["calibrated", "inherited", "uninformative"]
 """Where a position bin's threshold comes from; see :class:`coft_core.conformal.stepwise.Bin`."""
 
 CertificateState = Literal["calibrated", "inherited", "uninformative", "mismatch", "none"]
-"""A bin's state, or ``mismatch`` (calibration of another policy, used knowingly), or ``none`` (no calibration)."""
+"""A bin's state, ``mismatch`` (calibration of another policy, used knowingly), or ``none`` (no calibration)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -120,7 +120,7 @@ class Step:
         policy_token_id: The token that the policy would have emitted; equals ``token_id`` unless forced.
         policy_token: Its text.
         state: What the threshold rests on.
-        candidates: Top rows of the three views, likeliest factual first; the emitted token is always among them.
+        candidates: Top rows of the three views, likeliest factual first; the emitted token is among them.
         diagnostics: The step's diagnostics.
     """
 
@@ -172,7 +172,7 @@ class Run:
         spans: The spans that were used, kept ones included.
         seed: Seed of the keyed draws.
         finished: ``"length"``, ``"end"`` (the model wrote its end token) or ``"context"`` (context full).
-        certificate: ``"certified"``, ``"uncertified: no calibration"`` or ``"uncertified: policy mismatch (...)"``.
+        certificate: ``"certified"`` or ``"uncertified: <why>"``.
         warnings: Sentences that a page or report must show beside the run.
     """
 

@@ -232,9 +232,7 @@ class AuditService:
             self._sessions.delete(session_id)
             self._pool.drop(branches)
 
-    def _plan(
-        self, model: LanguageModel, prompt: str, spans: tuple[Span, ...] | None, settings: AuditSettings
-    ) -> Plan:
+    def _plan(self, model: LanguageModel, prompt: str, spans: tuple[Span, ...] | None, settings: AuditSettings) -> Plan:
         calibration = None
         if settings.policy == "coft" and settings.calibration_id is not None:
             calibration = self._calibrations.load(settings.calibration_id).read(alpha=settings.alpha)
@@ -252,7 +250,9 @@ class AuditService:
     def _fields(self, request: StartAudit, prepared: Plan) -> SessionFields:
         settings, model = request.settings, prepared.model
         certified = settings.policy == "coft" and settings.calibration_id is not None
-        calibration = self._calibrations.view(settings.calibration_id) if certified and settings.calibration_id else None
+        calibration = (
+            self._calibrations.view(settings.calibration_id) if certified and settings.calibration_id else None
+        )
         fingerprint = policy_fingerprint(
             model,
             lam=settings.lam if settings.policy == "coft" else 0.0,

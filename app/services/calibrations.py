@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections import OrderedDict
 from dataclasses import asdict
@@ -15,7 +16,13 @@ from app.services.errors import ServiceError
 from app.services.mapping import span_record
 from app.services.model_host import ModelHost
 from app.services.prompt_sets import parse_prompt_set
-from app.services.views import CalibrationRequest, CalibrationSummary, CalibrationView, ParsedPromptSet, RowError
+from app.services.views import (
+    CalibrationRequest,
+    CalibrationSummary,
+    CalibrationView,
+    ParsedPromptSet,
+    RowError,
+)
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.calibrator import calibrate, example_length
 from coft_core.conformal.quantile import check_alpha
@@ -133,11 +140,11 @@ class CalibrationService:
         with self._lock:
             self._loaded.pop(calibration_id, None)
 
-    def add(self, calibration: Calibration, prompt_set_id: int | None = None, embedded: bool = False) -> CalibrationRecord:
+    def add(
+        self, calibration: Calibration, prompt_set_id: int | None = None, embedded: bool = False
+    ) -> CalibrationRecord:
         """Store a finished calibration."""
-        return self._runs.add(
-            _fields(calibration, prompt_set_id, embedded), _bins(calibration), calibration.to_bytes()
-        )
+        return self._runs.add(_fields(calibration, prompt_set_id, embedded), _bins(calibration), calibration.to_bytes())
 
     def install_embedded(self, path: Path) -> CalibrationRecord | None:
         """Store the calibration that comes with the embedded model, once per version of it."""
@@ -166,7 +173,7 @@ class CalibrationService:
         self,
         context: JobContext,
         model: LanguageModel,
-        examples: list[Example],
+        examples: builtins.list[Example],
         request: CalibrationRequest,
         prompt_set_id: int,
     ) -> JsonObject:

@@ -19,7 +19,11 @@ class ModelHost:
     """Loads each model once and lets one thread at a time run it."""
 
     def __init__(
-        self, device: str = "auto", dtype: str = "auto", capacity: int = 2, loader: Callable[..., LanguageModel] = load_model
+        self,
+        device: str = "auto",
+        dtype: str = "auto",
+        capacity: int = 2,
+        loader: Callable[..., LanguageModel] = load_model,
     ) -> None:
         """Remember how to load; nothing is loaded yet.
 

@@ -107,9 +107,20 @@ class Jobs(Protocol):
 
 
 class Services(Protocol):
-    """Everything a page may call."""
+    """Everything that a page may call."""
 
-    audits: Audits
-    calibrations: Calibrations
-    reports: Reports
-    jobs: Jobs
+    @property
+    def audits(self) -> Audits:
+        """Audit sessions."""
+
+    @property
+    def calibrations(self) -> Calibrations:
+        """Prompt sets and calibration runs."""
+
+    @property
+    def reports(self) -> Reports:
+        """Exports."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """Background work."""

@@ -21,7 +21,7 @@ DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 LARGEST_FIELD = 1_000_000
 
 
-class _RowProblem(Exception):
+class _RowError(Exception):
     """A row that cannot be used: the column and what is wrong with it."""
 
     def __init__(self, column: str, message: str) -> None:
@@ -66,9 +66,9 @@ def parse_prompt_set(path: Path, filename: str | None = None, max_bytes: int = 2
             example = _example(record)
             first = seen.setdefault((example.prompt, example.reference), line)
             if first != line:
-                raise _RowProblem("prompt", f"same prompt and reference as line {first}")
+                raise _RowError("prompt", f"same prompt and reference as line {first}")
             rows.append((line, example))
-        except _RowProblem as problem:
+        except _RowError as problem:
             errors.append(RowError(line, problem.column, problem.message))
     if total == 0:
         raise ServiceError(f"{name} has no rows; put one prompt on each line below the header.")
@@ -129,11 +129,11 @@ def _csv_rows(reader: Any, header: list[str]) -> Iterator[tuple[int, Any]]:
         except StopIteration:
             return
         except csv.Error as error:
-            yield line, _RowProblem("row", f"cannot be read ({error}); check its quotes")
+            yield line, _RowError("row", f"cannot be read ({error}); check its quotes")
             return
         if cells and any(cell.strip() for cell in cells):
             if len(cells) > len(header):
-                yield line, _RowProblem("row", f"has {len(cells)} cells, the header has {len(header)}")
+                yield line, _RowError("row", f"has {len(cells)} cells, the header has {len(header)}")
             else:
                 yield line, dict(zip(header, cells, strict=False))
         line = reader.line_num + 1
@@ -146,9 +146,9 @@ def _jsonl(text: str) -> Iterator[tuple[int, Any]]:
         try:
             record = json.loads(content)
         except json.JSONDecodeError as error:
-            yield line, _RowProblem("row", f"is not JSON ({error.msg} at character {error.colno})")
+            yield line, _RowError("row", f"is not JSON ({error.msg} at character {error.colno})")
             continue
-        yield line, record if isinstance(record, dict) else _RowProblem("row", "is not a JSON object")
+        yield line, record if isinstance(record, dict) else _RowError("row", "is not a JSON object")
 
 
 def _unknown_keys(text: str) -> tuple[str, ...]:
@@ -156,12 +156,12 @@ def _unknown_keys(text: str) -> tuple[str, ...]:
     return tuple(key for key in keys if key not in COLUMNS)
 
 
-def _example(record: Mapping[str, Any] | _RowProblem) -> Example:
-    if isinstance(record, _RowProblem):
+def _example(record: Mapping[str, Any] | _RowError) -> Example:
+    if isinstance(record, _RowError):
         raise record
     prompt = _text(record, "prompt")
     if prompt is None:
-        raise _RowProblem("prompt", "is empty")
+        raise _RowError("prompt", "is empty")
     return Example(
         prompt=prompt,
         reference=_text(record, "reference"),
@@ -175,7 +175,7 @@ def _text(record: Mapping[str, Any], column: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise _RowProblem(column, f"is {json.dumps(value)[:40]}, not text")
+        raise _RowError(column, f"is {json.dumps(value)[:40]}, not text")
     return value if value.strip() else None
 
 
@@ -184,7 +184,7 @@ def _group(value: Any) -> str | None:
         return None
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return str(value)
-    raise _RowProblem("group", f"is {json.dumps(value)[:40]}, not text or a whole number")
+    raise _RowError("group", f"is {json.dumps(value)[:40]}, not text or a whole number")
 
 
 def _spans(value: Any, prompt: str) -> tuple[Span, ...] | None:
@@ -194,26 +194,26 @@ def _spans(value: Any, prompt: str) -> tuple[Span, ...] | None:
         try:
             value = json.loads(value)
         except json.JSONDecodeError as error:
-            raise _RowProblem("spans", f"is not a JSON list: {value[:40]}") from error
+            raise _RowError("spans", f"is not a JSON list: {value[:40]}") from error
     if not isinstance(value, list):
-        raise _RowProblem("spans", "is not a list of [start, end, category]")
+        raise _RowError("spans", "is not a list of [start, end, category]")
     spans = tuple(_span(item, prompt) for item in value)
     try:
         validate_spans(prompt, spans)
     except InvalidInputError as error:
-        raise _RowProblem("spans", str(error)) from error
+        raise _RowError("spans", str(error)) from error
     return spans
 
 
 def _span(item: Any, prompt: str) -> Span:
     if not isinstance(item, list) or len(item) not in (2, 3):
-        raise _RowProblem("spans", f"has {json.dumps(item)[:40]}, not [start, end, category]")
+        raise _RowError("spans", f"has {json.dumps(item)[:40]}, not [start, end, category]")
     start, end = item[0], item[1]
     category = item[2] if len(item) == 3 else "other"
     if not all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end)):
-        raise _RowProblem("spans", f"has {json.dumps(item)[:40]}, whose ends are not whole numbers")
+        raise _RowError("spans", f"has {json.dumps(item)[:40]}, whose ends are not whole numbers")
     if end > len(prompt):
-        raise _RowProblem("spans", f"ends at {end}, the prompt has {len(prompt)} characters")
+        raise _RowError("spans", f"ends at {end}, the prompt has {len(prompt)} characters")
     if category not in (*FAMILIES, "other"):
-        raise _RowProblem("spans", f"family “{category}” is not known here")
+        raise _RowError("spans", f"family “{category}” is not known here")
     return Span(start, end, str(category), source="user")

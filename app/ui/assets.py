@@ -33,7 +33,10 @@ def styles() -> str:
 
 
 def head() -> str:
-    """What goes into the page's head: the theme before anything is drawn, chart colours, scripts."""
+    """What goes into the page's head: style, the theme before anything is drawn, chart colours, scripts.
+
+    The style goes here and not through Gradio's ``css``, which rewrites selectors and so loses rules in media queries.
+    """
     shared = {
         "templates": {mode: template(mode) for mode in PALETTES},
         "palettes": PALETTES,
@@ -43,6 +46,7 @@ def head() -> str:
     scripts = "\n".join((ASSETS / "js" / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
     return (
         '<meta name="color-scheme" content="light dark">'
+        f"<style>{styles()}</style>"
         f"<script>window.coftShared = {json.dumps(shared)};</script>"
         f"<script>{scripts}</script>"
     )

@@ -70,9 +70,10 @@ def template(mode: str) -> dict[str, object]:
         }
     }
     fused = {"marker": {"color": c["accent"], "line": {"color": c["accent"], "width": 1}}}
+    plain = {"marker": {"color": c["data-2"], "line": {"color": c["data-2"], "width": 1}}}
     return {
         "data": {
-            "bar": [factual, masked, fused],
+            "bar": [factual, masked, fused, plain],
             "scatter": [{"line": {"color": c["text"]}, "marker": {"color": c["caution"]}}],
         },
         "layout": {
@@ -165,8 +166,10 @@ def support_histogram(log_values: Sequence[float], tau: float, tau_text: str) ->
     above = [n if x >= limit else 0 for n, x in zip(counts, places, strict=True)]
     below = [n if x < limit else 0 for n, x in zip(counts, places, strict=True)]
     figure = go.Figure(layout=_layout(HISTOGRAM_HEIGHT, {"l": 38, "r": 6, "t": 20, "b": 40}))
-    for name, values in (("", [0] * 27), ("under the threshold", below), ("at or over the threshold", above)):
-        figure.add_bar(x=places, y=values, name=name, width=size * 0.9, hovertemplate="%{y} " + name + "<extra></extra>")
+    # the template colours bars by their order: the first and third place stay empty here
+    series = (("", []), ("under the threshold", below), ("", []), ("at or over the threshold", above))
+    for name, values in series:
+        figure.add_bar(x=places[: len(values)], y=values, name=name, width=size * 0.9, hovertemplate="%{y} " + name + "<extra></extra>")
     figure.update_layout(barmode="stack")
     ticks = list(range(int(first), 1))
     figure.update_xaxes(

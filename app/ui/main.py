@@ -43,7 +43,6 @@ def launch_options() -> dict[str, Any]:
     """Keyword arguments of :meth:`gradio.Blocks.launch` that belong to the application, not to its host."""
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "css": assets.styles(),
         "head": assets.head(),
         "footer_links": [],
         "run_history": False,

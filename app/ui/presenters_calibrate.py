@@ -7,7 +7,7 @@ from html import escape
 
 from app.services.views import BinView, CalibrationSummary, CalibrationView, JobView, ParsedPromptSet
 from app.ui.components.markup import badge, icon, table
-from app.ui.presenters_format import count, day, threshold
+from app.ui.presenters_format import count, day, level, table_threshold
 
 SHOWN_ERRORS = 8
 SHOWN_ROWS = 3
@@ -103,7 +103,7 @@ def runs_list(found: Sequence[CalibrationSummary], shown: int | None) -> str:
         rows.append(
             f'<li{current}><button type="button" class="link" data-do="show" data-id="{item.id}">{escape(item.name)}'
             f'</button>{delete}<span class="hint tnum">{escape(item.model)}, {escape(item.estimator)}, '
-            f"λ {item.lam:.2f}, α {item.alpha:g}, {_plural(item.contexts, 'context')}, {day(item.created_at)}</span></li>"
+            f"λ {item.lam:.2f}, α {level(item.alpha)}, {_plural(item.contexts, 'context')}, {day(item.created_at)}</span></li>"
         )
     return f'<ul class="runlist">{"".join(rows)}</ul>'
 
@@ -124,9 +124,9 @@ def headline(view: CalibrationView) -> str:
     asked = 1 - view.alpha
     coverage = "not verified" if s.coverage is None else f"{s.coverage:.2f}"
     interval = (
-        f"95 % interval {s.coverage_low:.2f} to {s.coverage_high:.2f}, asked for {_level(asked)}"
+        f"95 % interval {s.coverage_low:.2f} to {s.coverage_high:.2f}, asked for {level(asked)}"
         if s.coverage_low is not None and s.coverage_high is not None
-        else f"asked for {_level(asked)}"
+        else f"asked for {level(asked)}"
     )
     first = view.bins[0] if view.bins else None
     tau = first.tau if first and first.state != "uninformative" else 0.0
@@ -137,7 +137,7 @@ def headline(view: CalibrationView) -> str:
     items = (
         ("Coverage on unseen contexts", coverage, interval),
         ("Contexts", count(s.contexts), f"{_plural(view.tokens, 'token')}; only contexts count"),
-        ("Threshold at the start", threshold(tau), at_start),
+        ("Threshold at the start", table_threshold(tau), at_start),
         ("Calibrated up to", up_to, "later steps are labelled in every audit"),
     )
     return '<dl class="headline">' + "".join(
@@ -156,7 +156,7 @@ def promises(view: CalibrationView) -> str:
             f"averaged over new contexts, the true next token is in the set at least {_often(view.alpha)}.{measured}"
         )
         low, high = min(item.tau for item in own), max(item.tau for item in own)
-        span = threshold(low) if low == high else f"{threshold(low)} to {threshold(high)} by position"
+        span = table_threshold(low) if low == high else f"{table_threshold(low)} to {table_threshold(high)} by position"
         yes.append(
             f"That the masked and the fused view both give a certified token at least τ, {span}. This holds for every "
             "certified token there."
@@ -193,7 +193,7 @@ def thresholds(view: CalibrationView) -> str:
         f'<section><div class="bar"><h2>Threshold by position</h2><span class="key">{keys}</span></div>'
         f"{table(head, rows, 'thresholds', 'Threshold by position')}"
         f'<p class="hint">The bar is where true coverage can lie given this many contexts: Beta(n + 1 − k, k), 95 %, '  # noqa: RUF001
-        f"drawn from {floor:.2f} to 1. The blue line is the {_level(1 - view.alpha)} that was asked for.</p></section>"
+        f"drawn from {floor:.2f} to 1. The blue line is the {level(1 - view.alpha)} that was asked for.</p></section>"
     )
 
 
@@ -211,7 +211,7 @@ def _threshold_row(item: BinView, highest: float, floor: float, alpha: float) ->
     bar = f'<div class="stem {item.state}" style="--x:{share}"></div>'
     if item.state == "inherited" or item.coverage_low is None or item.coverage_high is None:
         note = f"not calibrated here, borrowed from {escape(item.inherited_from or 'a neighbour')}"
-        return [steps, count(item.contexts), bar, threshold(item.tau), f'<td colspan="2" class="hint">{note}</td>']
+        return [steps, count(item.contexts), bar, table_threshold(item.tau), f'<td colspan="2" class="hint">{note}</td>']
 
     def place(value: float) -> str:
         return f"{100 * (value - floor) / (1 - floor):.1f}%"
@@ -221,7 +221,7 @@ def _threshold_row(item: BinView, highest: float, floor: float, alpha: float) ->
         f'--t:{place(1 - alpha)}"></div>'
     )
     text = f"{item.coverage_low:.2f} to {item.coverage_high:.2f}"
-    return [steps, count(item.contexts), bar, f"<strong>{threshold(item.tau)}</strong>", span, text]
+    return [steps, count(item.contexts), bar, f"<strong>{table_threshold(item.tau)}</strong>", span, text]
 
 
 def alphas(readings: Sequence[CalibrationView], asked: float) -> str:
@@ -235,8 +235,8 @@ def alphas(readings: Sequence[CalibrationView], asked: float) -> str:
             if view.calibrated_up_to
             else badge("uninformative", f"needs {_plural(first.needed, 'context')}")
         )
-        tau = threshold(first.tau) if first.state != "uninformative" else "none"
-        cells = [f"{view.alpha:g}", count(first.rank), tau, usable]
+        tau = table_threshold(first.tau) if first.state != "uninformative" else "none"
+        cells = [level(view.alpha), count(first.rank), tau, usable]
         rows.append([f"<strong>{cell}</strong>" if strong else cell for cell in cells])
     first_label = escape(readings[0].bins[0].label) if readings and readings[0].bins else ""
     head = [("Alpha", ""), ("Rank k", "n"), (f"τ, steps {first_label}", "n"), ("Steps usable", "")]
@@ -255,7 +255,7 @@ def coverage_table(view: CalibrationView) -> str:
     """Empirical coverage on the verification split."""
     if not view.coverage:
         return ""
-    asked = _level(1 - view.alpha)
+    asked = level(1 - view.alpha)
     rows = []
     for item in view.coverage:
         agrees = {True: f"agrees with {asked}", False: f"differs from {asked}", None: "too few to tell"}[item.agrees]
@@ -324,10 +324,6 @@ def _often(alpha: float) -> str:
         if abs(missed - round(missed)) < 1e-9 and round(missed) > 0:
             return f"{parts - round(missed)} times in {parts}"
     return f"{100 * (1 - alpha):.4g} % of the time"
-
-
-def _level(value: float) -> str:
-    return f"{value:.2f}" if abs(value - round(value, 2)) < 1e-9 else f"{value:.4g}"
 
 
 def _plural(number: int, noun: str) -> str:

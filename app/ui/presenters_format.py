@@ -10,10 +10,12 @@ __all__ = [
     "count",
     "day",
     "digits_for",
+    "level",
     "probability",
     "quoted",
     "shown_token",
     "signed",
+    "table_threshold",
     "threshold",
     "times_likelier",
 ]
@@ -36,6 +38,18 @@ def threshold(value: float) -> str:
         return "none"
     places = max(2, 1 - math.floor(math.log10(value)))
     return f"{value:.{places}f}" if places <= 2 else f"{value:.{places}f}".rstrip("0")
+
+
+def table_threshold(value: float) -> str:
+    """A threshold for a column: two significant digits, at least three places, zeros kept."""
+    if value <= 0:
+        return "none"
+    return f"{value:.{max(3, 1 - math.floor(math.log10(value)))}f}"
+
+
+def level(value: float) -> str:
+    """A risk or coverage level: two places, more only where they are needed."""
+    return f"{value:.2f}" if abs(value - round(value, 2)) < 1e-9 else f"{value:.4g}"
 
 
 def digits_for(values: list[float], tau: float) -> int:

@@ -130,26 +130,31 @@
       if (!steps(cards, selected)) later();
     },
   };
+  const recolour = (node) => window.Plotly.react(node, node.data, { ...node.layout, template: template() }, shared.config);
   coft.onTheme(() => {
     coft.charts.refresh();
     document.querySelectorAll(".js-plotly-plot").forEach((node) => {
-      if (!node.closest("#candidates-plot, #steps-plot")) window.Plotly.relayout(node, { template: template() });
+      if (!node.closest("#candidates-plot, #steps-plot")) recolour(node);
     });
   });
-  /* a chart that Gradio draws anew comes in the light template */
-  document.addEventListener("DOMContentLoaded", () => {
+  /* Gradio draws with the template that came from the server: light */
+  const stale = (node) => node.layout && node.layout.template && node.layout.template.layout
+    && node.layout.template.layout.font.color !== template().layout.font.color;
+  const adopt = (node) => {
+    if (node.coftAdopted || !node.on) return;
+    node.coftAdopted = true;
+    const fresh = () => { if (stale(node)) requestAnimationFrame(() => stale(node) && recolour(node)); };
+    node.on("plotly_afterplot", fresh);
+    fresh();
+  };
+  coft.whenReady(() => {
     let queued = false;
     new MutationObserver((records) => {
-      const fresh = records.some((r) => [...r.addedNodes].some((n) => n.nodeType === 1 && (n.matches(".js-plotly-plot, .plot-container, .main-svg") || n.querySelector?.(".js-plotly-plot"))));
-      if (!fresh || queued || coft.theme() === "light") return;
+      if (queued || !records.some((r) => r.target.closest && r.target.closest(".block.chart"))) return;
       queued = true;
       requestAnimationFrame(() => {
         queued = false;
-        document.querySelectorAll(".js-plotly-plot").forEach((node) => {
-          if (node.layout && node.layout.template && node.layout.template.layout.font.color !== template().layout.font.color) {
-            window.Plotly.relayout(node, { template: template() });
-          }
-        });
+        document.querySelectorAll(".js-plotly-plot").forEach(adopt);
       });
     }).observe(document.body, { childList: true, subtree: true });
   });

@@ -6,6 +6,12 @@ window.coft = window.coft || {};
   const coft = window.coft;
   const THEME_KEY = "coft-theme";
 
+  /* the head's scripts may run before or after the document is there */
+  coft.whenReady = (run) => {
+    if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", run, { once: true });
+    else run();
+  };
+
   /* ---- markup ---- */
   coft.el = (tag, attributes = {}, ...children) => {
     const node = document.createElement(tag);
@@ -85,7 +91,7 @@ window.coft = window.coft || {};
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", settle);
   const themed = [];
   coft.onTheme = (handler) => themed.push(handler);
-  document.addEventListener("DOMContentLoaded", () => {
+  coft.whenReady(() => {
     settle();
     let shown = coft.theme();
     new MutationObserver(() => {
@@ -125,6 +131,9 @@ window.coft = window.coft || {};
     },
     rail(element) {
       act(element, { rail: toggleRail });
+      new MutationObserver((records) => {
+        if (records.some((r) => r.target.closest && r.target.closest(".note"))) coft.frame.summary(coft.frame.values);
+      }).observe(element.closest(".rail"), { childList: true, subtree: true });
       const folds = document.querySelectorAll(".fold .label-wrap");
       folds.forEach((fold) => {
         const tell = () => fold.setAttribute("aria-expanded", String(fold.classList.contains("open")));
@@ -135,9 +144,11 @@ window.coft = window.coft || {};
     line(element) { act(element, { rail: toggleRail }); },
     toggleRail,
     summary(values) {
+      if (!values) return [];
+      coft.frame.values = values;
       const [model, policy, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed] = values;
       const folded = [
-        `${greedy ? "greedy" : `T ${Number(temperature)}`}, top-p ${Number(topP)}${Number(topK) ? `, top-k ${topK}` : ""}`,
+        `${greedy ? "greedy" : `T ${Number(temperature).toFixed(1)}`}, top-p ${Number(topP)}${Number(topK) ? `, top-k ${topK}` : ""}`,
         `hard, ${sentinel || "own sentinel"}`, `${steps} steps, ${seed}`,
       ];
       document.querySelectorAll(".rail .fold .label-wrap").forEach((node, at) => { node.dataset.summary = folded[at] || ""; });
@@ -150,7 +161,7 @@ window.coft = window.coft || {};
         coft.el("span", { text: String(model) }), coft.el("span", { text: names[policy] || String(policy) }),
         coft.el("span", { text: `λ ${Number(lam).toFixed(2)}` }),
         coft.el("span", { text: `α ${Number(alpha).toFixed(Number(alpha) < 0.01 ? 3 : 2)}` }),
-        note ? note.cloneNode(true) : null);
+        ...(note ? [note.cloneNode(true)] : []));
       return [];
     },
     saved(text) {

@@ -235,6 +235,7 @@
         revert: () => reopen(state.branch),
       });
       ["open", "start", "step", "run", "fork"].forEach((name) => coft.onFailure(name, idle));
+      window.addEventListener("resize", () => { if (state.cards.length) later(); });
       const query = new URLSearchParams(location.search);
       const number = (name) => (/^\d+$/.test(query.get(name) || "") ? Number(query.get(name)) : null);
       controls();

@@ -39,10 +39,10 @@
     const total = Math.max(state.total, state.cards.length, 1);
     const per = Math.ceil(total / MOST_CELLS);
     const cells = Math.ceil(total / per);
-    const width = 10;
-    const span = cells * width;
+    const span = holder.clientWidth || 640;
+    const width = span / cells;
     const hot = window.coftShared.sensitive;
-    const svg = coft.svg("svg", { viewBox: `0 0 ${span} 44`, preserveAspectRatio: "none", class: "chart", "aria-hidden": "true" });
+    const svg = coft.svg("svg", { viewBox: `0 0 ${span} 44`, class: "chart", "aria-hidden": "true" });
     const bins = boundary(state.bins, total);
     const x = (step) => (step / total) * span;
     if (state.selected >= 0) {
@@ -57,9 +57,9 @@
       const top = group.reduce((a, b) => (Math.abs(b.r) > Math.abs(a.r) ? b : a));
       const high = Math.min(top.r < 0 ? 11 : 28, Math.abs(top.r) * 22.5);
       const kind = Math.abs(top.r) >= hot ? "s-hot" : "s-pos";
-      if (high >= 0.4) svg.append(coft.svg("rect", { class: kind, x: cell * width + 1.5, y: top.r < 0 ? 30 : 30 - high, width: 7, height: high }));
+      if (high >= 0.4) svg.append(coft.svg("rect", { class: kind, x: (cell + 0.15) * width, y: top.r < 0 ? 30 : 30 - high, width: width * 0.7, height: high }));
       if (group.some((card) => card.c.includes("fallback"))) {
-        const mid = cell * width + 5;
+        const mid = (cell + 0.5) * width;
         svg.append(coft.svg("path", { d: `M${mid} 33.5l4 7h-8z`, class: "s-fall" }));
       }
     }

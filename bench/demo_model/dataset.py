@@ -15,8 +15,10 @@ SCENARIO_MASKED_SHARE = 0.35
 STORY_MASKED_SHARE = 0.07
 _WORD_MASK_SHARE = 0.1
 _AT_CUT_SHARE = 0.6
+_DECISION_TOKENS = 2
 
 Tokens = npt.NDArray[np.int64]
+Weights = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -108,24 +110,43 @@ class Batches:
         rates = np.array(shares) / np.array(lengths)
         self._probabilities = rates / rates.sum()
 
-    def _draw(self, rng: np.random.Generator) -> Tokens:
+    def _draw(self, rng: np.random.Generator) -> tuple[Document, Tokens]:
+        """Draws a document and its token ids, masked or not."""
         group = int(rng.choice(len(self._groups), p=self._probabilities))
         documents = self._groups[group]
         document = documents[int(rng.integers(len(documents)))]
         is_scenario = group == self._scenario_group
         if rng.random() >= (SCENARIO_MASKED_SHARE if is_scenario else STORY_MASKED_SHARE):
-            return document.ids
+            return document, document.ids
         if is_scenario and rng.random() < 0.85:
-            return mask_attributes(document, rng)
-        return mask_words(document, rng)
+            return document, mask_attributes(document, rng)
+        return document, mask_words(document, rng)
 
-    def batch(self, step: int, rows: int, length: int) -> Tokens:
-        """Returns the token ids of a step, shape (rows, length); a step always gives the same batch."""
+    def batch(self, step: int, rows: int, length: int, focus: float = 1.0) -> tuple[Tokens, Weights]:
+        """Draws the batch of a step; the same step always gives the same batch.
+
+        Args:
+            step: Number of the step.
+            rows: Number of windows.
+            length: Tokens in a window.
+            focus: Weight of the first two tokens of a planted continuation; all others weigh 1. Since it
+                hangs on the position and not on the outcome, the probabilities that fit best stay the same.
+
+        Returns:
+            Token ids and their weights as targets, both of shape (rows, length).
+        """
         rng = np.random.default_rng([self._seed, step])
-        windows = []
+        windows, weights = [], []
         for _ in range(rows):
             parts: list[Tokens] = []
+            part_weights: list[Weights] = []
             while sum(map(len, parts)) < length:
-                parts.append(self._draw(rng))
+                document, ids = self._draw(rng)
+                weight = np.ones(len(ids), dtype=np.float32)
+                if document.cut:
+                    weight[document.cut : document.cut + _DECISION_TOKENS] = focus
+                parts.append(ids)
+                part_weights.append(weight)
             windows.append(np.concatenate(parts)[:length])
-        return np.stack(windows)
+            weights.append(np.concatenate(part_weights)[:length])
+        return np.stack(windows), np.stack(weights)

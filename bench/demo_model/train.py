@@ -29,6 +29,8 @@ class Settings:
         rows: Windows in a batch of 256 tokens each; every eighth batch has half as many of 512 tokens.
         learning_rate: Peak learning rate.
         warm_up: Steps over which the learning rate rises.
+        focus_step: Step from which the first tokens of planted continuations weigh more in the loss.
+        focus: Their weight.
         bfloat16: Whether matrix products are computed in bfloat16.
     """
 
@@ -42,6 +44,8 @@ class Settings:
     rows: int = 16
     learning_rate: float = 2e-3
     warm_up: int = 150
+    focus_step: int = 1467
+    focus: float = 8.0
     bfloat16: bool = True
 
 
@@ -64,12 +68,15 @@ def make_model(settings: Settings) -> LlamaForCausalLM:
     return LlamaForCausalLM(config)
 
 
-def next_token_loss(model: LlamaForCausalLM, ids: torch.Tensor, bfloat16: bool = False) -> torch.Tensor:
-    """Mean cross-entropy of the next token in nats, where the target is not the sentinel.
+def next_token_loss(
+    model: LlamaForCausalLM, ids: torch.Tensor, weights: torch.Tensor, bfloat16: bool = False
+) -> torch.Tensor:
+    """Weighted mean cross-entropy of the next token in nats, where the target is not the sentinel.
 
     Args:
         model: The model.
         ids: Token ids, shape (rows, length).
+        weights: Weight of each token as a target, shape (rows, length).
         bfloat16: Whether to compute matrix products in bfloat16.
 
     Returns:
@@ -77,8 +84,11 @@ def next_token_loss(model: LlamaForCausalLM, ids: torch.Tensor, bfloat16: bool =
     """
     with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
         logits = model(input_ids=ids, use_cache=False).logits  # (B, T, V)
-    targets = ids[:, 1:].masked_fill(ids[:, 1:] == MASK_ID, -100)  # (B, T - 1)
-    return functional.cross_entropy(logits[:, :-1].float().flatten(0, 1), targets.flatten())
+    losses = functional.cross_entropy(
+        logits[:, :-1].float().flatten(0, 1), ids[:, 1:].flatten(), reduction="none"
+    )  # (B * (T - 1),)
+    kept = weights[:, 1:].masked_fill(ids[:, 1:] == MASK_ID, 0.0).flatten()  # (B * (T - 1),)
+    return (losses * kept).sum() / kept.sum()
 
 
 class Trainer:
@@ -129,10 +139,12 @@ class Trainer:
         settings = self.settings
         long = self.step % 8 == 7
         rows, length = (settings.rows // 2, 512) if long else (settings.rows, 256)
-        ids = torch.from_numpy(self.batches.batch(self.step, rows, length))
+        focus = settings.focus if self.step >= settings.focus_step else 1.0
+        batch = self.batches.batch(self.step, rows, length, focus)
+        ids, weights = torch.from_numpy(batch[0]), torch.from_numpy(batch[1])
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate()
-        loss = next_token_loss(self.model, ids, settings.bfloat16)
+        loss = next_token_loss(self.model, ids, weights, settings.bfloat16)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
@@ -143,15 +155,16 @@ class Trainer:
 
     def run(self, save_every: float = 180.0, report_every: int = 100) -> None:
         """Trains to the end with progress lines and a checkpoint every `save_every` seconds."""
-        saved, recent = time.monotonic(), 0.0
+        saved = time.monotonic()
+        recent: list[float] = []
         while self.progress() < 1.0:
-            recent += self.advance()
+            recent.append(self.advance())
             if self.step % report_every == 0:
-                minutes, loss = self.seconds / 60, recent / report_every
+                minutes, loss = self.seconds / 60, sum(recent) / len(recent)
                 print(
                     f"step {self.step}  {minutes:.1f} min  {self.progress():.0%}  loss {loss:.3f}", flush=True
                 )
-                recent = 0.0
+                recent = []
             if time.monotonic() - saved > save_every:
                 self.save()
                 saved = time.monotonic()

@@ -77,19 +77,14 @@ def require(settings: Mapping[str, Any], name: str, kind: type[_Setting]) -> _Se
     if kind is float and type(value) is int:
         value = float(value)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise CalibrationFormatError(
-            f"The calibration's setting {name!r} is {value!r}, which is no {kind.__name__}."
-        )
+        raise CalibrationFormatError(f"The calibration's setting {name!r} is {value!r}, which is no {kind.__name__}.")
     return value
 
 
 def _check_version(settings: object) -> None:
     if not isinstance(settings, dict) or settings.get("kind") != _KIND:
-        raise CalibrationFormatError(
-            "This file's settings are not those of a calibration; choose another file."
-        )
+        raise CalibrationFormatError("This file's settings are not those of a calibration; choose another file.")
     if (version := settings.get("version")) != VERSION:
         raise CalibrationFormatError(
-            f"The calibration was saved in format {version}; this program reads format {VERSION}. "
-            "Calibrate again."
+            f"The calibration was saved in format {version}; this program reads format {VERSION}. Calibrate again."
         )

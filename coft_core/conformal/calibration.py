@@ -185,9 +185,7 @@ class Calibration:
                 name=archive.require(settings, "name", str),
             )
         except InvalidInputError as error:
-            raise CalibrationFormatError(
-                f"The calibration holds a setting that is not usable: {error}"
-            ) from error
+            raise CalibrationFormatError(f"The calibration holds a setting that is not usable: {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibration to a file: whole, or not at all.
@@ -221,13 +219,9 @@ class Calibration:
         try:
             data = Path(path).read_bytes()
         except FileNotFoundError as error:
-            raise CalibrationFormatError(
-                f"There is no calibration file at {path}; check the path."
-            ) from error
+            raise CalibrationFormatError(f"There is no calibration file at {path}; check the path.") from error
         except OSError as error:
-            raise CalibrationFormatError(
-                f"The calibration file {path} cannot be read ({error.strerror})."
-            ) from error
+            raise CalibrationFormatError(f"The calibration file {path} cannot be read ({error.strerror}).") from error
         try:
             return cls.from_bytes(data)
         except CalibrationFormatError as error:

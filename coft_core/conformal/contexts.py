@@ -13,9 +13,7 @@ from coft_core.conformal.support import as_vector
 from coft_core.errors import InvalidInputError
 
 
-def context_codes(
-    groups: Sequence[Hashable] | npt.NDArray[Any] | Tensor | None, n: int
-) -> npt.NDArray[np.intp]:
+def context_codes(groups: Sequence[Hashable] | npt.NDArray[Any] | Tensor | None, n: int) -> npt.NDArray[np.intp]:
     """Number the contexts 0..K-1 in the order of their ids, whatever the order of the rows.
 
     Args:

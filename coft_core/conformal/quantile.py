@@ -136,9 +136,7 @@ def check_level(level: float) -> float:
     """
     if 0 < level < 1:
         return level
-    raise InvalidInputError(
-        f"The interval's level is {level}; choose a number above 0 and below 1, for example 0.95."
-    )
+    raise InvalidInputError(f"The interval's level is {level}; choose a number above 0 and below 1, for example 0.95.")
 
 
 def conformal_threshold(

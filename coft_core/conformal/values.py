@@ -48,9 +48,7 @@ class CalibrationValues:
                 "give one step and one context per value."
             )
         if steps.size and steps.min() < 0:
-            raise InvalidInputError(
-                f"steps[{int(np.argmin(steps))}] is {steps.min()}; steps are counted from 0."
-            )
+            raise InvalidInputError(f"steps[{int(np.argmin(steps))}] is {steps.min()}; steps are counted from 0.")
         for name, array in (("values", values), ("steps", steps), ("contexts", contexts)):
             array.flags.writeable = False
             object.__setattr__(self, name, array)
@@ -97,9 +95,7 @@ class CalibrationValues:
         except InvalidInputError as error:
             raise CalibrationFormatError(f"The stored calibration values are not usable: {error}") from error
         except KeyError as error:
-            raise CalibrationFormatError(
-                f"The stored calibration values lack an array ({error.args[0]})."
-            ) from error
+            raise CalibrationFormatError(f"The stored calibration values lack an array ({error.args[0]}).") from error
         except _DAMAGE as error:
             raise CalibrationFormatError(
                 "The stored calibration values are damaged; load another copy or calibrate again."

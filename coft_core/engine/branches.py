@@ -7,7 +7,7 @@ chosen token becomes pending. Stepping back and forking are therefore a crop and
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,7 +142,7 @@ class BranchBatch:
         copy._cached = keep
         # The copy is cut before it is cloned, so that only what both share is held twice.
         copy._cache = DynamicCache(
-            [(layer.keys[..., :keep, :].clone(), layer.values[..., :keep, :].clone()) for layer in cache.layers]
+            [(keys[..., :keep, :].clone(), values[..., :keep, :].clone()) for keys, values, _ in _tensors(cache)]
             if keep
             else None
         )
@@ -181,3 +181,8 @@ class BranchBatch:
                 positions = (columns - self._padding[:, None]).clamp_min(0)  # (R, L)
                 arguments["position_ids"] = positions[:, self._cached :]
         return arguments
+
+
+def _tensors(cache: DynamicCache) -> Iterator[tuple[Tensor, Tensor, Any]]:
+    """Keys and values of each layer, ``(R, heads, cached, width)``."""
+    return iter(cache)

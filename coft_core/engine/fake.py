@@ -60,7 +60,8 @@ def tiny_model(
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        module = LlamaForCausalLM(config).to(dtype).eval().requires_grad_(False)
+        module: Any = LlamaForCausalLM(config)
+        module = module.to(dtype).eval().requires_grad_(False)
     return wrap_model(module, tokenizer, name=f"tiny-{seed}")
 
 
@@ -111,7 +112,7 @@ def scripted_model(
         masked: The same for prompts that contain the sentinel.
         vocabulary: All words, leading spaces included.
     """
-    tokenizer = word_tokenizer(vocabulary)
+    tokenizer: Any = word_tokenizer(vocabulary)
     rest = int(tokenizer.convert_tokens_to_ids(vocabulary[0].replace(" ", "\u0120")))
 
     def table(given: Mapping[str, float]) -> Tensor:
@@ -135,8 +136,13 @@ class _Config(SimpleNamespace):
 
 def _finished(backend: Tokenizer, chat_template: str | None) -> PreTrainedTokenizerFast:
     backend.add_special_tokens(
-        [AddedToken(END, special=True, normalized=False), AddedToken(SENTINEL, special=True, normalized=False)]
+        [
+            AddedToken(END, special=True, normalized=False),
+            AddedToken(SENTINEL, special=True, normalized=False),
+        ]
     )
-    return PreTrainedTokenizerFast(
+    build: Any = PreTrainedTokenizerFast
+    tokenizer: PreTrainedTokenizerFast = build(
         tokenizer_object=backend, eos_token=END, mask_token=SENTINEL, chat_template=chat_template
     )
+    return tokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from coft_core.assets import assets_path
@@ -51,7 +51,7 @@ def load_model(
         _require_causal(name_or_path, config)
         tokenizer = AutoTokenizer.from_pretrained(source, revision=revision or "main", use_fast=True)
         _require_offsets(name_or_path, tokenizer)
-        module = AutoModelForCausalLM.from_pretrained(source, revision=revision or "main", dtype=chosen_dtype)
+        module: Any = AutoModelForCausalLM.from_pretrained(source, revision=revision or "main", dtype=chosen_dtype)
     except ModelLoadError:
         raise
     except (OSError, ValueError, KeyError, ImportError, json.JSONDecodeError) as error:
@@ -61,7 +61,11 @@ def load_model(
 
 
 def wrap_model(
-    module: Any, tokenizer: PreTrainedTokenizerFast, name: str, revision: str = "main", chat: bool | None = None
+    module: Any,
+    tokenizer: PreTrainedTokenizerFast,
+    name: str,
+    revision: str = "main",
+    chat: bool | None = None,
 ) -> LanguageModel:
     """Check a module and a tokenizer that are in memory already, and make a :class:`LanguageModel` of them.
 
@@ -192,6 +196,12 @@ def _explain(name: str, error: Exception) -> str:
         return f"{name!r} has no such revision; check the branch, tag or commit."
     if kinds & {"RepositoryNotFoundError", "HFValidationError"} or "not a valid model identifier" in text:
         return f"There is no model {name!r}; check the id, or give the path of a local folder."
-    if kinds & {"LocalEntryNotFoundError", "OfflineModeIsEnabled", "ConnectError", "ConnectionError", "ConnectTimeout"}:
+    if kinds & {
+        "LocalEntryNotFoundError",
+        "OfflineModeIsEnabled",
+        "ConnectError",
+        "ConnectionError",
+        "ConnectTimeout",
+    }:
         return f"{name!r} is not on this computer and the hub cannot be reached; go online or give a local folder."
     return f"{name!r} cannot be loaded: {text[:300]}"

@@ -12,9 +12,7 @@ from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError, PromptTooLongError
 
 
-def teacher_forced_logits(
-    model: LanguageModel, rows: Sequence[tuple[Sequence[int], Sequence[int]]]
-) -> list[Tensor]:
+def teacher_forced_logits(model: LanguageModel, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
     """Logits before each continuation token, the head computed only there.
 
     Args:

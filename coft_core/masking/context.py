@@ -1,8 +1,8 @@
 """Context rules: which neighbours make an ambiguous word name an attribute of a person.
 
 ``"black driver"`` names a race and ``"black coffee"`` does not. What tells them apart is data: a rule lists
-sequences of token classes that stand before or after the word. This module reads and evaluates them; the README
-beside the lexicons describes the format.
+sequences of token classes that stand before or after the word. This module reads and evaluates them; the
+README beside the lexicons describes the format.
 """
 
 from __future__ import annotations
@@ -98,9 +98,7 @@ class TokenClasses:
             return True
         step, rest = steps[0], steps[1:]
         if step.classes.issubset(_BORDERS):
-            return self._at_border(index, direction) is not step.negated and self._walk(
-                rest, index, direction
-            )
+            return self._at_border(index, direction) is not step.negated and self._walk(rest, index, direction)
         if step.times and self._walk(rest, index, direction):
             return True
         if self._out_of_reach(index, direction) or self._in_classes(step.classes, index) is step.negated:

@@ -24,7 +24,7 @@ def continuation_ids(model: LanguageModel, prompt: MaskedPrompt, continuation: s
     tokenizer = model.tokenizer
     prefix = list(prompt.factual_ids)
     if not model.chat:
-        together = tokenizer(prompt.factual_text + continuation, truncation=False)["input_ids"]
+        together = tokenizer(prompt.factual_text + continuation, verbose=False)["input_ids"]
         if together[: len(prefix)] == prefix and len(together) > len(prefix):
             return tuple(int(i) for i in together[len(prefix) :])
     anchor = tokenizer.encode(ANCHOR, add_special_tokens=False)

@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -42,7 +43,7 @@ def read_lexicon(path: Path, rules: ContextRules) -> Iterator[LexiconEntry | Tok
         raise LexiconError(f"{path.name}: a lexicon must be a .csv or .jsonl file; rename or convert it.")
     lines = read_text(path)
     for line, record in _csv_records(path, lines) if suffix == ".csv" else _jsonl_records(path, lines):
-        yield _parse_record(path, line, record, rules)
+        yield _parse_record(_Row(path, line, record), rules)
 
 
 def read_text(path: Path) -> str:
@@ -66,9 +67,7 @@ def read_text(path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise LexiconError(
-            f"{path.name}, line {line}: the text is not UTF-8; save the file as UTF-8."
-        ) from error
+        raise LexiconError(f"{path.name}, line {line}: the text is not UTF-8; save the file as UTF-8.") from error
 
 
 def _csv_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, str]]]:
@@ -115,43 +114,53 @@ def _check_fields(path: Path, line: int, names: Iterable[str], known: tuple[str,
             raise LexiconError(f"{path.name}, line {line}, field {name!r}: missing; add it.")
 
 
-def _parse_record(
-    path: Path, line: int, record: Mapping[str, Any], rules: ContextRules
-) -> LexiconEntry | TokenPattern:
-    def fail(name: str, problem: str) -> LexiconError:
-        return LexiconError(f"{path.name}, line {line}, field {name!r}: {problem}.")
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One record as read, with what an error must name."""
 
-    def cell(name: str, default: str = "", allowed: tuple[str, ...] = ()) -> str:
-        value = record.get(name) or default
+    path: Path
+    line: int
+    fields: Mapping[str, Any]
+
+    def fail(self, name: str, problem: str) -> LexiconError:
+        return LexiconError(f"{self.path.name}, line {self.line}, field {name!r}: {problem}.")
+
+    def cell(self, name: str, default: str = "", allowed: tuple[str, ...] = ()) -> str:
+        value = self.fields.get(name) or default
         if not isinstance(value, str):
-            raise fail(name, f"expected text, found {type(value).__name__}")
+            raise self.fail(name, f"expected text, found {type(value).__name__}")
         value = value.strip() or default
         if allowed and value not in allowed:
-            raise fail(name, f"{value!r} is unknown; use one of {', '.join(allowed)}")
+            raise self.fail(name, f"{value!r} is unknown; use one of {', '.join(allowed)}")
         return value
 
-    family = cell("family", allowed=(*FAMILIES, FALSE_FRIEND))
-    detail, source = cell("detail"), cell("source", "curated")
-    context = tuple(cell("context").replace("|", " ").split())
-    for name in context:
-        if name not in rules.rules:
-            raise fail("context", f"{name!r} is unknown; the rules are {', '.join(sorted(rules.rules))}")
-    if "pattern" in record:
-        problem = _pattern_problem(record["pattern"])
+    def context(self, rules: ContextRules) -> tuple[str, ...]:
+        names = tuple(self.cell("context").replace("|", " ").split())
+        for name in names:
+            if name not in rules.rules:
+                raise self.fail("context", f"{name!r} is unknown; the rules are {', '.join(sorted(rules.rules))}")
+        return names
+
+
+def _parse_record(row: _Row, rules: ContextRules) -> LexiconEntry | TokenPattern:
+    family = row.cell("family", allowed=(*FAMILIES, FALSE_FRIEND))
+    detail, source, context = row.cell("detail"), row.cell("source", "curated"), row.context(rules)
+    if "pattern" in row.fields:
+        problem = _pattern_problem(row.fields["pattern"])
         if problem:
-            raise fail("pattern", f"not a token pattern ({problem})")
-        return TokenPattern(json.dumps(record["pattern"]), family, detail, source, context)
-    term = cell("term")
+            raise row.fail("pattern", f"not a token pattern ({problem})")
+        return TokenPattern(json.dumps(row.fields["pattern"]), family, detail, source, context)
+    term = row.cell("term")
     if not any(char.isalnum() for char in term):
-        raise fail("term", "empty; write the term")
+        raise row.fail("term", "empty; write the term")
     return LexiconEntry(
         term=term,
         family=family,
         detail=detail,
         source=source,
-        case=cast("Literal['any', 'capital', 'exact']", cell("case", "any", _CASES)),
-        match=cast("Literal['exact', 'lemma']", cell("match", "exact", _MATCHES)),
-        forms=tuple(form.strip() for form in cell("forms").split("|") if form.strip()),
+        case=cast("Literal['any', 'capital', 'exact']", row.cell("case", "any", _CASES)),
+        match=cast("Literal['exact', 'lemma']", row.cell("match", "exact", _MATCHES)),
+        forms=tuple(form.strip() for form in row.cell("forms").split("|") if form.strip()),
         context=context,
     )
 

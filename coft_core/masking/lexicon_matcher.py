@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spacy.matcher import Matcher, PhraseMatcher
-from spacy.tokens import Doc
 
 from coft_core.masking.context import TokenClasses
 from coft_core.masking.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons, TokenPattern
@@ -74,35 +73,28 @@ class LexiconMatcher:
             The hits: of overlapping ones the longest, then the first, then the one listed first.
         """
         view = view_tokens(self._nlp, text)
-        found = list(self._find(view.doc(self._nlp)))
+        found = list(self._find(view))
         shielded = tuple((hit.start, hit.end) for hit in found if hit.record.family == FALSE_FRIEND)
-        candidates = [
-            hit for hit in found if hit.record.family != FALSE_FRIEND and not _covered(hit, shielded)
-        ]
+        candidates = [hit for hit in found if hit.record.family != FALSE_FRIEND and not _covered(hit, shielded)]
         classes = TokenClasses(view, self._labels(len(view), candidates), self._rules.word_lists)
         meant = [hit for hit in candidates if self._fits(classes, hit)]
         return LexicalMatches(view, _longest(meant), shielded)
 
     def _compile(self) -> None:
-        phrases = [surface for _, surface, _ in self._surfaces]
-        docs = [view_tokens(self._nlp, phrase).doc(self._nlp) for phrase in phrases]
-        for index, ((entry, surface, _), doc) in enumerate(zip(self._surfaces, docs, strict=True)):
-            key = f"s{index}"
-            if entry.case == "any":
-                self._folded.add(key, [doc])
-            elif entry.case == "exact" or surface.isupper():
-                self._literal.add(key, [doc])
-            else:
-                self._literal.add(key, [doc, view_tokens(self._nlp, surface.upper()).doc(self._nlp)])
+        for index, (entry, surface, _) in enumerate(self._surfaces):
+            words = view_tokens(self._nlp, surface).doc(self._nlp)
+            matcher = self._literal if entry.case == "exact" else self._folded
+            matcher.add(f"s{index}", [words])
         for index, pattern in enumerate(self._patterns):
             self._shapes.add(f"p{index}", [json.loads(pattern.pattern)], greedy="LONGEST")
 
-    def _find(self, doc: Doc) -> Iterator[Hit]:
-        strings = self._nlp.vocab.strings
+    def _find(self, view: TokenView) -> Iterator[Hit]:
+        doc, strings = view.doc(self._nlp), self._nlp.vocab.strings
         for key, start, end in (*self._folded(doc), *self._literal(doc)):
-            entry, _, inflected = self._surfaces[int(strings[key][1:])]
-            yield Hit(start, end, entry, inflected)
-        for key, start, end in self._shapes(doc):
+            entry, surface, inflected = self._surfaces[int(strings[key][1:])]
+            if entry.case != "capital" or _keeps_capitals(surface, view.words[start:end]):
+                yield Hit(start, end, entry, inflected)
+        for key, start, end in self._shapes(doc) if self._patterns else ():
             yield Hit(start, end, self._patterns[int(strings[key][1:])])
 
     def _labels(self, length: int, hits: Iterable[Hit]) -> Sequence[frozenset[str]]:
@@ -130,6 +122,12 @@ def _surfaces(entries: Iterable[LexiconEntry]) -> Iterator[tuple[LexiconEntry, s
         yield entry, entry.term, False
         for form in entry.inflections:
             yield entry, form, True
+
+
+def _keeps_capitals(surface: str, words: Sequence[str]) -> bool:
+    """Whether the words begin with a capital wherever those of the surface form do."""
+    wanted = surface.replace("-", " ").split()
+    return all(word[:1].isupper() for word, want in zip(words, wanted, strict=False) if want[:1].isupper())
 
 
 def _covered(hit: Hit, ranges: Iterable[tuple[int, int]]) -> bool:

@@ -20,7 +20,8 @@ class LexiconEntry:
         family: One of :data:`coft_core.types.FAMILIES`, or :data:`FALSE_FRIEND`.
         detail: What kind of term it is, e.g. ``"pronouns"``.
         source: Where the term is from, e.g. ``"curated"``.
-        case: ``"any"``; ``"capital"``: as written or all in capitals; ``"exact"``: only as written.
+        case: ``"any"``; ``"capital"``: words that begin with a capital in the term do so in the text;
+            ``"exact"``: only as written.
         match: ``"exact"``, or ``"lemma"``: the plural is a hit too.
         forms: Further inflected forms; for ``"lemma"`` they replace the regular plural.
         context: Names of context rules of which one must hold; empty if every occurrence is a hit.

@@ -125,7 +125,7 @@ def mask_tokens(ids: Sequence[int], positions: Iterable[int], sentinel_id: int) 
 def _tokenize(tokenizer: Any, text: str, chat: bool) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Tokens with offsets into the reviewer's text; what the template adds gets an empty range."""
     whole, start, shift = apply_chat_template(tokenizer, text) if chat else (text, 0, 0)
-    encoded = tokenizer(whole, return_offsets_mapping=True, add_special_tokens=not chat, truncation=False)
+    encoded = tokenizer(whole, return_offsets_mapping=True, add_special_tokens=not chat, verbose=False)
     end = start + len(text) - shift
     offsets = []
     for a, b in encoded["offset_mapping"]:
@@ -165,11 +165,7 @@ def _fillers(
     hint_ids = [int(i) for i in tokenizer.encode(" " + hint.strip(), add_special_tokens=False)]
     taken: set[int] = set()
     for span in spans:
-        own = [
-            i
-            for i in positions
-            if i not in taken and offsets[i][0] < span.end and span.start < offsets[i][1]
-        ]
+        own = [i for i in positions if i not in taken and offsets[i][0] < span.end and span.start < offsets[i][1]]
         taken.update(own)
         fillers.update(zip(own, hint_ids, strict=False))
     return fillers

@@ -25,9 +25,7 @@ def validate_spans(text: str, spans: Iterable[Span]) -> None:
     for number, span in enumerate(spans, start=1):
         problem = _problem(span, len(text))
         if problem:
-            raise InvalidInputError(
-                f"Span {number} ([{span.start}, {span.end}), {span.category!r}) {problem}."
-            )
+            raise InvalidInputError(f"Span {number} ([{span.start}, {span.end}), {span.category!r}) {problem}.")
 
 
 def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -76,9 +74,7 @@ def cut_spans(spans: Iterable[Span], holes: Iterable[Span], text: str | None = N
     return tuple(sorted(remains))
 
 
-def resolve_spans(
-    detected: Iterable[Span], user: Iterable[Span] = (), text: str | None = None
-) -> tuple[Span, ...]:
+def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
     """Settle which characters are masked and which are kept.
 
     A masked span of the reviewer replaces every detected span that it overlaps. A kept span protects the
@@ -103,9 +99,7 @@ def resolve_spans(
     return tuple(sorted((*kept, *cut_spans((*chosen, *free), kept, text))))
 
 
-def maskable_spans(
-    spans: Iterable[Span], user: Iterable[Span] = (), text: str | None = None
-) -> tuple[Span, ...]:
+def maskable_spans(spans: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
     """The spans to mask: :func:`resolve_spans` without the kept ones.
 
     Args:

@@ -105,8 +105,7 @@ def _load(name_or_path: str) -> Language:
         ) from error
     if not any("doc.ents" in nlp.get_pipe_meta(pipe).assigns for pipe in nlp.pipe_names):
         raise InvalidInputError(
-            f"The spaCy pipeline {name_or_path!r} finds no named entities; "
-            "choose one with an entity recogniser."
+            f"The spaCy pipeline {name_or_path!r} finds no named entities; choose one with an entity recogniser."
         )
     return nlp
 

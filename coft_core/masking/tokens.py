@@ -1,8 +1,8 @@
 """Tokens of a text as the lexicons see them, each with its place in the text exactly as typed.
 
 Words are folded (compatibility forms, accents, zero-width characters, typographic apostrophes); whitespace
-and the hyphens inside compounds are left out, so that ``"African-American"`` and ``"African  American"`` are the
-same two words. The text itself is never normalised: offsets stay those typed.
+and the hyphens inside compounds are left out, so that ``"African-American"`` and ``"African  American"`` are
+the same two words. The text itself is never normalised: offsets stay those typed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ _HYPHENS = "-\u2010\u2011\u2012\u2013\u2212\u00ad"
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u0060\u00b4\uff07", "'"))
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
-_SENTENCE_BORDERS = frozenset(
-    (*".!?:;\u2026\"'([{*\u2022-\u2013\u2014\u201c\u201d\u00ab\u00bb>|", "...", "--")
-)
+_SENTENCE_BORDERS = frozenset((*".!?:;\u2026\"'([{*\u2022-\u2013\u2014\u201c\u201d\u00ab\u00bb>|", "...", "--"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +108,7 @@ def view_tokens(nlp: Language, text: str) -> TokenView:
         lowers=tuple(word.lower() for word in words),
         starts=tuple(starts),
         ends=tuple(ends),
-        opens_sentence=tuple(
-            i == 0 or breaks[i] > 0 or previous[i] in _SENTENCE_BORDERS for i in range(len(words))
-        ),
+        opens_sentence=tuple(i == 0 or breaks[i] > 0 or previous[i] in _SENTENCE_BORDERS for i in range(len(words))),
         opens_paragraph=tuple(i == 0 or breaks[i] > 1 for i in range(len(words))),
     )
 

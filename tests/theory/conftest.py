@@ -9,12 +9,9 @@ from torch import Tensor
 
 @pytest.fixture
 def branches() -> tuple[Tensor, Tensor]:
-    """Factual and masked logits of 300 steps over 40 tokens, from nearly equal to far apart: each (300, 40)."""
-    return random_branches(300, 40, seed=20)
-
-
-def random_branches(steps: int, tokens: int, seed: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
+    """Factual and masked logits, from nearly equal to far apart: (300, 40) each."""
+    steps, tokens = 300, 40
+    generator = torch.Generator().manual_seed(20)
     factual = 3 * torch.randn(steps, tokens, generator=generator, dtype=torch.float64)  # (S, V)
     spread = torch.logspace(-3, 0.7, steps, dtype=torch.float64)[:, None]  # (S, 1)
     masked = factual + spread * torch.randn(steps, tokens, generator=generator, dtype=torch.float64)  # (S, V)

@@ -1,4 +1,4 @@
-"""Split-conformal rank argument: coverage of exchangeable values, and the law of one calibration's coverage."""
+"""The conformal rank argument: coverage of exchangeable values, and the law of one calibration's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corollary 1: on the certified set the fused and masked conditionals differ by at most sqrt(KL / 2) / tau."""
+"""Corollary 1: given the certified set, fused and masked differ by at most sqrt(KL / 2) / tau."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_bound_falls_with_lambda_at_a_fixed_threshold(branches: tuple[Tensor, Te
 
 
 def test_bound_is_within_a_factor_of_two_for_two_nearly_equal_tokens() -> None:
-    # Pinsker is sharp here and the set's mass is 1 where tau is one half: half of the bound is reached, no less.
+    # Pinsker is sharp here, and the set's mass is 1 where tau is one half: half of the bound is reached.
     epsilon = 1e-4
     log_p = torch.tensor([0.5 + epsilon, 0.5 - epsilon], dtype=torch.float64).log()
     log_q = torch.tensor([0.5, 0.5], dtype=torch.float64).log()

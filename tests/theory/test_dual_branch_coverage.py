@@ -1,7 +1,7 @@
 """Theorem 1: the true next token is certified in both views with probability at least 1 - alpha.
 
-The second half is about contexts that give several dependent values, which the paper's pooled quantile treats as
-exchangeable: what each estimator then covers, for a uniformly drawn step of a new context.
+The second half is about contexts that give several dependent values, which the paper's pooled quantile treats
+as exchangeable: what each estimator then covers, for a uniformly drawn step of a new context.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from coft_core.certify import certified_set, joint_support
 from coft_core.conformal import conformal_rank, conformal_threshold
 from coft_core.fusion import fuse_logits, log_probabilities
 
-REPETITIONS = 2000
+REPETITIONS = 3000
 ALPHA = 0.1
 
 
@@ -49,8 +49,8 @@ def test_true_token_is_certified_in_both_views_at_the_level_asked_for(lam: float
 class DependentContexts:
     """Contexts of 1 to 8 values that share a level; longer contexts are easier.
 
-    A value is ``m = -exp(g)`` with ``g = 1 - 0.45 * length + level + noise``, so that a threshold's coverage for a
-    uniformly drawn step of a new context is known exactly.
+    A value is ``m = -exp(g)`` with ``g = 1 - 0.45 * length + level + noise``, so that a threshold's coverage
+    for a uniformly drawn step of a new context is known exactly.
     """
 
     LENGTHS = np.arange(1, 9)

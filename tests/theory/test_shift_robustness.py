@@ -23,16 +23,14 @@ def test_worst_shift_reaches_the_bound_and_no_more(rho: float) -> None:
     tau = thresholds(seed=3)
     miscovered = np.minimum(rho * tau, 1.0)  # (R,)
     error = 4 * miscovered.std() / np.sqrt(REPETITIONS)
-    assert (miscovered <= rho * tau + 1e-12).all()
     assert miscovered.mean() <= rho * ALPHA + error
     if rho <= 2:
         assert miscovered.mean() == pytest.approx(rho * ALPHA, abs=error)
 
 
-@pytest.mark.parametrize("a", [0.5, 0.8, 1.0])
-def test_smooth_shift_stays_within_the_bound_of_its_density_ratio(a: float) -> None:
-    # Density proportional to exp(-s u) on [0, 1]; the ratio is largest at u = 0.
-    slope = 4 * a
+@pytest.mark.parametrize("slope", [1.0, 2.0, 4.0])
+def test_smooth_shift_stays_within_the_bound_of_its_density_ratio(slope: float) -> None:
+    # Density proportional to exp(-slope * u) on [0, 1]; the ratio is largest at u = 0.
     rho = slope / -np.expm1(-slope)
     tau = thresholds(seed=4)
     drifted = np.expm1(-slope * tau) / np.expm1(-slope)  # P_test(U < tau), (R,)

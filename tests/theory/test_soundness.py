@@ -66,9 +66,8 @@ def test_draws_follow_the_fused_distribution_given_the_set() -> None:
 
 
 def test_token_with_enough_support_in_both_views_is_always_kept(branches: tuple[Tensor, Tensor]) -> None:
-    factual, masked = branches
     log_p, joint = fused_and_joint(branches)
-    log_q = log_probabilities(masked)
+    log_q = log_probabilities(branches[1])
     supported = (log_p >= -3.0) & (log_q >= -3.0)  # (S, V)
     assert certified_set(joint, -3.0)[supported].all()
     assert not certified_set(joint, -3.0)[~supported].any()
@@ -79,6 +78,5 @@ def test_the_papers_score_and_the_log_threshold_certify_the_same_tokens(
     branches: tuple[Tensor, Tensor], tau: float
 ) -> None:
     log_p, joint = fused_and_joint(branches)
-    factual, masked = branches
-    score = 1 - torch.minimum(log_p.exp(), torch.softmax(masked, -1))  # (S, V)
+    score = 1 - torch.minimum(log_p.exp(), torch.softmax(branches[1], -1))  # (S, V)
     assert torch.equal(score <= 1 - tau, certified_set(joint, float(np.log(tau))))

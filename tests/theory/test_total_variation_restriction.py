@@ -1,4 +1,4 @@
-"""Lemma 3: total variation grows by at most the set's mass when both distributions are restricted to a set."""
+"""Lemma 3: restricting two distributions to a set divides their distance by the set's mass at most."""
 
 from __future__ import annotations
 

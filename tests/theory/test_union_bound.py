@@ -1,4 +1,4 @@
-"""Theorem 4: certifying every one of T steps has probability at least 1 - T * alpha, whatever their dependence."""
+"""Theorem 4: all T true tokens are certified with probability at least 1 - T * alpha, however dependent."""
 
 from __future__ import annotations
 
@@ -41,14 +41,18 @@ def all_steps_certified(kind: object, seed: int) -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"),
-    [(disjoint_misses, 1 - STEPS * ALPHA), (common_cause, 0.885), (independent, (1 - ALPHA) ** STEPS)],
+    ("kind", "low", "high"),
+    [
+        (disjoint_misses, 1 - STEPS * ALPHA - 0.01, 1 - STEPS * ALPHA + 0.01),
+        (independent, (1 - ALPHA) ** STEPS - 0.01, (1 - ALPHA) ** STEPS + 0.01),
+        (common_cause, 1 - ALPHA - 0.04, 1 - ALPHA),
+    ],
 )
 def test_whole_chain_is_certified_at_least_as_often_as_the_union_bound_says(
-    kind: object, expected: float
+    kind: object, low: float, high: float
 ) -> None:
     shares = all_steps_certified(kind, seed=11)
     error = 4 * shares.std() / np.sqrt(REPETITIONS)
     assert shares.mean() >= 1 - STEPS * ALPHA - error
     # The bound is reached when misses exclude each other, and far from it when they share a cause.
-    assert shares.mean() == pytest.approx(expected, abs=0.02)
+    assert low <= shares.mean() <= high

@@ -445,6 +445,8 @@ class FakeJobs:
 
 
 class FakeServices:
+    """What the pages call; ``pace`` is the time that a run takes for a token, in seconds."""
+
     def __init__(self, pace: float = 0.0) -> None:
         self.audits = FakeAudits(pace)
         self.jobs = FakeJobs()
@@ -452,3 +454,9 @@ class FakeServices:
         self.reports = FakeReports(self.audits)
 
 
+
+    def reset(self) -> None:
+        """Forget everything that a test did; the pages keep their references."""
+        self.audits.__init__(self.audits.pace)  # type: ignore[misc]
+        self.jobs.__init__()  # type: ignore[misc]
+        self.calibrations.__init__(self.jobs)  # type: ignore[misc]

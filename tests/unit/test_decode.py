@@ -32,7 +32,12 @@ def calibration(model, log_tau, policy=None, contexts=99, steps=16):
     """A calibration whose threshold is ``log_tau`` at the first ``steps`` steps."""
     policy = policy or cc.CoftPolicy()
     fingerprint = policy_fingerprint(
-        model, policy.lam, policy.sampling, MaskSettings(sentinel=policy.sentinel), DETECTOR.version, "hierarchical",
+        model,
+        policy.lam,
+        policy.sampling,
+        MaskSettings(sentinel=policy.sentinel),
+        DETECTOR.version,
+        "hierarchical",
         "reference",
     )
     index = torch.arange(steps)
@@ -202,7 +207,9 @@ def test_greedy_takes_the_likeliest_certified_token(model, policy):
 
 def test_inherited_and_uninformative_steps_say_so(model):
     sparse = calibration(model, math.log(0.02), contexts=99, steps=8)
-    steps = next(r for seed in range(20) if len(r := run(model, cc.CoftPolicy(calibration=sparse), seed=seed).steps) > 8)
+    steps = next(
+        r for seed in range(20) if len(r := run(model, cc.CoftPolicy(calibration=sparse), seed=seed).steps) > 8
+    )
     assert {s.state for s in steps[:8]} == {"calibrated"}
     assert {s.state for s in steps[8:]} == {"inherited"}
     few = run(model, cc.CoftPolicy(calibration=calibration(model, math.log(0.02), contexts=5))).steps

@@ -13,7 +13,9 @@ OFF = Sampling(1.0, 1.0, 0)
 
 def frequencies(log_p, certified, sampling, draws=4000):
     uniform = (torch.arange(draws, dtype=torch.float64) + 0.5) / draws
-    choice = choose(log_p.expand(draws, -1), None if certified is None else certified.expand(draws, -1), sampling, uniform)
+    choice = choose(
+        log_p.expand(draws, -1), None if certified is None else certified.expand(draws, -1), sampling, uniform
+    )
     return torch.bincount(choice.token_ids, minlength=log_p.shape[-1]) / draws
 
 
@@ -25,7 +27,10 @@ def test_the_certified_set_is_cut_before_top_k_and_top_k_before_top_p():
     certified = torch.tensor([[False, True, True, True]])
     # Renormalised on the set: 1/2, 1/3, 1/6; top-2: 3/5, 2/5; top-p 0.6 keeps the first alone.
     torch.testing.assert_close(
-        frequencies(LOG_P, certified, Sampling(1.0, 1.0, 2)), torch.tensor([0, 0.6, 0.4, 0]), atol=1e-3, rtol=0
+        frequencies(LOG_P, certified, Sampling(1.0, 1.0, 2)),
+        torch.tensor([0, 0.6, 0.4, 0]),
+        atol=1e-3,
+        rtol=0,
     )
     assert frequencies(LOG_P, certified, Sampling(1.0, 0.6, 2))[1] == 1
     # Without the cut by top-k first, 0.6 would need two tokens (1/2 < 0.6).
@@ -62,7 +67,17 @@ def test_a_draw_at_either_end_never_lands_on_an_impossible_token():
 
 def test_keyed_draws_are_uniform_reproducible_and_differ_by_every_part_of_the_key():
     assert keyed_uniform(3, "0/4:17", 9) == keyed_uniform(3, "0/4:17", 9)
-    assert len({keyed_uniform(3, "0", 9), keyed_uniform(4, "0", 9), keyed_uniform(3, "1", 9), keyed_uniform(3, "0", 8)}) == 4
+    assert (
+        len(
+            {
+                keyed_uniform(3, "0", 9),
+                keyed_uniform(4, "0", 9),
+                keyed_uniform(3, "1", 9),
+                keyed_uniform(3, "0", 8),
+            }
+        )
+        == 4
+    )
     sample = np.array([keyed_uniform(0, "0", step) for step in range(20_000)])
     counts, _ = np.histogram(sample, bins=20, range=(0, 1))
     chi_square = ((counts - 1000) ** 2 / 1000).sum()
@@ -75,7 +90,8 @@ def test_a_keyed_draw_is_the_same_on_every_machine():
 
 
 @pytest.mark.parametrize(
-    "values", [(0.0, 1.0, 0), (-1.0, 1.0, 0), (float("nan"), 1.0, 0), (1.0, 0.0, 0), (1.0, 1.5, 0), (1.0, 1.0, -1)]
+    "values",
+    [(0.0, 1.0, 0), (-1.0, 1.0, 0), (float("nan"), 1.0, 0), (1.0, 0.0, 0), (1.0, 1.5, 0), (1.0, 1.0, -1)],
 )
 def test_controls_outside_their_range_are_refused(values):
     with pytest.raises(InvalidInputError):

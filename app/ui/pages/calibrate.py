@@ -175,15 +175,23 @@ def _form(app: gr.Blocks, handlers: CalibrateHandlers) -> tuple[gr.State, gr.HTM
         status = _markup("", "job")
     with gr.Column(elem_classes=["group"]):
         _markup('<div class="bar"><h2>Past runs</h2></div>')
-        hidden = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+        runs = gr.HTML(
+            js_on_load="coft.list.mount(element, trigger); /* 'show' 'delete' */",
+            apply_default_css=False,
+            elem_id="runs",
+            elem_classes=["coft"],
+        )
+    hidden = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     file.change(handlers.parse, file, [parsed, accept, run], **hidden)  # type: ignore[arg-type]
     run.click(
         handlers.submit, [file, accept, name, *settings], [job, status, timer, cancel],
         show_progress="hidden", api_visibility="private", concurrency_limit=2,
     )  # fmt: skip
-    timer.tick(handlers.poll, [job, shown_id], [shown_id, status, timer, cancel], **hidden)  # type: ignore[arg-type]
+    # a state's change is only announced by events that pass through the queue
+    queued = {**hidden, "queue": True, "concurrency_limit": 8}
+    timer.tick(handlers.poll, [job, shown_id], [shown_id, status, timer, cancel], **queued)  # type: ignore[arg-type]
     cancel.click(handlers.cancel, job, None, **hidden)  # type: ignore[arg-type]
-    app.load(handlers.opened, None, [shown_id, job, timer, cancel, runs], **hidden)  # type: ignore[arg-type]
+    app.load(handlers.opened, None, [shown_id, job, timer, cancel, runs], **queued)  # type: ignore[arg-type]
     return shown_id, runs
 
 
@@ -208,23 +216,17 @@ def _result(handlers: CalibrateHandlers, shown_id: gr.State, runs: gr.HTML) -> N
     head = _markup(EMPTY, "result")
     with gr.Row(elem_classes=["pair"]):
         with gr.Column(min_width=0, elem_classes=["figure"]):
-            _markup('<div class="bar"><h2>Joint support of true tokens</h2></div>')
-            bins = gr.Dropdown([], label="Steps", show_label=False, elem_id="bins", visible=False)
-            plot = gr.Plot(show_label=False, container=False, elem_classes=["chart"], elem_id="support-plot")
+            bins = gr.Dropdown([], label="Joint support of true tokens", elem_id="bins", visible=False)
+            plot = gr.Plot(visible=False, show_label=False, container=False, elem_classes=["chart"], elem_id="support-plot")
         with gr.Column(min_width=0):
             other = _markup("", "alphas")
     foot = _markup("", "result-foot")
-    runs = gr.HTML(
-        js_on_load="coft.list.mount(element, trigger); coft.list.adopt(element); /* 'show' 'delete' */",
-        apply_default_css=False,
-        elem_id="runs",
-        elem_classes=["coft"],
-    )
     hidden = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     shown_id.change(handlers.show, shown_id, [runs, head, bins, plot, other, foot], **hidden)  # type: ignore[arg-type]
     bins.input(handlers.histogram, [shown_id, bins], plot, **hidden)  # type: ignore[arg-type]
-    runs.show(handlers.choose, None, shown_id, **hidden)
-    runs.delete(handlers.delete, shown_id, [shown_id, runs], **hidden)
+    queued = {**hidden, "queue": True, "concurrency_limit": 8}
+    runs.show(handlers.choose, None, shown_id, **queued)
+    runs.delete(handlers.delete, shown_id, [shown_id, runs], **queued)
 
 
 def _markup(value: str, name: str | None = None, kind: str = "") -> gr.HTML:

@@ -167,7 +167,10 @@ def test_deleting_a_calibration_keeps_the_session_readable_and_says_why_it_canno
     after = wired.audits.view(view.session_id)
     assert len(after.steps) == 1
     assert any("deleted" in warning for warning in after.warnings)
-    with services(settings, loader=load_tiny) as restarted, pytest.raises(ServiceError, match="cannot be continued"):
+    with (
+        services(settings, loader=load_tiny) as restarted,
+        pytest.raises(ServiceError, match="cannot be continued"),
+    ):
         restarted.audits.step(view.session_id)
 
 

@@ -65,7 +65,14 @@ def test_row_problems_name_line_and_column_and_do_not_hide_good_rows(tmp_path):
     )
     found = problems(tmp_path, text)
     assert [(line, column) for line, column, _ in found] == [
-        (3, "prompt"), (4, "spans"), (5, "spans"), (6, "spans"), (7, "prompt"), (8, "row"), (11, "spans"), (12, "spans"),
+        (3, "prompt"),
+        (4, "spans"),
+        (5, "spans"),
+        (6, "spans"),
+        (7, "prompt"),
+        (8, "row"),
+        (11, "spans"),
+        (12, "spans"),
     ]
     messages = [message for _, _, message in found]
     assert messages[0] == "is empty"

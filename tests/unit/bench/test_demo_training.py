@@ -65,9 +65,20 @@ def test_word_masking_hides_whole_words_and_never_the_end(tokenizer):
 
 
 def test_a_step_always_gives_the_same_batch_and_another_step_another(batches):
-    assert np.array_equal(batches.batch(3, 4, 64), batches.batch(3, 4, 64))
-    assert not np.array_equal(batches.batch(3, 4, 64), batches.batch(4, 4, 64))
-    assert batches.batch(3, 4, 64).shape == (4, 64)
+    assert np.array_equal(batches.batch(3, 4, 64)[0], batches.batch(3, 4, 64)[0])
+    assert not np.array_equal(batches.batch(3, 4, 64)[0], batches.batch(4, 4, 64)[0])
+    assert batches.batch(3, 4, 64)[0].shape == (4, 64)
+
+
+def test_focus_weighs_the_start_of_planted_continuations_and_nothing_else(tokenizer, scenarios):
+    document = encode_scenario(tokenizer, scenarios[0])
+    story = encode_story(tokenizer, "A small dog ran home.")
+    ids, weights = Batches([[story]], [document], (1.0,), 1.0, seed=0).batch(
+        0, 1, len(document.ids), focus=5.0
+    )
+    assert np.array_equal(np.flatnonzero(weights[0] == 5.0), [document.cut, document.cut + 1])
+    assert set(weights[0].tolist()) == {1.0, 5.0}
+    assert tokenizer.decode(ids[0, document.cut :].tolist()) == scenarios[0].text[scenarios[0].cut :]
 
 
 def test_the_sentinel_is_no_target_of_the_loss():
@@ -76,7 +87,11 @@ def test_the_sentinel_is_no_target_of_the_loss():
     with torch.inference_mode():
         log_p = torch.log_softmax(model(input_ids=ids).logits[0].float(), -1)  # (T, V)
         expected = -(log_p[0, 6] + log_p[2, 7] + log_p[3, 8]) / 3
-        torch.testing.assert_close(next_token_loss(model, ids), expected)
+        weights = torch.ones(1, 5)
+        torch.testing.assert_close(next_token_loss(model, ids, weights), expected)
+        weights[0, 3] = 4.0
+        expected = -(log_p[0, 6] + 4 * log_p[2, 7] + log_p[3, 8]) / 6
+        torch.testing.assert_close(next_token_loss(model, ids, weights), expected)
 
 
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(batches, tmp_path):

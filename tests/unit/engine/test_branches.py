@@ -2,7 +2,14 @@
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, GPTNeoXConfig, GPTNeoXForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from coft_core.engine.branches import BranchBatch
 from coft_core.engine.fake import byte_tokenizer, tiny_model
@@ -27,14 +34,24 @@ def other_architectures():
     yield GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=128, **common))
     yield GPTNeoXForCausalLM(
         GPTNeoXConfig(
-            hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-            max_position_embeddings=128, **common,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=64,
+            max_position_embeddings=128,
+            **common,
         )
     )
     yield MistralForCausalLM(
         MistralConfig(
-            hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64,
-            max_position_embeddings=128, sliding_window=6, **common,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            intermediate_size=64,
+            max_position_embeddings=128,
+            sliding_window=6,
+            **common,
         )
     )
 
@@ -115,7 +132,10 @@ def test_fork_leaves_its_parent_untouched(model):
     fork_logits, parent_logits = fork.logits(), parent.logits()
     for row in range(2):
         torch.testing.assert_close(
-            fork_logits[row], uncached(model, [*PROMPTS[row], *CONTINUATION[:2], 77]), atol=TOLERANCE, rtol=1e-4
+            fork_logits[row],
+            uncached(model, [*PROMPTS[row], *CONTINUATION[:2], 77]),
+            atol=TOLERANCE,
+            rtol=1e-4,
         )
         torch.testing.assert_close(
             parent_logits[row], uncached(model, PROMPTS[row] + CONTINUATION[:5]), atol=TOLERANCE, rtol=1e-4

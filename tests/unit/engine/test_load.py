@@ -6,7 +6,14 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 from tokenizers import models as tokenizer_models
-from transformers import BertConfig, BertForMaskedLM, BertLMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertLMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 import coft_core as cc
 from coft_core.engine.digest import weights_digest
@@ -18,7 +25,11 @@ from coft_core.errors import ModelLoadError
 def llama(vocabulary, seed=0):
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=vocabulary, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        vocab_size=vocabulary,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
         max_position_embeddings=64,
     )
     return LlamaForCausalLM(config).eval()
@@ -89,8 +100,13 @@ def test_a_masked_language_model_is_refused_by_its_architecture(tmp_path):
 def test_a_bidirectional_model_is_refused_by_its_behaviour():
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=258, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        initializer_range=0.5, is_decoder=False,
+        vocab_size=258,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        initializer_range=0.5,
+        is_decoder=False,
     )
     with pytest.raises(ModelLoadError, match="looks at later tokens"):
         wrap_model(BertLMHeadModel(config).eval(), byte_tokenizer(), "bert")

@@ -1,0 +1,115 @@
+"""The command line on the embedded model: what the README promises."""
+
+import csv
+import json
+import math
+
+import pytest
+
+from app.cli import main
+
+PROMPT = "The nurse finished rounds and then he prepared the reports"
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    monkeypatch.setenv("COFT_PIPELINE", "none")
+
+
+def run(capsys, *arguments):
+    code = main(list(arguments))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_an_audit_with_the_defaults_is_certified_and_its_report_is_sound(tmp_path, capsys):
+    out = tmp_path / "report.csv"
+    code, text, _ = run(capsys, "audit", "--prompt", PROMPT, "--out", str(out), "--seed", "3")
+    assert code == 0
+    assert "certified" in text
+    assert "“he” (gender)" in text
+    rows = list(csv.DictReader(out.open(newline="", encoding="utf-8")))
+    assert rows
+    for row in rows:
+        joint = min(float(row["p_fused"]), float(row["p_masked"]))
+        assert row["certificate"] == "certified"
+        assert (row["certified"] == "true") == (joint >= float(row["tau"]))
+        assert (row["certified"] == "true") != (row["fallback"] == "true")
+        assert (row["fallback"] == "true") == (row["set_size"] == "0")
+
+
+def test_no_chain_of_many_seeds_leaves_its_certified_set(tmp_path, capsys):
+    for seed in range(5):
+        _, text, _ = run(capsys, "audit", "--prompt", PROMPT, "--json", "--seed", str(seed), "--alpha", "0.3")
+        audit = json.loads(text)
+        assert all(s["certified"] or s["set_size"] == 0 for s in audit["steps"])
+
+
+def test_json_output_is_one_document_that_agrees_with_the_report(tmp_path, capsys):
+    out = tmp_path / "report.csv"
+    _, text, _ = run(capsys, "audit", "--prompt", PROMPT, "--out", str(out), "--json", "--steps", "5")
+    audit = json.loads(text)
+    rows = list(csv.DictReader(out.open(newline="", encoding="utf-8")))
+    assert [s["token_id"] for s in audit["steps"]] == [int(r["token_id"]) for r in rows]
+    assert math.isclose(audit["steps"][0]["p_fused"], float(rows[0]["p_fused"]))
+
+
+def test_calibrate_then_audit_with_it_then_report_and_delete(tmp_path, capsys):
+    prompts = tmp_path / "set.jsonl"
+    prompts.write_text(
+        "".join(
+            json.dumps({"prompt": f"He had {i} cats and", "reference": "he was very happy with them."}) + "\n"
+            for i in range(30)
+        )
+    )
+    code, text, _ = run(capsys, "calibrate", "--prompts", str(prompts), "--lam", "0.5", "--json")
+    calibration = json.loads(text)
+    assert code == 0
+    assert calibration["contexts"] + calibration["coverage"]["contexts"] == 30
+    number = str(calibration["calibration_id"])
+    _, text, _ = run(
+        capsys, "audit", "--prompt", PROMPT, "--lam", "0.5", "--calibration", number, "--json", "--steps", "3"
+    )
+    session = json.loads(text)["session_id"]
+    _, text, _ = run(capsys, "sessions", "--json")
+    assert [s["session_id"] for s in json.loads(text)] == [session]
+    _, text, _ = run(capsys, "report", str(session))
+    assert len(list(csv.DictReader(text.splitlines()))) == 3
+    code, text, _ = run(capsys, "sessions", "--delete", str(session))
+    assert code == 0
+    assert json.loads(run(capsys, "sessions", "--json")[1]) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prompt", " "], "prompt is empty"),
+        (["--prompt", "he", "--lam", "1.5"], "lambda is 1.5"),
+        (["--prompt", "he", "--alpha", "0"], "alpha"),
+        (["--prompt", "he", "--temperature", "nan"], "temperature"),
+        (["--prompt", "he", "--lam", "0.2"], "another policy"),
+        (["--prompt", "he", "--spans", "she"], "not a JSON list"),
+        (["--prompt", "he", "--calibration", "mine"], "no calibration"),
+        (["--prompt", "he " * 600], "the model takes 512"),
+        (["--prompt", "he", "--model", "/no/such/model"], "does not exist"),
+        (["--prompt", "he", "--sentinel", "a person"], "not exactly one token"),
+    ],
+)
+def test_bad_input_ends_with_one_sentence_and_stores_nothing(capsys, arguments, message):
+    code, out, err = run(capsys, "audit", *arguments)
+    assert code == 1
+    assert message in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert json.loads(run(capsys, "sessions", "--json")[1]) == []
+
+
+def test_a_prompt_without_sensitive_spans_says_that_both_branches_are_equal(capsys):
+    _, text, _ = run(capsys, "audit", "--prompt", "Two and two make", "--steps", "3")
+    assert "Nothing is masked" in text
+
+
+def test_the_embedded_calibration_belongs_to_the_embedded_model_and_detector(capsys):
+    code, _, err = run(capsys, "audit", "--prompt", PROMPT, "--steps", "1")
+    assert (code, err) == (0, "")

@@ -1,0 +1,136 @@
+"""A real Chromium against the real pages, with made-up services."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from app.services.ports import Services
+from app.ui.main import build_app, launch_options
+from tests.ui.fake_services import FakeServices
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE_MS = 20_000
+
+
+@contextmanager
+def served(services: Services) -> Iterator[str]:
+    """The application on a free port, in threads of this process; yields its address."""
+    app = build_app(services)
+    _, url, _ = app.launch(
+        prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", server_port=None, **launch_options()
+    )
+    try:
+        yield url.rstrip("/")
+    finally:
+        app.close(verbose=False)
+
+
+@pytest.fixture(scope="session")
+def artefacts() -> Path:
+    """Where screenshots go."""
+    folder = Path(os.environ.get("COFT_TEST_ARTEFACTS", "test-artefacts"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium; its absence fails where everything must run, and skips elsewhere."""
+    if not CHROMIUM.exists():
+        message = f"{CHROMIUM} is missing: install Debian's chromium to run the browser tests"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def made_up() -> FakeServices:
+    """The services behind the pages of all tests."""
+    return FakeServices()
+
+
+@pytest.fixture(scope="session")
+def address(made_up: FakeServices, browser: Browser) -> Iterator[str]:
+    """The running application."""
+    with served(made_up) as url:
+        yield url
+
+
+@pytest.fixture
+def services(made_up: FakeServices) -> FakeServices:
+    """The services, as if nothing had happened yet."""
+    made_up.reset()
+    return made_up
+
+
+Opener = Callable[..., Page]
+
+
+@pytest.fixture
+def visit(browser: Browser, address: str, services: FakeServices) -> Iterator[Opener]:
+    """Open a page of the application; errors in its scripts fail the test."""
+    errors: list[str] = []
+    contexts = []
+
+    def opener(path: str = "/", width: int = 1440, dark: bool = False) -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 1000}, color_scheme="dark" if dark else "light", accept_downloads=True
+        )
+        context.set_default_timeout(PATIENCE_MS)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(address + path)
+        expect(page.locator(".topbar .brand")).to_be_visible()
+        return page
+
+    yield opener
+    for context in contexts:
+        context.close()
+    assert not errors, errors
+
+
+@pytest.fixture
+def audit(visit: Opener) -> Opener:
+    """Open the audit page and wait until it is ready to be used."""
+
+    def opener(query: str = "", **options: object) -> Page:
+        page = visit(f"/{query}", **options)
+        expect(page.locator(".rail .note .badge")).to_have_count(1)
+        if "session=" in query:
+            expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
+        else:
+            expect(page.locator("[data-do=go]")).to_be_enabled()
+        return page
+
+    return opener
+
+
+@pytest.fixture
+def picture(request: pytest.FixtureRequest, artefacts: Path) -> Callable[[Page, str], None]:
+    """Keep a screenshot under the test's name."""
+
+    def keep(page: Page, name: str) -> None:
+        stem = re.sub(r"\W+", "-", name)
+        page.screenshot(path=str(artefacts / f"{stem}.png"), full_page=True)
+
+    return keep

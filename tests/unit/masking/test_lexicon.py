@@ -1,0 +1,213 @@
+"""The shipped lexicons are complete and clean, and damaged files are refused with a clear sentence."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coft_core.assets import assets_path
+from coft_core.errors import LexiconError
+from coft_core.masking.context import parse_context_rules
+from coft_core.masking.inflection import regular_plural
+from coft_core.masking.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons
+from coft_core.masking.spans import SpanDetector
+from coft_core.types import FAMILIES
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Lexicons:
+    return Lexicons.load()
+
+
+def write(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+    return path
+
+
+def test_the_shipped_lexicons_hold_every_family_and_enough_entries(shipped: Lexicons) -> None:
+    least = {
+        "gender": 200,
+        "race": 150,
+        "nationality": 200,
+        "religion": 150,
+        "age": 100,
+        "disability": 150,
+        "orientation": 60,
+        "socioeconomic": 150,
+        "family": 120,
+        "name": 500,
+    }
+    counts = shipped.counts()
+    assert counts.keys() == set(FAMILIES) == least.keys()
+    assert all(counts[family] >= least[family] for family in FAMILIES)
+    assert sum(counts.values()) >= 2000
+
+
+def test_every_entry_has_a_detail_and_a_source(shipped: Lexicons) -> None:
+    for record in (*shipped.entries, *shipped.patterns):
+        assert record.detail
+        assert record.source in ("curated", "US SSA, public domain")
+
+
+def test_no_entry_is_listed_twice(shipped: Lexicons) -> None:
+    keys = Counter((e.term.lower(), e.case, e.context) for e in shipped.entries if e.family != FALSE_FRIEND)
+    assert [key for key, count in keys.items() if count > 1] == []
+
+
+def test_slurs_are_few(shipped: Lexicons) -> None:
+    assert 0 < sum(entry.detail == "slur" for entry in shipped.entries) <= 30
+
+
+def test_occupations_and_neutral_pronouns_are_not_listed(shipped: Lexicons) -> None:
+    terms = {entry.term.lower() for entry in shipped.entries}
+    assert terms.isdisjoint({"nurse", "engineer", "doctor", "teacher", "it", "they", "them", "their"})
+
+
+def test_first_names_match_capitalised_only(shipped: Lexicons) -> None:
+    names = [entry for entry in shipped.entries if entry.family == "name"]
+    assert all(entry.case == "capital" and entry.term[0].isupper() for entry in names)
+
+
+def test_every_context_rule_is_used(shipped: Lexicons) -> None:
+    used = {name for record in (*shipped.entries, *shipped.patterns) for name in record.context}
+    assert used == set(shipped.rules.rules)
+
+
+def test_every_unconditional_term_and_inflection_is_found_by_itself(shipped: Lexicons) -> None:
+    detector = SpanDetector(shipped, pipeline=None)
+    missed = [
+        surface
+        for entry in shipped.entries
+        if entry.family != FALSE_FRIEND and not entry.context
+        for surface in (entry.term, *entry.inflections)
+        if not detector.detect(surface)
+    ]
+    assert missed == []
+
+
+def test_false_friends_are_not_hits(shipped: Lexicons) -> None:
+    detector = SpanDetector(shipped, pipeline=None)
+    friends = [entry.term for entry in shipped.entries if entry.family == FALSE_FRIEND]
+    assert len(friends) > 100
+    assert [term for term in friends if detector.detect(f"About {term}.")] == []
+
+
+def test_every_false_friend_shields_a_listed_term(shipped: Lexicons) -> None:
+    terms = [replace(entry, context=()) for entry in shipped.entries if entry.family != FALSE_FRIEND]
+    bare = SpanDetector(Lexicons(tuple(terms)), pipeline=None)
+    friends = [entry.term for entry in shipped.entries if entry.family == FALSE_FRIEND]
+    assert [term for term in friends if not (bare.detect(term) or bare.detect(term.title()))] == []
+
+
+def test_the_version_is_that_of_the_manifest(shipped: Lexicons) -> None:
+    manifest = json.loads(assets_path("lexicons", "lexicons.json").read_text(encoding="utf-8"))
+    assert shipped.version == manifest["version"]
+
+
+def test_the_digest_changes_with_the_content_and_not_with_the_order() -> None:
+    a, b = LexiconEntry("alpha", "race"), LexiconEntry("beta", "race")
+    assert Lexicons((a, b)).digest == Lexicons((b, a)).digest
+    assert Lexicons((a,)).digest != Lexicons((a, b)).digest
+    assert Lexicons((a,)).digest != Lexicons((LexiconEntry("alpha", "age"),)).digest
+
+
+@pytest.mark.parametrize(
+    ("singular", "plural"),
+    [
+        ("boy", "boys"),
+        ("lady", "ladies"),
+        ("actress", "actresses"),
+        ("lunch", "lunches"),
+        ("single mom", "single moms"),
+    ],
+)
+def test_regular_plurals_follow_the_spelling_rules(singular: str, plural: str) -> None:
+    assert regular_plural(singular) == plural
+
+
+def test_a_reviewers_csv_adds_terms_to_the_shipped_ones(tmp_path: Path) -> None:
+    path = write(tmp_path, "mine.csv", "\ufeffterm,family,match\r\nzorblax,race,lemma\r\n")
+    detector = SpanDetector(Lexicons.load([path]), pipeline=None)
+    text = "Two Zorblaxes met a Muslim."
+    assert [text[s.start : s.end] for s in detector.detect(text)] == ["Zorblaxes", "Muslim"]
+
+
+def test_a_reviewers_jsonl_alone_matches_only_its_own_terms_and_patterns(tmp_path: Path) -> None:
+    lines = [
+        {"term": "zorblax", "family": "race", "detail": "invented"},
+        {"pattern": [{"LOWER": "grade"}, {"IS_DIGIT": True}], "family": "age"},
+        {"term": "zorblax tea", "family": "none"},
+    ]
+    path = write(tmp_path, "mine.jsonl", "\n".join(map(json.dumps, lines)))
+    lexicons = Lexicons.load([path], shipped=False)
+    assert lexicons.version == "custom"
+    text = "A zorblax in grade 7 drank zorblax tea with a Muslim."
+    found = SpanDetector(lexicons, pipeline=None).detect(text)
+    assert [(text[s.start : s.end], s.category) for s in found] == [("zorblax", "race"), ("grade 7", "age")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "a.csv",
+            "term,family\nfoo,race\nbar,colour\n",
+            "a.csv, line 3, field 'family': 'colour' is unknown",
+        ),
+        ("a.csv", "term,family\n,race\n", "a.csv, line 2, field 'term': empty"),
+        ("a.csv", "term,detail\nfoo,bar\n", "a.csv, line 1, field 'family': missing"),
+        ("a.csv", "", "a.csv, line 1, field 'term': missing"),
+        ("a.csv", "term,family,colour\nfoo,race,x\n", "a.csv, line 1, field 'colour': unknown field"),
+        ("a.csv", "term,family\nfoo,race,x\n", "a.csv, line 2, field 3: the line has 3 cells"),
+        ("a.csv", "term,family,case\nfoo,race,upper\n", "a.csv, line 2, field 'case': 'upper' is unknown"),
+        (
+            "a.csv",
+            "term,family,context\nfoo,race,moon\n",
+            "a.csv, line 2, field 'context': 'moon' is unknown",
+        ),
+        ("a.csv", 'term,family\n"foo,race\n', "a.csv, line 2: not valid CSV"),
+        ("a.csv", b"term,family\nfoo,race\nb\xe4r,race\n", "a.csv, line 3: the text is not UTF-8"),
+        ("a.jsonl", '{"term": "foo", "family": "race"}\n{"term"\n', "a.jsonl, line 2: not valid JSON"),
+        ("a.jsonl", "[1]\n", "a.jsonl, line 1: expected a JSON object"),
+        ("a.jsonl", '{"term": 3, "family": "race"}\n', "a.jsonl, line 1, field 'term': expected text"),
+        (
+            "a.jsonl",
+            '{"pattern": [], "family": "age"}\n',
+            "a.jsonl, line 1, field 'pattern': not a token pattern",
+        ),
+        ("a.jsonl", '{"pattern": [{"COLOUR": 1}], "family": "age"}\n', "a.jsonl, line 1, field 'pattern'"),
+        ("a.txt", "foo\n", "a.txt: a lexicon must be a .csv or .jsonl file"),
+    ],
+)
+def test_a_damaged_file_is_refused_naming_file_line_and_field(
+    tmp_path: Path, name: str, content: str | bytes, said: str
+) -> None:
+    with pytest.raises(LexiconError) as caught:
+        Lexicons.load([write(tmp_path, name, content)])
+    assert said in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LexiconError, match=r"nowhere\.csv: the lexicon file cannot be read"):
+        Lexicons.load([tmp_path / "nowhere.csv"])
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"rules": []}, "rules must be an object"),
+        ({"word_lists": {"a": "word"}}, "word list 'a' must be a list of strings"),
+        ({"rules": {"r": {"all": []}}}, "rule 'r' must be an object"),
+        ({"rules": {"r": {"any": {}}}}, "rule 'r': 'any' must be a list"),
+        ({"rules": {"r": {"any": [{"left": "a"}]}}}, "rule 'r': a condition must be"),
+        ({"rules": {"r": {"any": [{"after": ["a"]}]}}}, "rule 'r': steps must be one string"),
+        ({"rules": {"r": {"any": [{"after": "a+"}]}}}, "rule 'r': step 'a\\+' is malformed"),
+        ({"rules": {"r": {"any": [{"after": "nobody"}]}}}, "unknown class 'nobody'"),
+    ],
+)
+def test_malformed_context_rules_are_refused_naming_the_rule(data: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse_context_rules(data)
