@@ -62,7 +62,7 @@ def load_model(
 
 def wrap_model(
     module: Any,
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: Any,
     name: str,
     revision: str = "main",
     chat: bool | None = None,
