@@ -43,8 +43,11 @@ def entropy(log_p: Tensor) -> Tensor:
 
 def kl_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
     """``KL(p || q)`` in nats over the last axis; infinite where q forbids what p allows, never below 0."""
-    ratio = torch.where(log_p == -torch.inf, torch.zeros_like(log_p), log_p - log_q)
-    return (log_p.exp() * ratio).sum(-1).clamp_min(0.0)
+    p = log_p.exp()
+    # A p that underflows to 0 contributes 0, unless q forbids what p allows: then 0 * inf would hide the infinity.
+    terms = torch.where(p == 0, torch.zeros_like(p), p * (log_p - log_q))
+    forbidden = (log_q == -torch.inf) & (log_p > -torch.inf)
+    return torch.where(forbidden, torch.inf, terms).sum(-1).clamp_min(0.0)
 
 
 def conditional_total_variation(log_p: Tensor, log_q: Tensor, members: Tensor) -> Tensor:

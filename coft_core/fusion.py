@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ def check_lambda(lam: float) -> float:
     Raises:
         InvalidInputError: ``lam`` is NaN or outside [0, 1].
     """
-    if not (isinstance(lam, (int, float)) and math.isfinite(lam) and 0.0 <= lam <= 1.0):
+    if not (_is_number(lam) and 0.0 <= lam <= 1.0):
         raise InvalidInputError(f"lambda is {lam}; choose a number from 0 (factual only) to 1 (masked only).")
     return float(lam)
 
@@ -27,7 +28,7 @@ def check_temperature(temperature: float) -> float:
     Raises:
         InvalidInputError: It is NaN, infinite, zero or negative.
     """
-    if not (math.isfinite(temperature) and temperature > 0):
+    if not (_is_number(temperature) and temperature > 0):
         raise InvalidInputError(
             f"temperature is {temperature}; choose a number above 0, or greedy decoding for the likeliest token."
         )
@@ -35,7 +36,7 @@ def check_temperature(temperature: float) -> float:
 
 
 def fuse_logits(factual: Tensor, masked: Tensor, lam: float) -> Tensor:
-    """Fuse two branches' logits: ``(1 - lam) * factual + lam * masked`` (Eq. 3).
+    """Fuse two branches' logits: ``(1 - lam) * factual + lam * masked`` (Eq. 4).
 
     The softmax of the result is the normalised geometric mixture of the branches (Lemma 1), with log-odds that
     interpolate linearly (Proposition 1).
@@ -69,6 +70,11 @@ def fuse_logits(factual: Tensor, masked: Tensor, lam: float) -> Tensor:
 def at_least_float32(logits: Tensor) -> Tensor:
     """Return the logits in float32, or in float64 if they are float64 already."""
     return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a finite real number; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def log_probabilities(logits: Tensor, temperature: float = 1.0) -> Tensor:

@@ -145,6 +145,7 @@
   const receive = (message) => {
     if (message.kind === "spans") {
       const text = state.busy;
+      if (text === false) return;
       state.busy = false;
       if (text !== state.text || state.again) { state.again = false; detect(); return; }
       state.detected = text;
@@ -262,6 +263,7 @@
     },
     /* a stored session's prompt, spans and masked reading */
     load(text, spans, masked) {
+      clearTimeout(timer);
       field.value = text;
       Object.assign(state, { text, detected: text, history: [], busy: false });
       state.removed.clear();

@@ -234,7 +234,13 @@
         proceed: () => start(true),
         revert: () => reopen(state.branch),
       });
-      ["open", "start", "step", "run", "fork"].forEach((name) => coft.onFailure(name, idle));
+      ["start", "step", "run", "fork"].forEach((name) => coft.onFailure(name, idle));
+      coft.onFailure("open", () => {
+        idle();
+        if (state.session !== null || !new URLSearchParams(location.search).has("session")) return;
+        history.replaceState(history.state, "", location.pathname);
+        ask("open", { session: null, branch: null, calibration: null });
+      });
       window.addEventListener("resize", () => { if (state.cards.length) later(); });
       const query = new URLSearchParams(location.search);
       const number = (name) => (/^\d+$/.test(query.get(name) || "") ? Number(query.get(name)) : null);

@@ -71,7 +71,7 @@ class CoftPolicy:
         return BranchSpec("factual", prompt.factual_ids), BranchSpec("masked", prompt.masked_ids)
 
     def views(self, logits: Tensor, step: int) -> Views:
-        """Fuse (Eq. 3) and certify (Eq. 7); ``logits`` is ``(G, 2, V)``."""
+        """Fuse (Eq. 4) and certify (Eq. 7); ``logits`` is ``(G, 2, V)``."""
         factual, masked = logits[:, 0].float(), logits[:, 1].float()  # (G, V)
         log_p_masked = log_probabilities(masked, self.temperature)
         log_p_fused = log_probabilities(fuse_logits(factual, masked, self.lam), self.temperature)

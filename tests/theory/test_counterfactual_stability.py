@@ -47,9 +47,7 @@ def test_bound_falls_with_lambda_at_a_fixed_threshold(branches: tuple[Tensor, Te
     log_q = log_probabilities(masked)
     bounds = torch.stack(
         [
-            total_variation_bound(
-                kl_divergence(log_probabilities(fuse_logits(factual, masked, i / 10)), log_q), -3.0
-            )
+            total_variation_bound(kl_divergence(log_probabilities(fuse_logits(factual, masked, i / 10)), log_q), -3.0)
             for i in range(11)
         ]
     )  # (11, S)

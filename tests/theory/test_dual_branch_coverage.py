@@ -32,9 +32,7 @@ def test_true_token_is_certified_in_both_views_at_the_level_asked_for(lam: float
     log_p, log_q = log_probabilities(fuse_logits(factual, masked, lam)), log_probabilities(masked)
     joint = joint_support(log_p, log_q)
     values = joint.gather(-1, true)[..., 0]  # (R, N)
-    log_tau = torch.tensor([conformal_threshold(row[:calibration], ALPHA) for row in values])[
-        :, None
-    ]  # (R, 1)
+    log_tau = torch.tensor([conformal_threshold(row[:calibration], ALPHA) for row in values])[:, None]  # (R, 1)
     members = certified_set(joint[:, calibration:], log_tau[:, :, None])  # (R, new, V)
     kept = members.gather(-1, true[:, calibration:])[..., 0]  # (R, new)
     in_both = (log_p >= log_tau[..., None]) & (log_q >= log_tau[..., None])  # (R, N, V)

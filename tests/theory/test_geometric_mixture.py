@@ -12,9 +12,7 @@ LAMBDAS = [0.0, 0.1, 0.37, 0.6, 0.9, 1.0]
 
 
 @pytest.mark.parametrize("lam", LAMBDAS)
-def test_fused_distribution_is_the_normalised_geometric_mixture(
-    branches: tuple[Tensor, Tensor], lam: float
-) -> None:
+def test_fused_distribution_is_the_normalised_geometric_mixture(branches: tuple[Tensor, Tensor], lam: float) -> None:
     factual, masked = branches
     p, q = torch.softmax(factual, -1), torch.softmax(masked, -1)  # (S, V)
     weights = p ** (1 - lam) * q**lam  # (S, V)

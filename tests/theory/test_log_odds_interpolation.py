@@ -17,9 +17,7 @@ def log_odds(logits: Tensor, temperature: float) -> Tensor:
 
 @pytest.mark.parametrize("temperature", [0.7, 1.0, 1.3])
 @pytest.mark.parametrize("lam", [0.0, 0.25, 0.6, 1.0])
-def test_log_odds_of_every_pair_interpolate(
-    branches: tuple[Tensor, Tensor], lam: float, temperature: float
-) -> None:
+def test_log_odds_of_every_pair_interpolate(branches: tuple[Tensor, Tensor], lam: float, temperature: float) -> None:
     factual, masked = branches
     fused = log_odds(fuse_logits(factual, masked, lam), temperature)
     expected = (1 - lam) * log_odds(factual, temperature) + lam * log_odds(masked, temperature)

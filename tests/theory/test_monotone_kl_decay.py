@@ -14,9 +14,7 @@ GRID = [index / 40 for index in range(41)]
 def decay(factual: Tensor, masked: Tensor) -> Tensor:
     """KL(fused || masked) along the grid, (41, S)."""
     log_q = log_probabilities(masked)
-    return torch.stack(
-        [kl_divergence(log_probabilities(fuse_logits(factual, masked, lam)), log_q) for lam in GRID]
-    )
+    return torch.stack([kl_divergence(log_probabilities(fuse_logits(factual, masked, lam)), log_q) for lam in GRID])
 
 
 def test_divergence_falls_strictly_from_the_factual_one_to_zero(branches: tuple[Tensor, Tensor]) -> None:
@@ -35,8 +33,7 @@ def test_slope_is_the_variance_of_the_log_ratio_under_the_fused_distribution(
     lam, h = 0.6, 1e-4
     log_q = log_probabilities(masked)
     upper, lower = (
-        kl_divergence(log_probabilities(fuse_logits(factual, masked, lam + sign * h)), log_q)
-        for sign in (1, -1)
+        kl_divergence(log_probabilities(fuse_logits(factual, masked, lam + sign * h)), log_q) for sign in (1, -1)
     )
     p = log_probabilities(fuse_logits(factual, masked, lam)).exp()  # (S, V)
     ratio = log_probabilities(factual) - log_q  # (S, V)
@@ -54,7 +51,5 @@ def test_fused_is_the_factual_distribution_only_if_the_branches_are_equal(
 ) -> None:
     factual, masked = branches
     for lam in (0.05, 0.5, 1.0):
-        moved = kl_divergence(
-            log_probabilities(factual), log_probabilities(fuse_logits(factual, masked, lam))
-        )
+        moved = kl_divergence(log_probabilities(factual), log_probabilities(fuse_logits(factual, masked, lam)))
         assert (moved > 0).all()

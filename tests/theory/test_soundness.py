@@ -44,9 +44,7 @@ def test_no_token_outside_a_non_empty_set_is_emitted(
 
 
 @pytest.mark.parametrize("greedy", [False, True])
-def test_empty_set_emits_the_fused_argmax_also_when_sampling(
-    branches: tuple[Tensor, Tensor], greedy: bool
-) -> None:
+def test_empty_set_emits_the_fused_argmax_also_when_sampling(branches: tuple[Tensor, Tensor], greedy: bool) -> None:
     log_p, joint = fused_and_joint(branches)
     uniform = torch.linspace(0, 0.999, len(log_p), dtype=torch.float64)
     choice = choose(log_p, certified_set(joint, 0.1), Sampling(top_p=1.0), uniform, greedy)

@@ -82,9 +82,7 @@ TICKET = Table(
     greedy="the driver",
     vanilla="the Latino driver",
 )
-TABLES = pytest.mark.parametrize(
-    "table", [AFTER_REPORTS, AFTER_AND, TICKET], ids=["reports", "and", "ticket"]
-)
+TABLES = pytest.mark.parametrize("table", [AFTER_REPORTS, AFTER_AND, TICKET], ids=["reports", "and", "ticket"])
 
 
 @TABLES

@@ -27,7 +27,7 @@ def tokens(page: Page):
 
 def test_a_whole_audit_from_prompt_to_report(audit, services: FakeServices, picture, tmp_path):
     page = audit()
-    expect(page.locator(".empty")).to_contain_text("Press Start")
+    expect(page.locator("#transcript .empty")).to_contain_text("Press Start")
     picture(page, "audit-empty-1440-light")
     type_prompt(page)
     expect(page.locator(".masked b")).to_have_count(2)
@@ -173,10 +173,10 @@ def test_a_changed_prompt_begins_a_new_audit_and_the_old_one_can_be_had_back(aud
     page = audit("?session=1")
     page.locator("#prompt").fill("The German nurse said that she")
     expect(page.locator(".notice")).to_contain_text("Start begins a new audit")
-    expect(page.locator(".word")).to_have_text("Start")
+    expect(page.locator("[data-do=go] .word")).to_have_text("Start")
     page.locator("[data-do=revert]").click()
     expect(page.locator("#prompt")).to_have_value(PROMPT)
-    expect(page.locator(".word")).to_have_text("Run")
+    expect(page.locator("[data-do=go] .word")).to_have_text("Run")
     assert [name for name, _ in services.audits.calls] == []
 
 
@@ -185,7 +185,7 @@ def test_a_calibration_of_another_policy_may_be_used_knowingly(audit, services: 
     type_prompt(page)
     page.get_by_label("number input for Lambda").fill("0.3")
     page.keyboard.press("Tab")
-    expect(page.locator(".rail .note").nth(1)).to_contain_text("belongs to another policy")
+    expect(page.locator(".rail .block.note").nth(1)).to_contain_text("belongs to another policy")
     page.locator("[data-do=go]").click()
     expect(page.locator(".notice")).to_contain_text("This calibration belongs to another policy")
     expect(page.locator("#prompt")).to_have_value(PROMPT)

@@ -120,3 +120,9 @@ class TestTotalVariationBound:
 
     def test_without_a_threshold_nothing_is_bounded(self) -> None:
         assert total_variation_bound(torch.tensor([0.0, 0.3]), -math.inf).tolist() == [math.inf, math.inf]
+
+
+def test_divergence_is_infinite_where_a_forbidden_token_has_a_probability_that_underflows():
+    log_p = torch.tensor([0.0, -200.0])
+    log_q = torch.tensor([0.0, -torch.inf])
+    assert kl_divergence(log_p, log_q) == torch.inf

@@ -79,9 +79,7 @@ def test_temperature_that_cannot_divide_is_refused(temperature: float) -> None:
 
 @settings(derandomize=True, deadline=None)
 @given(values=logits, temperature=st.floats(0.1, 5))
-def test_log_probabilities_are_a_distribution_with_scaled_log_odds(
-    values: list[float], temperature: float
-) -> None:
+def test_log_probabilities_are_a_distribution_with_scaled_log_odds(values: list[float], temperature: float) -> None:
     z = torch.tensor(values, dtype=torch.float64)
     log_p = log_probabilities(z, temperature)
     assert log_p.exp().sum().item() == pytest.approx(1.0)

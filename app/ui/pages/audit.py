@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -40,8 +41,11 @@ from coft_core.errors import CalibrationMismatch
 FRAME_SECONDS = 0.06
 """A run shows its tokens at most this often; each frame repeats the one before, so that none is lost."""
 
-BUSY = 8
+GENERATING = 8
 """How many reviewers may generate at once; the model itself takes them in turn."""
+
+EVENT = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 16}
+"""What all events of the page have in common."""
 
 
 class AuditHandlers:
@@ -165,39 +169,38 @@ def _wire_session(
     handlers: AuditHandlers, editor: gr.HTML, stage: gr.HTML, rail: SettingsRail, download: gr.DownloadButton
 ) -> None:
     settings = list(rail.controls)
-    quick = {"queue": False, "show_progress": "hidden", "api_visibility": "private", "trigger_mode": "multiple"}
-    queued = {**quick, "queue": True, "concurrency_limit": BUSY, "trigger_mode": "once"}
-    events = [
-        editor.detect(handlers.detect, None, editor, **quick),
-        editor.preview(handlers.preview, settings, editor, **quick),
-        stage.open(handlers.open, None, [stage, *settings], **quick),
-        stage.start(handlers.start, settings, stage, **queued),
-        stage.step(handlers.step, None, stage, **queued),
-        stage.run(handlers.run, None, stage, **queued),
-        stage.pause(handlers.pause, None, None, **quick),
-        stage.fork(handlers.fork, None, stage, **queued),
-    ]
-    for name, event in zip(
-        ("detect", "preview", "open", "start", "step", "run", "pause", "fork"), events, strict=True
-    ):
+    # errors reach the page only through the queue, so that nearly everything passes through it
+    many: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
+    once: dict[str, Any] = {**EVENT, "trigger_mode": "once", "concurrency_limit": GENERATING}
+    events = {
+        "detect": editor.detect(handlers.detect, None, editor, **many),
+        "preview": editor.preview(handlers.preview, settings, editor, **many),
+        "open": stage.open(handlers.open, None, [stage, *settings], **many),
+        "start": stage.start(handlers.start, settings, stage, **once),
+        "step": stage.step(handlers.step, None, stage, **once),
+        "run": stage.run(handlers.run, None, stage, **once),
+        "pause": stage.pause(handlers.pause, None, None, **many),
+        "fork": stage.fork(handlers.fork, None, stage, **once),
+    }
+    for name, event in events.items():
         event.failure(None, None, None, js=f"() => coft.failed('{name}')")
-    report = stage.report(handlers.report, None, download, **quick)
+    report = stage.report(handlers.report, None, download, **many)
     report.success(None, None, None, js="() => coft.download('report-file')")
 
 
 def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
-    hidden = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     for control in rail.controls:
         control.input(None, None, None, js=TOUCHED)  # type: ignore[attr-defined]
     for control in rail.controls:
         control.change(None, list(rail.controls), None, js=SUMMARY)  # type: ignore[attr-defined]
+    event: dict[str, Any] = dict(EVENT)
     model = rail.control("model")
     gr.on(
         [model.change, app.load],  # type: ignore[attr-defined]
         handlers.describe_model,
         model,
         rail.model_note,
-        **hidden,  # type: ignore[arg-type]
+        **event,
     )
     watched = [rail.control(field) for field in ("calibration_id", "alpha", "lam")]
     gr.on(
@@ -206,7 +209,7 @@ def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) 
         watched,
         rail.calibration_note,
         trigger_mode="always_last",
-        **hidden,  # type: ignore[arg-type]
+        **event,
     )
 
 

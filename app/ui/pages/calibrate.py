@@ -39,6 +39,10 @@ EMPTY = (
 )
 
 
+EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 8}
+"""What all events of the page have in common: errors and changes of state pass only through the queue."""
+
+
 class CalibrateHandlers:
     """What the page asks of the services."""
 
@@ -181,17 +185,14 @@ def _form(app: gr.Blocks, handlers: CalibrateHandlers) -> tuple[gr.State, gr.HTM
             elem_id="runs",
             elem_classes=["coft"],
         )
-    hidden = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    file.change(handlers.parse, file, [parsed, accept, run], **hidden)  # type: ignore[arg-type]
+    file.change(handlers.parse, file, [parsed, accept, run], **EVENT)
     run.click(
         handlers.submit, [file, accept, name, *settings], [job, status, timer, cancel],
-        show_progress="hidden", api_visibility="private", concurrency_limit=2,
+        **EVENT,
     )  # fmt: skip
-    # a state's change is only announced by events that pass through the queue
-    queued = {**hidden, "queue": True, "concurrency_limit": 8}
-    timer.tick(handlers.poll, [job, shown_id], [shown_id, status, timer, cancel], **queued)  # type: ignore[arg-type]
-    cancel.click(handlers.cancel, job, None, **hidden)  # type: ignore[arg-type]
-    app.load(handlers.opened, None, [shown_id, job, timer, cancel, runs], **queued)  # type: ignore[arg-type]
+    timer.tick(handlers.poll, [job, shown_id], [shown_id, status, timer, cancel], **EVENT)
+    cancel.click(handlers.cancel, job, None, **EVENT)
+    app.load(handlers.opened, None, [shown_id, job, timer, cancel, runs], **EVENT)
     return shown_id, runs
 
 
@@ -221,12 +222,10 @@ def _result(handlers: CalibrateHandlers, shown_id: gr.State, runs: gr.HTML) -> N
         with gr.Column(min_width=0):
             other = _markup("", "alphas")
     foot = _markup("", "result-foot")
-    hidden = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    shown_id.change(handlers.show, shown_id, [runs, head, bins, plot, other, foot], **hidden)  # type: ignore[arg-type]
-    bins.input(handlers.histogram, [shown_id, bins], plot, **hidden)  # type: ignore[arg-type]
-    queued = {**hidden, "queue": True, "concurrency_limit": 8}
-    runs.show(handlers.choose, None, shown_id, **queued)
-    runs.delete(handlers.delete, shown_id, [shown_id, runs], **queued)
+    shown_id.change(handlers.show, shown_id, [runs, head, bins, plot, other, foot], **EVENT)
+    bins.input(handlers.histogram, [shown_id, bins], plot, **EVENT)
+    runs.show(handlers.choose, None, shown_id, **EVENT)
+    runs.delete(handlers.delete, shown_id, [shown_id, runs], **EVENT)
 
 
 def _markup(value: str, name: str | None = None, kind: str = "") -> gr.HTML:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -11,6 +12,10 @@ from app.services.ports import Services
 from app.ui.components.topbar import topbar
 from app.ui.errors import shown
 from app.ui.presenters_sessions import sessions_table
+
+
+EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 8}
+"""What all events of the page have in common: errors and changes of state pass only through the queue."""
 
 
 class SessionHandlers:
@@ -58,8 +63,7 @@ def sessions_page(app: gr.Blocks, services: Services) -> None:
             elem_classes=["coft"],
         )
     file = gr.DownloadButton("Report", elem_id="session-file", elem_classes=["offscreen"])
-    quick = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    gr.on([app.load, search.input], handlers.listed, search, listed, trigger_mode="always_last", **quick)  # type: ignore[arg-type]
-    listed.delete(handlers.delete, search, listed, **quick)
-    exported = listed.export(handlers.export, None, file, trigger_mode="multiple", **quick)
+    gr.on([app.load, search.input], handlers.listed, search, listed, trigger_mode="always_last", **EVENT)
+    listed.delete(handlers.delete, search, listed, **EVENT)
+    exported = listed.export(handlers.export, None, file, trigger_mode="multiple", **EVENT)
     exported.success(None, None, None, js="() => coft.download('session-file')")

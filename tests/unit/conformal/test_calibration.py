@@ -37,9 +37,7 @@ class TestReading:
             values.values, values.steps, values.contexts, 0.1, "hierarchical", positions, calibration.seed
         )
         assert calibration.bins == bins
-        assert calibration.coverage == coverage_report(
-            calibration.verification, bins, positions, 0.1, calibration.seed
-        )
+        assert calibration.coverage == coverage_report(calibration.verification, bins, positions, 0.1, calibration.seed)
         assert calibration.context_count == 60
 
     def test_step_is_looked_up_in_its_bin(self, calibration: Calibration) -> None:
@@ -59,9 +57,7 @@ class TestReading:
     def test_estimator_and_source_are_the_fingerprints(self, calibration: Calibration) -> None:
         assert (calibration.estimator, calibration.source) == ("hierarchical", "reference")
 
-    def test_without_values_everything_passes_and_is_called_uninformative(
-        self, fingerprint: Fingerprint
-    ) -> None:
+    def test_without_values_everything_passes_and_is_called_uninformative(self, fingerprint: Fingerprint) -> None:
         empty = Calibration(fingerprint, 0.1, CalibrationValues.empty())
         assert empty.threshold(0) == -math.inf
         assert {entry.state for entry in empty.bins} == {"uninformative"}
@@ -71,9 +67,7 @@ class TestReading:
         ("field", "value"),
         [("alpha", 0.0), ("alpha", math.nan), ("bin_width", 0), ("max_position", -1), ("seed", -1)],
     )
-    def test_settings_outside_their_range_are_refused(
-        self, calibration: Calibration, field: str, value: float
-    ) -> None:
+    def test_settings_outside_their_range_are_refused(self, calibration: Calibration, field: str, value: float) -> None:
         with pytest.raises(InvalidInputError):
             replace(calibration, **{field: value})
 
@@ -87,9 +81,7 @@ class TestReading:
 
 
 class TestReadingAgain:
-    def test_another_alpha_gives_other_thresholds_and_the_same_fingerprint(
-        self, calibration: Calibration
-    ) -> None:
+    def test_another_alpha_gives_other_thresholds_and_the_same_fingerprint(self, calibration: Calibration) -> None:
         other = calibration.read(alpha=0.3)
         assert other.threshold(0) > calibration.threshold(0)
         assert other.fingerprint == calibration.fingerprint
@@ -98,16 +90,10 @@ class TestReadingAgain:
     def test_too_small_alpha_becomes_uninformative(self, calibration: Calibration) -> None:
         assert calibration.read(alpha=0.01).bin(0).state == "uninformative"
 
-    def test_another_estimator_changes_only_that_field_of_the_fingerprint(
-        self, calibration: Calibration
-    ) -> None:
+    def test_another_estimator_changes_only_that_field_of_the_fingerprint(self, calibration: Calibration) -> None:
         other = calibration.read(estimator="pooled")
-        assert [name for name, _, _ in calibration.fingerprint.differences(other.fingerprint)] == [
-            "estimator"
-        ]
-        with pytest.raises(
-            CalibrationMismatch, match="estimator: calibrated with hierarchical, used with pooled"
-        ):
+        assert [name for name, _, _ in calibration.fingerprint.differences(other.fingerprint)] == ["estimator"]
+        with pytest.raises(CalibrationMismatch, match="estimator: calibrated with hierarchical, used with pooled"):
             calibration.fingerprint.require_equal(other.fingerprint)
         assert other.threshold(0) != calibration.threshold(0)
 
@@ -172,9 +158,7 @@ class TestFile:
         original = Calibration(fingerprint, 0.5, values)
         assert Calibration.from_bytes(original.to_bytes()) == original
 
-    def test_saving_replaces_and_leaves_nothing_behind(
-        self, calibration: Calibration, tmp_path: Path
-    ) -> None:
+    def test_saving_replaces_and_leaves_nothing_behind(self, calibration: Calibration, tmp_path: Path) -> None:
         path = tmp_path / "calibration.coft"
         path.write_bytes(b"old")
         calibration.save(path)
@@ -197,9 +181,7 @@ class TestFile:
         assert Calibration.load(path) == calibration
         assert [entry.name for entry in tmp_path.iterdir()] == ["calibration.coft"]
 
-    def test_saving_where_nothing_can_be_written_is_explained(
-        self, calibration: Calibration, tmp_path: Path
-    ) -> None:
+    def test_saving_where_nothing_can_be_written_is_explained(self, calibration: Calibration, tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="choose another place"):
             calibration.save(tmp_path / "missing" / "calibration.coft")
 

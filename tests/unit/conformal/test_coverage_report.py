@@ -39,9 +39,7 @@ class TestClopperPearson:
     def test_interval_holds_its_level(self) -> None:
         n, p = 37, 0.9
         covered = sum(
-            stats.binom.pmf(k, n, p)
-            for k in range(n + 1)
-            if clopper_pearson(k, n)[0] <= p <= clopper_pearson(k, n)[1]
+            stats.binom.pmf(k, n, p) for k in range(n + 1) if clopper_pearson(k, n)[0] <= p <= clopper_pearson(k, n)[1]
         )
         assert covered >= 0.95
 

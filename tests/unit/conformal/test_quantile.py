@@ -40,9 +40,7 @@ def brute_force_hierarchical(rows: list[tuple[int, float]], alpha: Fraction) -> 
         members.setdefault(context, []).append(value)
 
     def weight_at_least(m: float) -> Fraction:
-        share = sum(
-            (Fraction(sum(v >= m for v in own), len(own)) for own in members.values()), start=Fraction(0)
-        )
+        share = sum((Fraction(sum(v >= m for v in own), len(own)) for own in members.values()), start=Fraction(0))
         return share / (len(members) + 1)
 
     fitting = [value for _, value in rows if weight_at_least(value) >= 1 - alpha]
@@ -96,9 +94,7 @@ def test_alpha_outside_its_range_is_refused(alpha: object) -> None:
 class TestThreshold:
     @EXACT
     @given(rows=grouped_values, alpha=decimals)
-    def test_hierarchical_is_its_definition_in_rationals(
-        self, rows: list[tuple[int, float]], alpha: float
-    ) -> None:
+    def test_hierarchical_is_its_definition_in_rationals(self, rows: list[tuple[int, float]], alpha: float) -> None:
         groups, values = [c for c, _ in rows], [v for _, v in rows]
         expected = brute_force_hierarchical(rows, Fraction(str(alpha)))
         assert conformal_threshold(values, alpha, groups) == expected
@@ -140,9 +136,7 @@ class TestThreshold:
         self, rows: list[tuple[int, float]], alpha: float
     ) -> None:
         repeated = [row for row in rows for _ in range(3 if row[0] % 2 else 1)]
-        one, other = (
-            conformal_threshold([v for _, v in r], alpha, [c for c, _ in r]) for r in (rows, repeated)
-        )
+        one, other = (conformal_threshold([v for _, v in r], alpha, [c for c, _ in r]) for r in (rows, repeated))
         assert one == other
 
     def test_weights_that_binary_floats_cannot_hold_are_compared_exactly(self) -> None:
@@ -173,6 +167,15 @@ class TestThreshold:
         assert counts.size == 4
         assert stats.chisquare(counts).pvalue > 0.001
 
+    def test_draw_depends_on_the_order_of_ids_and_not_on_their_hashes(self) -> None:
+        # Text ids that sort like the numbers must give the numbers' draws, in every process.
+        values = -np.random.default_rng(2).exponential(size=90)
+        groups = np.arange(90) // 10
+        for seed in range(5):
+            by_number = conformal_threshold(values, 0.5, groups, "one_per_context", seed)
+            by_name = conformal_threshold(values, 0.5, [f"ward {g}" for g in groups], "one_per_context", seed)
+            assert by_number == by_name
+
     def test_pooled_counts_values_and_not_contexts(self) -> None:
         values, groups = [-float(i) for i in range(1, 20)], [0] * 19
         assert conformal_threshold(values, 0.1, groups, "pooled") == -18.0
@@ -191,9 +194,7 @@ class TestThreshold:
             conformal_threshold(values, 0.1, groups, estimator),
             conformal_threshold(values.tolist(), 0.1, groups.tolist(), estimator),
             conformal_threshold(torch.tensor(values), 0.1, torch.tensor(groups), estimator),
-            conformal_threshold(
-                torch.tensor(values, requires_grad=True), 0.1, tuple(groups.tolist()), estimator
-            ),
+            conformal_threshold(torch.tensor(values, requires_grad=True), 0.1, tuple(groups.tolist()), estimator),
         ]
         assert len(set(forms)) == 1
         assert forms[0] in values.tolist()
@@ -288,9 +289,7 @@ class TestCoverageRange:
         wide, narrow = coverage_range(50, 5), coverage_range(50, 5, level=0.5)
         assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
-    @pytest.mark.parametrize(
-        ("n", "k", "level"), [(5, 6, 0.95), (5, -1, 0.95), (5, 1, 1.0), (5, 1, math.nan)]
-    )
+    @pytest.mark.parametrize(("n", "k", "level"), [(5, 6, 0.95), (5, -1, 0.95), (5, 1, 1.0), (5, 1, math.nan)])
     def test_impossible_arguments_are_refused(self, n: int, k: int, level: float) -> None:
         with pytest.raises(InvalidInputError):
             coverage_range(n, k, level)

@@ -168,10 +168,22 @@ def test_one_per_context_reproduces_by_seed_and_ignores_row_order() -> None:
     steps, contexts = generator.integers(0, 16, size=400), generator.integers(0, 30, size=400)
     shuffle = generator.permutation(400)
     first = stepwise_bins(values, steps, contexts, 0.1, "one_per_context", seed=1)
-    assert first == stepwise_bins(
-        values[shuffle], steps[shuffle], contexts[shuffle], 0.1, "one_per_context", seed=1
-    )
+    assert first == stepwise_bins(values[shuffle], steps[shuffle], contexts[shuffle], 0.1, "one_per_context", seed=1)
     assert first != stepwise_bins(values, steps, contexts, 0.1, "one_per_context", seed=2)
+
+
+def test_bins_draw_independently_of_each_other() -> None:
+    # One context with the same four values in both bins: with shared draws the thresholds would always be equal.
+    values, steps = np.tile([-4.0, -3.0, -2.0, -1.0], 2), np.repeat([0, 1], 4)
+    positions = PositionBins(width=1, maximum=2)
+    pairs = {
+        tuple(
+            entry.log_tau
+            for entry in stepwise_bins(values, steps, np.zeros(8, dtype=int), 0.5, "one_per_context", positions, seed)
+        )
+        for seed in range(100)
+    }
+    assert len(pairs) > 8
 
 
 def test_lengths_that_differ_and_negative_steps_are_refused() -> None:

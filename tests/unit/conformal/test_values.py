@@ -13,9 +13,7 @@ from coft_core.conformal import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 
 rows = st.lists(
-    st.tuples(
-        st.floats(-1000, 0, width=32) | st.just(-math.inf), st.integers(0, 9999), st.integers(0, 2**31 - 1)
-    ),
+    st.tuples(st.floats(-1000, 0, width=32) | st.just(-math.inf), st.integers(0, 9999), st.integers(0, 2**31 - 1)),
     max_size=50,
 )
 
