@@ -15,7 +15,7 @@ from app.services.calibration_views import calibration_view, summary_of
 from app.services.errors import ServiceError
 from app.services.mapping import span_record
 from app.services.model_host import ModelHost
-from app.services.prompt_sets import parse_prompt_set
+from app.services.prompt_sets import parse_prompt_set, require_references
 from app.services.views import (
     CalibrationRequest,
     CalibrationSummary,
@@ -70,8 +70,11 @@ class CalibrationService:
         self._lock = Lock()
 
     def parse(self, path: Path, filename: str | None = None) -> ParsedPromptSet:
-        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error."""
-        return parse_prompt_set(path, filename, self._max_upload_bytes)
+        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
+
+        A row without a reference is a problem too, since calibration is on references.
+        """
+        return require_references(parse_prompt_set(path, filename, self._max_upload_bytes))
 
     def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
         """Store the prompt set, start the calibration as a job, and return the job's id.
@@ -159,11 +162,10 @@ class CalibrationService:
     def _usable(
         self, prompts: ParsedPromptSet, model: LanguageModel
     ) -> tuple[tuple[tuple[int, Example], ...], tuple[RowError, ...]]:
+        prompts = require_references(prompts)
         usable, errors = [], list(prompts.errors)
         for line, example in prompts.rows:
-            if not example.reference:
-                errors.append(RowError(line, "reference", "is empty"))
-            elif (length := example_length(model, example)) > model.context_length:
+            if (length := example_length(model, example)) > model.context_length:
                 errors.append(RowError(line, "prompt", f"{length:,} tokens, the model takes {model.context_length:,}"))
             else:
                 usable.append((line, example))

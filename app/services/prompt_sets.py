@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,16 @@ def parse_prompt_set(path: Path, filename: str | None = None, max_bytes: int = 2
         total=total,
         ignored_columns=ignored,
         digest=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def require_references(prompts: ParsedPromptSet) -> ParsedPromptSet:
+    """The same set with rows that lack a reference moved to its errors."""
+    missing = [RowError(line, "reference", "is empty") for line, example in prompts.rows if not example.reference]
+    return replace(
+        prompts,
+        rows=tuple(row for row in prompts.rows if row[1].reference),
+        errors=tuple(sorted((*prompts.errors, *missing), key=lambda error: error.line)),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.events import api
 
 from app.services.ports import Services
 from app.services.views import StartAudit
@@ -93,7 +94,7 @@ def endpoints(services: Services) -> None:
         calls.fork,
         calls.list_sessions,
     ):
-        gr.api(method, api_name=method.__name__, api_description=method.__doc__, concurrency_limit=AT_ONCE)
+        api(method, api_name=method.__name__, api_description=method.__doc__, concurrency_limit=AT_ONCE)
     with gr.Group(visible=False):
         prompts = gr.File(label="file")
         settings = gr.JSON(label="settings")

@@ -110,7 +110,9 @@ def candidates_figure(
     places = list(range(min(len(tokens), SHOWN_CANDIDATES)))
     figure = go.Figure(
         data=[
-            go.Bar(name=name, x=places, y=[values[i] for i in places], hovertemplate=f"{name} %{{y:.4g}}<extra></extra>")
+            go.Bar(
+                name=name, x=places, y=[values[i] for i in places], hovertemplate=f"{name} %{{y:.4g}}<extra></extra>"
+            )
             for name, values in (("factual", factual), ("masked", masked), ("fused", fused))
         ],
         layout=_layout(CANDIDATES_HEIGHT, {"l": 34, "r": 4, "t": 12, "b": 22}),
@@ -167,9 +169,20 @@ def support_histogram(log_values: Sequence[float], tau: float, tau_text: str) ->
     below = [n if x < limit else 0 for n, x in zip(counts, places, strict=True)]
     figure = go.Figure(layout=_layout(HISTOGRAM_HEIGHT, {"l": 38, "r": 6, "t": 20, "b": 40}))
     # the template colours bars by their order: the first and third place stay empty here
-    series = (("", []), ("under the threshold", below), ("", []), ("at or over the threshold", above))
+    series: tuple[tuple[str, list[int]], ...] = (
+        ("", []),
+        ("under the threshold", below),
+        ("", []),
+        ("at or over the threshold", above),
+    )
     for name, values in series:
-        figure.add_bar(x=places[: len(values)], y=values, name=name, width=size * 0.9, hovertemplate="%{y} " + name + "<extra></extra>")
+        figure.add_bar(
+            x=places[: len(values)],
+            y=values,
+            name=name,
+            width=size * 0.9,
+            hovertemplate="%{y} " + name + "<extra></extra>",
+        )
     figure.update_layout(barmode="stack")
     ticks = list(range(int(first), 1))
     figure.update_xaxes(

@@ -29,8 +29,8 @@ def build_app(services: Services) -> gr.Blocks:
         Blocks to be launched with :func:`launch_options`.
     """
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, CACHE_SECONDS), fill_width=True) as app:
+        endpoints(services)  # first, so that no page's handler takes one of their names
         audit_page(app, services)
-        endpoints(services)
     with app.route("Calibrate", "/calibrate"):
         calibrate_page(app, services)
     with app.route("Sessions", "/sessions"):

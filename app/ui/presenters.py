@@ -10,16 +10,8 @@ import math
 from typing import TypedDict
 
 from app.services.views import Candidate, Step
-from app.ui.presenters_format import (
-    count,
-    digits_for,
-    probability,
-    quoted,
-    shown_token,
-    signed,
-    threshold,
-    times_likelier,
-)
+from app.ui.presenters_format import digits_for, probability, shown_token, signed, threshold
+from app.ui.presenters_words import facts, has_threshold, hint, verdict
 
 SENSITIVE = 0.5
 """Absolute log ratio from which a token counts as attribute-sensitive."""
@@ -103,8 +95,8 @@ def step_card(step: Step) -> Card:
         d=hint(step, digits),
         rows=rows,
         p=[_bars(step, view) for view in ("factual", "masked", "fused")],
-        tau=round(tau, 8) if _has_threshold(step) else None,
-        tt=threshold(tau) if _has_threshold(step) else "",
+        tau=round(tau, 8) if has_threshold(step) else None,
+        tt=threshold(tau) if has_threshold(step) else "",
         facts=facts(step),
         s=step.set_size,
         st=step.state,
@@ -159,113 +151,15 @@ def spoken_state(step: Step) -> str:
     return ", ".join(parts)
 
 
-def verdict(step: Step, digits: int) -> tuple[str, str]:
-    """The step in plain words: a bold beginning and the rest."""
-    joint = min(step.log_p_fused, step.log_p_masked)
-    if step.state == "none":
-        return ("Not certified:", "no calibration is used, so there is no threshold.")
-    if step.state == "mismatch":
-        return ("Not certified:", "the calibration belongs to another policy, so its threshold proves nothing here.")
-    if step.state == "uninformative":
-        return ("Not certified in any useful sense:", "too few contexts for this alpha, so every token passes.")
-    if step.forced and not step.certified:
-        below = "masked" if step.log_p_masked <= step.log_p_fused else "fused"
-        return (
-            "You forced a token that is not certified:",
-            f"{below} {probability(math.exp(joint), digits)} is under τ {threshold(math.exp(step.log_tau))}.",
-        )
-    if step.fallback:
-        return (
-            "Fallback:",
-            "no token reached the threshold in both worlds, so the likeliest fused token was written. "
-            "Nothing is certified here.",
-        )
-    if step.state == "inherited":
-        return ("Certified with a borrowed threshold:", "no calibration data at this position.")
-    return ("Certified:", f"plausible in both worlds. {_effect_of_masking(step, digits)}")
-
-
-def hint(step: Step, digits: int) -> str:
-    """The figures behind the verdict, and what would have happened otherwise."""
-    sentences = []
-    tau = threshold(math.exp(step.log_tau))
-    joint = math.exp(min(step.log_p_fused, step.log_p_masked))
-    if step.set_size == 0 and _has_threshold(step):
-        best = max(math.exp(candidate.log_joint) for candidate in step.candidates)
-        sentences.append(f"The best joint support is {probability(best, digits)}, under the threshold τ {tau}.")
-    elif _has_threshold(step):
-        side = "reaches" if joint >= math.exp(step.log_tau) else "is under"
-        sentences.append(f"Joint support {probability(joint, digits)} {side} the threshold τ {tau}.")
-    else:
-        sentences.append(_effect_of_masking(step, digits))
-    if step.state == "inherited" and (step.fallback or not step.certified):
-        sentences.append("The threshold is borrowed from another position.")
-    if step.forced and step.policy_token_id != step.token_id:
-        sentences.append(f"Left alone, COFT would have written {quoted(step.policy_token)}.")
-    return " ".join(sentences)
-
-
-def facts(step: Step) -> list[tuple[str, str, str]]:
-    """The four figures under the chart: name, value, what it means."""
-    return [_set_fact(step), _mass_fact(step), _variation_fact(step), _sensitivity_fact(step)]
-
-
-def _set_fact(step: Step) -> tuple[str, str, str]:
-    notes = {
-        "uninformative": "every token passes: the threshold is uninformative",
-        "none": "there is no threshold",
-        "mismatch": "tokens over a threshold of another policy",
-        "inherited": "tokens over a borrowed threshold",
-    }
-    if step.state == "none":
-        return ("Set size", "none", notes["none"])
-    return ("Set size", count(step.set_size), notes.get(step.state, "tokens certified at this step"))
-
-
-def _mass_fact(step: Step) -> tuple[str, str, str]:
-    if step.state == "none":
-        return ("Certified mass", "none", "nothing is certified")
-    return ("Certified mass", probability(step.certified_mass), "of the fused probability")
-
-
-def _variation_fact(step: Step) -> tuple[str, str, str]:
-    found, bound = step.diagnostics.tv_on_set, step.diagnostics.tv_bound
-    if found is None:
-        return ("TV on the set", "none", "undefined: the set is empty")
-    if bound is None:
-        return ("TV on the set", probability(found), "no bound: there is no threshold")
-    if bound > 1:
-        return ("TV on the set", probability(found), f"bound {bound:.2f}: above 1, so it says nothing here")
-    return ("TV on the set", probability(found), f"and at most {bound:.2f} by its bound")
-
-
-def _sensitivity_fact(step: Step) -> tuple[str, str, str]:
-    ratio = step.diagnostics.log_ratio
-    return ("Sensitivity", signed(ratio), times_likelier(ratio))
-
-
 def _digits(step: Step, tau: float) -> int:
     values = [math.exp(value) for c in step.candidates for value in (c.log_p_masked, c.log_p_fused)]
-    return digits_for(values, tau if _has_threshold(step) else 0.0)
-
-
-def _has_threshold(step: Step) -> bool:
-    return step.state != "none" and step.log_tau > -math.inf
+    return digits_for(values, tau if has_threshold(step) else 0.0)
 
 
 def _worded_by_bin(step: Step) -> bool:
     if step.state == "uninformative":
         return True
     return step.state == "inherited" and step.certified and not step.fallback
-
-
-def _effect_of_masking(step: Step, digits: int) -> str:
-    seen = probability(math.exp(step.log_p_factual), digits)
-    masked = probability(math.exp(step.log_p_masked), digits)
-    if seen == masked:
-        return f"Masking leaves this token at {seen}."
-    verb = "lowers" if step.log_p_masked < step.log_p_factual else "raises"
-    return f"Masking {verb} this token from {seen} to {masked}."
 
 
 def _origin(step: Step) -> str:
@@ -307,7 +201,7 @@ def _row(step: Step, candidate: Candidate, digits: int) -> Row:
 
 
 def _row_status(step: Step, candidate: Candidate) -> tuple[str, str]:
-    if not _has_threshold(step):
+    if not has_threshold(step):
         return ("open", "no τ")
     short = [
         name
@@ -318,4 +212,4 @@ def _row_status(step: Step, candidate: Candidate) -> tuple[str, str]:
         return ("out", f"{'both' if len(short) == 2 else short[0]} < τ")
     if step.state == "calibrated":
         return ("tick", "certified")
-    return ("borrowed", "borrowed τ") if step.state == "inherited" else ("open", "other policy")
+    return ("borrowed", "borrowed τ") if step.state == "inherited" else ("open", "≥ τ")

@@ -11,6 +11,7 @@ __all__ = [
     "day",
     "digits_for",
     "level",
+    "plural",
     "probability",
     "quoted",
     "shown_token",
@@ -73,6 +74,11 @@ def signed(value: float, digits: int = 2) -> str:
 def count(value: int) -> str:
     """A whole number with thousands separated."""
     return f"{value:,}"
+
+
+def plural(number: int, noun: str) -> str:
+    """A count with its noun."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def quoted(token: str) -> str:

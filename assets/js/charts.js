@@ -85,10 +85,10 @@
       x: (run.start + run.end + 1) / 2, y: 0.72, yref: "paper", showarrow: false, font: { color: colour("text-3"), size: 11 },
       text: run.end - run.start < 6 ? "" : run.state === "none" ? "no threshold" : "every token passes",
     }));
-    const last = Math.max(8, cards.length);
+    const rightmost = Math.max(16, cards.length);
     return draw("steps-plot", data, {
       shapes, annotations,
-      xaxis: { ...(node ? node.layout.xaxis : {}), range: [0.4, last + 0.6], autorange: false },
+      xaxis: { ...(node ? node.layout.xaxis : {}), range: [0.4, rightmost + 0.6], autorange: false },
       yaxis: { ...(node ? node.layout.yaxis : {}), range: [0, highest * 1.1], autorange: false },
     });
   };
@@ -110,12 +110,15 @@
     pending = setTimeout(look, 120);
   };
 
+  /* charts are drawn when the browser has nothing more urgent to do, and once for all that changed until then */
+  let idle = null;
+  const soon = (run) => (window.requestIdleCallback ? requestIdleCallback(run, { timeout: 250 }) : setTimeout(run, 60));
   let last = { card: null, cards: [], selected: -1 };
   coft.charts = {
     caption(element) { caption = element.querySelector(".figcaption"); },
     show(cards, selected) {
       last = { card: cards[selected] || null, cards, selected };
-      coft.charts.refresh();
+      if (idle === null) idle = soon(() => { idle = null; coft.charts.refresh(); });
     },
     refresh() {
       const { card, cards, selected } = last;

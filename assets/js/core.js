@@ -169,6 +169,11 @@ window.coft = window.coft || {};
       if (line) line.textContent = text || "";
     },
   };
+  coft.settings = (values) => {
+    coft.frame.summary(values);
+    coft.session.settings(values);
+    return [];
+  };
   coft.help = () => document.getElementById("help").showModal();
   coft.confirm = (title, text, yes) => new Promise((resolve) => {
     const dialog = document.getElementById("confirm");

@@ -132,7 +132,7 @@
     if (!state.text.trim()) { reading(null); return; }
     state.nonce = send("preview", { prompt: state.text, spans: wire(state.spans) });
   };
-  const changed = () => { render(); preview(); coft.session.touched(); };
+  const changed = () => { render(); preview(); coft.session.compare(); };
 
   const detect = () => {
     clearTimeout(timer);
@@ -153,6 +153,7 @@
       state.spans = merge(inward(message.spans, state.text));
       render();
       preview();
+      coft.session.compare();
       state.waiting.splice(0).forEach((resolve) => resolve());
     } else if (message.kind === "preview" && message.nonce === state.nonce) reading(message);
   };
@@ -208,7 +209,7 @@
     follow(state.text, text);
     state.text = text;
     render();
-    coft.session.touched();
+    coft.session.compare();
     clearTimeout(timer);
     if (!text.trim()) { reading(null); cautions([]); return; }
     timer = setTimeout(detect, PAUSE);
@@ -256,7 +257,7 @@
       state.removed.clear();
       field.value = text;
       state.text = text;
-      coft.session.touched();
+      coft.session.compare();
       render();
       detect();
       field.focus();
@@ -281,6 +282,7 @@
       if (state.detected === state.text) return Promise.resolve(answer());
       return new Promise((resolve) => { state.waiting.push(() => resolve(answer())); detect(); });
     },
+    print: () => JSON.stringify([state.text, wire(sorted(state.spans))]),
     focus() { field.focus(); },
   };
 })();

@@ -4,7 +4,7 @@
   const coft = window.coft;
   const state = {
     session: null, branch: null, cards: [], bins: [], total: 0, finished: null, selected: -1,
-    running: false, busy: null, touched: false, follow: true, crumbs: null,
+    running: false, busy: null, touched: false, based: null, values: null, printed: "", follow: true, crumbs: null,
   };
   let root, strip, send, frame = null;
 
@@ -34,11 +34,18 @@
     box.hidden = children.length === 0;
     box.replaceChildren(...children);
   };
-  const touched = () => {
-    if (state.session === null || state.touched) return;
-    state.touched = true;
-    notice(coft.el("span", { text: "The prompt or the settings changed. Start begins a new audit with them; this one stays under Sessions." }),
-      coft.el("button", { type: "button", class: "btn small", "data-do": "revert", text: "Back to this audit" }));
+  /* the session is what it was started with: another prompt or another setting needs a new one */
+  const compare = () => {
+    if (state.session === null || !state.based) return;
+    const settings = state.values || state.based;
+    const differs = state.based.some((value, at) => String(value ?? "") !== String(settings[at] ?? ""))
+      || coft.editor.print() !== state.printed;
+    if (differs === state.touched) return;
+    state.touched = differs;
+    if (differs) {
+      notice(coft.el("span", { text: "The prompt or the settings changed. Start begins a new audit with them; this one stays under Sessions." }),
+        coft.el("button", { type: "button", class: "btn small", "data-do": "revert", text: "Back to this audit" }));
+    } else notice();
     controls();
   };
 
@@ -69,7 +76,6 @@
       frame = null;
       coft.drawOverview(find(".overview"), find(".ovlab"), state);
       coft.inspector.show(state.cards[state.selected] || null, state);
-      if (state.running && state.cards.length % 4) return;
       coft.charts.show(state.cards, state.selected);
     });
     controls();
@@ -144,11 +150,14 @@
     notice();
     find(".empty").hidden = true;
     find(".chain").hidden = false;
+    find(".legend .open .w").textContent = message.certified ? "uninformative" : "uncertified";
     find(".ovlab").dataset.total = "";
     if (same) cut(message.from);
     else { state.cards = []; strip.replaceChildren(coft.caret()); state.selected = -1; }
     append(message.steps);
     coft.editor.load(message.prompt, message.spans, message.preview);
+    state.printed = coft.editor.print();
+    if (message.settings) state.based = message.settings;
     find(".cautions").replaceChildren(...message.warnings.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
     drawCrumbs(message.crumbs);
     coft.frame.saved(message.saved);
@@ -211,7 +220,8 @@
   };
 
   coft.session = {
-    touched, step, back, go, pause, force, select,
+    compare, step, back, go, pause, force, select,
+    settings(values) { state.values = values; compare(); },
     state: () => state,
     toggle: () => (state.running ? pause() : go()),
     mount(element, trigger, props, watch) {

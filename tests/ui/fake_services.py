@@ -59,7 +59,7 @@ LEXICON = {
     "blind": ("disability", "conditions"),
 }
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
-LABELS = ("1–8", "9–16", "17–24", "25–32", "33 and later")  # noqa: RUF001
+LABELS = ("1–8", "9–16", "17–24", "25–32", "33 and later")
 CONTEXTS = (412, 371, 148, 6, 0)
 TAUS = (0.06, 0.054, 0.047, 0.0, 0.047)
 
@@ -83,7 +83,7 @@ def position_bins(alpha: float = 0.1) -> tuple[BinView, ...]:
                 rank=math.floor(alpha * (n + 1)),
                 coverage_low=max(0.0, 1 - alpha - 1.2 / math.sqrt(n + 1)) if own else None,
                 coverage_high=min(1.0, 1 - alpha + 0.6 / math.sqrt(n + 1)) if own else None,
-                inherited_from="17–24" if index == 4 else None,  # noqa: RUF001
+                inherited_from="17–24" if index == 4 else None,
                 needed=needed,
             )
         )
@@ -94,9 +94,11 @@ def candidates(token: str, ratio: float, low: bool, tau: float) -> tuple[Candida
     scale = 0.2 if low else 1.0
     base = [(0.22, 0.09), (0.18, 0.25), (0.12, 0.13), (0.07, 0.06), (0.05, 0.065), (0.02, 0.03)]
     words = [token, *(word for word in (" they", " the", " she", " then", " nobody", " we") if word != token)]
+    if token == " nobody":
+        words = [*words[1:6], token]
     rows = []
     for number, (factual, masked) in enumerate(base):
-        if number == 0:
+        if words[number] == token and token != " nobody":
             masked = factual * math.exp(-ratio)
         fused = 0.4 * factual + 0.6 * masked
         logs = [math.log(value * scale) for value in (factual, masked, fused)]
@@ -178,7 +180,9 @@ class FakeAudits:
             second.steps.append(make_step(index, TOKENS[index]))
         session.active = second.view.id
         self._create(
-            StartAudit("The German tourist asked where", AuditSettings(calibration_id=None), None, "Tourist, no calibration")
+            StartAudit(
+                "The German tourist asked where", AuditSettings(calibration_id=None), None, "Tourist, no calibration"
+            )
         )
 
     def _create(self, request: StartAudit) -> Session:
@@ -362,7 +366,9 @@ class FakeCalibrations:
             else:
                 rows.append((line, Example(row["prompt"], row["reference"], None, row.get("group") or None)))
         kind = "CSV, comma" if name.endswith(".csv") else "JSONL"
-        return ParsedPromptSet(name, len(text), kind, tuple(rows), tuple(errors), len(rows) + len(errors), ("id",), "0f")
+        return ParsedPromptSet(
+            name, len(text), kind, tuple(rows), tuple(errors), len(rows) + len(errors), ("id",), "0f"
+        )
 
     def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
         if prompts.errors and not request.accept_errors:
@@ -383,8 +389,8 @@ class FakeCalibrations:
         usable = [item.last_step for item in bins if item.state == "calibrated" and item.last_step is not None]
         coverage = (
             CoverageView("All steps", 400, 364, 0.91, 0.878, 0.936, True),
-            CoverageView("1–8", 400, 366, 0.915, 0.883, 0.94, True),  # noqa: RUF001
-            CoverageView("25–32", 5, 5, 1.0, 0.478, 1.0, None),  # noqa: RUF001
+            CoverageView("1–8", 400, 366, 0.915, 0.883, 0.94, True),
+            CoverageView("25–32", 5, 5, 1.0, 0.478, 1.0, None),
         )
         values = {
             item.label: tuple(-8.0 * ((i + 0.5) / item.contexts) ** 2.2 for i in range(item.contexts)) for item in bins
@@ -452,8 +458,6 @@ class FakeServices:
         self.jobs = FakeJobs()
         self.calibrations = FakeCalibrations(self.jobs)
         self.reports = FakeReports(self.audits)
-
-
 
     def reset(self) -> None:
         """Forget everything that a test did; the pages keep their references."""

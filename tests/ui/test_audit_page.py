@@ -109,7 +109,9 @@ def test_only_the_selected_token_can_be_tabbed_to(audit):
 def test_the_inspector_explains_each_kind_of_step(audit, picture):
     page = audit("?session=1")
     verdict = page.locator("#inspector .verdict")
-    expect(verdict).to_contain_text("Certified: plausible in both worlds. Masking lowers this token from 0.220 to 0.090.")
+    expect(verdict).to_contain_text(
+        "Certified: plausible in both worlds. Masking lowers this token from 0.220 to 0.090."
+    )
     expect(page.locator("#inspector .because")).to_contain_text("Left alone, COFT would have written “they”.")
     expect(page.locator("#facts dl")).to_contain_text("above 1, so it says nothing here")
     expect(page.locator("#facts dl")).to_contain_text("2.4 times likelier when the attribute is visible")
@@ -125,7 +127,7 @@ def test_the_inspector_explains_each_kind_of_step(audit, picture):
     expect(page.locator(".cand .tick")).to_have_count(0)
     page.locator(".tok[data-i='34']").click()
     expect(verdict).to_contain_text(
-        "Certified with a borrowed threshold: no calibration data at steps 33 and later, τ comes from 17–24."  # noqa: RUF001
+        "Certified with a borrowed threshold: no calibration data at steps 33 and later, τ comes from 17–24."
     )
     expect(page.locator(".cand .tick")).to_have_count(0)
 

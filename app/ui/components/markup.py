@@ -45,9 +45,7 @@ SYMBOLS: dict[str, tuple[str, str]] = {
 
 def sprite() -> str:
     """All symbols, once per page."""
-    symbols = "".join(
-        f'<symbol id="i-{name}" viewBox="{box}">{body}</symbol>' for name, (box, body) in SYMBOLS.items()
-    )
+    symbols = "".join(f'<symbol id="i-{name}" viewBox="{box}">{body}</symbol>' for name, (box, body) in SYMBOLS.items())
     return f'<svg class="sprite" width="0" height="0" aria-hidden="true">{symbols}</svg>'
 
 

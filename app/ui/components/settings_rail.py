@@ -13,8 +13,8 @@ from app.ui.components.markup import badge, icon
 from app.ui.presenters_session import calibration_choices, calibration_status
 
 POLICIES = [("COFT, joint mask", "coft"), ("Vanilla, the model as it is", "vanilla")]
-TOUCHED = "() => coft.session.touched()"
-SUMMARY = "(...v) => coft.frame.summary(v)"
+CHANGED = "(...values) => coft.settings(values)"
+"""Runs in the browser with all values whenever one changes; ``input`` events of text fields lag one key behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,21 @@ def settings_from(values: tuple[object, ...], proceed: bool = False) -> AuditSet
     return AuditSettings(**given, proceed_uncertified=proceed)  # type: ignore[arg-type]
 
 
-def values_from(settings: AuditSettings, found: tuple[CalibrationSummary, ...]) -> list[object]:
-    """Updates that make the controls show settings; a calibration that is gone shows as none."""
-    known = {item.id for item in found}
-    calibration = settings.calibration_id if settings.calibration_id in known else 0
+def control_values(settings: AuditSettings, found: tuple[CalibrationSummary, ...]) -> list[object]:
+    """What the controls show for settings; a calibration that is gone shows as none."""
     values: list[object] = [getattr(settings, name) for name in FIELDS]
-    values[FIELDS.index("calibration_id")] = gr.Dropdown(calibration_choices(found), value=calibration)
+    known = {item.id for item in found}
+    values[FIELDS.index("calibration_id")] = settings.calibration_id if settings.calibration_id in known else 0
     values[FIELDS.index("sentinel")] = settings.sentinel or ""
     return values
+
+
+def updates_from(values: list[object], found: tuple[CalibrationSummary, ...]) -> list[object]:
+    """Updates that make the controls show values, with today's calibrations to choose from."""
+    updates = list(values)
+    place = FIELDS.index("calibration_id")
+    updates[place] = gr.Dropdown(calibration_choices(found), value=int(str(values[place])))
+    return updates
 
 
 def default_calibration(found: tuple[CalibrationSummary, ...], wanted: int | None) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gradio as gr
+from gradio.components import Navbar
 
 from app.ui.components.markup import icon, sprite
 
@@ -11,7 +12,7 @@ PAGES = (("Audit", "./", "audit"), ("Calibrate", "./calibrate", "calibrate"), ("
 
 def topbar(current: str) -> None:
     """Place the bar; ``current`` is the shown page's key."""
-    gr.Navbar(visible=False)
+    Navbar(visible=False)
     links = "".join(
         f'<a href="{path}"{" aria-current=page" if key == current else ""}>{name}</a>' for name, path, key in PAGES
     )

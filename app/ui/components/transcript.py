@@ -52,6 +52,7 @@ def _legend() -> str:
     )
     return "".join(
         f'<span class="tok {classes}"><span class="mk">{icon(mark) if mark else ""}</span>'
-        f'<span class="w">{name}</span><span class="heat">{f"<i style=height:{high}px></i>" if high else ""}</span></span>'
+        f'<span class="w">{name}</span>'
+        f'<span class="heat">{f"<i style=height:{high}px></i>" if high else ""}</span></span>'
         for classes, mark, name, high in items
     )

@@ -15,14 +15,14 @@ from app.services.views import AuditSettings, StartAudit, Step
 from app.ui import assets
 from app.ui.components.inspector import inspector, steps_chart
 from app.ui.components.settings_rail import (
-    SUMMARY,
-    TOUCHED,
+    CHANGED,
     SettingsRail,
     calibration_note,
+    control_values,
     default_calibration,
     settings_from,
     settings_rail,
-    values_from,
+    updates_from,
 )
 from app.ui.components.span_editor import span_editor
 from app.ui.components.topbar import topbar
@@ -63,9 +63,12 @@ class AuditHandlers:
         found = self._calibrations.list()
         if event.session is None:
             chosen = default_calibration(found, event.calibration)
-            return [_reply(event, {"kind": "blank"}), *values_from(AuditSettings(calibration_id=chosen), found)]
+            values = control_values(AuditSettings(calibration_id=chosen), found)
+            return [_reply(event, {"kind": "blank"}), *updates_from(values, found)]
         view = self._audits.view(int(event.session), event.branch)
-        return [_reply(event, session_message(view)), *values_from(view.settings, found)]
+        values = control_values(view.settings, found)
+        message = {**session_message(view), "settings": values}
+        return [_reply(event, message), *updates_from(values, found)]
 
     @shown
     def detect(self, event: gr.EventData) -> Message:
@@ -87,7 +90,7 @@ class AuditHandlers:
             view = self._audits.start(StartAudit(event.prompt, settings, spans_from(event.spans)))
         except CalibrationMismatch as mismatch:
             return _reply(event, {"kind": "mismatch", "text": str(mismatch)})
-        return _reply(event, session_message(view))
+        return _reply(event, {**session_message(view), "settings": list(values)})
 
     @shown
     def step(self, event: gr.EventData) -> Message:
@@ -160,7 +163,7 @@ def audit_page(app: gr.Blocks, services: Services) -> None:
         with gr.Column(elem_classes=["inspect"], min_width=0):
             inspector()
     download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
-    app.load(None, list(rail.controls), None, js=SUMMARY)
+    app.load(None, list(rail.controls), None, js=CHANGED)
     _wire_session(handlers, editor, stage, rail, download)
     _wire_settings(app, handlers, rail)
 
@@ -190,9 +193,7 @@ def _wire_session(
 
 def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
     for control in rail.controls:
-        control.input(None, None, None, js=TOUCHED)  # type: ignore[attr-defined]
-    for control in rail.controls:
-        control.change(None, list(rail.controls), None, js=SUMMARY)  # type: ignore[attr-defined]
+        control.change(None, list(rail.controls), None, js=CHANGED)  # type: ignore[attr-defined]
     event: dict[str, Any] = dict(EVENT)
     model = rail.control("model")
     gr.on(
@@ -216,4 +217,3 @@ def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) 
 def _reply(event: gr.EventData, message: Message) -> Message:
     """Give a message its request's number: the page tells replies apart by it."""
     return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}
-

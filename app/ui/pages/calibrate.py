@@ -13,18 +13,9 @@ from app.ui import assets
 from app.ui.components.topbar import topbar
 from app.ui.errors import shown
 from app.ui.figures import support_histogram
-from app.ui.presenters_calibrate import (
-    OTHER_ALPHAS,
-    accept_label,
-    alphas,
-    bin_choices,
-    job_status,
-    prompt_set,
-    result_foot,
-    result_head,
-    runs_list,
-)
+from app.ui.presenters_calibrate import accept_label, job_status, prompt_set, runs_list
 from app.ui.presenters_format import threshold
+from app.ui.presenters_result import OTHER_ALPHAS, alphas, bin_choices, result_foot, result_head
 
 ESTIMATORS = [
     ("hierarchical: all tokens, whole contexts", "hierarchical"),
@@ -160,7 +151,8 @@ def _form(app: gr.Blocks, handlers: CalibrateHandlers) -> tuple[gr.State, gr.HTM
             label="Prompt set", show_label=False, file_types=[".csv", ".jsonl"], height=92, elem_id="prompt-set"
         )
         _markup(
-            '<p class="hint">Columns: <span class="mono">prompt</span> and <span class="mono">reference</span>, its true '
+            '<p class="hint">Columns: <span class="mono">prompt</span> and <span class="mono">reference</span>, its '
+            "true "
             'continuation; optional <span class="mono">spans</span> (JSON list of [start, end, family]) and '
             '<span class="mono">group</span> for prompts that belong together. Start from a template:</p>'
         )
@@ -202,7 +194,9 @@ def _settings() -> list[Any]:
     with gr.Row(elem_classes=["twin"]):
         alpha = gr.Slider(0.001, 0.3, 0.1, step=0.001, label="Alpha", buttons=[], min_width=0)
         lam = gr.Slider(0, 1, 0.6, step=0.01, label="Lambda", buttons=[], min_width=0)
-    _markup('<p class="hint">Alpha: true tokens that may be missed. Lambda: weight of the masked view.</p>', kind="note")
+    _markup(
+        '<p class="hint">Alpha: true tokens that may be missed. Lambda: weight of the masked view.</p>', kind="note"
+    )
     with gr.Accordion("Sampling, masking and split", open=False, elem_classes=["fold"]):
         temperature = gr.Slider(0.1, 2, 1.0, step=0.05, label="Temperature", buttons=[])
         top_p = gr.Slider(0.05, 1, 0.9, step=0.01, label="Top-p (1 is off)", buttons=[])
@@ -218,7 +212,9 @@ def _result(handlers: CalibrateHandlers, shown_id: gr.State, runs: gr.HTML) -> N
     with gr.Row(elem_classes=["pair"]):
         with gr.Column(min_width=0, elem_classes=["figure"]):
             bins = gr.Dropdown([], label="Joint support of true tokens", elem_id="bins", visible=False)
-            plot = gr.Plot(visible=False, show_label=False, container=False, elem_classes=["chart"], elem_id="support-plot")
+            plot = gr.Plot(
+                visible=False, show_label=False, container=False, elem_classes=["chart"], elem_id="support-plot"
+            )
         with gr.Column(min_width=0):
             other = _markup("", "alphas")
     foot = _markup("", "result-foot")

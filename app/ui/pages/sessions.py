@@ -13,7 +13,6 @@ from app.ui.components.topbar import topbar
 from app.ui.errors import shown
 from app.ui.presenters_sessions import sessions_table
 
-
 EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 8}
 """What all events of the page have in common: errors and changes of state pass only through the queue."""
 
@@ -63,7 +62,7 @@ def sessions_page(app: gr.Blocks, services: Services) -> None:
             elem_classes=["coft"],
         )
     file = gr.DownloadButton("Report", elem_id="session-file", elem_classes=["offscreen"])
-    gr.on([app.load, search.input], handlers.listed, search, listed, trigger_mode="always_last", **EVENT)
+    gr.on([app.load, search.change], handlers.listed, search, listed, trigger_mode="always_last", **EVENT)
     listed.delete(handlers.delete, search, listed, **EVENT)
     exported = listed.export(handlers.export, None, file, trigger_mode="multiple", **EVENT)
     exported.success(None, None, None, js="() => coft.download('session-file')")

@@ -174,3 +174,9 @@ def test_the_embedded_calibration_cannot_be_deleted(wired):
     assert embedded
     with pytest.raises(ServiceError, match="comes with the program"):
         wired.calibrations.delete(embedded[0].id)
+
+
+def test_a_row_without_a_reference_is_a_problem_for_calibration(wired, tmp_path):
+    prompts = wired.calibrations.parse(write(tmp_path, "prompt,reference\na,\nb,c\n"))
+    assert [(e.line, e.column, e.message) for e in prompts.errors] == [(2, "reference", "is empty")]
+    assert [line for line, _ in prompts.rows] == [3]

@@ -1,0 +1,107 @@
+"""A step in words: its verdict, the figures behind it, and what they mean."""
+
+from __future__ import annotations
+
+import math
+
+from app.services.views import Step
+from app.ui.presenters_format import count, probability, quoted, signed, threshold, times_likelier
+
+
+def has_threshold(step: Step) -> bool:
+    """Whether a threshold was applied at this step."""
+    return step.state != "none" and step.log_tau > -math.inf
+
+
+def verdict(step: Step, digits: int) -> tuple[str, str]:
+    """The step in plain words: a bold beginning and the rest."""
+    joint = min(step.log_p_fused, step.log_p_masked)
+    if step.state == "none":
+        return ("Not certified:", "no calibration is used, so there is no threshold.")
+    if step.state == "mismatch":
+        return ("Not certified:", "the calibration belongs to another policy, so its threshold proves nothing here.")
+    if step.state == "uninformative":
+        return ("Not certified in any useful sense:", "too few contexts for this alpha, so every token passes.")
+    if step.forced and not step.certified:
+        below = "masked" if step.log_p_masked <= step.log_p_fused else "fused"
+        return (
+            "You forced a token that is not certified:",
+            f"{below} {probability(math.exp(joint), digits)} is under τ {threshold(math.exp(step.log_tau))}.",
+        )
+    if step.fallback:
+        return (
+            "Fallback:",
+            "no token reached the threshold in both worlds, so the likeliest fused token was written. "
+            "Nothing is certified here.",
+        )
+    if step.state == "inherited":
+        return ("Certified with a borrowed threshold:", "no calibration data at this position.")
+    return ("Certified:", f"plausible in both worlds. {_effect_of_masking(step, digits)}")
+
+
+def hint(step: Step, digits: int) -> str:
+    """The figures behind the verdict, and what would have happened otherwise."""
+    sentences = []
+    tau = threshold(math.exp(step.log_tau))
+    joint = math.exp(min(step.log_p_fused, step.log_p_masked))
+    if step.set_size == 0 and has_threshold(step):
+        best = max(math.exp(candidate.log_joint) for candidate in step.candidates)
+        sentences.append(f"The best joint support is {probability(best, digits)}, under the threshold τ {tau}.")
+    elif has_threshold(step):
+        side = "reaches" if joint >= math.exp(step.log_tau) else "is under"
+        sentences.append(f"Joint support {probability(joint, digits)} {side} the threshold τ {tau}.")
+    else:
+        sentences.append(_effect_of_masking(step, digits))
+    if step.state == "inherited" and (step.fallback or not step.certified):
+        sentences.append("The threshold is borrowed from another position.")
+    if step.forced and step.policy_token_id != step.token_id:
+        sentences.append(f"Left alone, COFT would have written {quoted(step.policy_token)}.")
+    return " ".join(sentences)
+
+
+def facts(step: Step) -> list[tuple[str, str, str]]:
+    """The four figures under the chart: name, value, what it means."""
+    return [_set_fact(step), _mass_fact(step), _variation_fact(step), _sensitivity_fact(step)]
+
+
+def _set_fact(step: Step) -> tuple[str, str, str]:
+    notes = {
+        "uninformative": "every token passes: the threshold is uninformative",
+        "none": "there is no threshold",
+        "mismatch": "tokens over a threshold of another policy",
+        "inherited": "tokens over a borrowed threshold",
+    }
+    if step.state == "none":
+        return ("Set size", "none", notes["none"])
+    return ("Set size", count(step.set_size), notes.get(step.state, "tokens certified at this step"))
+
+
+def _mass_fact(step: Step) -> tuple[str, str, str]:
+    if step.state == "none":
+        return ("Certified mass", "none", "nothing is certified")
+    return ("Certified mass", probability(step.certified_mass), "of the fused probability")
+
+
+def _variation_fact(step: Step) -> tuple[str, str, str]:
+    found, bound = step.diagnostics.tv_on_set, step.diagnostics.tv_bound
+    if found is None:
+        return ("TV on the set", "none", "undefined: the set is empty")
+    if bound is None:
+        return ("TV on the set", probability(found), "no bound: there is no threshold")
+    if bound > 1:
+        return ("TV on the set", probability(found), f"bound {bound:.2f}: above 1, so it says nothing here")
+    return ("TV on the set", probability(found), f"and at most {bound:.2f} by its bound")
+
+
+def _sensitivity_fact(step: Step) -> tuple[str, str, str]:
+    ratio = step.diagnostics.log_ratio
+    return ("Sensitivity", signed(ratio), times_likelier(ratio))
+
+
+def _effect_of_masking(step: Step, digits: int) -> str:
+    seen = probability(math.exp(step.log_p_factual), digits)
+    masked = probability(math.exp(step.log_p_masked), digits)
+    if seen == masked:
+        return f"Masking leaves this token at {seen}."
+    verb = "lowers" if step.log_p_masked < step.log_p_factual else "raises"
+    return f"Masking {verb} this token from {seen} to {masked}."

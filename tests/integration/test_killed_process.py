@@ -1,0 +1,46 @@
+"""A process killed in the middle of a run loses no step that it had shown."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from app.bootstrap import services
+from app.services.views import AuditSettings, Span, StartAudit
+from tests.conftest import load_tiny
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import sys
+from app.bootstrap import services
+from app.settings import Settings
+from tests.conftest import load_tiny
+with services(Settings(database_url=sys.argv[1], pipeline="none"), loader=load_tiny) as wired:
+    for step in wired.audits.run(int(sys.argv[2])):
+        print(step.index, step.token_id, flush=True)
+"""
+
+
+def test_every_step_that_was_shown_is_there_and_the_session_goes_on_where_it_was(settings):
+    request = StartAudit(
+        "He said that", AuditSettings(model="tiny", max_new_tokens=100, top_p=1.0), (Span(0, 2, "gender"),)
+    )
+    with services(settings, loader=load_tiny) as wired:
+        session_id = wired.audits.start(request).session_id
+        whole_id = wired.audits.start(request).session_id
+        list(wired.audits.run(whole_id))
+        whole = [s.token_id for s in wired.audits.view(whole_id).steps]
+    wanted = min(5, len(whole) - 1)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, settings.database_url, str(session_id)],
+        cwd=ROOT, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    shown = [process.stdout.readline().split() for _ in range(wanted)]
+    process.kill()
+    rest, _ = process.communicate()
+    shown += [line.split() for line in rest.splitlines() if len(line.split()) == 2]
+    with services(settings, loader=load_tiny) as wired:
+        stored = wired.audits.view(session_id).steps
+        assert [[str(s.index), str(s.token_id)] for s in stored[: len(shown)]] == shown
+        list(wired.audits.run(session_id))
+        assert [s.token_id for s in wired.audits.view(session_id).steps] == whole

@@ -1,0 +1,67 @@
+"""The endpoints as another program calls them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gradio_client import Client, handle_file
+from gradio_client.exceptions import AppError
+
+from tests.ui.fake_services import FakeServices
+
+PROMPT = "The nurse finished rounds and then he prepared the reports"
+
+
+@pytest.fixture(scope="module")
+def connected(address: str) -> Client:
+    return Client(address, verbose=False)
+
+
+@pytest.fixture
+def client(connected: Client, services: FakeServices) -> Client:
+    return connected
+
+
+def test_only_the_documented_endpoints_are_offered(client: Client):
+    names = set(client.view_api(return_format="dict")["named_endpoints"])
+    assert names == {
+        "/detect_spans", "/start_audit", "/step", "/run_to_end", "/fork", "/calibrate", "/export_csv", "/list_sessions",
+    }  # fmt: skip
+
+
+def test_an_audit_over_the_endpoints(client: Client):
+    spans = client.predict(PROMPT, api_name="/detect_spans")
+    assert [PROMPT[span["start"] : span["end"]] for span in spans] == ["nurse", "he"]
+    session = client.predict(PROMPT, spans[1:], {"calibration_id": 1, "max_new_tokens": 5}, api_name="/start_audit")
+    assert session["masked"].count("<mask>") == 1
+    first = client.predict(session["session_id"], api_name="/step")["step"]
+    assert first["step"] == 1
+    assert first["certified"] == (min(first["p_fused"], first["p_masked"]) >= first["tau"])
+    whole = client.predict(session["session_id"], api_name="/run_to_end")
+    assert [step["step"] for step in whole["steps"]] == [1, 2, 3, 4, 5]
+    forked = client.predict(session["session_id"], whole["branch_id"], 2, " they", api_name="/fork")
+    assert [step["token"] for step in forked["steps"]][1:] == [" they"]
+    assert forked["steps"][-1]["chosen_by"] == "reviewer"
+    assert client.predict("nurse", api_name="/list_sessions")[0]["session_id"] == session["session_id"]
+    report = client.predict(session["session_id"], api_name="/export_csv")
+    assert Path(report).read_text("utf-8").startswith("session_id,step")
+
+
+def test_spans_and_settings_may_be_left_out(client: Client):
+    session = client.predict(PROMPT, api_name="/start_audit")
+    assert len(session["spans"]) == 2
+    assert session["certificate"] == "uncertified: no calibration"
+
+
+def test_a_calibration_over_the_endpoints(client: Client, tmp_path: Path):
+    path = tmp_path / "set.csv"
+    path.write_text("prompt,reference\nThe nurse said that he, left\n", "utf-8")
+    job = client.predict(handle_file(path), {"alpha": 0.2}, api_name="/calibrate")
+    assert job["status"] in ("queued", "running", "done")
+    assert job["job_id"] >= 1
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones(client: Client):
+    with pytest.raises(AppError, match=r"There is no setting 'lamda'.*lam"):
+        client.predict(PROMPT, None, {"lamda": 0.5}, api_name="/start_audit")

@@ -1,0 +1,100 @@
+"""The whole program on the embedded model, clicked through: pages, services, decoder and store together."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from app.bootstrap import services as open_services
+from app.settings import Settings
+from tests.ui.conftest import PATIENCE_MS, served
+
+PROMPT = "The nurse finished rounds and then he prepared the reports"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(database_url=f"sqlite:///{tmp_path / 'real.sqlite3'}", pipeline="none")
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1440, "height": 1000}, accept_downloads=True)
+    context.set_default_timeout(2 * PATIENCE_MS)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert errors == []
+
+
+def report_of(page: Page, target: Path) -> list[dict[str, str]]:
+    with page.expect_download() as waiting:
+        page.locator("[data-do=report]").click()
+    waiting.value.save_as(target)
+    return list(csv.DictReader(target.open(newline="", encoding="utf-8")))
+
+
+def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(settings, page, picture, tmp_path):
+    tokens = page.locator(".strip .tok[data-i]")
+    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+        page.goto(url)
+        expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
+        page.locator("#prompt").fill(PROMPT)
+        expect(page.locator(".spanlist tbody tr")).to_have_count(1)
+        expect(page.locator(".spanlist tbody tr")).to_contain_text("gender")
+        expect(page.locator(".masked b")).to_have_count(1)
+        page.locator("[data-do=go]").click()
+        expect(page.locator(".count")).to_contain_text("0 of 64 steps")
+        for number in (1, 2, 3):
+            page.locator("[data-do=step]").click()
+            expect(tokens).to_have_count(number)
+        page.locator("[data-do=back]").click()
+        expect(page.locator("#inspector .where")).to_contain_text("step 2 of 3")
+        page.locator("[data-do=go]").click()
+        expect(page.locator("[data-do=go]")).to_be_disabled()
+        picture(page, "real-audit-1440-light")
+        length = tokens.count()
+        page.locator(".tok[data-i='1']").click()
+        page.locator("#typed").fill(" she")
+        page.keyboard.press("Enter")
+        expect(tokens).to_have_count(2)
+        expect(page.locator("#inspector .where")).to_contain_text("you forced it")
+        rows = report_of(page, tmp_path / "report.csv")
+        address = page.url
+    assert len(rows) == length + 1
+    for row in rows:
+        joint = min(float(row["p_fused"]), float(row["p_masked"]))
+        assert (row["certified"] == "true") == (joint >= float(row["tau"]))
+        assert row["chosen_by"] == "reviewer" or row["certified"] == "true" or row["fallback"] == "true"
+        assert row["certificate"] == "certified"
+    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+        page.goto(f"{url}/?{address.split('?', 1)[1]}")
+        expect(tokens).to_have_count(2)
+        expect(page.locator("#prompt")).to_have_value(PROMPT)
+        page.locator("[data-do=step]").click()
+        expect(tokens).to_have_count(3)
+
+
+def test_a_reviewer_calibrates_on_her_own_prompts_and_uses_it(settings, page, picture, tmp_path):
+    rows = [{"prompt": f"He had {i} cats and", "reference": "he was very happy with them."} for i in range(40)]
+    uploaded = tmp_path / "cats.jsonl"
+    uploaded.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"prompt": ""}\n')
+    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+        page.goto(f"{url}/calibrate")
+        page.locator("#prompt-set input[type=file]").set_input_files(uploaded)
+        expect(page.locator("#parsed .errors tbody tr")).to_have_count(1)
+        page.get_by_label("Go on with the 40 good rows").check()
+        page.locator("#run").click()
+        expect(page.locator("#result h2").first).to_have_text("Result: cats")
+        picture(page, "real-calibration-1440-light")
+        made = [c for c in wired.calibrations.list("demo") if not c.embedded]
+        assert [c.contexts for c in made] == [30]
+        page.get_by_role("link", name="Use in audits").click()
+        expect(page.locator(".rail .note .badge")).to_contain_text("30 contexts")
