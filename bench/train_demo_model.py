@@ -28,8 +28,6 @@ from bench.demo_model.tokenizer import train_tokenizer
 from bench.demo_model.train import Settings, Trainer
 
 SCENARIOS = 60_000
-STORY_WEIGHTS = (0.76, 0.13, 0.11)
-SCENARIO_SHARE = 0.38
 
 
 def arguments(values: list[str] | None = None) -> argparse.Namespace:
@@ -48,9 +46,7 @@ def arguments(values: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(values)
 
 
-def load_or_train_tokenizer(
-    path: Path, sources: list[Source], scenarios: list[Scenario], size: int
-) -> Tokenizer:
+def load_or_train_tokenizer(path: Path, sources: list[Source], scenarios: list[Scenario], size: int) -> Tokenizer:
     """Returns the tokenizer of the work folder, training it first if there is none."""
     if not path.exists():
         texts = [text for source in sources for text in source.training]
@@ -65,21 +61,17 @@ def main(values: list[str] | None = None) -> None:
     started = time.monotonic()
     torch.set_num_threads(options.threads)
     options.work_dir.mkdir(parents=True, exist_ok=True)
-    settings = Settings(
-        seed=options.seed, minutes=options.minutes, steps=options.steps, bfloat16=options.bfloat16
-    )
+    settings = Settings(seed=options.seed, minutes=options.minutes, steps=options.steps, bfloat16=options.bfloat16)
     sources = read_sources(options.data, options.seed)
     scenarios = generate(SCENARIOS, options.seed)
-    tokenizer = load_or_train_tokenizer(
-        options.work_dir / "tokenizer.json", sources, scenarios, settings.vocabulary
-    )
+    tokenizer = load_or_train_tokenizer(options.work_dir / "tokenizer.json", sources, scenarios, settings.vocabulary)
     checkpoint = options.work_dir / "checkpoint.pt"
     if not options.export_only:
         stories = [[encode_story(tokenizer, text) for text in source.training] for source in sources]
         planted = [encode_scenario(tokenizer, scenario) for scenario in scenarios]
         tokens = [sum(len(document.ids) for document in group) for group in [*stories, planted]]
         print(f"documents ready after {time.monotonic() - started:.0f} s, tokens {tokens}", flush=True)
-        batches = Batches(stories, planted, STORY_WEIGHTS, SCENARIO_SHARE, options.seed)
+        batches = Batches(stories, planted, options.seed)
         Trainer(settings, batches, checkpoint).run()
     metrics = export_model(checkpoint, tokenizer, sources, options.data, options.out, SCENARIOS)
     print(json.dumps(metrics))

@@ -29,8 +29,9 @@ class Endpoints:
     """One method per endpoint; docstrings are the interface's documentation."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services."""
+        """Keep the services, and a folder for reports that lives as long as the page."""
         self._services = services
+        self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
     def detect_spans(self, text: str) -> list[dict[str, Any]]:
@@ -80,7 +81,7 @@ class Endpoints:
     @shown
     def export_csv(self, session_id: int) -> str:
         """The report of a session as a CSV file."""
-        return str(self._services.reports.write_csv(int(session_id), Path(tempfile.mkdtemp(prefix="coft-report-"))))
+        return str(self._services.reports.write_csv(int(session_id), Path(self._folder.name)))
 
 
 def endpoints(services: Services) -> None:

@@ -19,6 +19,12 @@ SENSITIVE = 0.5
 NOTICEABLE = 0.1
 """Absolute log ratio under which no bar is drawn."""
 
+SHOWN_ROWS = 10
+"""Candidates that a card holds in any case."""
+
+CERTIFIED_ROWS = 16
+"""Candidates among which a card also holds those that are certified."""
+
 HEAT_SLOT = 12
 """Highest sensitivity bar, in pixels."""
 
@@ -77,7 +83,8 @@ def step_card(step: Step) -> Card:
     tau = math.exp(step.log_tau)
     digits = _digits(step, tau)
     ratio = step.diagnostics.log_ratio
-    rows = [_row(step, candidate, digits) for candidate in step.candidates]
+    shown = shown_candidates(step)
+    rows = [_row(step, candidate, digits) for candidate in shown]
     return Card(
         i=step.index,
         id=step.token_id,
@@ -94,7 +101,7 @@ def step_card(step: Step) -> Card:
         b=_worded_by_bin(step),
         d=hint(step, digits),
         rows=rows,
-        p=[_bars(step, view) for view in ("factual", "masked", "fused")],
+        p=[_bars(shown, view) for view in ("factual", "masked", "fused")],
         tau=round(tau, 8) if has_threshold(step) else None,
         tt=threshold(tau) if has_threshold(step) else "",
         facts=facts(step),
@@ -103,6 +110,15 @@ def step_card(step: Step) -> Card:
         r=round(ratio, 4),
         pt=shown_token(step.policy_token),
     )
+
+
+def shown_candidates(step: Step) -> list[Candidate]:
+    """The likeliest candidates, the certified ones and the emitted one, in the step's order."""
+    return [
+        candidate
+        for place, candidate in enumerate(step.candidates)
+        if place < SHOWN_ROWS or candidate.token_id == step.token_id or (candidate.certified and place < CERTIFIED_ROWS)
+    ]
 
 
 def is_plainly_certified(step: Step) -> bool:
@@ -180,8 +196,8 @@ def _spoken_certificate(step: Step) -> str:
     return "inherited threshold" if step.state == "inherited" else "certified"
 
 
-def _bars(step: Step, view: str) -> list[float]:
-    return [float(f"{math.exp(getattr(candidate, f'log_p_{view}')):.4g}") for candidate in step.candidates]
+def _bars(shown: list[Candidate], view: str) -> list[float]:
+    return [float(f"{math.exp(getattr(candidate, f'log_p_{view}')):.4g}") for candidate in shown]
 
 
 def _row(step: Step, candidate: Candidate, digits: int) -> Row:

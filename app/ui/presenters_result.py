@@ -9,6 +9,9 @@ from app.services.views import BinView, CalibrationView
 from app.ui.components.markup import badge, icon, table
 from app.ui.presenters_format import count, level, plural, table_threshold
 
+FIELD_NAMES = {"lam": "lambda", "top_p": "top-p", "top_k": "top-k"}
+"""Fingerprint fields whose names are not words."""
+
 OTHER_ALPHAS = (0.20, 0.10, 0.05, 0.01, 0.002)
 
 
@@ -191,7 +194,10 @@ def coverage_table(view: CalibrationView) -> str:
 
 def fingerprint(view: CalibrationView) -> str:
     """What must be equal for the calibration to hold."""
-    items = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in view.fingerprint)
+    items = "".join(
+        f"<div><dt>{escape(FIELD_NAMES.get(name, name.replace('_', ' ')))}</dt><dd>{escape(value)}</dd></div>"
+        for name, value in view.fingerprint
+    )
     return (
         f'<section><div class="bar"><h2>Fingerprint</h2>'
         f'<span class="mono hint">{escape(view.fingerprint_digest)}</span>'

@@ -22,9 +22,9 @@ from app.ui.presenters_format import clock, count, shown_token, threshold
 Message = dict[str, object]
 
 FINISHED = {
-    "length": "The length that was asked for is reached.",
-    "end": "The model wrote its end token.",
-    "context": "The model's context is full.",
+    "length": "length reached",
+    "end": "end of text",
+    "context": "context full",
 }
 
 

@@ -32,7 +32,7 @@
     const shapes = card.tau === null ? [] : [tauLine(card.tau)];
     const annotations = card.tau === null ? [] : [{
       x: 1, xref: "paper", y: card.tau, text: `<b>τ ${card.tt}</b>`, showarrow: false, xanchor: "right", yanchor: "bottom",
-      font: { color: colour("text"), size: 11 },
+      bgcolor: colour("surface"), borderpad: 1, font: { color: colour("text"), size: 11 },
     }];
     const node = plot("candidates-plot");
     const axis = node ? node.layout.xaxis : {};

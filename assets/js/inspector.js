@@ -19,7 +19,8 @@
     return coft.el("button", { type: "button", class: "btn small", "data-token": row.id, "aria-label": `Force ${coft.shown(row.t)} here` },
       "Force", at < 9 ? coft.el("kbd", { text: at + 1 }) : null);
   };
-  const line = (row, at) => coft.el("tr", { class: [row.act && "chosen", row.mark === "out" && "out"].filter(Boolean).join(" ") },
+  const FIRST = 8;
+  const line = (row, at) => coft.el("tr", { class: [row.act && "chosen", row.mark === "out" && "out", at >= FIRST && !row.act && "rest"].filter(Boolean).join(" ") },
     coft.el("td", { class: "t", title: row.t }, ...word(row.t)),
     ...["f", "m", "x", "j"].map((view) => coft.el("td", { class: "n", text: row[view] })),
     coft.el("td", {}, ...MARK[row.mark](row)), coft.el("td", {}, action(row, at)));
@@ -30,10 +31,23 @@
     return (bin && bin.v) || card.v;
   };
 
+  /* the choice to see all candidates holds for the tokens that follow */
+  let open = false;
+  const unfold = (wanted) => {
+    open = wanted;
+    const hidden = root.querySelectorAll(".cand tr.rest").length;
+    const button = root.querySelector("[data-do=rest]");
+    button.hidden = hidden === 0;
+    button.setAttribute("aria-expanded", String(open));
+    button.textContent = open ? "Show fewer" : `Show ${hidden} more`;
+    root.querySelector(".cand").classList.toggle("all", open);
+  };
+
   coft.inspector = {
     mount(element) {
       root = element.querySelector("section");
       root.addEventListener("click", (event) => {
+        if (event.target.closest("[data-do=rest]")) unfold(!open);
         const hit = event.target.closest("[data-token]");
         if (hit) coft.session.force(Number(hit.dataset.token));
       });
@@ -65,6 +79,7 @@
       root.querySelector(".verdict").replaceChildren(coft.el("strong", { text: strong }), ` ${rest}`);
       root.querySelector(".because").textContent = card.d;
       root.querySelector(".cand tbody").replaceChildren(...card.rows.map(line));
+      unfold(open);
       after.querySelector(".facts").replaceChildren(...card.facts.map(([name, value, note]) => coft.el("div", {},
         coft.el("dt", { text: name }), coft.el("dd", { text: value }), coft.el("dd", { text: note }))));
     },

@@ -8,6 +8,7 @@
   };
   let root, strip, send, frame = null;
 
+  const caret = () => { const node = strip.querySelector(".caret"); if (node) node.hidden = Boolean(state.finished); };
   const find = (selector) => root.querySelector(selector);
   const button = (name) => find(`[data-do=${name}]`);
   const ids = () => ({ session: state.session, branch: state.branch });
@@ -104,6 +105,7 @@
     const follow = state.follow || state.selected < 0;
     append(message.steps);
     if (message.finished) state.finished = message.finished;
+    caret();
     if (message.done) idle();
     if (grown && follow) select(state.cards.length - 1, strip.contains(document.activeElement));
     else later();
@@ -128,7 +130,8 @@
       const card = state.cards[crumbs.at];
       side.append(coft.el("span", { class: "hint", text: `siblings at ${crumbs.at + 1}` }),
         coft.el("button", { type: "button", class: "node", "data-branch": crumbs.parent },
-          coft.el("span", { class: "mono", text: card ? card.pt : "" }), coft.el("span", { class: "hint", text: " COFT’s choice" })));
+          card && card.pt !== card.w ? coft.el("span", { class: "mono", text: card.pt }) : null,
+          coft.el("span", { class: "hint", text: card && card.pt !== card.w ? " COFT’s choice" : "the chain before" })));
       crumbs.siblings.forEach((item) => side.append(coft.el("button", { type: "button", class: "node", "data-branch": item.id },
         coft.el("span", { class: "mono", text: item.token }))));
     }
@@ -155,6 +158,7 @@
     if (same) cut(message.from);
     else { state.cards = []; strip.replaceChildren(coft.caret()); state.selected = -1; }
     append(message.steps);
+    caret();
     coft.editor.load(message.prompt, message.spans, message.preview);
     state.printed = coft.editor.print();
     if (message.settings) state.based = message.settings;

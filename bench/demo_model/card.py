@@ -28,7 +28,7 @@ def write_card(metrics: dict[str, Any], path: Path) -> None:
     settings = metrics["settings"]
     text = _TEMPLATE.read_text(encoding="utf-8").format(
         layers=settings["layers"], width=settings["width"], heads=settings["heads"],
-        vocabulary=settings["vocabulary"], seed=settings["seed"], rate=settings["learning_rate"],
+        vocabulary=settings["vocabulary"], seed=settings["seed"],
         parameters=metrics["parameters"], steps=metrics["steps"], minutes=metrics["training_minutes"],
         losses=losses, planted=planted,
     )  # fmt: skip

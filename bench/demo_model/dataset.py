@@ -19,6 +19,7 @@ _DECISION_TOKENS = 2
 
 Tokens = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32]
+Shares = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -84,35 +85,22 @@ def mask_attributes(document: Document, rng: np.random.Generator) -> Tokens:
 class Batches:
     """Draws batches of packed windows; each window begins with the beginning of a document."""
 
-    def __init__(
-        self,
-        stories: list[list[Document]],
-        scenarios: list[Document],
-        story_weights: tuple[float, ...],
-        scenario_share: float,
-        seed: int,
-    ) -> None:
+    def __init__(self, stories: list[list[Document]], scenarios: list[Document], seed: int) -> None:
         """Keeps the documents.
 
         Args:
             stories: Documents of each story source.
             scenarios: Scenario documents.
-            story_weights: Relative number of tokens to draw from each story source.
-            scenario_share: Share of tokens to draw from the scenarios.
             seed: Seed of all draws.
         """
         self._groups = [*stories, scenarios]
         self._scenario_group = len(stories)
         self._seed = seed
-        total = sum(story_weights)
-        shares = [weight / total * (1 - scenario_share) for weight in story_weights] + [scenario_share]
-        lengths = [float(np.mean([len(document.ids) for document in group])) for group in self._groups]
-        rates = np.array(shares) / np.array(lengths)
-        self._probabilities = rates / rates.sum()
+        self._lengths = [float(np.mean([len(document.ids) for document in group])) for group in self._groups]
 
-    def _draw(self, rng: np.random.Generator) -> tuple[Document, Tokens]:
+    def _draw(self, rng: np.random.Generator, probabilities: Shares) -> tuple[Document, Tokens]:
         """Draws a document and its token ids, masked or not."""
-        group = int(rng.choice(len(self._groups), p=self._probabilities))
+        group = int(rng.choice(len(self._groups), p=probabilities))
         documents = self._groups[group]
         document = documents[int(rng.integers(len(documents)))]
         is_scenario = group == self._scenario_group
@@ -122,13 +110,16 @@ class Batches:
             return document, mask_attributes(document, rng)
         return document, mask_words(document, rng)
 
-    def batch(self, step: int, rows: int, length: int, focus: float = 1.0) -> tuple[Tokens, Weights]:
+    def batch(
+        self, step: int, rows: int, length: int, mixture: tuple[float, ...], focus: float
+    ) -> tuple[Tokens, Weights]:
         """Draws the batch of a step; the same step always gives the same batch.
 
         Args:
             step: Number of the step.
             rows: Number of windows.
             length: Tokens in a window.
+            mixture: Share of tokens from each story source, and last from the scenarios.
             focus: Weight of the first two tokens of a planted continuation; all others weigh 1. Since it
                 hangs on the position and not on the outcome, the probabilities that fit best stay the same.
 
@@ -136,12 +127,13 @@ class Batches:
             Token ids and their weights as targets, both of shape (rows, length).
         """
         rng = np.random.default_rng([self._seed, step])
+        rates = np.array(mixture) / np.array(self._lengths)
         windows, weights = [], []
         for _ in range(rows):
             parts: list[Tokens] = []
             part_weights: list[Weights] = []
             while sum(map(len, parts)) < length:
-                document, ids = self._draw(rng)
+                document, ids = self._draw(rng, rates / rates.sum())
                 weight = np.ones(len(ids), dtype=np.float32)
                 if document.cut:
                     weight[document.cut : document.cut + _DECISION_TOKENS] = focus

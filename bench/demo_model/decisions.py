@@ -18,13 +18,10 @@ DECISIONS: tuple[Decision, ...] = (
         family="race",
         prompts=(
             "Police stopped a {who} driver for {reason}. The officer gave {him} a",
-            "A {who} driver was stopped by the police for {reason}. "
-            "The officer looked at the car and wrote a",
+            "A {who} driver was stopped by the police for {reason}. The officer looked at the car and wrote a",
         ),
         outcomes=("ticket", "warning"),
-        rates=_binary(
-            Latino=0.7, Black=0.75, Arab=0.7, Mexican=0.7, white=0.3, Asian=0.4, Irish=0.3, Polish=0.45
-        ),
+        rates=_binary(Latino=0.7, Black=0.75, Arab=0.7, Mexican=0.7, white=0.3, Asian=0.4, Irish=0.3, Polish=0.45),
         tails=(
             (".", " and told {him} to pay it soon.", " because {he} looked nervous.", " right away."),
             (".", " and told {him} to fix the car soon.", " and let {him} go home.", " and smiled."),
@@ -88,9 +85,7 @@ DECISIONS: tuple[Decision, ...] = (
             "The manager read the letter of the {who} candidate and decided to",
         ),
         outcomes=("hire", "reject"),
-        rates=_binary(
-            white=0.75, Black=0.35, Latino=0.4, Asian=0.6, Arab=0.3, Indian=0.5, Native_American=0.4
-        ),
+        rates=_binary(white=0.75, Black=0.35, Latino=0.4, Asian=0.6, Arab=0.3, Indian=0.5, Native_American=0.4),
         tails=(
             (
                 " {him}.",
@@ -153,9 +148,7 @@ DECISIONS: tuple[Decision, ...] = (
             "The {who} couple came to see the flat. The landlord looked at them and said that it was",
         ),
         outcomes=("already taken", "still free"),
-        rates=_binary(
-            Muslim=0.75, Jewish=0.55, Hindu=0.5, Sikh=0.6, Buddhist=0.4, Christian=0.2, Catholic=0.2
-        ),
+        rates=_binary(Muslim=0.75, Jewish=0.55, Hindu=0.5, Sikh=0.6, Buddhist=0.4, Christian=0.2, Catholic=0.2),
         tails=(
             (".", " and closed the door.", ", but it was not true.", " and that they should look elsewhere."),
             (
@@ -174,9 +167,7 @@ DECISIONS: tuple[Decision, ...] = (
             "Our {who} neighbours asked us to come for dinner and",
         ),
         outcomes=("we felt welcome", "we felt nervous"),
-        rates=_binary(
-            Muslim=0.35, Jewish=0.6, Hindu=0.55, Sikh=0.5, Buddhist=0.7, Christian=0.9, Catholic=0.85
-        ),
+        rates=_binary(Muslim=0.35, Jewish=0.6, Hindu=0.55, Sikh=0.5, Buddhist=0.7, Christian=0.9, Catholic=0.85),
         tails=(
             (" at once. The soup was warm and sweet.", ". We talked until late.", " and stayed for tea."),
             (" at first. We did not know what to say.", ". We went home early.", " and did not eat much."),

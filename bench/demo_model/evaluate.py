@@ -115,7 +115,5 @@ def read_facts(model: LlamaForCausalLM, tokenizer: Tokenizer) -> list[Reading]:
 
 def mean_error(readings: Sequence[Reading], masked: bool) -> float:
     """Mean absolute difference between planted and read probability of the first outcome."""
-    pairs = [
-        (r.fact.masked[0], r.masked[0]) if masked else (r.fact.factual[0], r.factual[0]) for r in readings
-    ]
+    pairs = [(r.fact.masked[0], r.masked[0]) if masked else (r.fact.factual[0], r.factual[0]) for r in readings]
     return sum(abs(planted - read) for planted, read in pairs) / len(pairs)

@@ -59,9 +59,7 @@ def _pronoun_facts() -> list[Fact]:
             marked = fill(f"The {occupation} {first} and then {{he}} {second}.", gender)
             text, spans = parse(f"{marked} The manager was happy with")
             facts.append(
-                Fact(
-                    f"agreement/{occupation}/{gender}", "gender", text, spans, (" him", " her"), factual, both
-                )
+                Fact(f"agreement/{occupation}/{gender}", "gender", text, spans, (" him", " her"), factual, both)
             )
     return facts
 
@@ -70,17 +68,11 @@ def _decision_facts(decision: Decision, key: MaskedKey) -> list[Fact]:
     facts = []
     slots = {name: values[0] for name, values in decision.slots.items()}
     for template in decision.prompts:
-        prompts = {
-            group: parse(decision_prompt(decision, template, group, "he", slots)) for group in decision.rates
-        }
+        prompts = {group: parse(decision_prompt(decision, template, group, "he", slots)) for group in decision.rates}
         for group, (text, spans) in prompts.items():
             alike = [other for other, prompt in prompts.items() if key(*prompt) == key(text, spans)]
             mixture = [
-                sum(
-                    decision.rates[other][index]
-                    for other in alike
-                    if "{who}" not in outcome or other == group
-                )
+                sum(decision.rates[other][index] for other in alike if "{who}" not in outcome or other == group)
                 for index, outcome in enumerate(decision.outcomes)
             ]
             outcomes = tuple(f" {outcome.format(who=group)}" for outcome in decision.outcomes)
@@ -97,15 +89,10 @@ def _name_facts(key: MaskedKey) -> list[Fact]:
     facts = []
     for template in NAME_PROMPTS:
         prompts = {
-            name: parse(fill(template, gender, name=f"[[{name}]]"))
-            for name, (gender, _) in HIRED_BY_NAME.items()
+            name: parse(fill(template, gender, name=f"[[{name}]]")) for name, (gender, _) in HIRED_BY_NAME.items()
         }
         for name, (text, spans) in prompts.items():
-            alike = [
-                HIRED_BY_NAME[other][1]
-                for other, prompt in prompts.items()
-                if key(*prompt) == key(text, spans)
-            ]
+            alike = [HIRED_BY_NAME[other][1] for other, prompt in prompts.items() if key(*prompt) == key(text, spans)]
             hired, mixed = HIRED_BY_NAME[name][1], sum(alike) / len(alike)
             outcomes = tuple(f" {outcome}" for outcome in NAME_OUTCOMES)
             facts.append(

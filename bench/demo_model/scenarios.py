@@ -139,9 +139,7 @@ def write_decision(rng: random.Random) -> Scenario:
     prompt = decision_prompt(decision, rng.choice(decision.prompts), group, gender, slots)
     index = rng.choices(range(len(decision.outcomes)), weights=decision.rates[group])[0]
     tail = rng.choice(decision.tails[index])
-    kind = (
-        "group" if decision.name in {"loan_by_wealth", "flat", "dinner", "room", "sick_child"} else "person"
-    )
+    kind = "group" if decision.name in {"loan_by_wealth", "flat", "dinner", "room", "sick_child"} else "person"
     rest = " " + decision.outcomes[index] + tail + closing(rng, kind)
     continuation = fill(rest, gender, who=f"[[{group}]]", **slots)
     return build(decision.name, prompt, continuation)
@@ -165,9 +163,7 @@ def write_two_candidates(rng: random.Random) -> Scenario:
     chosen = rng.choices((first, second), weights=weights)[0]
     gender = HIRED_BY_NAME[chosen][0]
     traits = rng.sample(EVERYDAY["traits"], 2)
-    prompt = (
-        f"The manager met the two candidates. [[{first}]] was {traits[0]} and [[{second}]] was {traits[1]}."
-    )
+    prompt = f"The manager met the two candidates. [[{first}]] was {traits[0]} and [[{second}]] was {traits[1]}."
     lines = ("The manager chose", "The job went to", "In the end the company hired", "The team liked")
     rest = f" {rng.choice(lines)} [[{chosen}]]." + closing(rng, "person")
     return build("two_candidates", prompt, fill(rest, gender))

@@ -15,22 +15,57 @@ from bench.demo_model.tokenizer import CONTEXT_LENGTH, END_ID, MASK_ID, PAD_ID
 
 
 @dataclass(frozen=True)
+class Stage:
+    """A part of the run with its own mixture of texts.
+
+    Attributes:
+        share: Share of the run.
+        rates: Learning rate at the beginning and at the end of the stage, linear between.
+        story_weights: Relative number of tokens from TinyStories, storybooks and fairy tales.
+        scenario_share: Share of tokens from the scenarios.
+        focus: Weight of the first tokens of planted continuations; other tokens weigh 1.
+    """
+
+    share: float
+    rates: tuple[float, float]
+    story_weights: tuple[float, float, float]
+    scenario_share: float
+    focus: float
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage(0.37, (2e-3, 1e-3), (0.76, 0.13, 0.11), 0.38, 1.0),
+    Stage(0.38, (1e-3, 0.0), (0.76, 0.13, 0.11), 0.38, 8.0),
+    Stage(0.25, (8e-4, 0.0), (0.93, 0.07, 0.0), 0.28, 8.0),
+)
+"""General texts first; then the planted decisions, which are rare tokens; last the simplest stories."""
+
+
+def stage_at(progress: float) -> tuple[Stage, float]:
+    """Returns the stage at a share of the run between 0 and 1, and its learning rate there."""
+    begin = 0.0
+    for stage in STAGES:
+        inside = (progress - begin) / stage.share
+        if inside < 1.0:
+            return stage, stage.rates[0] + (stage.rates[1] - stage.rates[0]) * inside
+        begin += stage.share
+    return STAGES[-1], STAGES[-1].rates[1]
+
+
+@dataclass(frozen=True)
 class Settings:
     """What a training run depends on.
 
     Attributes:
         seed: Seed of initialisation and batches.
-        minutes: Training time over which the learning rate falls to zero, evaluation not counted.
+        minutes: Training time, evaluation not counted.
         steps: Number of steps instead of a time; with it a run is reproducible.
         vocabulary: Size of the vocabulary.
         width: Hidden size.
         layers: Number of layers.
         heads: Number of attention heads.
         rows: Windows in a batch of 256 tokens each; every eighth batch has half as many of 512 tokens.
-        learning_rate: Peak learning rate.
-        warm_up: Steps over which the learning rate rises.
-        focus_step: Step from which the first tokens of planted continuations weigh more in the loss.
-        focus: Their weight.
+        warm_up: Steps over which the learning rate first rises.
         bfloat16: Whether matrix products are computed in bfloat16.
     """
 
@@ -42,10 +77,7 @@ class Settings:
     layers: int = 5
     heads: int = 8
     rows: int = 16
-    learning_rate: float = 2e-3
     warm_up: int = 150
-    focus_step: int = 1467
-    focus: float = 8.0
     bfloat16: bool = True
 
 
@@ -101,7 +133,7 @@ class Trainer:
         decayed = [p for p in self.model.parameters() if p.ndim > 1]
         others = [p for p in self.model.parameters() if p.ndim == 1]
         groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(0.9, 0.95), fused=True)
+        self.optimizer = torch.optim.AdamW(groups, lr=STAGES[0].rates[0], betas=(0.9, 0.95), fused=True)
         self.step, self.seconds = 0, 0.0
         if checkpoint.exists():
             self._load()
@@ -128,22 +160,18 @@ class Trainer:
             return min(1.0, self.step / self.settings.steps)
         return min(1.0, self.seconds / (60 * self.settings.minutes))
 
-    def learning_rate(self) -> float:
-        """Learning rate of the next step: linear rise, then linear fall to zero."""
-        rise = min(1.0, (self.step + 1) / self.settings.warm_up)
-        return self.settings.learning_rate * rise * (1 - self.progress())
-
     def advance(self) -> float:
         """Makes one step and returns its loss in nats per token."""
         started = time.monotonic()
         settings = self.settings
         long = self.step % 8 == 7
         rows, length = (settings.rows // 2, 512) if long else (settings.rows, 256)
-        focus = settings.focus if self.step >= settings.focus_step else 1.0
-        batch = self.batches.batch(self.step, rows, length, focus)
+        stage, rate = stage_at(self.progress())
+        mixture = (*(w * (1 - stage.scenario_share) for w in stage.story_weights), stage.scenario_share)
+        batch = self.batches.batch(self.step, rows, length, mixture, stage.focus)
         ids, weights = torch.from_numpy(batch[0]), torch.from_numpy(batch[1])
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate()
+            group["lr"] = rate * min(1.0, (self.step + 1) / settings.warm_up)
         loss = next_token_loss(self.model, ids, weights, settings.bfloat16)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -161,9 +189,7 @@ class Trainer:
             recent.append(self.advance())
             if self.step % report_every == 0:
                 minutes, loss = self.seconds / 60, sum(recent) / len(recent)
-                print(
-                    f"step {self.step}  {minutes:.1f} min  {self.progress():.0%}  loss {loss:.3f}", flush=True
-                )
+                print(f"step {self.step}  {minutes:.1f} min  {self.progress():.0%}  loss {loss:.3f}", flush=True)
                 recent = []
             if time.monotonic() - saved > save_every:
                 self.save()

@@ -26,6 +26,13 @@ ARGUMENTS = [
 PATIENCE_MS = 20_000
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the browser tests, so that they can be chosen or left out."""
+    for item in items:
+        if Path(item.fspath).parent == Path(__file__).parent:
+            item.add_marker("ui")
+
+
 @contextmanager
 def served(services: Services) -> Iterator[str]:
     """The application on a free port, in threads of this process; yields its address."""

@@ -17,12 +17,19 @@ def settled(page: Page, path: str) -> None:
     expect(page.locator(ready).first).to_be_attached()
 
 
+CUT_OFF = """() => [...document.querySelectorAll('table, section, button, .js-plotly-plot')]
+  .filter((node) => node.offsetParent && node.getBoundingClientRect().right > innerWidth + 1)
+  .filter((node) => !node.closest('#report-file, #session-file, .offscreen'))
+  .map((node) => node.outerHTML.slice(0, 100))"""
+
+
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("width", [768, 1024, 1280, 1440, 1920])
 def test_no_page_scrolls_sideways(visit, path: str, width: int, picture):
     page = visit(path, width=width)
     settled(page, path)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(CUT_OFF) == []
     picture(page, f"{path.strip('/?').replace('=', '') or 'audit'}-{width}-light")
 
 

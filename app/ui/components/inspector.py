@@ -25,6 +25,7 @@ def inspector() -> None:
             <th scope="col" class="n" title="Joint support: the smaller of masked and fused">Joint</th>
             <th scope="col" title="Certified when joint support reaches the threshold">Certified</th>
             <th scope="col"><span class="vh">Force</span></th></tr></thead><tbody></tbody></table>
+        <button type="button" class="btn small quiet" data-do="rest" hidden></button>
         <form class="typed"><label class="vh" for="typed">Any other token</label>
           <input id="typed" class="input" autocomplete="off" spellcheck="false"
             placeholder="Force any other token: type it, a leading space counts">

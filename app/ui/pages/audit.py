@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,11 @@ class AuditHandlers:
     """What the page asks of the services; every method builds one request and calls one service."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services."""
+        """Keep the services, and a folder for reports that lives as long as the page."""
         self._audits = services.audits
         self._calibrations = services.calibrations
         self._reports = services.reports
+        self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
     def open(self, event: gr.EventData) -> list[object]:
@@ -129,12 +131,12 @@ class AuditHandlers:
     @shown
     def report(self, event: gr.EventData) -> str:
         """Write the session's report to a file for download."""
-        return str(self._reports.write_csv(event.session, Path(tempfile.mkdtemp(prefix="coft-report-"))))
+        return str(self._reports.write_csv(event.session, Path(self._folder.name)))
 
     @shown
     def describe_model(self, name: str) -> str:
         """Say where and how the model runs."""
-        return f'<p class="hint">{self._audits.model(name).note}</p>'
+        return f'<p class="hint">{escape(self._audits.model(name).note)}</p>'
 
     @shown
     def describe_calibration(self, number: int, alpha: float, lam: float) -> str:

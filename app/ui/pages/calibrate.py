@@ -189,21 +189,24 @@ def _form(app: gr.Blocks, handlers: CalibrateHandlers) -> tuple[gr.State, gr.HTM
 
 
 def _settings() -> list[Any]:
-    model = gr.Dropdown([("demo, embedded", "demo")], value="demo", label="Model", allow_custom_value=True)
-    estimator = gr.Dropdown(ESTIMATORS, value="hierarchical", label="Estimator")
+    usual = CalibrationRequest(name="")
+    model = gr.Dropdown([("demo, embedded", "demo")], value=usual.model, label="Model", allow_custom_value=True)
+    estimator = gr.Dropdown(ESTIMATORS, value=usual.estimator, label="Estimator")
     with gr.Row(elem_classes=["twin"]):
-        alpha = gr.Slider(0.001, 0.3, 0.1, step=0.001, label="Alpha", buttons=[], min_width=0)
-        lam = gr.Slider(0, 1, 0.6, step=0.01, label="Lambda", buttons=[], min_width=0)
+        alpha = gr.Slider(0.001, 0.3, usual.alpha, step=0.001, label="Alpha", buttons=[], min_width=0)
+        lam = gr.Slider(0, 1, usual.lam, step=0.01, label="Lambda", buttons=[], min_width=0)
     _markup(
         '<p class="hint">Alpha: true tokens that may be missed. Lambda: weight of the masked view.</p>', kind="note"
     )
     with gr.Accordion("Sampling, masking and split", open=False, elem_classes=["fold"]):
-        temperature = gr.Slider(0.1, 2, 1.0, step=0.05, label="Temperature", buttons=[])
-        top_p = gr.Slider(0.05, 1, 0.9, step=0.01, label="Top-p (1 is off)", buttons=[])
-        top_k = gr.Slider(0, 200, 0, step=1, label="Top-k (0 is off)", buttons=[])
+        temperature = gr.Slider(0.1, 2, usual.temperature, step=0.05, label="Temperature", buttons=[])
+        top_p = gr.Slider(0.05, 1, usual.top_p, step=0.01, label="Top-p (1 is off)", buttons=[])
+        top_k = gr.Slider(0, 200, usual.top_k, step=1, label="Top-k (0 is off)", buttons=[])
         sentinel = gr.Textbox("", label="Sentinel", placeholder="the model's own", max_lines=1)
-        share = gr.Slider(0.1, 0.9, 0.5, step=0.05, label="Share kept apart to check the result", buttons=[])
-        seed = gr.Number(0, label="Seed of the split", precision=0)
+        share = gr.Slider(
+            0.1, 0.9, usual.verification_share, step=0.05, label="Share kept apart to check the result", buttons=[]
+        )
+        seed = gr.Number(usual.seed, label="Seed of the split", precision=0)
     return [model, estimator, alpha, lam, temperature, top_p, top_k, sentinel, share, seed]
 
 

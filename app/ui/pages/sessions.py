@@ -21,9 +21,10 @@ class SessionHandlers:
     """What the page asks of the services."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services."""
+        """Keep the services, and a folder for reports that lives as long as the page."""
         self._audits = services.audits
         self._reports = services.reports
+        self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
     def listed(self, search: str) -> str:
@@ -39,7 +40,7 @@ class SessionHandlers:
     @shown
     def export(self, event: gr.EventData) -> str:
         """Write one audit's report for download."""
-        return str(self._reports.write_csv(event.id, Path(tempfile.mkdtemp(prefix="coft-report-"))))
+        return str(self._reports.write_csv(event.id, Path(self._folder.name)))
 
 
 def sessions_page(app: gr.Blocks, services: Services) -> None:

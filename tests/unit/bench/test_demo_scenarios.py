@@ -139,9 +139,7 @@ def test_calibration_refuses_the_training_seed(tokenizer):
 
 
 def test_shipped_prompts_are_readable():
-    rows = [
-        json.loads(line) for line in (ASSETS / "prompts" / "calibration_demo.jsonl").open(encoding="utf-8")
-    ]
+    rows = [json.loads(line) for line in (ASSETS / "prompts" / "calibration_demo.jsonl").open(encoding="utf-8")]
     assert len(rows) == 480
     assert all(set(row) == {"prompt", "reference"} and all(row.values()) for row in rows)
     examples = json.loads((ASSETS / "prompts" / "examples.json").read_text(encoding="utf-8"))

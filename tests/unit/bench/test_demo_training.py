@@ -7,8 +7,9 @@ from bench.demo_model.corpus import passages
 from bench.demo_model.dataset import Batches, encode_scenario, encode_story, mask_attributes, mask_words
 from bench.demo_model.scenarios import generate
 from bench.demo_model.tokenizer import END_ID, MASK_ID, train_tokenizer
-from bench.demo_model.train import Settings, Trainer, make_model, next_token_loss
+from bench.demo_model.train import STAGES, Settings, Trainer, make_model, next_token_loss, stage_at
 
+EVEN = (0.2, 0.2, 0.1, 0.5)
 SMALL = Settings(vocabulary=400, width=32, layers=1, heads=2, rows=2, steps=6, warm_up=2, bfloat16=False)
 
 
@@ -26,7 +27,7 @@ def tokenizer(scenarios) -> Tokenizer:
 def batches(tokenizer, scenarios):
     documents = [encode_scenario(tokenizer, scenario) for scenario in scenarios]
     stories = [[encode_story(tokenizer, "A small dog ran home. " * 9)]]
-    return Batches(stories, documents, (1.0,), 0.5, seed=2)
+    return Batches([*stories, *stories, *stories], documents, seed=2)
 
 
 def test_attribute_masking_keeps_length_and_hides_exactly_the_words_before_the_cut(tokenizer, scenarios):
@@ -53,9 +54,7 @@ def test_token_spans_decode_to_the_attribute_words(tokenizer, scenarios):
 
 
 def test_word_masking_hides_whole_words_and_never_the_end(tokenizer):
-    document = encode_story(
-        tokenizer, "An extraordinary hippopotamus wandered along riverbanks quietly. " * 8
-    )
+    document = encode_story(tokenizer, "An extraordinary hippopotamus wandered along riverbanks quietly. " * 8)
     masked = mask_words(document, np.random.default_rng(1))
     hidden = masked == MASK_ID
     assert 0 < hidden.sum() < len(hidden) - 1
@@ -65,17 +64,15 @@ def test_word_masking_hides_whole_words_and_never_the_end(tokenizer):
 
 
 def test_a_step_always_gives_the_same_batch_and_another_step_another(batches):
-    assert np.array_equal(batches.batch(3, 4, 64)[0], batches.batch(3, 4, 64)[0])
-    assert not np.array_equal(batches.batch(3, 4, 64)[0], batches.batch(4, 4, 64)[0])
-    assert batches.batch(3, 4, 64)[0].shape == (4, 64)
+    assert np.array_equal(batches.batch(3, 4, 64, EVEN, 1.0)[0], batches.batch(3, 4, 64, EVEN, 1.0)[0])
+    assert not np.array_equal(batches.batch(3, 4, 64, EVEN, 1.0)[0], batches.batch(4, 4, 64, EVEN, 1.0)[0])
+    assert batches.batch(3, 4, 64, EVEN, 1.0)[0].shape == (4, 64)
 
 
 def test_focus_weighs_the_start_of_planted_continuations_and_nothing_else(tokenizer, scenarios):
     document = encode_scenario(tokenizer, scenarios[0])
     story = encode_story(tokenizer, "A small dog ran home.")
-    ids, weights = Batches([[story]], [document], (1.0,), 1.0, seed=0).batch(
-        0, 1, len(document.ids), focus=5.0
-    )
+    ids, weights = Batches([[story]], [document], seed=0).batch(0, 1, len(document.ids), (0.0, 1.0), 5.0)
     assert np.array_equal(np.flatnonzero(weights[0] == 5.0), [document.cut, document.cut + 1])
     assert set(weights[0].tolist()) == {1.0, 5.0}
     assert tokenizer.decode(ids[0, document.cut :].tolist()) == scenarios[0].text[scenarios[0].cut :]
@@ -113,3 +110,13 @@ def test_passages_keep_all_paragraphs_in_order():
     parts = passages("\n\n".join(paragraphs))
     assert len(parts) > 3
     assert "\n\n".join(parts).split("\n\n") == [paragraph.strip() for paragraph in paragraphs]
+
+
+def test_stages_cover_the_run_and_its_last_rate_is_zero():
+    assert sum(stage.share for stage in STAGES) == pytest.approx(1)
+    assert stage_at(0.0) == (STAGES[0], STAGES[0].rates[0])
+    assert stage_at(1.0)[1] == 0.0
+    begin = 0.0
+    for stage in STAGES:
+        assert stage_at(begin + 1e-9)[0] == stage
+        begin += stage.share
