@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.bootstrap import Services
 from app.services.errors import ServiceError
 from app.settings import Settings
-from app.ui.main import build_app, launch_options
+from app.ui.main import build_app
 
 
 def serve(wired: Services, settings: Settings) -> None:
@@ -15,13 +15,14 @@ def serve(wired: Services, settings: Settings) -> None:
         ServiceError: The port is taken.
     """
     app = build_app(wired)
+    options = {**launch_options(), "max_file_size": f"{settings.max_upload_mb}mb"}
     try:
         app.launch(
             server_name=settings.host,
             server_port=settings.port,
             quiet=True,
             prevent_thread_lock=True,
-            **launch_options(),
+            **options,
         )
     except OSError as error:
         raise ServiceError(

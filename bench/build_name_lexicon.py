@@ -66,11 +66,7 @@ def read_counts(path: Path) -> Counts:
         By name and sex (``"F"``, ``"M"``): the number of births over all years and since 1950.
     """
     counts: dict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
-    with (
-        gzip.open(path, "rt", encoding="utf-8")
-        if path.suffix == ".gz"
-        else path.open(encoding="utf-8") as file
-    ):
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
             counts[row["name"]][row["sex"]] = int(row["count_1880_2020"]), int(row["count_1950_2020"])
     return counts

@@ -155,11 +155,14 @@ class Rollout:
             InvalidInputError: The chain is finished, or the token is not in the vocabulary.
             RolloutClosedError: The rollout is closed.
         """
+        return self._step(token_id, self.path)
+
+    def _step(self, token_id: int | None, path: str) -> Step:
         if self.finished:
             raise InvalidInputError("This chain is finished; fork from an earlier step to go on.")
         index = len(self._steps)
         logits = self._batch.logits()[None]  # (1, B, V)
-        uniform = keyed_uniform(self.plan.seed, self.path, index)
+        uniform = keyed_uniform(self.plan.seed, path, index)
         step = _decide(self.plan, logits, index, token_id, uniform, self.plan.greedy)
         self._append(step.token_id)
         self._steps.append(step)
@@ -189,7 +192,8 @@ class Rollout:
         other = object.__new__(Rollout)
         other.plan, other.path = self.plan, fork_path(self.path, index, token_id)
         other._steps, other._batch = self._steps[:index], batch
-        other.step(token_id)
+        # The forced step belongs to the parent's draw: left alone, this is what the parent's chain wrote here.
+        other._step(token_id, self.path)
         return other
 
     def close(self) -> None:

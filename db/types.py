@@ -68,9 +68,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         if value.tzinfo is None:
-            raise UnstorableValueError(
-                f"The time {value.isoformat()} has no timezone; give it one, such as UTC."
-            )
+            raise UnstorableValueError(f"The time {value.isoformat()} has no timezone; give it one, such as UTC.")
         return value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
@@ -98,9 +96,7 @@ class RealNumber(TypeDecorator[float]):
         if value is None:
             return None
         if math.isnan(value):
-            raise UnstorableValueError(
-                "A number to be stored is NaN (not a number); compute it again or leave it out."
-            )
+            raise UnstorableValueError("A number to be stored is NaN (not a number); compute it again or leave it out.")
         return float(value)
 
 

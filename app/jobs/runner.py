@@ -45,9 +45,7 @@ class JobRunner:
         >>> runner.wait(job_id).status
     """
 
-    def __init__(
-        self, database: Database, workers: int = 1, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, database: Database, workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
         """Make a runner; nothing runs until a job is submitted.
 
         Args:

@@ -1,7 +1,9 @@
 """The services' own errors, and the list of those whose text may be shown as it is."""
 
-from coft_core.errors import CoftError
+from coft_core.errors import CalibrationMismatch, CoftError
 from db.errors import StoreError
+
+__all__ = ["USER_ERRORS", "CalibrationMismatch", "CoftError", "ServiceError", "StoreError"]
 
 
 class ServiceError(Exception):

@@ -9,13 +9,11 @@ from typing import ParamSpec, TypeVar
 
 import gradio as gr
 
-from app.services.errors import ServiceError
-from coft_core.errors import CoftError
+from app.services.errors import USER_ERRORS
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-DOMAIN_ERRORS = (CoftError, ServiceError)
 TITLE = "This could not be done"
 SECONDS = 12.0
 
@@ -27,7 +25,7 @@ def shown(handler: Callable[P, T]) -> Callable[P, T]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return handler(*args, **kwargs)
-        except DOMAIN_ERRORS as error:
+        except USER_ERRORS as error:
             raise _message(error) from error
 
     return wrapped
@@ -40,7 +38,7 @@ def shown_stream(handler: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
         try:
             yield from handler(*args, **kwargs)
-        except DOMAIN_ERRORS as error:
+        except USER_ERRORS as error:
             raise _message(error) from error
 
     return wrapped

@@ -6,8 +6,8 @@ import math
 from dataclasses import asdict, fields
 from typing import Any
 
+from app.services.errors import ServiceError
 from app.services.views import AuditSettings, AuditView, CalibrationRequest, JobView, SessionSummary, Step
-from coft_core.errors import InvalidInputError
 
 
 def step_record(step: Step) -> dict[str, Any]:
@@ -81,12 +81,12 @@ def job_record(job: JobView) -> dict[str, Any]:
 
 
 def audit_settings(given: dict[str, Any] | None) -> AuditSettings:
-    """Settings from JSON; raises InvalidInputError for a name that does not exist."""
+    """Settings from JSON; raises ServiceError for a name that does not exist."""
     return AuditSettings(**_known(given, AuditSettings))
 
 
 def calibration_request(name: str, given: dict[str, Any] | None) -> CalibrationRequest:
-    """A calibration request from JSON; raises InvalidInputError for a name that does not exist."""
+    """A calibration request from JSON; raises ServiceError for a name that does not exist."""
     return CalibrationRequest(**{"name": name, **_known(given, CalibrationRequest)})
 
 
@@ -94,5 +94,5 @@ def _known(given: dict[str, Any] | None, kind: type) -> dict[str, Any]:
     names = [item.name for item in fields(kind)]
     unknown = sorted(set(given or {}) - set(names))
     if unknown:
-        raise InvalidInputError(f"There is no setting {unknown[0]!r}; the settings are {', '.join(names)}.")
+        raise ServiceError(f"There is no setting {unknown[0]!r}; the settings are {', '.join(names)}.")
     return dict(given or {})

@@ -59,9 +59,7 @@ class CalibrationBin(Base):
     __tablename__ = "calibration_bins"
     __table_args__ = (CheckConstraint("last_step >= first_step", name="steps_in_order"),)
 
-    run_id: Mapped[int] = mapped_column(
-        ForeignKey("calibration_runs.id", ondelete="CASCADE"), primary_key=True
-    )
+    run_id: Mapped[int] = mapped_column(ForeignKey("calibration_runs.id", ondelete="CASCADE"), primary_key=True)
     position: Mapped[int] = mapped_column(primary_key=True)
     first_step: Mapped[int]
     last_step: Mapped[int | None]

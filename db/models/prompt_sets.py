@@ -30,9 +30,7 @@ class PromptRow(Base):
 
     __tablename__ = "prompt_rows"
 
-    prompt_set_id: Mapped[int] = mapped_column(
-        ForeignKey("prompt_sets.id", ondelete="CASCADE"), primary_key=True
-    )
+    prompt_set_id: Mapped[int] = mapped_column(ForeignKey("prompt_sets.id", ondelete="CASCADE"), primary_key=True)
     line: Mapped[int] = mapped_column(primary_key=True)
     prompt: Mapped[str]
     reference: Mapped[str | None]

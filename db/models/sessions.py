@@ -47,9 +47,7 @@ class AuditSession(Base):
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     # The session and its branches point at each other, so this key is added after both tables exist.
-    active_branch_id: Mapped[int | None] = mapped_column(
-        ForeignKey("branches.id", ondelete="SET NULL", use_alter=True)
-    )
+    active_branch_id: Mapped[int | None] = mapped_column(ForeignKey("branches.id", ondelete="SET NULL", use_alter=True))
 
     spans: Mapped[list[SessionSpan]] = relationship(
         order_by="SessionSpan.position", lazy="selectin", passive_deletes=True, cascade="all, delete-orphan"
@@ -65,9 +63,7 @@ class SessionSpan(Base):
         CheckConstraint('"end" > "start"', name="not_empty"),
     )
 
-    session_id: Mapped[int] = mapped_column(
-        ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True
-    )
+    session_id: Mapped[int] = mapped_column(ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True)
     position: Mapped[int] = mapped_column(primary_key=True)
     start: Mapped[int]
     end: Mapped[int]

@@ -96,12 +96,9 @@ def insert_step(session: Session, branch: Branch, step: StepRecord) -> StepRecor
     expected = chain_length(session, branch)
     if step.index != expected:
         raise ConflictError(
-            f"Step {step.index} cannot be stored: "
-            f"the next step of branch {branch.id} has the index {expected}."
+            f"Step {step.index} cannot be stored: the next step of branch {branch.id} has the index {expected}."
         )
-    row = Step(
-        **to_columns(step, StepRecord, leave_out=_STORED_ELSEWHERE), branch_id=branch.id, created_at=utc_now()
-    )
+    row = Step(**to_columns(step, StepRecord, leave_out=_STORED_ELSEWHERE), branch_id=branch.id, created_at=utc_now())
     session.add(row)
     session.flush()
     _insert_candidates(session, row.id, step.candidates)

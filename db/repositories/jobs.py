@@ -137,9 +137,7 @@ class JobsRepository:
             heartbeat_at=now,
         )
 
-    def mark_interrupted(
-        self, silent_since: datetime | None = None, excluding: Collection[int] = ()
-    ) -> Sequence[int]:
+    def mark_interrupted(self, silent_since: datetime | None = None, excluding: Collection[int] = ()) -> Sequence[int]:
         """Mark queued and running jobs, whose process is gone, as interrupted.
 
         Args:

@@ -34,9 +34,7 @@ class PromptSetsRepository:
             ConflictError: Two rows have the same line.
         """
         with self._database.session() as session:
-            row = PromptSet(
-                name=name, filename=filename, digest=digest, created_at=utc_now(), row_count=len(rows)
-            )
+            row = PromptSet(name=name, filename=filename, digest=digest, created_at=utc_now(), row_count=len(rows))
             session.add(row)
             session.flush()
             if rows:
@@ -69,10 +67,7 @@ class PromptSetsRepository:
         query = select(PromptRow).where(PromptRow.prompt_set_id == prompt_set_id).order_by(PromptRow.line)
         with self._database.reading() as session:
             find(session, PromptSet, prompt_set_id)
-            return [
-                to_record(PromptRowRecord, row, spans=spans_from_json(row.spans))
-                for row in session.scalars(query)
-            ]
+            return [to_record(PromptRowRecord, row, spans=spans_from_json(row.spans)) for row in session.scalars(query)]
 
     def delete(self, prompt_set_id: int) -> None:
         """Delete a prompt set and its rows; calibrations made from it stay.

@@ -54,8 +54,7 @@ class SessionsRepository:
         with self._database.session() as session:
             row = AuditSession(**columns, warnings=list(fields.warnings), created_at=now, updated_at=now)
             row.spans = [
-                SessionSpan(position=position, **to_columns(span, SpanRecord))
-                for position, span in enumerate(spans)
+                SessionSpan(position=position, **to_columns(span, SpanRecord)) for position, span in enumerate(spans)
             ]
             session.add(row)
             session.flush()
@@ -141,9 +140,7 @@ class SessionsRepository:
             row.updated_at = utc_now()
             return _record(row)
 
-    def add_branch(
-        self, session_id: int, parent_id: int, fork_step: int, path: str, name: str = ""
-    ) -> BranchRecord:
+    def add_branch(self, session_id: int, parent_id: int, fork_step: int, path: str, name: str = "") -> BranchRecord:
         """Store a new branch that departs from a parent; the active branch stays as it is.
 
         Args:
@@ -168,9 +165,7 @@ class SessionsRepository:
                 )
             taken = session.scalars(select(Branch.id).filter_by(session_id=session_id, path=path)).first()
             if taken is not None:
-                raise ConflictError(
-                    f"Audit session {session_id} already has the branch {path}; open that one."
-                )
+                raise ConflictError(f"Audit session {session_id} already has the branch {path}; open that one.")
             now = utc_now()
             row = Branch(
                 session_id=session_id,

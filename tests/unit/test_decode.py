@@ -152,6 +152,7 @@ def test_a_fork_equals_forcing_the_token_from_the_start_and_leaves_the_parent(mo
     forced = fork.steps[3]
     assert (forced.forced, forced.token_id, forced.index) == (True, 77, 3)
     assert forced.log_tau == before[3].log_tau
+    assert forced.policy_token_id == before[3].token_id
     fresh = cc.Rollout(prepared, path=fork.path, steps=before[:3])
     fresh.step(forced.token_id)
     for _ in range(5):

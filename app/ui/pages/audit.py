@@ -11,6 +11,7 @@ from typing import Any
 
 import gradio as gr
 
+from app.services.errors import CalibrationMismatch
 from app.services.ports import Services
 from app.services.views import AuditSettings, StartAudit, Step
 from app.ui import assets
@@ -37,7 +38,6 @@ from app.ui.presenters_session import (
     spans_message,
     steps_message,
 )
-from coft_core.errors import CalibrationMismatch
 
 FRAME_SECONDS = 0.06
 """A run shows its tokens at most this often; each frame repeats the one before, so that none is lost."""

@@ -64,9 +64,7 @@ def _reference(
     table: str, column: str, target: str, on_delete: str, use_alter: bool = False
 ) -> sa.ForeignKeyConstraint:
     name = op.f(f"fk_{table}_{column}_{target}")
-    return sa.ForeignKeyConstraint(
-        [column], [f"{target}.id"], name=name, ondelete=on_delete, use_alter=use_alter
-    )
+    return sa.ForeignKeyConstraint([column], [f"{target}.id"], name=name, ondelete=on_delete, use_alter=use_alter)
 
 
 def _adds_keys_later() -> bool:
@@ -144,9 +142,7 @@ def _create_calibrations() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_calibration_runs")),
         sqlite_autoincrement=True,
     )
-    op.create_index(
-        op.f("ix_calibration_runs_fingerprint_digest"), "calibration_runs", ["fingerprint_digest"]
-    )
+    op.create_index(op.f("ix_calibration_runs_fingerprint_digest"), "calibration_runs", ["fingerprint_digest"])
     op.create_index(op.f("ix_calibration_runs_job_id"), "calibration_runs", ["job_id"])
     op.create_index(op.f("ix_calibration_runs_prompt_set_id"), "calibration_runs", ["prompt_set_id"])
     op.create_table(
@@ -213,9 +209,7 @@ def _create_branches() -> None:
         *_required(sa.String(), "path", "name"),
         *_required(sa.DateTime(timezone=True), "created_at"),
         *_optional(sa.String(), "finished"),
-        sa.CheckConstraint(
-            "(parent_id IS NULL) = (fork_step IS NULL)", name=op.f("ck_branches_fork_has_parent")
-        ),
+        sa.CheckConstraint("(parent_id IS NULL) = (fork_step IS NULL)", name=op.f("ck_branches_fork_has_parent")),
         sa.CheckConstraint("fork_step >= 0", name=op.f("ck_branches_fork_in_chain")),
         _reference("branches", "parent_id", "branches", "CASCADE"),
         _reference("branches", "session_id", "audit_sessions", "CASCADE"),
@@ -276,12 +270,8 @@ def _create_annotations() -> None:
         *_optional(sa.String(), "verdict"),
         *_required(sa.String(), "note", "tag", "reviewer"),
         *_required(sa.DateTime(timezone=True), "created_at"),
-        sa.CheckConstraint(
-            "verdict IN ('fair', 'unfair', 'unclear')", name=op.f("ck_annotations_known_verdict")
-        ),
-        sa.CheckConstraint(
-            "step_index IS NULL OR branch_id IS NOT NULL", name=op.f("ck_annotations_step_has_branch")
-        ),
+        sa.CheckConstraint("verdict IN ('fair', 'unfair', 'unclear')", name=op.f("ck_annotations_known_verdict")),
+        sa.CheckConstraint("step_index IS NULL OR branch_id IS NOT NULL", name=op.f("ck_annotations_step_has_branch")),
         _reference("annotations", "branch_id", "branches", "CASCADE"),
         _reference("annotations", "session_id", "audit_sessions", "CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_annotations")),

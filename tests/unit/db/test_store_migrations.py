@@ -40,9 +40,7 @@ def constraints(engine: Engine) -> dict[str, Any]:
     inspector = inspect(engine)
     return {
         table: {
-            "checks": sorted(
-                (item["name"], item["sqltext"]) for item in inspector.get_check_constraints(table)
-            ),
+            "checks": sorted((item["name"], item["sqltext"]) for item in inspector.get_check_constraints(table)),
             "keys": sorted((item["name"], str(item)) for item in inspector.get_foreign_keys(table)),
             "primary": inspector.get_pk_constraint(table),
         }
@@ -68,9 +66,7 @@ def test_ids_that_links_use_are_never_given_twice(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:
         definitions = dict(
-            connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
-            .tuples()
-            .all()
+            connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'table'")).tuples().all()
         )
     linked = {"prompt_sets", "calibration_runs", "audit_sessions", "branches", "annotations", "jobs"}
     assert {name for name, sql in definitions.items() if sql and "AUTOINCREMENT" in sql} == linked

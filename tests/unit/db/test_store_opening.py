@@ -136,7 +136,6 @@ def test_broken_constraints_are_conflicts(database: Database) -> None:
     with pytest.raises(ConflictError, match="refused"), database.session() as session:
         session.execute(
             text(
-                "INSERT INTO branches (session_id, path, name, created_at) "
-                "VALUES (404, '0', '', '2026-01-01 00:00:00')"
+                "INSERT INTO branches (session_id, path, name, created_at) VALUES (404, '0', '', '2026-01-01 00:00:00')"
             )
         )

@@ -99,9 +99,7 @@ def test_calibrations_are_listed_newest_first_by_policy_model_and_origin(
 ) -> None:
     calibrations = CalibrationsRepository(database)
     first = calibrations.add(new_calibration(), BINS, b"")
-    second = calibrations.add(
-        new_calibration(fingerprint_digest="other", model="gpt2", embedded=False), (), b""
-    )
+    second = calibrations.add(new_calibration(fingerprint_digest="other", model="gpt2", embedded=False), (), b"")
     assert calibrations.list() == [second, first]
     assert calibrations.list(fingerprint_digest="5ca1ab1e") == [first]
     assert calibrations.list(model="gpt2") == [second]
@@ -124,9 +122,7 @@ def test_deleting_a_calibration_keeps_its_audits_and_their_label(
             call(run.id)
 
 
-def test_an_audit_cannot_name_a_calibration_that_does_not_exist(
-    database: Database, new_session: NewSession
-) -> None:
+def test_an_audit_cannot_name_a_calibration_that_does_not_exist(database: Database, new_session: NewSession) -> None:
     with pytest.raises(ConflictError):
         SessionsRepository(database).create(new_session(calibration_id=404))
 
@@ -138,9 +134,7 @@ def test_the_newest_annotation_of_each_target_counts_and_all_are_kept(
     session, other = sessions.create(new_session()), sessions.create(new_session())
     branch = session.active_branch_id
     added = [
-        annotations.add(
-            session.id, branch, 3, verdict="unfair", note="\x00 why", tag="pronoun", reviewer="A"
-        ),
+        annotations.add(session.id, branch, 3, verdict="unfair", note="\x00 why", tag="pronoun", reviewer="A"),
         annotations.add(session.id, branch, 4, verdict="fair"),
         annotations.add(session.id, branch, verdict="unclear"),
         annotations.add(session.id, verdict="unfair"),

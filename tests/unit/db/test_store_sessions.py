@@ -95,9 +95,7 @@ def test_a_chain_runs_through_its_ancestors_and_ignores_what_they_grew_later(
     extend(sessions, early, [new_step(1, token="early1")])
     extend(sessions, root, [new_step(6, token="root6")])
 
-    chains = {
-        branch: [step.token for step in sessions.chain(branch)] for branch in (root, child, late, early)
-    }
+    chains = {branch: [step.token for step in sessions.chain(branch)] for branch in (root, child, late, early)}
     assert chains == {
         root: ["root0", "root1", "root2", "root3", "root4", "root5", "root6"],
         child: ["root0", "root1", "root2", "child3", "child4", "child5"],
@@ -251,9 +249,7 @@ def test_deleting_a_session_removes_everything_of_it_and_nothing_else(
     assert set(row_counts(database).values()) == {0}
 
 
-def test_a_deleted_sessions_id_is_not_given_again(
-    sessions: SessionsRepository, new_session: NewSession
-) -> None:
+def test_a_deleted_sessions_id_is_not_given_again(sessions: SessionsRepository, new_session: NewSession) -> None:
     first = sessions.create(new_session()).id
     sessions.delete(first)
     assert sessions.create(new_session()).id > first

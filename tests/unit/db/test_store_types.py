@@ -124,9 +124,7 @@ def test_a_moment_without_a_zone_is_refused(database: Database) -> None:
         session.get_one(Job, job.id).started_at = datetime(2026, 1, 1)
 
 
-def test_value_bytes_are_kept_compressed(
-    database: Database, new_calibration: Callable[..., CalibrationFields]
-) -> None:
+def test_value_bytes_are_kept_compressed(database: Database, new_calibration: Callable[..., CalibrationFields]) -> None:
     values = b"\x00\xff" * 50_000
     calibrations = CalibrationsRepository(database)
     run = calibrations.add(new_calibration(), [], values)

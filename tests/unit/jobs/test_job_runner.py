@@ -270,9 +270,7 @@ def test_shutting_down_interrupts_what_is_unfinished_and_takes_no_more(database:
     assert len(runner.list()) == 3
 
 
-def test_recovery_marks_what_an_ended_process_left_and_spares_its_own(
-    runner: JobRunner, jobs: JobsRepository
-) -> None:
+def test_recovery_marks_what_an_ended_process_left_and_spares_its_own(runner: JobRunner, jobs: JobsRepository) -> None:
     left_queued, left_running = jobs.add("calibrate", "t").id, jobs.add("calibrate", "t").id
     jobs.start(left_running)
     work = Work()

@@ -109,18 +109,14 @@ def test_no_character_of_a_kept_span_is_masked(found: list[Span], user: list[Spa
 
 
 @given(detected_lists, any_lists)
-def test_every_character_of_a_masked_user_span_is_masked_unless_kept(
-    found: list[Span], user: list[Span]
-) -> None:
+def test_every_character_of_a_masked_user_span_is_masked_unless_kept(found: list[Span], user: list[Span]) -> None:
     kept = covered([span for span in (*found, *user) if span.kept])
     wanted = covered([span for span in user if not span.kept])
     assert wanted - kept <= covered(maskable_spans(found, user))
 
 
 @given(any_lists, any_lists, texts)
-def test_with_the_text_only_blank_characters_are_masked_less(
-    found: list[Span], user: list[Span], text: str
-) -> None:
+def test_with_the_text_only_blank_characters_are_masked_less(found: list[Span], user: list[Span], text: str) -> None:
     less = covered(maskable_spans(found, user)) - covered(maskable_spans(found, user, text))
     assert all(text[i].isspace() for i in less)
 
