@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.bootstrap import Services
 from app.services.errors import ServiceError
 from app.settings import Settings
-from app.ui.main import build_app
+from app.ui.main import build_app, launch_options
 
 
 def serve(wired: Services, settings: Settings) -> None:
