@@ -5,6 +5,7 @@
   const state = {
     session: null, branch: null, cards: [], bins: [], total: 0, finished: null, selected: -1,
     running: false, busy: null, touched: false, based: null, values: null, printed: "", follow: true, crumbs: null,
+    catching: false,
   };
   let root, strip, send, frame = null;
 
@@ -100,7 +101,7 @@
     strip.querySelectorAll(".grp:empty").forEach((node) => node.remove());
   };
   const extend = (message) => {
-    if (message.from > state.cards.length) { reopen(state.branch); return; }
+    if (message.from > state.cards.length) { catchUp(message.done); return; }
     const grown = message.steps.length && message.steps[message.steps.length - 1].i >= state.cards.length;
     const follow = state.follow || state.selected < 0;
     append(message.steps);
@@ -142,6 +143,13 @@
     else bar.replaceChildren();
   };
   const reopen = (branch) => ask("open", { session: state.session, branch, calibration: null });
+  /* a slow browser may drop frames of a run; the chain is then fetched whole, and the run goes on meanwhile */
+  const catchUp = (done) => {
+    if (done) { state.running = false; reopen(state.branch); return; }
+    if (state.catching) return;
+    state.catching = true;
+    send("open", { ...ids(), calibration: null });
+  };
 
   /* ---- messages ---- */
   const load = (message) => {
@@ -170,7 +178,8 @@
     target.searchParams.set("branch", message.branch);
     target.searchParams.delete("calibration");
     history.replaceState(history.state, "", target);
-    idle();
+    state.catching = false;
+    if (state.running && !message.finished) controls(); else idle();
     const at = message.crumbs.at;
     select(same || at === null ? (same ? message.from : state.cards.length - 1) : at, false);
     later();
