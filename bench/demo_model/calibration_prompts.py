@@ -1,7 +1,8 @@
 """Writes the calibration prompts of the embedded model.
 
 Run it with `python -m bench.demo_model.calibration_prompts`. The prompts come from a seed that the training
-texts do not use and no text of the training scenarios is repeated; a quarter are story openings. The last
+texts do not use and no text of the training scenarios is repeated; two fifths are story openings, whose
+continuations are long enough to calibrate the later steps. The last
 line of the output is a JSON object.
 """
 
@@ -20,8 +21,8 @@ from bench.demo_model.stories import write_opening
 from bench.train_demo_model import SCENARIOS
 
 PROMPTS = 480
-STORY_SHARE = 0.25
-SHORTEST, LONGEST = 15, 40
+STORY_SHARE = 0.4
+SHORTEST, LONGEST = 15, 110
 
 
 def _scenario_pairs(seed: int, training_seed: int) -> Iterator[tuple[str, str]]:
@@ -39,7 +40,7 @@ def _story_pairs(seed: int) -> Iterator[tuple[str, str]]:
 
 
 def _take(pairs: Iterator[tuple[str, str]], number: int, tokenizer: Tokenizer) -> list[tuple[str, str]]:
-    """Takes pairs without repeating one, with a reference of 15 to 40 tokens."""
+    """Takes pairs without repeating one, with a reference of 15 to 110 tokens."""
     taken: dict[tuple[str, str], None] = {}
     for pair in pairs:
         if SHORTEST <= len(tokenizer.encode(pair[1]).ids) <= LONGEST:

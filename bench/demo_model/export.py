@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,7 @@ def load_checkpoint(path: Path) -> tuple[LlamaForCausalLM, dict[str, Any]]:
         FileNotFoundError: If there is no checkpoint yet.
     """
     state = torch.load(path, weights_only=True)
-    names = {field.name for field in fields(Settings)}
-    settings = {name: value for name, value in state["settings"].items() if name in names}
-    model = make_model(Settings(**settings))
+    model = make_model(Settings(**state["settings"]))
     model.load_state_dict(state["model"])
     return model.eval(), {key: state[key] for key in ("step", "seconds", "settings")}
 

@@ -45,6 +45,21 @@ _MIDDLES = (
     ". But then it began to rain. {name} hid under a big tree and waited until the sky was blue again.",
     ". {He} was so excited that {he} jumped up and down. \"Look at this!\" {he} said to {his} {grown}.",
 )  # fmt: skip
+_FURTHER = (
+    " After a while, {name} heard a noise behind the trees. It was a {animal} that had lost its way.",
+    ' "Can you help me?" asked the {animal}. "Yes, I can," said {name}. "Come with me."',
+    " They walked to {place} and looked for a {thing}. They looked up and down, but they did not find it.",
+    ' Then {his} {grown} came and said, "It is time to go home." {name} was sad, but {he} said yes.',
+    " {name} put the {thing} in a bag and ran to {place}. {He} wanted to play there all day.",
+    " {He} sat down and thought for a long time. Then {he} had a good idea.",
+    " The {animal} jumped and made a funny sound. {name} laughed and clapped {his} hands.",
+)
+_ENDINGS = (
+    " From that day on, they were best friends and played together every day.",
+    " {name} was happy and gave {his} {grown} a big hug. They all went home and had dinner.",
+    " That night, {name} went to bed and dreamed about the {animal}. {He} smiled in {his} sleep.",
+    " {name} learned that it is good to share and to help others.",
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,7 @@ class Opening:
 
 
 def write_opening(rng: random.Random) -> Opening:
-    """Writes one story opening."""
+    """Writes one story opening with a continuation of three to six parts."""
     name, he, his = rng.choice(_CHILDREN)
     fields = {
         "name": name, "he": he, "He": he.capitalize(), "his": his, "him": "him" if he == "he" else "her",
@@ -70,4 +85,5 @@ def write_opening(rng: random.Random) -> Opening:
     }  # fmt: skip
     prompt = articles(rng.choice(_OPENINGS).format(**fields))
     fields |= {"thing": rng.choice(_THINGS), "animal": rng.choice(_ANIMALS)}
-    return Opening(prompt, articles(rng.choice(_MIDDLES).format(**fields)))
+    parts = [rng.choice(_MIDDLES), *rng.sample(_FURTHER, rng.randint(1, 4)), rng.choice(_ENDINGS)]
+    return Opening(prompt, articles("".join(parts).format(**fields)))

@@ -34,11 +34,13 @@ class Stage:
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage(0.37, (2e-3, 1e-3), (0.76, 0.13, 0.11), 0.38, 1.0),
-    Stage(0.38, (1e-3, 0.0), (0.76, 0.13, 0.11), 0.38, 8.0),
-    Stage(0.25, (8e-4, 0.0), (0.93, 0.07, 0.0), 0.28, 8.0),
+    Stage(0.5, (2e-3, 1e-3), (0.76, 0.13, 0.11), 0.38, 1.0),
+    Stage(0.5, (1e-3, 0.0), (0.76, 0.13, 0.11), 0.38, 8.0),
 )
-"""General texts first; then the planted decisions, which are rare tokens; last the simplest stories."""
+"""The planted decisions are rare tokens, so they weigh more once the model writes sentences.
+
+A third stage with more passes over TinyStories was tried: its held-out loss rose while the training loss fell.
+"""
 
 
 def stage_at(progress: float) -> tuple[Stage, float]:
