@@ -58,6 +58,7 @@ def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(settings, page
         page.locator("[data-do=back]").click()
         expect(page.locator("#inspector .where")).to_contain_text("step 2 of 3")
         page.locator("[data-do=go]").click()
+        expect(page.locator(".count")).to_contain_text(" · ")
         expect(page.locator("[data-do=go]")).to_be_disabled()
         picture(page, "real-audit-1440-light")
         length = tokens.count()
