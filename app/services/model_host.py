@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock, RLock
+from threading import Lock
 
 from app.services.views import ModelView
 from coft_core.decode import Rollout
@@ -37,7 +37,8 @@ class ModelHost:
         self._capacity = capacity
         self._loader = loader
         self._models: OrderedDict[str, LanguageModel] = OrderedDict()
-        self._lock = RLock()
+        self._loading: defaultdict[str, Lock] = defaultdict(Lock)
+        self._lock = Lock()
         self._turn = Lock()
 
     def get(self, name: str) -> LanguageModel:
@@ -47,12 +48,19 @@ class ModelHost:
             ModelLoadError: It cannot be loaded.
         """
         with self._lock:
-            if name not in self._models:
-                self._models[name] = self._loader(name, device=self._device, dtype=self._dtype)
-            self._models.move_to_end(name)
-            while len(self._models) > self._capacity:
-                self._models.popitem(last=False)
-            return self._models[name]
+            loading = self._loading[name]
+        # Loading takes minutes for a large model; whoever uses another one must not wait for it.
+        with loading:
+            with self._lock:
+                model = self._models.get(name)
+            if model is None:
+                model = self._loader(name, device=self._device, dtype=self._dtype)
+            with self._lock:
+                self._models[name] = model
+                self._models.move_to_end(name)
+                while len(self._models) > self._capacity:
+                    self._models.popitem(last=False)
+        return model
 
     @contextmanager
     def turn(self) -> Iterator[None]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -16,6 +18,7 @@ from coft_core.engine.model import LanguageModel
 from coft_core.errors import ModelLoadError
 
 DEMO = "demo"
+HUB_SECONDS = 10.0
 PADDING_SHARE = 0.05
 """Checkpoints pad their embedding up to a round number; more than this share is another vocabulary."""
 
@@ -46,12 +49,13 @@ def load_model(
     source = _source(name_or_path)
     chosen_device = _device(device)
     chosen_dtype = _dtype(dtype, chosen_device)
+    where: dict[str, Any] = {"revision": revision or "main", "local_files_only": _only_local(source, revision)}
     try:
-        config = AutoConfig.from_pretrained(source, revision=revision or "main")
+        config = AutoConfig.from_pretrained(source, **where)
         _require_causal(name_or_path, config)
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=revision or "main", use_fast=True)
+        tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where)
         _require_offsets(name_or_path, tokenizer)
-        module: Any = AutoModelForCausalLM.from_pretrained(source, revision=revision or "main", dtype=chosen_dtype)
+        module: Any = AutoModelForCausalLM.from_pretrained(source, dtype=chosen_dtype, **where)
     except ModelLoadError:
         raise
     except (OSError, ValueError, KeyError, ImportError, json.JSONDecodeError) as error:
@@ -108,6 +112,25 @@ def _source(name_or_path: str) -> str:
     if path.is_absolute() or name_or_path.startswith((".", "~")):
         raise ModelLoadError(f"The folder {name_or_path!r} does not exist; check the path.")
     return name_or_path
+
+
+def _only_local(source: str, revision: str | None) -> bool:
+    """Ask the hub once, quickly: without it every file would be tried again and again before the cache is read.
+
+    Raises:
+        ModelLoadError: The hub answers that there is no such model or revision.
+    """
+    if Path(source).is_dir():
+        return True
+    try:
+        HfApi().model_info(source, revision=revision, timeout=HUB_SECONDS)
+    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
+        raise ModelLoadError(_explain(source, error)) from error
+    except Exception:
+        # Whatever keeps the hub from answering (no network, a proxy, offline mode), the cache may have the model; if
+        # it has not, loading says that the hub cannot be reached.
+        return True
+    return False
 
 
 def _device(device: str) -> torch.device:

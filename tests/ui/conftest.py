@@ -123,6 +123,7 @@ def audit(visit: Opener) -> Opener:
     def opener(query: str = "", **options: object) -> Page:
         page = visit(f"/{query}", **options)
         expect(page.locator(".rail .note .badge")).to_have_count(1)
+        expect(page.locator(".rail .note").first).to_contain_text("Runs on")
         if "session=" in query:
             expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
         else:

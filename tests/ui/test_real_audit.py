@@ -99,3 +99,22 @@ def test_a_reviewer_calibrates_on_her_own_prompts_and_uses_it(settings, page, pi
         assert [c.contexts for c in made] == [30]
         page.get_by_role("link", name="Use in audits").click()
         expect(page.locator(".rail .note .badge")).to_contain_text("30 contexts")
+
+
+def test_a_model_that_does_not_exist_and_an_upload_of_100_mb_are_one_sentence_each(settings, page, tmp_path):
+    large = tmp_path / "large.csv"
+    with large.open("wb") as file:
+        file.write(b"prompt,reference\n")
+        file.truncate(100_000_000)
+    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+        page.goto(url)
+        expect(page.locator("[data-do=go]")).to_be_enabled()
+        page.locator("#prompt").fill(PROMPT)
+        page.get_by_label("Model", exact=True).fill("/no/such/model")
+        page.keyboard.press("Enter")
+        expect(page.locator(".toast-body").first).to_contain_text("The folder '/no/such/model' does not exist")
+        expect(page.locator(".rail .note").first).to_contain_text("Not loaded")
+        expect(page.locator("#prompt")).to_have_value(PROMPT)
+        page.goto(f"{url}/calibrate")
+        page.locator("#prompt-set input[type=file]").set_input_files(large)
+        expect(page.locator(".toast-body").first).to_contain_text("exceed the maximum allowed size of 20.0 Mb")

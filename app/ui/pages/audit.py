@@ -42,6 +42,9 @@ from app.ui.presenters_session import (
 FRAME_SECONDS = 0.06
 """A run shows its tokens at most this often; each frame repeats the one before, so that none is lost."""
 
+LOADING = '<p class="hint">Loading the model …</p>'
+NOT_LOADED = '<p class="hint">Not loaded. The message says why; choose another model.</p>'
+
 GENERATING = 8
 """How many reviewers may generate at once; the model itself takes them in turn."""
 
@@ -198,13 +201,14 @@ def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) 
         control.change(None, list(rail.controls), None, js=CHANGED)  # type: ignore[attr-defined]
     event: dict[str, Any] = dict(EVENT)
     model = rail.control("model")
-    gr.on(
+    loaded = gr.on(
         [model.change, app.load],  # type: ignore[attr-defined]
-        handlers.describe_model,
-        model,
+        lambda: LOADING,
+        None,
         rail.model_note,
         **event,
-    )
+    ).then(handlers.describe_model, model, rail.model_note, **event)
+    loaded.failure(lambda: NOT_LOADED, None, rail.model_note, **event)
     watched = [rail.control(field) for field in ("calibration_id", "alpha", "lam")]
     gr.on(
         [control.change for control in watched],  # type: ignore[attr-defined]

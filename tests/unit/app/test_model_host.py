@@ -1,0 +1,77 @@
+"""The owner of models: loads once, forgets the oldest, and blocks nobody who uses another model."""
+
+import threading
+
+from app.services.model_host import ModelHost, RolloutPool
+from coft_core.engine.fake import tiny_model
+
+
+class Closable:
+    def __init__(self):
+        self.closed = False
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_model_is_loaded_once_and_the_one_unused_for_longest_goes_first():
+    loads = []
+
+    def load(name, **_):
+        loads.append(name)
+        return tiny_model()
+
+    host = ModelHost(capacity=2, loader=load)
+    for name in ("a", "b", "a", "c", "a", "b"):
+        host.get(name)
+    assert loads == ["a", "b", "c", "b"]
+
+
+def test_a_slow_load_does_not_hold_up_a_model_that_is_there():
+    started, release = threading.Event(), threading.Event()
+
+    def load(name, **_):
+        if name == "slow":
+            started.set()
+            assert release.wait(60)
+        return tiny_model()
+
+    host = ModelHost(loader=load)
+    host.get("quick")
+    thread = threading.Thread(target=host.get, args=("slow",))
+    thread.start()
+    assert started.wait(60)
+    assert host.get("quick") is host.get("quick")
+    release.set()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_two_who_ask_for_the_same_model_at_once_load_it_once():
+    loads = []
+
+    def load(name, **_):
+        loads.append(name)
+        return tiny_model()
+
+    host = ModelHost(loader=load)
+    threads = [threading.Thread(target=host.get, args=("same",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert loads == ["same"]
+
+
+def test_the_pool_closes_what_it_has_no_room_for_but_never_what_is_taken():
+    pool = RolloutPool(capacity=2)
+    rollouts = {i: Closable() for i in range(4)}
+    pool.put(0, rollouts[0])
+    pool.put(1, rollouts[1])
+    assert pool.take(0) is rollouts[0]
+    pool.put(2, rollouts[2])
+    pool.put(3, rollouts[3])
+    assert [rollouts[i].closed for i in range(4)] == [False, True, False, False]
+    pool.drop({2})
+    assert rollouts[2].closed
+    assert pool.take(2) is None
