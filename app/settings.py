@@ -16,7 +16,7 @@ class Settings(BaseSettings):
         model: ``COFT_MODEL``: model that new audits begin with.
         device: ``COFT_DEVICE``: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``COFT_DTYPE``: ``auto`` or a floating type.
-        pipeline: ``COFT_PIPELINE``: ``auto``, ``none``, or a spaCy pipeline's name or folder.
+        pipeline: ``COFT_PIPELINE``: ``auto``, ``embedded``, ``none``, or a spaCy pipeline's name or folder.
         max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set in megabytes.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
     """

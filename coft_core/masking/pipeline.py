@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,10 @@ from coft_core.errors import InvalidInputError
 from coft_core.masking.tokens import encodable
 
 AUTO: Final = "auto"
-"""Choose the embedded pipeline, else an installed one, else none."""
+"""Choose an installed English pipeline, else none."""
+
+EMBEDDED: Final = "embedded"
+"""Choose the pipeline that comes with the program."""
 
 # The transformer comes last: on a CPU it is too slow for detection while somebody types.
 _INSTALLABLE = ("en_core_web_lg", "en_core_web_md", "en_core_web_sm", "en_core_web_trf")
@@ -48,14 +52,15 @@ class EntityPipeline:
         """
         self._nlp = _load(name_or_path)
         meta = self._nlp.meta
-        self.version: Final = f"{meta['lang']}_{meta['name']} {meta['version']}"
+        self.version: Final = f"{meta['lang']}_{meta['name']} {meta['version']}+{_digest(self._nlp)[:12]}"
+        """Name and version as the pipeline states them, and a digest of what was loaded."""
 
     @classmethod
     def choose(cls, name_or_path: str | None) -> EntityPipeline | None:
         """The pipeline by name, or with :data:`AUTO` the first that is there.
 
         Args:
-            name_or_path: A package, a folder, :data:`AUTO`, or None for no pipeline.
+            name_or_path: A package, a folder, :data:`EMBEDDED`, :data:`AUTO`, or None for no pipeline.
 
         Returns:
             The pipeline, or None when none was asked for or, with :data:`AUTO`, none is there.
@@ -65,11 +70,10 @@ class EntityPipeline:
         """
         if name_or_path is None:
             return None
+        if name_or_path == EMBEDDED:
+            return cls(str(assets_path("pipelines", "en_coft_ner")))
         if name_or_path != AUTO:
             return cls(name_or_path)
-        embedded = assets_path("ner")
-        if (embedded / "meta.json").is_file():
-            return cls(str(embedded))
         return next((cls(name) for name in _INSTALLABLE if is_package(name)), None)
 
     def entities(self, text: str) -> Iterator[Entity]:
@@ -108,6 +112,18 @@ def _load(name_or_path: str) -> Language:
             f"The spaCy pipeline {name_or_path!r} finds no named entities; choose one with an entity recogniser."
         )
     return nlp
+
+
+def _digest(nlp: Language) -> str:
+    """SHA-256 (hexadecimal) of the files that the pipeline was loaded from, without the texts beside them."""
+    digest = hashlib.sha256()
+    root = nlp.path
+    files = sorted((path.relative_to(root).as_posix(), path) for path in root.rglob("*") if path.is_file())
+    for name, path in files:
+        if path.suffix not in (".md", ".pyc") and not path.name.startswith((".", "LICENSE", "README")):
+            digest.update(f"{name}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _trimmed(entity: EntitySpan) -> EntitySpan:

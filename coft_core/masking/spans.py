@@ -29,8 +29,9 @@ class SpanDetector:
 
         Args:
             lexicons: Lexicons to match; None loads the shipped ones.
-            pipeline: A trained spaCy pipeline by package name or folder; ``"auto"`` takes the embedded one or
-                an installed English one if there is any; None matches the lexicons alone.
+            pipeline: A trained spaCy pipeline by package name or folder; ``"auto"`` takes an installed
+                English one if there is any, ``"embedded"`` the one that comes with the program; None matches the
+                lexicons alone.
 
         Raises:
             LexiconError: The shipped lexicons are damaged.
@@ -44,7 +45,7 @@ class SpanDetector:
 
     @property
     def version(self) -> str:
-        """Lexicon version and content digest, and the pipeline's name and version or ``"no pipeline"``."""
+        """Version and content digest of the lexicons, and of the pipeline or ``"no pipeline"``."""
         return self._version
 
     def detect(self, text: str) -> list[Span]:

@@ -1,0 +1,45 @@
+"""The model card, written from the metadata of the pipeline and its measurements."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bench.detector.tables import tables
+
+_TEMPLATE = Path(__file__).with_name("card_template.md")
+
+
+def write_card(folder: Path, measured: dict[str, Any], generated: int) -> None:
+    """Write ``MODEL_CARD.md`` into the folder of a pipeline.
+
+    Args:
+        folder: The folder of the pipeline.
+        measured: Result of :func:`bench.detector.measure.measure_detector`.
+        generated: Number of generated training sentences.
+    """
+    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    facts, settings = meta["training"], meta["training"]["settings"]
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.suffix != ".md")
+    named = [f"[{s['name']}]({s['url']})" if s["url"] else s["name"] for s in meta["sources"]]
+    rows = zip(named, meta["sources"], strict=True)
+    text = _TEMPLATE.read_text(encoding="utf-8").format(
+        version=meta["version"],
+        version_string=measured["version"].partition(", ")[2],
+        rows=settings["rows"],
+        width=settings["width"],
+        depth=settings["depth"],
+        seed=settings["seed"],
+        megabytes=size / 1e6,
+        load_seconds=measured["load_seconds"],
+        epochs=len(facts["course"]),
+        minutes=facts["course"][-1]["minutes"],
+        texts=facts["texts"],
+        words=facts["words"],
+        generated=generated,
+        sources="\n".join(f"| {name} | {s['author']} | {s['license']} |" for name, s in rows),
+        pairs=measured["crows_pairs"]["both"]["pairs"],
+        tables=tables(measured).split("\n\n"),
+    )
+    (folder / "MODEL_CARD.md").write_text(text, encoding="utf-8")

@@ -1,0 +1,103 @@
+"""Everything that is measured of the detector: alone, and beside the lexicons."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
+from pathlib import Path
+from typing import Any
+
+from bench.detector.corpora import read_corpora
+from bench.detector.crows import measure_pairs
+from bench.detector.labels import GROUP, GROUP_DETAILS, LABELS, PERSON, PLACE, Labelled, Labeller
+from bench.detector.scoring import WORD, Entities, Share, counts, summary, touches, word_counts
+from coft_core.masking.pipeline import EntityPipeline
+from coft_core.masking.spans import SpanDetector
+from coft_core.types import Span
+
+Find = Callable[[str], Entities]
+
+
+def measure_detector(data: Path, pipeline: str) -> dict[str, Any]:
+    """Measure a pipeline, the lexicons and both together.
+
+    Args:
+        data: Folder with ``ner/``, ``crows_pairs/`` and ``wikitext2/``.
+        pipeline: Package or folder of the pipeline.
+
+    Returns:
+        Plain values: ``version``, ``load_seconds``, ``ner`` (by corpus, system and label), ``crows_pairs`` and
+        ``ordinary_text`` (by system).
+    """
+    started = time.monotonic()
+    entities = EntityPipeline(pipeline)
+    load = time.monotonic() - started
+    lexicon, both = SpanDetector(pipeline=None), SpanDetector(pipeline=pipeline)
+    systems: dict[str, Find] = {
+        "lexicon": lambda text: labelled_spans(lexicon.detect(text)),
+        "pipeline": lambda text: [(e.start, e.end, e.label) for e in entities.entities(text)],
+        "both": lambda text: labelled_spans(both.detect(text)),
+    }
+    detectors = {"lexicon": lexicon.detect, "both": both.detect}
+    pairs = data / "crows_pairs" / "crows_pairs_anonymized.csv"
+    return {
+        "version": both.version,
+        "load_seconds": round(load, 2),
+        "ner": measure_corpora(data / "ner", systems),
+        "crows_pairs": {name: measure_pairs(pairs, detect) for name, detect in detectors.items()},
+        "ordinary_text": measure_text(data / "wikitext2" / "wiki.valid.raw", detectors),
+    }
+
+
+def labelled_spans(spans: Sequence[Span]) -> list[tuple[int, int, str]]:
+    """The detector's spans as entities; families without a label of the corpora are left out."""
+    entities = []
+    for span in spans:
+        label = span.detail if span.source == "pipeline" else _lexicon_label(span)
+        if label:
+            entities.append((span.start, span.end, label))
+    return entities
+
+
+def measure_corpora(folder: Path, systems: dict[str, Find]) -> dict[str, Any]:
+    """Exact spans and single words on the test parts, for all corpora together and for each."""
+    labeller = Labeller()
+    texts = [labeller.label(sentence) for sentence in read_corpora(folder) if sentence.split == "test"]
+    found = {name: [find(text.text) for text in texts] for name, find in systems.items()}
+    result: dict[str, Any] = {}
+    for source in ["all", *sorted({text.source for text in texts})]:
+        chosen = [i for i, text in enumerate(texts) if source in ("all", text.source)]
+        result[source] = {
+            name: {label: _scores([texts[i] for i in chosen], [spans[i] for i in chosen], label) for label in LABELS}
+            for name, spans in found.items()
+        }
+    return result
+
+
+def measure_text(path: Path, detectors: Mapping[str, Callable[[str], list[Span]]]) -> dict[str, Any]:
+    """Share of the words of encyclopedia articles that are marked, and words read in a second."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    words = [list(WORD.finditer(line)) for line in lines]
+    result = {}
+    for name, detect in detectors.items():
+        started = time.monotonic()
+        spans = [[(span.start, span.end) for span in detect(line)] for line in lines]
+        seconds = time.monotonic() - started
+        flagged = sum(sum(touches(word, ranges) for word in row) for row, ranges in zip(words, spans, strict=True))
+        total = sum(map(len, words))
+        result[name] = {"flagged": Share(flagged, total).to_dict(), "words_per_second": round(total / seconds)}
+    return result
+
+
+def _scores(texts: Sequence[Labelled], found: Sequence[Entities], label: str) -> dict[str, Any]:
+    cases = [(text, spans, label) for text, spans in zip(texts, found, strict=True)]
+    return {"spans": summary(list(starmap(counts, cases))), "words": summary(list(starmap(word_counts, cases)))}
+
+
+def _lexicon_label(span: Span) -> str:
+    if span.category == "name":
+        return PERSON
+    if span.detail in GROUP_DETAILS:
+        return GROUP
+    return PLACE if span.detail == "countries" else ""

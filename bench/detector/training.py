@@ -1,0 +1,155 @@
+"""The detector's pipeline: a convolutional encoder of hashed words and a transition-based entity parser."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.training import Example
+from spacy.util import fix_random_seed  # type: ignore[attr-defined]
+
+from bench.detector.labels import LABELS, Labelled
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Size and course of a training.
+
+    Attributes:
+        width: Width of the encoder.
+        depth: Convolutional layers.
+        rows: Rows of the table of word forms; the tables of prefixes, suffixes and shapes have half of them.
+        hidden: Width of the parser's hidden layer.
+        dropout: Share of activations that are dropped.
+        batch_words: Words of a batch.
+        rate: Learning rate.
+        minutes: Training time; the epoch that is running when it ends is not finished.
+        epochs: Most epochs.
+        seed: Seed of weights and order.
+    """
+
+    width: int = 96
+    depth: int = 4
+    rows: int = 5000
+    hidden: int = 64
+    dropout: float = 0.3
+    batch_words: int = 1500
+    rate: float = 0.001
+    minutes: float = 25.0
+    epochs: int = 30
+    seed: int = 0
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain dictionary."""
+        return asdict(self)
+
+
+def build_pipeline(settings: Settings, name: str, version: str) -> Language:
+    """An untrained pipeline.
+
+    Args:
+        settings: Its size.
+        name: Name for the metadata.
+        version: Version for the metadata.
+
+    Returns:
+        ``tok2vec`` and ``ner``, not yet initialised.
+    """
+    fix_random_seed(settings.seed)
+    nlp = spacy.blank("en", meta={"name": name, "version": version})
+    encoder = {
+        "@architectures": "spacy.HashEmbedCNN.v2", "pretrained_vectors": None, "width": settings.width,
+        "depth": settings.depth, "embed_size": settings.rows, "window_size": 1, "maxout_pieces": 3,
+        "subword_features": True,
+    }  # fmt: skip
+    nlp.add_pipe("tok2vec", config={"model": encoder})
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": settings.width, "upstream": "tok2vec"}
+    parser = {
+        "@architectures": "spacy.TransitionBasedParser.v2", "state_type": "ner", "extra_state_tokens": False,
+        "hidden_width": settings.hidden, "maxout_pieces": 2, "use_upper": True, "nO": None, "tok2vec": listener,
+    }  # fmt: skip
+    recogniser = nlp.add_pipe("ner", config={"model": parser})
+    for label in LABELS:
+        recogniser.add_label(label)  # type: ignore[attr-defined]
+    return nlp
+
+
+def example(nlp: Language, labelled: Labelled) -> Example:
+    """What the pipeline reads and should find; words that labels cut through have no label."""
+    reference = nlp.make_doc(labelled.text)
+    entities, unknown = list[Span](), set[int]()
+    for start, end, label in labelled.entities:
+        span = reference.char_span(start, end, label=label)
+        if span is None:
+            unknown |= _touched(reference, start, end)
+        else:
+            entities.append(span)
+    for start, end in labelled.unknown:
+        unknown |= _touched(reference, start, end)
+    taken = {index for span in entities for index in range(span.start, span.end)}
+    missing = [reference[index : index + 1] for index in sorted(unknown - taken)]
+    reference.set_ents(entities, missing=missing, default="outside")
+    return Example(nlp.make_doc(labelled.text), reference)
+
+
+def _touched(document: Doc, start: int, end: int) -> set[int]:
+    return {token.i for token in document if token.idx < end and start < token.idx + len(token)}
+
+
+def train(
+    nlp: Language,
+    examples: Sequence[Example],
+    settings: Settings,
+    score: Callable[[Language], float],
+    resume: bool = False,
+) -> Iterator[dict[str, float]]:
+    """Train until the time or the epochs are over; the weights of the best epoch stay.
+
+    Args:
+        nlp: A pipeline of :func:`build_pipeline`, or a trained one.
+        examples: Training examples.
+        settings: The course.
+        score: Measures the pipeline on development data; greater is better.
+        resume: Whether the pipeline is trained already, so that its weights are the start.
+
+    Yields:
+        After each epoch its number, loss, score and the minutes so far.
+    """
+    started, rng = time.monotonic(), random.Random(settings.seed)
+    optimizer = nlp.resume_training() if resume else nlp.initialize(lambda: examples[:2000])
+    optimizer.learn_rate = settings.rate
+    best, kept = -1.0, b""
+    for epoch in range(1, settings.epochs + 1):
+        losses: dict[str, float] = {}
+        shuffled = rng.sample(list(examples), len(examples))
+        out_of_time = False
+        for batch in _batches(shuffled, settings.batch_words):
+            nlp.update(batch, drop=settings.dropout, sgd=optimizer, losses=losses)
+            if out_of_time := time.monotonic() - started > 60 * settings.minutes:
+                break
+        with nlp.use_params(optimizer.averages):
+            value = score(nlp)
+            if value > best:
+                best, kept = value, nlp.to_bytes(exclude=["vocab"])
+        minutes = (time.monotonic() - started) / 60
+        yield {"epoch": epoch, "loss": float(losses["ner"]), "score": value, "minutes": minutes}
+        if out_of_time:
+            break
+    nlp.from_bytes(kept, exclude=["vocab"])
+
+
+def _batches(examples: Sequence[Example], words: int) -> Iterator[list[Example]]:
+    batch, size = list[Example](), 0
+    for item in examples:
+        batch.append(item)
+        size += len(item.reference)
+        if size >= words:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,135 @@
+"""The detector's training data are mapped as documented, and its scores are those of the definition."""
+
+import random
+from pathlib import Path
+
+import pytest
+import spacy
+
+from bench.detector.corpora import TaggedSentence, read_corpora
+from bench.detector.crows import measure_pairs
+from bench.detector.generated import Fillers, generate, with_other_names
+from bench.detector.labels import Labelled, Labeller
+from bench.detector.scoring import Share, counts, summary, word_counts
+from bench.detector.training import example
+from coft_core.types import Span
+
+
+@pytest.fixture(scope="module")
+def labeller() -> Labeller:
+    return Labeller()
+
+
+def mapped(labeller: Labeller, source: str, *pairs: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Entities and unlabelled pieces of a sentence given as ``word/tag``."""
+    words, tags = zip(*(pair.rsplit("/", 1) for pair in pairs), strict=True)
+    labelled = labeller.label(TaggedSentence(words, (tags,), source, "train"))
+    text = labelled.text
+    return [(text[a:b], label) for a, b, label in labelled.entities], [text[a:b] for a, b in labelled.unknown]
+
+
+def test_a_title_is_no_part_of_a_name(labeller: Labeller) -> None:
+    given = mapped(labeller, "uner_english_ewt", "Mr/B-PER", "Ali/I-PER", "Haddad/I-PER", "left/O")
+    assert given == ([("Ali Haddad", "PERSON")], [])
+
+
+def test_a_state_is_a_place_and_a_hill_has_no_label(labeller: Labeller) -> None:
+    words = ("From/O", "Texas/B-LOC", "to/O", "Holborn/B-LOC", "Hill/I-LOC")
+    assert mapped(labeller, "uner_english_ewt", *words) == ([("Texas", "GPE")], ["Holborn", "Hill"])
+
+
+def test_nationalities_without_a_tag_are_groups_but_not_within_organisations(labeller: Labeller) -> None:
+    words = ("Nigerian/O", "pilots/O", "of/O", "American/B-ORG", "Airlines/I-ORG")
+    assert mapped(labeller, "wnut17", *words) == ([("Nigerian", "NORP")], [])
+
+
+def test_handles_have_no_label(labeller: Labeller) -> None:
+    entities, unknown = mapped(labeller, "broad_twitter", "@/B-PER", "colleague/B-PER", "hi/O")
+    assert entities == []
+    assert unknown == ["@", "colleague"]
+
+
+def test_in_novels_only_proper_names_are_people(labeller: Labeller) -> None:
+    words = ("the/B-PER", "old/I-PER", "man/I-PER", "saw/O", "Miss/B-PER", "Bates/I-PER")
+    assert mapped(labeller, "litbank", *words) == ([("Bates", "PERSON")], [])
+
+
+def test_a_missing_corpus_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="wnut17"):
+        list(read_corpora(tmp_path))
+
+
+def test_an_entity_that_cuts_a_token_has_no_label() -> None:
+    nlp = spacy.blank("en")
+    labelled = Labelled("Anna metWill there", ((0, 4, "PERSON"), (8, 12, "PERSON")), (), "made", "train")
+    reference = example(nlp, labelled).reference
+    assert [(entity.text, entity.label_) for entity in reference.ents] == [("Anna", "PERSON")]
+    assert [token.ent_iob for token in reference] == [3, 0, 2]
+
+
+FILLERS = Fillers(
+    common=("Anna",), rare=("Ngozi",), surnames=("Lee",), groups=("Kenyan",), places=("Chad",),
+    words={"surname": ("Lee",), "title": ("Miss",), "odd": ("May",), "thing": ("car",)},
+    templates=("{title} {last} met {oddfull}, a {group} from {place}.",), plain=("{thing} keys in May.",),
+)  # fmt: skip
+
+
+def test_generated_sentences_carry_their_entities_and_repeat_from_a_seed() -> None:
+    sentences = generate(9, FILLERS, seed=3)
+    assert sentences == generate(9, FILLERS, seed=3)
+    for sentence in sentences:
+        found = [(sentence.text[a:b].split("-")[0], label) for a, b, label in sentence.entities]
+        full = [("Lee", "PERSON"), ("May Lee", "PERSON"), ("Kenyan", "NORP"), ("Chad", "GPE")]
+        assert found == (full if sentence.text.startswith("Miss") else [])
+    assert sum(not sentence.entities for sentence in sentences) == 3
+
+
+GOLD = Labelled("Anna Lee met Bo at Kew.", ((0, 8, "PERSON"), (13, 15, "PERSON")), ((19, 22),), "made", "test")
+
+
+def test_spans_count_when_exact_and_words_when_touched() -> None:
+    found = [(0, 4, "PERSON"), (13, 15, "PERSON"), (19, 22, "PERSON"), (9, 12, "GPE")]
+    assert counts(GOLD, found, "PERSON") == (1, 2, 2)
+    assert word_counts(GOLD, found, "PERSON") == (2, 2, 3)
+
+
+def test_scores_are_those_of_the_sums_and_intervals_contain_them() -> None:
+    rng = random.Random(5)
+    rows = [(right, right + rng.randrange(2), right + rng.randrange(3)) for right in rng.choices(range(3), k=60)]
+    scores = summary(rows, seed=1)
+    right, found, wanted = (sum(row[i] for row in rows) for i in range(3))
+    assert scores["f1"]["value"] == pytest.approx(2 * right / (found + wanted), abs=1e-4)
+    assert scores["precision"]["n"] == found
+    assert all(score["interval"][0] < score["value"] < score["interval"][1] for score in scores.values())
+    assert scores == summary(rows, seed=1)
+
+
+def test_a_share_has_the_exact_interval() -> None:
+    share = Share(0, 10).to_dict()
+    assert share["interval"] == [0.0, pytest.approx(1 - 0.025**0.1, abs=1e-4)]
+    assert Share(0, 0).to_dict()["value"] is None
+
+
+def test_only_words_that_differ_between_a_pair_count_as_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(
+        "sent_more,sent_less,bias_type\nHe met the old cook,She met the new cook,gender\n", encoding="utf-8"
+    )
+
+    def detect(text: str) -> list[Span]:
+        return [Span(0, text.index(" "), "gender", "lexicon"), Span(text.index("cook"), len(text), "name", "lexicon")]
+
+    measured = measure_pairs(path, detect)
+    assert (measured["recall"]["gender"]["value"], measured["recall"]["gender"]["n"]) == (0.5, 4)
+    assert (measured["others"]["value"], measured["others"]["n"]) == (0.3333, 3)
+
+
+def test_other_names_take_the_places_of_the_old_ones() -> None:
+    text = "Bo Dee met \u00c9lodie in Rome at Kew."
+    original = Labelled(text, ((0, 6, "PERSON"), (11, 17, "PERSON"), (21, 25, "GPE")), ((29, 32),), "made", "train")
+    (renamed,) = with_other_names([original, Labelled("No one", (), (), "made", "train")], FILLERS, seed=2)
+    pieces = [renamed.text[a:b] for a, b, _ in renamed.entities]
+    assert pieces[0] in ("Anna Lee", "Ngozi Lee") or pieces[0].endswith(". Lee")
+    assert pieces[1].split("-")[0] in ("Anna", "Ngozi", "Lee")
+    assert (pieces[2], [renamed.text[a:b] for a, b in renamed.unknown]) == ("Rome", ["Kew"])
+    assert renamed.text == f"{pieces[0]} met {pieces[1]} in Rome at Kew."
