@@ -12,15 +12,9 @@ from typing import Any
 from transformers.utils.logging import disable_progress_bar
 
 from app.bootstrap import Services, services
-from app.cli_output import (
-    audit_json,
-    calibration_json,
-    print_audit,
-    print_calibration,
-    print_sessions,
-    session_json,
-)
+from app.cli_output import print_audit, print_calibration, print_sessions
 from app.services.errors import USER_ERRORS, ServiceError
+from app.services.plain import calibration_json, session_json, summary_json
 from app.services.reports import write_text
 from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit
 from app.settings import Settings
@@ -80,7 +74,7 @@ def _audit(options: argparse.Namespace) -> None:
         view = wired.audits.view(view.session_id)
         if options.out:
             write_text(options.out, wired.reports.csv(view.session_id))
-        _print(options, audit_json(view), lambda: print_audit(view, options.out))
+        _print(options, session_json(view), lambda: print_audit(view, options.out))
 
 
 def _calibrate(options: argparse.Namespace) -> None:
@@ -120,7 +114,7 @@ def _sessions(options: argparse.Namespace) -> None:
             print(f"Session {options.delete} deleted.")
             return
         found = wired.audits.sessions(options.search, options.limit)
-        _print(options, [session_json(s) for s in found], lambda: print_sessions(found))
+        _print(options, [summary_json(s) for s in found], lambda: print_sessions(found))
 
 
 def _report(options: argparse.Namespace) -> None:

@@ -1,11 +1,11 @@
-"""What commands print: plain text for people, JSON for programs."""
+"""What commands print for people."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
+from app.services.plain import chain_text
 from app.services.views import AuditView, CalibrationView, SessionSummary, Step
 
 STATES = {
@@ -56,95 +56,6 @@ def print_sessions(sessions: tuple[SessionSummary, ...]) -> None:
         print('No sessions yet. Start one with: python -m app audit --prompt "..."')
     for s in sessions:
         print(f"{s.id:>5}  {s.updated_at:%Y-%m-%d %H:%M}  {s.steps:>4} steps  {s.model:<12} {s.name}")
-
-
-def audit_json(view: AuditView) -> dict[str, Any]:
-    """An audit for a program; probabilities are natural numbers, an absent threshold is tau 0."""
-    return {
-        "session_id": view.session_id,
-        "branch_id": view.branch_id,
-        "text": chain_text(view),
-        "finished": view.finished,
-        "certificate": view.certificate,
-        "fingerprint": view.fingerprint_digest,
-        "warnings": list(view.warnings),
-        "spans": [[s.start, s.end, s.category, s.kept] for s in view.spans],
-        "steps": [step_json(step) for step in view.steps],
-    }
-
-
-def chain_text(view: AuditView) -> str:
-    """The chain without the end token that finished it."""
-    steps = view.steps[:-1] if view.finished == "end" else view.steps
-    return "".join(step.token for step in steps)
-
-
-def step_json(step: Step) -> dict[str, Any]:
-    """A step for a program; ``step`` counts from 1."""
-    return {
-        "step": step.index + 1,
-        "token_id": step.token_id,
-        "token": step.token,
-        "p_factual": math.exp(step.log_p_factual),
-        "p_masked": math.exp(step.log_p_masked),
-        "p_fused": math.exp(step.log_p_fused),
-        "tau": math.exp(step.log_tau),
-        "certified": step.certified,
-        "set_size": step.set_size,
-        "certified_mass": step.certified_mass,
-        "fallback": step.fallback,
-        "forced": step.forced,
-        "state": step.state,
-    }
-
-
-def calibration_json(view: CalibrationView) -> dict[str, Any]:
-    """A calibration for a program."""
-    overall = view.coverage[0] if view.coverage else None
-    return {
-        "calibration_id": view.summary.id,
-        "name": view.summary.name,
-        "model": view.summary.model,
-        "alpha": view.alpha,
-        "estimator": view.summary.estimator,
-        "source": view.summary.source,
-        "contexts": view.summary.contexts,
-        "fingerprint": view.fingerprint_digest,
-        "bins": [
-            {
-                "steps": entry.label,
-                "contexts": entry.contexts,
-                "tau": entry.tau,
-                "state": entry.state,
-                "inherited_from": entry.inherited_from,
-            }
-            for entry in view.bins
-        ],
-        "coverage": None
-        if overall is None
-        else {
-            "contexts": overall.contexts,
-            "kept": overall.kept,
-            "coverage": overall.coverage,
-            "low": overall.low,
-            "high": overall.high,
-        },
-    }
-
-
-def session_json(session: SessionSummary) -> dict[str, Any]:
-    """A session in a list for a program."""
-    return {
-        "session_id": session.id,
-        "name": session.name,
-        "prompt": session.prompt,
-        "model": session.model,
-        "policy": session.policy,
-        "steps": session.steps,
-        "certificate": session.certificate,
-        "created_at": session.created_at.isoformat(),
-        "updated_at": session.updated_at.isoformat(),
-    }
 
 
 def _row(step: Step) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from app.services.mapping import settings_from_json, step_from
+from app.services.plain import step_numbers
 from coft_core.types import Step
 from db.records import AnnotationRecord, BranchRecord, SessionRecord
 from db.repositories import AnnotationsRepository, SessionsRepository
@@ -125,28 +125,9 @@ def _common_cells(record: SessionRecord) -> dict[str, object]:
 
 
 def _step_cells(step: Step, branch: BranchRecord, annotation: AnnotationRecord | None) -> dict[str, object]:
-    chosen_by = "reviewer" if step.forced else "fallback" if step.fallback else "policy"
     return {
-        "step": step.index + 1,
+        **step_numbers(step),
         "branch": branch.path,
-        "token_id": step.token_id,
-        "token": step.token,
-        "p_factual": math.exp(step.log_p_factual),
-        "p_masked": math.exp(step.log_p_masked),
-        "p_fused": math.exp(step.log_p_fused),
-        "tau": math.exp(step.log_tau),
-        "certified": step.certified,
-        "set_size": step.set_size,
-        "certified_mass": step.certified_mass,
-        "fallback": step.fallback,
-        "chosen_by": chosen_by,
-        "kl_fused_masked": step.diagnostics.kl_fused_masked,
-        "tv_bound": step.diagnostics.tv_bound,
         "verdict": annotation.verdict if annotation else None,
         "note": annotation.note if annotation else None,
-        "threshold_state": step.state,
-        "tv_on_set": step.diagnostics.tv_on_set,
-        "sensitivity": step.diagnostics.sensitivity,
-        "log_ratio": step.diagnostics.log_ratio,
-        "policy_token": step.policy_token,
     }

@@ -9,17 +9,11 @@ from typing import Any
 import gradio as gr
 from gradio.events import api
 
+from app.services.plain import job_json, session_json, step_json, summary_json
 from app.services.ports import Services
 from app.services.views import StartAudit
 from app.ui.errors import shown
-from app.ui.presenters_api import (
-    audit_settings,
-    calibration_request,
-    job_record,
-    session_record,
-    step_record,
-    summary_record,
-)
+from app.ui.presenters_api import audit_settings, calibration_request
 from app.ui.presenters_session import spans_from
 
 AT_ONCE = 4
@@ -46,37 +40,37 @@ class Endpoints:
     ) -> dict[str, Any]:
         """Begin an audit session without a step; without spans, the detector finds them."""
         request = StartAudit(prompt, audit_settings(settings), spans_from(spans))
-        return session_record(self._services.audits.start(request))
+        return session_json(self._services.audits.start(request))
 
     @shown
     def step(self, session_id: int) -> dict[str, Any]:
         """Write one token on the session's active branch; ``step`` is null when the chain is finished."""
         made = self._services.audits.step(int(session_id))
-        return {"session_id": int(session_id), "step": None if made is None else step_record(made)}
+        return {"session_id": int(session_id), "step": None if made is None else step_json(made)}
 
     @shown
     def run_to_end(self, session_id: int) -> dict[str, Any]:
         """Write tokens on the session's active branch until it is finished, and return the session."""
         for _ in self._services.audits.run(int(session_id)):
             pass
-        return session_record(self._services.audits.view(int(session_id)))
+        return session_json(self._services.audits.view(int(session_id)))
 
     @shown
     def fork(self, session_id: int, branch_id: int, step: int, token: str) -> dict[str, Any]:
         """Depart from a branch at a step (counted from 1) with another token, and return the session."""
-        return session_record(self._services.audits.fork(int(session_id), int(branch_id), int(step) - 1, token))
+        return session_json(self._services.audits.fork(int(session_id), int(branch_id), int(step) - 1, token))
 
     @shown
     def list_sessions(self, search: str = "") -> list[dict[str, Any]]:
         """Past audit sessions whose name or prompt contains the search text, newest first."""
-        return [summary_record(item) for item in self._services.audits.sessions(search)]
+        return [summary_json(item) for item in self._services.audits.sessions(search)]
 
     @shown
     def calibrate(self, file: str, settings: dict[str, Any] | None) -> dict[str, Any]:
         """Start a calibration on a prompt set (CSV or JSONL) and return its job."""
         request = calibration_request(Path(file).stem, settings)
         parsed = self._services.calibrations.parse(Path(file), Path(file).name)
-        return job_record(self._services.jobs.get(self._services.calibrations.submit(parsed, request)))
+        return job_json(self._services.jobs.get(self._services.calibrations.submit(parsed, request)))
 
     @shown
     def export_csv(self, session_id: int) -> str:
