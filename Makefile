@@ -30,7 +30,7 @@ $(VENV)/.ready-dev: requirements-dev.txt $(VENV)/.ready
 	@touch $@
 
 run: $(VENV)/.ready
-	@$(BIN)/python -m app serve
+	@$(BIN)/python -m app serve --open
 
 lint: $(VENV)/.ready-dev
 	@$(BIN)/ruff check .

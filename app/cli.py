@@ -47,7 +47,7 @@ def _serve(options: argparse.Namespace) -> None:
 
     settings = Settings(**{k: v for k in ("host", "port") if (v := getattr(options, k)) is not None})
     with services(settings, owns_store=True) as wired:
-        serve(wired, settings)
+        serve(wired, settings, options.open)
 
 
 def _audit(options: argparse.Namespace) -> None:
@@ -177,6 +177,7 @@ def _add_serve(commands: Any) -> None:
     command = commands.add_parser("serve", help="start the web application")
     command.add_argument("--host", help="address to listen on (default: COFT_HOST or 127.0.0.1)")
     command.add_argument("--port", type=int, help="port to listen on (default: COFT_PORT or 7860)")
+    command.add_argument("--open", action="store_true", help="open the page in a browser")
     command.set_defaults(run=_serve)
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import webbrowser
+
 from app.bootstrap import Services
 from app.services.errors import ServiceError
 from app.settings import Settings
 from app.ui.main import build_app, launch_options
 
 
-def serve(wired: Services, settings: Settings) -> None:
+def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
     """Serve the pages until interrupted.
+
+    Args:
+        wired: The services.
+        settings: Where to listen, and the largest upload.
+        open_page: Open the page in a browser, where there is a screen to show it on.
 
     Raises:
         ServiceError: The port is taken.
@@ -30,4 +39,13 @@ def serve(wired: Services, settings: Settings) -> None:
             "with --port."
         ) from error
     print(f"COFT Audit runs at http://{settings.host}:{settings.port} (Ctrl+C stops it).", flush=True)
+    if open_page and _has_screen():
+        webbrowser.open(f"http://{settings.host}:{settings.port}")
     app.block_thread()
+
+
+def _has_screen() -> bool:
+    """Without one, the standard library might start a browser inside the terminal."""
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

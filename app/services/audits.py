@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from threading import Event, Lock, RLock
 
 from app.services.calibrations import CalibrationService
 from app.services.errors import ServiceError
 from app.services.mapping import (
     preview_from_json,
-    preview_of,
-    preview_to_json,
     settings_from_json,
     span_from,
     span_record,
     step_from,
     step_record,
 )
-from app.services.model_host import ModelHost, RolloutPool, label_of
+from app.services.model_host import ModelHost, RolloutPool
+from app.services.planning import Planner
 from app.services.views import (
     AuditSettings,
     AuditView,
@@ -32,14 +30,11 @@ from app.services.views import (
     StartAudit,
     Step,
 )
-from coft_core.decode import ROOT_PATH, Plan, Rollout, fork_path, plan
-from coft_core.engine.branches import BranchBatch
+from coft_core.decode import ROOT_PATH, Rollout, fork_path
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
 from coft_core.masking.spans import SpanDetector
-from coft_core.policies import CoftPolicy, Policy, VanillaPolicy
-from coft_core.policies.fingerprint import MaskSettings, policy_fingerprint
-from db.records import BranchRecord, SessionFields, SessionRecord
+from db.records import BranchRecord, SessionRecord
 from db.repositories import SessionsRepository
 
 CHANGED_MODEL = (
@@ -72,6 +67,7 @@ class AuditService:
         self._calibrations = calibrations
         self._host = host
         self._detector = detector
+        self._planner = Planner(calibrations, detector)
         self._pool = RolloutPool(live_rollouts)
         self._locks: defaultdict[int, RLock] = defaultdict(RLock)
         self._locks_lock = Lock()
@@ -87,12 +83,7 @@ class AuditService:
 
     def preview(self, prompt: str, spans: tuple[Span, ...], settings: AuditSettings) -> MaskPreview:
         """The prompt as the masked branch reads it, with its warnings."""
-        model = self._host.get(settings.model)
-        # What is masked does not depend on the calibration, so a mismatch must not hide the preview.
-        policy = _policy(replace(settings, policy="vanilla"), None)
-        prepared = plan(model, prompt, policy, spans, detector=self._detector)
-        _require_room(model, prepared)
-        return preview_of(prepared.prompt, prepared.warnings)
+        return self._planner.preview(self._host.get(settings.model), prompt, spans, settings)
 
     def start(self, request: StartAudit) -> AuditView:
         """Begin a session without a step.
@@ -104,10 +95,9 @@ class AuditService:
         """
         settings = request.settings
         model = self._host.get(settings.model)
-        prepared = self._plan(model, request.prompt, request.spans, settings)
-        _require_room(model, prepared)
+        prepared = self._planner.plan(model, request.prompt, request.spans, settings)
         record = self._sessions.create(
-            self._fields(request, prepared),
+            self._planner.session_fields(request, prepared),
             [span_record(span) for span in prepared.prompt.spans],
             root_path=ROOT_PATH,
             root_name="main",
@@ -202,11 +192,6 @@ class AuditService:
             self._sessions.set_active_branch(session_id, existing.id)
         return self.view(session_id, existing.id)
 
-    def open_branch(self, session_id: int, branch_id: int) -> AuditView:
-        """Make a branch the one that the session reopens with."""
-        self._sessions.set_active_branch(session_id, branch_id)
-        return self.view(session_id, branch_id)
-
     def sessions(self, search: str = "", limit: int = 200) -> tuple[SessionSummary, ...]:
         """Past sessions, last changed first."""
         return tuple(
@@ -231,63 +216,6 @@ class AuditService:
             branches = {branch.id for branch in self._sessions.branches(session_id)}
             self._sessions.delete(session_id)
             self._pool.drop(branches)
-
-    def _plan(self, model: LanguageModel, prompt: str, spans: tuple[Span, ...] | None, settings: AuditSettings) -> Plan:
-        calibration = None
-        if settings.policy == "coft" and settings.calibration_id is not None:
-            calibration = self._calibrations.load(settings.calibration_id).read(alpha=settings.alpha)
-        return plan(
-            model,
-            prompt,
-            _policy(settings, calibration),
-            spans,
-            seed=settings.seed,
-            greedy=settings.greedy,
-            max_new_tokens=settings.max_new_tokens,
-            detector=self._detector,
-        )
-
-    def _fields(self, request: StartAudit, prepared: Plan) -> SessionFields:
-        settings, model = request.settings, prepared.model
-        certified = settings.policy == "coft" and settings.calibration_id is not None
-        calibration = (
-            self._calibrations.view(settings.calibration_id) if certified and settings.calibration_id else None
-        )
-        fingerprint = policy_fingerprint(
-            model,
-            lam=settings.lam if settings.policy == "coft" else 0.0,
-            sampling=prepared.policy.sampling,
-            mask=MaskSettings(sentinel=settings.sentinel),
-            detector=self._detector.version,
-            estimator=calibration.summary.estimator if calibration else "none",
-            source=calibration.summary.source if calibration else "none",
-        )
-        return SessionFields(
-            name=request.name or _name_of(request.prompt),
-            prompt=request.prompt,
-            model=model.name,
-            model_revision=model.revision,
-            policy=settings.policy,
-            policy_settings={
-                "settings": asdict(settings),
-                "preview": preview_to_json(preview_of(prepared.prompt, prepared.warnings)),
-                "model_label": label_of(model),
-            },
-            lam=settings.lam if settings.policy == "coft" else None,
-            alpha=settings.alpha if certified else None,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            top_k=settings.top_k,
-            greedy=settings.greedy,
-            seed=settings.seed,
-            max_new_tokens=settings.max_new_tokens,
-            fingerprint=dict(fingerprint.to_dict()),
-            fingerprint_digest=fingerprint.digest,
-            certificate=prepared.certificate.text,
-            calibration_id=settings.calibration_id if certified else None,
-            calibration_label=calibration.summary.name if calibration else "",
-            warnings=prepared.warnings,
-        )
 
     def _branch(self, record: SessionRecord, branch_id: int | None) -> BranchRecord:
         branch = self._sessions.branch(record.active_branch_id if branch_id is None else branch_id)
@@ -315,7 +243,7 @@ class AuditService:
             )
         spans = tuple(span_from(span) for span in record.spans)
         model = self._host.get(settings.model)
-        prepared = self._plan(model, record.prompt, spans, settings)
+        prepared = self._planner.plan(model, record.prompt, spans, settings)
         stored = record.fingerprint
         now = (model.weights_digest, model.tokenizer_digest, self._detector.version)
         if (stored["weights"], stored["tokenizer"], stored["detector"]) != now:
@@ -342,30 +270,6 @@ class AuditService:
             return self._locks[session_id]
 
 
-def _policy(settings: AuditSettings, calibration: object) -> Policy:
-    controls = {
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "top_k": settings.top_k,
-        "sentinel": settings.sentinel or None,
-    }
-    if settings.policy == "vanilla":
-        return VanillaPolicy(**controls)  # type: ignore[arg-type]
-    if settings.policy == "coft":
-        return CoftPolicy(
-            lam=settings.lam,
-            calibration=calibration,  # type: ignore[arg-type]
-            accept_mismatch=settings.proceed_uncertified,
-            **controls,  # type: ignore[arg-type]
-        )
-    raise ServiceError(f"There is no policy {settings.policy!r}; choose 'coft' or 'vanilla'.")
-
-
-def _require_room(model: LanguageModel, prepared: Plan) -> None:
-    """Refuse a prompt that fills the context before a session of it is stored."""
-    BranchBatch(model, [branch.input_ids for branch in prepared.policy.branches(prepared.prompt)]).close()
-
-
 def _token_id(model: LanguageModel, token: int | str) -> int:
     if isinstance(token, int):
         return token
@@ -375,8 +279,3 @@ def _token_id(model: LanguageModel, token: int | str) -> int:
             f"“{token}” is not one token of this model; type a shorter piece, and mind that a leading space counts."
         )
     return token_id
-
-
-def _name_of(prompt: str) -> str:
-    words = " ".join(prompt.split())
-    return words if len(words) <= 60 else f"{words[:57].rstrip()}…"

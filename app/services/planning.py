@@ -1,0 +1,137 @@
+"""From a reviewer's request to a plan of the core and to what the store keeps of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from app.services.calibrations import CalibrationService
+from app.services.errors import ServiceError
+from app.services.mapping import preview_of, preview_to_json
+from app.services.model_host import label_of
+from app.services.views import AuditSettings, MaskPreview, Span, StartAudit
+from coft_core.conformal.calibration import Calibration
+from coft_core.decode import Plan, plan
+from coft_core.engine.branches import BranchBatch
+from coft_core.engine.model import LanguageModel
+from coft_core.masking.spans import SpanDetector
+from coft_core.policies import CoftPolicy, Policy, VanillaPolicy
+from coft_core.policies.fingerprint import MaskSettings, policy_fingerprint
+from db.records import SessionFields
+
+
+class Planner:
+    """Turns settings into a policy with its calibration, and a prompt into a plan."""
+
+    def __init__(self, calibrations: CalibrationService, detector: SpanDetector) -> None:
+        """Wire the planner.
+
+        Args:
+            calibrations: Where thresholds come from.
+            detector: Finds sensitive spans; its version is part of every fingerprint.
+        """
+        self._calibrations = calibrations
+        self._detector = detector
+
+    def preview(
+        self, model: LanguageModel, prompt: str, spans: tuple[Span, ...], settings: AuditSettings
+    ) -> MaskPreview:
+        """The prompt as the masked branch reads it, with its warnings."""
+        # What is masked does not depend on the calibration, so a mismatch must not hide the preview.
+        prepared = self.plan(model, prompt, spans, replace(settings, policy="vanilla"))
+        return preview_of(prepared.prompt, prepared.warnings)
+
+    def plan(self, model: LanguageModel, prompt: str, spans: tuple[Span, ...] | None, settings: AuditSettings) -> Plan:
+        """Mask a prompt and check that it can be decoded with these settings.
+
+        Raises:
+            InvalidInputError: The prompt, a span or a setting cannot be used, or the prompt fills the context.
+            CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
+            ServiceError: There is no such policy.
+        """
+        calibration = None
+        if settings.policy == "coft" and settings.calibration_id is not None:
+            calibration = self._calibrations.load(settings.calibration_id).read(alpha=settings.alpha)
+        prepared = plan(
+            model,
+            prompt,
+            _policy(settings, calibration),
+            spans,
+            seed=settings.seed,
+            greedy=settings.greedy,
+            max_new_tokens=settings.max_new_tokens,
+            detector=self._detector,
+        )
+        _require_room(prepared)
+        return prepared
+
+    def session_fields(self, request: StartAudit, prepared: Plan) -> SessionFields:
+        """What the store keeps of a new session, enough to reopen it without its model."""
+        settings, model = request.settings, prepared.model
+        certified = settings.policy == "coft" and settings.calibration_id is not None
+        calibration = (
+            self._calibrations.view(settings.calibration_id) if certified and settings.calibration_id else None
+        )
+        fingerprint = policy_fingerprint(
+            model,
+            lam=settings.lam if settings.policy == "coft" else 0.0,
+            sampling=prepared.policy.sampling,
+            mask=MaskSettings(sentinel=settings.sentinel),
+            detector=self._detector.version,
+            estimator=calibration.summary.estimator if calibration else "none",
+            source=calibration.summary.source if calibration else "none",
+        )
+        return SessionFields(
+            name=request.name or _name_of(request.prompt),
+            prompt=request.prompt,
+            model=model.name,
+            model_revision=model.revision,
+            policy=settings.policy,
+            policy_settings={
+                "settings": asdict(settings),
+                "preview": preview_to_json(preview_of(prepared.prompt, prepared.warnings)),
+                "model_label": label_of(model),
+            },
+            lam=settings.lam if settings.policy == "coft" else None,
+            alpha=settings.alpha if certified else None,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            top_k=settings.top_k,
+            greedy=settings.greedy,
+            seed=settings.seed,
+            max_new_tokens=settings.max_new_tokens,
+            fingerprint=dict(fingerprint.to_dict()),
+            fingerprint_digest=fingerprint.digest,
+            certificate=prepared.certificate.text,
+            calibration_id=settings.calibration_id if certified else None,
+            calibration_label=calibration.summary.name if calibration else "",
+            warnings=prepared.warnings,
+        )
+
+
+def _policy(settings: AuditSettings, calibration: Calibration | None) -> Policy:
+    controls = {
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k,
+        "sentinel": settings.sentinel or None,
+    }
+    if settings.policy == "vanilla":
+        return VanillaPolicy(**controls)  # type: ignore[arg-type]
+    if settings.policy == "coft":
+        return CoftPolicy(
+            lam=settings.lam,
+            calibration=calibration,
+            accept_mismatch=settings.proceed_uncertified,
+            **controls,  # type: ignore[arg-type]
+        )
+    raise ServiceError(f"There is no policy {settings.policy!r}; choose 'coft' or 'vanilla'.")
+
+
+def _require_room(prepared: Plan) -> None:
+    """Refuse a prompt that fills the context before a session of it is stored."""
+    BranchBatch(prepared.model, [branch.input_ids for branch in prepared.policy.branches(prepared.prompt)]).close()
+
+
+def _name_of(prompt: str) -> str:
+    words = " ".join(prompt.split())
+    return words if len(words) <= 60 else f"{words[:57].rstrip()}…"
