@@ -43,9 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace) -> None:
     # Gradio takes seconds to import, which no other command should wait for.
-    from app.server import serve
+    from app.server import require_free_port, serve
 
     settings = Settings(**{k: v for k in ("host", "port") if (v := getattr(options, k)) is not None})
+    require_free_port(settings)
     with services(settings, owns_store=True) as wired:
         serve(wired, settings, options.open)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import webbrowser
 
@@ -19,29 +20,40 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
         wired: The services.
         settings: Where to listen, and the largest upload.
         open_page: Open the page in a browser, where there is a screen to show it on.
-
-    Raises:
-        ServiceError: The port is taken.
     """
     app = build_app(wired)
     options = {**launch_options(), "max_file_size": f"{settings.max_upload_mb}mb"}
+    app.launch(
+        server_name=settings.host,
+        server_port=settings.port,
+        quiet=True,
+        prevent_thread_lock=True,
+        **options,
+    )
+    print(f"COFT Audit runs at http://{settings.host}:{settings.port} (Ctrl+C stops it).", flush=True)
+    if open_page and _has_screen():
+        webbrowser.open(f"http://{settings.host}:{settings.port}")
+    app.block_thread()
+
+
+def require_free_port(settings: Settings) -> None:
+    """Refuse to start beside another server, before the store is opened and that server's jobs are taken for dead.
+
+    Raises:
+        ServiceError: The port is taken, or the address is not this computer's.
+    """
     try:
-        app.launch(
-            server_name=settings.host,
-            server_port=settings.port,
-            quiet=True,
-            prevent_thread_lock=True,
-            **options,
-        )
+        family, kind, protocol, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[
+            0
+        ]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
     except OSError as error:
         raise ServiceError(
             f"Port {settings.port} on {settings.host} cannot be used; stop what runs there, or choose another "
             "with --port."
         ) from error
-    print(f"COFT Audit runs at http://{settings.host}:{settings.port} (Ctrl+C stops it).", flush=True)
-    if open_page and _has_screen():
-        webbrowser.open(f"http://{settings.host}:{settings.port}")
-    app.block_thread()
 
 
 def _has_screen() -> bool:
