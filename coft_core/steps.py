@@ -11,7 +11,6 @@ from torch import Tensor
 from coft_core.certify import (
     conditional_total_variation,
     entropy,
-    joint_support,
     kl_divergence,
     total_variation_bound,
 )
@@ -159,9 +158,3 @@ def _diagnostics(scalar: dict[str, float], own: Candidate, log_tau: float, state
 def _difference(a: float, b: float) -> float:
     """``a - b`` where two equal infinities differ by nothing."""
     return 0.0 if a == b else a - b
-
-
-def joint_support_of(views: Views, token_ids: Tensor) -> Tensor:
-    """Joint support ``m`` of one token a row, ``(G,)``."""
-    index = token_ids[:, None]
-    return joint_support(views.log_p_fused.gather(-1, index), views.log_p_masked.gather(-1, index))[:, 0]

@@ -9,6 +9,26 @@ from app.bootstrap import Services, services
 from app.settings import Settings
 from coft_core.engine.fake import tiny_model
 from coft_core.engine.model import LanguageModel
+from coft_core.fingerprint import Fingerprint
+
+TOY_FINGERPRINT = Fingerprint(
+    model="toy",
+    revision="main",
+    weights="w1",
+    tokenizer="t1",
+    dtype="float32",
+    chat_template="none",
+    lam=0.6,
+    temperature=1.0,
+    top_p=0.9,
+    top_k=0,
+    mask_mode="hard",
+    sentinel="<mask>",
+    detector="lexicon 1",
+    estimator="hierarchical",
+    source="reference",
+)
+"""A complete fingerprint of nothing in particular."""
 
 
 def load_tiny(name: str, **_: object) -> LanguageModel:

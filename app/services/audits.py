@@ -182,13 +182,15 @@ class AuditService:
                 token_id = _token_id(model, token)
                 path = fork_path(parent.path, index, token_id)
                 existing = next((b for b in self._sessions.branches(session_id) if b.path == path), None)
-                if existing is None:
+                # A process killed between the two writes leaves a branch without its forced step; it is completed here.
+                if existing is None or len(self._sessions.chain(existing.id)) <= index:
                     with self._host.turn():
                         forked = rollout.fork(index, token_id)
-                    existing = self._sessions.add_branch(
+                    existing = existing or self._sessions.add_branch(
                         session_id, parent.id, index, path, name=model.token_text(token_id)
                     )
-                    self._store(existing, forked, forked.steps[-1])
+                    self._keep(existing, forked)
+                    self._pool.put(existing.id, forked)
             self._sessions.set_active_branch(session_id, existing.id)
         return self.view(session_id, existing.id)
 
@@ -254,16 +256,14 @@ class AuditService:
     def _advance(self, branch: BranchRecord, rollout: Rollout) -> Step:
         with self._host.turn():
             step = rollout.step()
-        self._sessions.append_step(branch.id, step_record(step))
-        if rollout.finished:
-            self._sessions.set_finished(branch.id, rollout.finished)
+        self._keep(branch, rollout)
         return step
 
-    def _store(self, branch: BranchRecord, rollout: Rollout, step: Step) -> None:
-        self._sessions.append_step(branch.id, step_record(step))
+    def _keep(self, branch: BranchRecord, rollout: Rollout) -> None:
+        """Store a rollout's newest step on its branch."""
+        self._sessions.append_step(branch.id, step_record(rollout.steps[-1]))
         if rollout.finished:
             self._sessions.set_finished(branch.id, rollout.finished)
-        self._pool.put(branch.id, rollout)
 
     def _lock(self, session_id: int) -> RLock:
         with self._locks_lock:

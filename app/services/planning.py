@@ -15,7 +15,6 @@ from coft_core.engine.branches import BranchBatch
 from coft_core.engine.model import LanguageModel
 from coft_core.masking.spans import SpanDetector
 from coft_core.policies import CoftPolicy, Policy, VanillaPolicy
-from coft_core.policies.fingerprint import MaskSettings, policy_fingerprint
 from db.records import SessionFields
 
 
@@ -71,15 +70,7 @@ class Planner:
         calibration = (
             self._calibrations.view(settings.calibration_id) if certified and settings.calibration_id else None
         )
-        fingerprint = policy_fingerprint(
-            model,
-            lam=settings.lam if settings.policy == "coft" else 0.0,
-            sampling=prepared.policy.sampling,
-            mask=MaskSettings(sentinel=settings.sentinel),
-            detector=self._detector.version,
-            estimator=calibration.summary.estimator if calibration else "none",
-            source=calibration.summary.source if calibration else "none",
-        )
+        fingerprint = prepared.policy.fingerprint(model, self._detector.version)
         return SessionFields(
             name=request.name or _name_of(request.prompt),
             prompt=request.prompt,

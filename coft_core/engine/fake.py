@@ -85,7 +85,6 @@ class ScriptedCausalLM(nn.Module):
         self.sentinel_id = sentinel_id
         self.config = _Config(context_length)
         self.generation_config = SimpleNamespace(eos_token_id=None)
-        self._masked_rows: Tensor | None = None
 
     def get_output_embeddings(self) -> Any:
         """The table stands for the head: its width is the vocabulary's."""

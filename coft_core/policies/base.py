@@ -9,6 +9,7 @@ from torch import Tensor
 
 from coft_core.engine.branches import BranchSpec
 from coft_core.engine.model import LanguageModel
+from coft_core.fingerprint import Fingerprint
 from coft_core.masking.masker import MaskedPrompt
 from coft_core.sampling import Sampling
 from coft_core.types import CertificateState
@@ -86,6 +87,9 @@ class Policy(Protocol):
             logits: ``(G, B, V)``, branches in the order of :meth:`branches`.
             step: Step index, 0-based.
         """
+
+    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
+        """The policy's fingerprint on a model with a detector version."""
 
     def certificate(self, model: LanguageModel, detector: str) -> Certificate:
         """What may be claimed on this model with this detector version.

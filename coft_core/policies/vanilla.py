@@ -8,9 +8,11 @@ from torch import Tensor
 
 from coft_core.engine.branches import BranchSpec
 from coft_core.engine.model import LanguageModel
+from coft_core.fingerprint import Fingerprint
 from coft_core.fusion import log_probabilities
 from coft_core.masking.masker import DEFAULT_HINT, MaskedPrompt, MaskMode
 from coft_core.policies.base import Certificate, Views
+from coft_core.policies.fingerprint import MaskSettings, policy_fingerprint
 from coft_core.sampling import Sampling
 
 
@@ -72,6 +74,18 @@ class VanillaPolicy:
             certified=None,
             log_tau=float("-inf"),
             state="none",
+        )
+
+    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
+        """This policy's fingerprint on a model: lambda 0, and no calibration."""
+        return policy_fingerprint(
+            model,
+            lam=0.0,
+            sampling=self.sampling,
+            mask=MaskSettings(self.mask_mode, self.mask_hint, self.sentinel),
+            detector=detector,
+            estimator="none",
+            source="none",
         )
 
     def certificate(self, model: LanguageModel, detector: str) -> Certificate:

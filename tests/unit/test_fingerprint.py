@@ -8,24 +8,9 @@ import pytest
 
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch
 from coft_core.fingerprint import Fingerprint
+from tests.conftest import TOY_FINGERPRINT
 
-FINGERPRINT = Fingerprint(
-    model="toy",
-    revision="main",
-    weights="w1",
-    tokenizer="t1",
-    dtype="float32",
-    chat_template="none",
-    lam=0.6,
-    temperature=1.0,
-    top_p=0.9,
-    top_k=0,
-    mask_mode="hard",
-    sentinel="<mask>",
-    detector="lexicon 1",
-    estimator="hierarchical",
-    source="reference",
-)
+FINGERPRINT = TOY_FINGERPRINT
 CHANGES = {
     f.name: "other" if isinstance(getattr(FINGERPRINT, f.name), str) else getattr(FINGERPRINT, f.name) + 1
     for f in fields(Fingerprint)

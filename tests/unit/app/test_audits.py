@@ -227,3 +227,15 @@ def test_a_branch_of_another_session_is_refused(wired):
     first, second = start(wired), start(wired)
     with pytest.raises(ServiceError, match="does not belong"):
         wired.audits.step(first.session_id, second.branch_id)
+
+
+def test_a_fork_that_was_cut_off_before_its_forced_step_is_completed_when_asked_for_again(wired):
+    view = start(wired)
+    for _ in range(3):
+        wired.audits.step(view.session_id)
+    token = wired.audits.view(view.session_id).steps[1].token_id ^ 1
+    wired.audits._sessions.add_branch(view.session_id, view.branch_id, 1, f"0/1:{token}", name="half")
+    fork = wired.audits.fork(view.session_id, view.branch_id, 1, token)
+    assert len(fork.branches) == 2
+    assert [s.forced for s in fork.steps] == [False, True]
+    assert fork.steps[1].token_id == token

@@ -7,27 +7,12 @@ import pytest
 
 from coft_core.conformal import Calibration, CalibrationValues
 from coft_core.fingerprint import Fingerprint
+from tests.conftest import TOY_FINGERPRINT
 
 
 @pytest.fixture
 def fingerprint() -> Fingerprint:
-    return Fingerprint(
-        model="toy",
-        revision="main",
-        weights="w1",
-        tokenizer="t1",
-        dtype="float32",
-        chat_template="none",
-        lam=0.6,
-        temperature=1.0,
-        top_p=0.9,
-        top_k=0,
-        mask_mode="hard",
-        sentinel="<mask>",
-        detector="lexicon 1",
-        estimator="hierarchical",
-        source="reference",
-    )
+    return TOY_FINGERPRINT
 
 
 def random_values(contexts: int, seed: int, longest: int = 24, first_context: int = 0) -> CalibrationValues:
