@@ -3,9 +3,17 @@
 The public surface of the core; the names here stay.
 """
 
+from coft_core.calibrating import calibrate, record_chains
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.calibrator import calibrate
+from coft_core.conformal.calibrator import calibrate_factorized, calibrate_many
+from coft_core.conformal.chain import ChainCertificate, certify_chain
+from coft_core.conformal.density_ratio import DensityRatio, estimate_density_ratio
+from coft_core.conformal.drift import DriftReport, audit_summary, drift_report
+from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import conformal_threshold
+from coft_core.conformal.shift import Shift, weights_by_context
+from coft_core.conformal.split import context_numbers
+from coft_core.contributions import LeaveOneOut, SpanContribution, leave_one_out
 from coft_core.decode import Rollout, generate, plan, score
 from coft_core.engine.load import load_model
 from coft_core.engine.model import LanguageModel
@@ -14,33 +22,55 @@ from coft_core.fingerprint import Fingerprint
 from coft_core.fusion import fuse_logits
 from coft_core.masking.masker import MaskedPrompt, mask_prompt
 from coft_core.masking.spans import SpanDetector, detect_spans
-from coft_core.policies import CoftPolicy, VanillaPolicy
-from coft_core.types import Candidate, Diagnostics, Example, Run, Span, Step
+from coft_core.overhead import Overhead, measure_overhead
+from coft_core.policies import CoftPolicy, FactorizedCoftPolicy, VanillaPolicy
+from coft_core.types import Candidate, Diagnostics, Example, FamilyStep, Run, Span, Step
 
 __all__ = [
     "Calibration",
     "CalibrationMismatch",
     "Candidate",
+    "ChainCertificate",
     "CoftError",
     "CoftPolicy",
+    "DensityRatio",
     "Diagnostics",
+    "DriftReport",
     "Example",
+    "FactorizedCalibration",
+    "FactorizedCoftPolicy",
+    "FamilyStep",
     "Fingerprint",
     "LanguageModel",
+    "LeaveOneOut",
     "MaskedPrompt",
+    "Overhead",
     "Rollout",
     "Run",
+    "Shift",
     "Span",
+    "SpanContribution",
     "SpanDetector",
     "Step",
     "VanillaPolicy",
+    "audit_summary",
     "calibrate",
+    "calibrate_factorized",
+    "calibrate_many",
+    "certify_chain",
     "conformal_threshold",
+    "context_numbers",
     "detect_spans",
+    "drift_report",
+    "estimate_density_ratio",
     "fuse_logits",
     "generate",
+    "leave_one_out",
     "load_model",
     "mask_prompt",
+    "measure_overhead",
     "plan",
+    "record_chains",
     "score",
+    "weights_by_context",
 ]

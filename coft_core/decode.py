@@ -13,8 +13,10 @@ from coft_core.engine.model import LanguageModel
 from coft_core.engine.scoring import teacher_forced_logits
 from coft_core.errors import InvalidInputError
 from coft_core.masking.continuation import continuation_ids
-from coft_core.masking.masker import MaskedPrompt, MaskMode, mask_prompt
+from coft_core.masking.masker import MaskedPrompt, mask_prompt
+from coft_core.masking.partial import mask_families
 from coft_core.masking.spans import SpanDetector, default_detector
+from coft_core.masking.whitelist import keep_whitelisted, kept_terms
 from coft_core.policies.base import Certificate, Policy
 from coft_core.sampling import choose, keyed_uniform
 from coft_core.steps import StepContext, pack_step, unpack_step
@@ -32,7 +34,7 @@ class Plan:
 
     Attributes:
         model: The model.
-        policy: The policy.
+        policy: The policy; terms that the reviewer keeps in this prompt are on its whitelist.
         prompt: The masked prompt.
         certificate: What may be claimed.
         seed: Seed of the keyed draws.
@@ -51,7 +53,9 @@ class Plan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences that must be shown with anything made from this plan."""
-        return (NOTHING_MASKED,) if self.prompt.branches_equal else ()
+        rows = {branch.input_ids for branch in self.policy.branches(self.prompt)}
+        masked = mask_families(self.prompt, self.policy.mask.families)
+        return (NOTHING_MASKED,) if rows | {masked} == {self.prompt.factual_ids} else ()
 
 
 def plan(
@@ -85,16 +89,18 @@ def plan(
     if max_new_tokens < 1:
         raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
     detector = detector or default_detector()
-    mode: MaskMode = "soft" if policy.mask_mode == "soft" else "hard"
+    mask = policy.mask
     prompt = mask_prompt(
         model.tokenizer,
         text,
-        detector.detect(text) if spans is None else spans,
-        sentinel=policy.sentinel,
-        mode=mode,
-        hint=policy.mask_hint,
+        keep_whitelisted(text, detector.detect(text) if spans is None else spans, mask.whitelist),
+        sentinel=mask.sentinel,
+        mode=mask.mode,
+        hint=mask.hint,
         chat=model.chat,
     )
+    # A prompt in which something is kept has another mask than the policy's own, and its fingerprint must say so.
+    policy = policy.keeping(kept_terms(prompt))
     certificate = policy.certificate(model, detector.version)
     return Plan(model, policy, prompt, certificate, seed, greedy, max_new_tokens)
 
@@ -122,6 +128,7 @@ class Rollout:
         self.plan = plan
         self.path = path
         self._steps: list[Step] = list(steps)
+        self._branches = tuple(branch.name for branch in branches)
         self._batch = BranchBatch(plan.model, [branch.input_ids for branch in branches])
         for step in steps:
             self._append(step.token_id)
@@ -163,7 +170,7 @@ class Rollout:
         index = len(self._steps)
         logits = self._batch.logits()[None]  # (1, B, V)
         uniform = keyed_uniform(self.plan.seed, path, index)
-        step = _decide(self.plan, logits, index, token_id, uniform, self.plan.greedy)
+        step = _decide(self.plan, logits, self._branches, index, token_id, uniform, self.plan.greedy)
         self._append(step.token_id)
         self._steps.append(step)
         return step
@@ -191,6 +198,7 @@ class Rollout:
         batch = self._batch.fork(index)
         other = object.__new__(Rollout)
         other.plan, other.path = self.plan, fork_path(self.path, index, token_id)
+        other._branches = self._branches
         other._steps, other._batch = self._steps[:index], batch
         # The forced step belongs to the parent's draw: left alone, this is what the parent's chain wrote here.
         other._step(token_id, self.path)
@@ -286,21 +294,30 @@ def score(
     branches = policy.branches(prepared.prompt)
     by_branch = teacher_forced_logits(model, [(branch.input_ids, tokens) for branch in branches])
     logits = torch.stack(by_branch, dim=1)  # (C, B, V)
+    names = tuple(branch.name for branch in branches)
     return [
-        _decide(prepared, logits[index : index + 1], index, token_id, 0.0, greedy=True)
+        _decide(prepared, logits[index : index + 1], names, index, token_id, 0.0, greedy=True)
         for index, token_id in enumerate(tokens)
     ]
 
 
-def _decide(plan: Plan, logits: Tensor, index: int, forced: int | None, uniform: float, greedy: bool) -> Step:
+def _decide(
+    plan: Plan,
+    logits: Tensor,
+    branches: tuple[str, ...],
+    index: int,
+    forced: int | None,
+    uniform: float,
+    greedy: bool,
+) -> Step:
     """One step of one prompt; ``logits`` is ``(1, B, V)``."""
     if forced is not None and not 0 <= forced < logits.shape[-1]:
         raise InvalidInputError(f"There is no token {forced}; the vocabulary has {logits.shape[-1]:,}.")
     with torch.inference_mode():
-        views = plan.policy.views(logits, index)
+        views = plan.policy.views(logits, index, branches)
         draw = torch.full((1,), uniform, dtype=torch.float64, device=logits.device)
         choice = choose(views.log_p_fused, views.certified, plan.policy.sampling, draw, greedy)
         emitted = choice.token_ids if forced is None else torch.full_like(choice.token_ids, forced)
         packed = pack_step(views, choice, emitted)[0].tolist()
     context = StepContext(index, forced is not None, plan.certificate.mismatched)
-    return unpack_step(packed, plan.model, views.log_tau, views.state, context)
+    return unpack_step(packed, plan.model, views, context)

@@ -16,9 +16,9 @@ from coft_core.certify import (
 )
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import CoftError
-from coft_core.policies.base import Views
+from coft_core.policies.base import FamilyView, Views
 from coft_core.sampling import Choice
-from coft_core.types import Candidate, CertificateState, Diagnostics, Step
+from coft_core.types import Candidate, CertificateState, Diagnostics, FamilyStep, Step
 
 CANDIDATE_ROWS = 24
 """Rows of the candidate table: the likeliest tokens by their largest probability in any view."""
@@ -57,8 +57,10 @@ def pack_step(views: Views, choice: Choice, emitted: Tensor) -> Tensor:
         emitted: Tokens that are appended, ``(G,)``.
 
     Returns:
-        ``(G, len(SCALARS) + 5 * rows)`` float64: the scalars, then per row token id, the three log-probabilities and
-        membership. Float64 holds token ids and float32 values exactly.
+        ``(G, len(SCALARS) + F + columns * rows)`` float64 for F families (none with one masked branch): the scalars,
+        the emitted token's log-probability in each family's branch, then per row token id, the three
+        log-probabilities, membership and, with families, which of them refuse the token, as the bits of a number.
+        Float64 holds token ids and float32 values exactly.
     """
     members = torch.zeros_like(views.log_p_fused, dtype=torch.bool) if views.certified is None else views.certified
     ids = _rows(views, choice.token_ids, emitted)  # (G, K)
@@ -78,16 +80,23 @@ def pack_step(views: Views, choice: Choice, emitted: Tensor) -> Tensor:
         conditional_total_variation(fused, masked, members),
         gap,
     ]
+    scalars += [view.log_p.gather(-1, emitted[:, None])[:, 0] for view in views.families]
     rows = [ids, *(view.gather(-1, ids) for view in (factual, masked, fused)), members.gather(-1, ids)]
-    head = torch.stack([s.double() for s in scalars], dim=-1)  # (G, S)
-    table = torch.stack([r.double() for r in rows], dim=-1)  # (G, K, 5)
+    if views.families:
+        rows.append(_refusals(views.families, ids))
+    head = torch.stack([s.double() for s in scalars], dim=-1)  # (G, S + F)
+    table = torch.stack([r.double() for r in rows], dim=-1)  # (G, K, 5 or 6)
     return torch.cat([head, table.flatten(1)], dim=-1)
 
 
-def unpack_step(
-    packed: list[float], model: LanguageModel, log_tau: float, state: CertificateState, context: StepContext
-) -> Step:
+def unpack_step(packed: list[float], model: LanguageModel, views: Views, context: StepContext) -> Step:
     """Build the step from one row of :func:`pack_step`, already on the host.
+
+    Args:
+        packed: The row.
+        model: The model.
+        views: The step's views, for thresholds and families; none of their tensors is read.
+        context: Position and circumstances of the step.
 
     Raises:
         CoftError: The model returned NaN.
@@ -98,10 +107,12 @@ def unpack_step(
             f"The model returned NaN at step {context.index + 1}; load it in float32, or check its weights."
         )
     emitted, chosen = int(scalar["emitted"]), int(scalar["chosen"])
-    state = "mismatch" if context.mismatched and state != "none" else state
-    table = _table(packed[len(SCALARS) :], model)
+    state, log_tau = _effective(views.state, context), views.log_tau
+    rest = packed[len(SCALARS) :]
+    table = _table(rest[len(views.families) :], model, tuple(view.family for view in views.families))
     own = table[emitted]
     valid = state not in ("mismatch", "none")
+    families = tuple(_family_step(view, own, log_p, context) for view, log_p in zip(views.families, rest, strict=False))
     candidates = sorted(table.values(), key=lambda c: (-c.log_p_factual, c.token_id))
     return Step(
         index=context.index,
@@ -120,7 +131,8 @@ def unpack_step(
         policy_token=model.token_text(chosen),
         state=state,
         candidates=tuple(candidates),
-        diagnostics=_diagnostics(scalar, own, log_tau, state),
+        diagnostics=_diagnostics(scalar, own, log_tau, state, families),
+        families=families,
     )
 
 
@@ -130,17 +142,53 @@ def _rows(views: Views, chosen: Tensor, emitted: Tensor) -> Tensor:
     return torch.cat([top, chosen[:, None], emitted[:, None]], dim=-1)
 
 
-def _table(values: list[float], model: LanguageModel) -> dict[int, Candidate]:
+def _refusals(families: tuple[FamilyView, ...], ids: Tensor) -> Tensor:
+    """Bit f is set where family f does not certify the token, ``(G, K)``."""
+    bits = torch.zeros(ids.shape, dtype=torch.float64, device=ids.device)
+    for index, view in enumerate(families):
+        if view.certified is not None:
+            bits += (~view.certified.gather(-1, ids)).double() * 2.0**index
+    return bits
+
+
+def _table(values: list[float], model: LanguageModel, families: tuple[str, ...]) -> dict[int, Candidate]:
     rows: dict[int, Candidate] = {}
-    for start in range(0, len(values), 5):
+    width = 6 if families else 5
+    for start in range(0, len(values), width):
         token_id = int(values[start])
         if token_id not in rows:
             factual, masked, fused, member = values[start + 1 : start + 5]
-            rows[token_id] = Candidate(token_id, model.token_text(token_id), factual, masked, fused, bool(member))
+            bits = int(values[start + 5]) if families else 0
+            refused_by = tuple(name for index, name in enumerate(families) if bits >> index & 1)
+            text = model.token_text(token_id)
+            rows[token_id] = Candidate(token_id, text, factual, masked, fused, bool(member), refused_by)
     return rows
 
 
-def _diagnostics(scalar: dict[str, float], own: Candidate, log_tau: float, state: CertificateState) -> Diagnostics:
+def _effective(state: CertificateState, context: StepContext) -> CertificateState:
+    return "mismatch" if context.mismatched and state != "none" else state
+
+
+def _family_step(view: FamilyView, own: Candidate, log_p_masked: float, context: StepContext) -> FamilyStep:
+    state = _effective(view.state, context)
+    return FamilyStep(
+        family=view.family,
+        log_p_masked=log_p_masked,
+        log_joint=min(own.log_p_fused, log_p_masked),
+        log_tau=view.log_tau,
+        certified=view.family not in own.refused_by and state not in ("mismatch", "none"),
+        state=state,
+    )
+
+
+def _diagnostics(
+    scalar: dict[str, float],
+    own: Candidate,
+    log_tau: float,
+    state: CertificateState,
+    families: tuple[FamilyStep, ...],
+) -> Diagnostics:
+    margins = [_difference(f.log_joint, f.log_tau) for f in families] or [_difference(own.log_joint, log_tau)]
     bound = float(total_variation_bound(torch.tensor(scalar["kl"], dtype=torch.float64), log_tau))
     return Diagnostics(
         entropy_factual=scalar["entropy_factual"],
@@ -151,7 +199,7 @@ def _diagnostics(scalar: dict[str, float], own: Candidate, log_tau: float, state
         tv_bound=bound if math.isfinite(bound) and state != "none" else None,
         sensitivity=scalar["sensitivity"],
         log_ratio=_difference(own.log_p_factual, own.log_p_masked),
-        margin=_difference(own.log_joint, log_tau),
+        margin=min(margins),
     )
 
 

@@ -57,7 +57,9 @@ class Candidate:
         log_p_factual: Log-probability in the factual branch (nats, at the policy's temperature).
         log_p_masked: Log-probability in the masked branch.
         log_p_fused: Log-probability after fusion.
-        certified: Whether ``min(log_p_fused, log_p_masked) >= log_tau`` (Eq. 7).
+        certified: Whether ``min(log_p_fused, log_p_masked) >= log_tau`` (Eq. 7); with factorized masks, whether every
+            family's own masked branch and threshold say so.
+        refused_by: With factorized masks, the families that refuse the token; empty with one masked branch.
     """
 
     token_id: int
@@ -66,6 +68,7 @@ class Candidate:
     log_p_masked: float
     log_p_fused: float
     certified: bool
+    refused_by: tuple[str, ...] = ()
 
     @property
     def log_joint(self) -> float:
@@ -101,6 +104,27 @@ class Diagnostics:
 
 
 @dataclass(frozen=True, slots=True)
+class FamilyStep:
+    """What one attribute family's masked branch says of a step's emitted token (factorized masks).
+
+    Attributes:
+        family: The family, one of :data:`FAMILIES`, or ``"other"``.
+        log_p_masked: Log-probability of the emitted token where only this family is masked.
+        log_joint: Its joint support ``min(log_p_fused, log_p_masked)`` in that branch.
+        log_tau: The family's log-threshold; ``-inf`` when it certifies everything.
+        certified: Whether ``log_joint >= log_tau``.
+        state: What the family's threshold rests on.
+    """
+
+    family: str
+    log_p_masked: float
+    log_joint: float
+    log_tau: float
+    certified: bool
+    state: CertificateState
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One generated (or teacher-forced) token with everything that an audit shows of it.
 
@@ -122,6 +146,9 @@ class Step:
         state: What the threshold rests on.
         candidates: Top rows of the three views, likeliest factual first; the emitted token is among them.
         diagnostics: The step's diagnostics.
+        families: With factorized masks, each family's part; the masked view is then their mean, ``log_tau`` the
+            smallest of their thresholds, and the margin that of the family that is nearest to refusing. Empty with
+            one masked branch.
     """
 
     index: int
@@ -141,6 +168,7 @@ class Step:
     state: CertificateState
     candidates: tuple[Candidate, ...]
     diagnostics: Diagnostics
+    families: tuple[FamilyStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +179,16 @@ class Example:
         prompt: The factual prompt.
         reference: Its true continuation; required for ``source="reference"``.
         spans: Sensitive spans; None lets the detector find them.
-        group: Context id; rows that share it are dependent and count as one context.
+        group: Group of the row, for thresholds by group. Where thresholds are not asked by group and the row names
+            no context, rows that share a group count as one context.
+        context: Context id; rows that share it are dependent and count as one context.
     """
 
     prompt: str
     reference: str | None = None
     spans: tuple[Span, ...] | None = None
     group: str | None = None
+    context: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

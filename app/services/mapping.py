@@ -11,6 +11,7 @@ from coft_core.types import Candidate, CertificateState, Diagnostics, Span, Step
 from db.records import CandidateRecord, JsonObject, SpanRecord, StepRecord
 
 _DIAGNOSTICS = tuple(field.name for field in fields(Diagnostics))
+_NOT_COLUMNS = ("candidates", "diagnostics", "families")
 
 
 def span_record(span: Span) -> SpanRecord:
@@ -25,17 +26,18 @@ def span_from(record: SpanRecord) -> Span:
 
 def step_record(step: Step) -> StepRecord:
     """A step as the store keeps it, diagnostics in columns."""
-    plain = {f.name: getattr(step, f.name) for f in fields(Step) if f.name not in ("candidates", "diagnostics")}
+    plain = {f.name: getattr(step, f.name) for f in fields(Step) if f.name not in _NOT_COLUMNS}
     diagnostics = {name: getattr(step.diagnostics, name) for name in _DIAGNOSTICS}
-    candidates = tuple(CandidateRecord(**asdict(candidate)) for candidate in step.candidates)
+    candidates = tuple(
+        CandidateRecord(**{f.name: getattr(candidate, f.name) for f in fields(CandidateRecord)})
+        for candidate in step.candidates
+    )
     return StepRecord(**plain, **diagnostics, candidates=candidates)
 
 
 def step_from(record: StepRecord) -> Step:
     """A stored step as the core made it."""
-    plain = {
-        f.name: getattr(record, f.name) for f in fields(Step) if f.name not in ("candidates", "diagnostics", "state")
-    }
+    plain = {f.name: getattr(record, f.name) for f in fields(Step) if f.name not in (*_NOT_COLUMNS, "state")}
     return Step(
         **plain,
         state=cast(CertificateState, record.state),

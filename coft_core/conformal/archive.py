@@ -11,8 +11,11 @@ from typing import Any, TypeVar
 
 from coft_core.errors import CalibrationFormatError
 
-VERSION = 1
-"""Version of the file format; another version is refused, never guessed at."""
+VERSION = 2
+"""Version of the file format that is written."""
+
+READABLE = (1, 2)
+"""Versions that are read; another is refused, never guessed at. Version 1 had no chains, groups or shift."""
 
 _KIND = "coft-calibration"
 _SETTINGS = "calibration.json"
@@ -26,11 +29,12 @@ def pack(settings: Mapping[str, object], parts: Mapping[str, bytes]) -> bytes:
         settings: What goes into the readable part; JSON values.
         parts: Compressed arrays by name.
     """
-    header = {"kind": _KIND, "version": VERSION, **settings}
+    header = {"kind": _KIND, "version": VERSION, **settings, "parts": sorted(parts)}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         # ZipInfo's default date is fixed, so the bytes do not depend on the clock.
-        archive.writestr(zipfile.ZipInfo(_SETTINGS), json.dumps(header, indent=2, ensure_ascii=False))
+        text = json.dumps(header, indent=2, ensure_ascii=False)
+        archive.writestr(zipfile.ZipInfo(_SETTINGS), text, compress_type=zipfile.ZIP_DEFLATED)
         for name, data in parts.items():
             archive.writestr(zipfile.ZipInfo(f"{name}.npz"), data)
     return buffer.getvalue()
@@ -44,7 +48,7 @@ def unpack(data: bytes, names: Iterable[str]) -> tuple[dict[str, Any], dict[str,
         names: Names of the parts that it must have.
 
     Returns:
-        The settings, and the parts by name.
+        The settings, and the parts by name: those of ``names``, and any other that the settings list.
 
     Raises:
         CalibrationFormatError: The data is damaged, of another version, or no calibration.
@@ -54,7 +58,8 @@ def unpack(data: bytes, names: Iterable[str]) -> tuple[dict[str, Any], dict[str,
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             settings = json.loads(archive.read(_SETTINGS))
             _check_version(settings)
-            return settings, {name: archive.read(f"{name}.npz") for name in names}
+            listed = settings.get("parts", [])
+            return settings, {name: archive.read(f"{name}.npz") for name in dict.fromkeys([*names, *listed])}
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, OSError, RuntimeError) as error:
         raise CalibrationFormatError(
             "This is no calibration file, or it is damaged; use a file that was saved as a calibration."
@@ -84,7 +89,11 @@ def require(settings: Mapping[str, Any], name: str, kind: type[_Setting]) -> _Se
 def _check_version(settings: object) -> None:
     if not isinstance(settings, dict) or settings.get("kind") != _KIND:
         raise CalibrationFormatError("This file's settings are not those of a calibration; choose another file.")
-    if (version := settings.get("version")) != VERSION:
+    if (version := settings.get("version")) not in READABLE:
         raise CalibrationFormatError(
-            f"The calibration was saved in format {version}; this program reads format {VERSION}. Calibrate again."
+            f"The calibration was saved in format {version}; this program reads formats {READABLE[0]} to "
+            f"{READABLE[-1]}. Calibrate again."
         )
+    parts = settings.get("parts", [])
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise CalibrationFormatError(f"The calibration's list of parts is {parts!r}, which is no list of names.")

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import os
-import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from fractions import Fraction
 
-from coft_core.conformal import archive
+import numpy as np
+
+from coft_core.conformal import codec
+from coft_core.conformal.certifiable import Certifiable, certifiable
 from coft_core.conformal.coverage import CoverageReport, coverage_report
-from coft_core.conformal.quantile import Estimator, check_alpha, check_estimator, check_seed
+from coft_core.conformal.groups import ContextGroups, GroupSummary, group_summary
+from coft_core.conformal.quantile import (
+    Estimator,
+    check_alpha,
+    check_draws,
+    check_estimator,
+    check_seed,
+    exact_alpha,
+    minimum_contexts,
+)
+from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
+from coft_core.conformal.sequence import SequenceThreshold, sequence_threshold
+from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.stepwise import Bin, PositionBins, stepwise_bins
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
@@ -31,6 +46,13 @@ class Calibration:
         seed: Seed of the draws (``one_per_context``, coverage).
         created: When it was computed, ISO 8601.
         name: The reviewer's name for it.
+        draws: Draws of ``one_per_context`` that are averaged.
+        shift: What is assumed of prompts that are not distributed like the calibration's.
+        context_groups: Which group each context belongs to; empty unless calibrated by group.
+        group: Group that this calibration is restricted to; None for all.
+        chosen: Joint support of the tokens that the deployed policy itself chose on calibration prompts, the
+            baseline of drift; may be empty.
+        chains: How the policy's chains were generated; None for a calibration on references alone.
         bins: The thresholds, one per position bin; computed.
         coverage: Coverage on the verification split; computed.
     """
@@ -44,6 +66,12 @@ class Calibration:
     seed: int = 0
     created: str = ""
     name: str = ""
+    draws: int = 1
+    shift: Shift = field(default_factory=Shift)
+    context_groups: ContextGroups = field(default_factory=ContextGroups)
+    group: str | None = None
+    chosen: CalibrationValues = field(default_factory=CalibrationValues.empty)
+    chains: ChainRecord | None = None
     bins: tuple[Bin, ...] = field(init=False, compare=False, repr=False)
     coverage: CoverageReport = field(init=False, compare=False, repr=False)
 
@@ -51,28 +79,41 @@ class Calibration:
         """Check the settings and read off the thresholds.
 
         Raises:
-            InvalidInputError: Alpha, the estimator, a bin size or the seed is outside its domain.
+            InvalidInputError: Alpha, the estimator, a bin size, the seed or the number of draws is outside its
+                domain, or a context lacks a shift weight.
         """
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
         object.__setattr__(self, "seed", check_seed(self.seed))
-        positions = self.positions
+        object.__setattr__(self, "draws", check_draws(self.draws))
+        positions, values = self.positions, self.values
+        level = self.shift.level(self.exact_alpha)
         bins = stepwise_bins(
-            self.values.values,
-            self.values.steps,
-            self.values.contexts,
-            self.alpha,
+            values.values,
+            values.steps,
+            values.contexts,
+            level,
             self.estimator,
             positions,
             self.seed,
+            draws=self.draws,
+            weights=self.shift.of(values.contexts),
+            test_weight=self.shift.test_weight,
         )
         object.__setattr__(self, "bins", bins)
-        report = coverage_report(self.verification, bins, positions, self.alpha, self.seed)
-        object.__setattr__(self, "coverage", report)
+        held_out = self.verification
+        if self.shift.kind == "weights":
+            held_out = held_out.select(self.shift.thinned(np.unique(held_out.contexts), self.seed).tolist())
+        object.__setattr__(self, "coverage", coverage_report(held_out, bins, positions, level, self.seed))
 
     @property
     def estimator(self) -> Estimator:
         """How dependent values of one context are counted."""
         return check_estimator(self.fingerprint.estimator)
+
+    @property
+    def exact_alpha(self) -> Fraction:
+        """The risk level as the decimal that it prints as."""
+        return exact_alpha(self.alpha)
 
     @property
     def source(self) -> str:
@@ -85,9 +126,39 @@ class Calibration:
         return PositionBins(self.bin_width, self.max_position)
 
     @property
+    def reading(self) -> Reading:
+        """How the thresholds are read off the values at present."""
+        return Reading(self.alpha, self.estimator, self.bin_width, self.max_position, self.draws, self.shift.rho)
+
+    @property
+    def as_rolled_out(self) -> bool:
+        """Whether the chains, if there are any, were generated with these very thresholds in force."""
+        return self.chains is None or (
+            self.chains.reading == self.reading and self.shift.kind != "weights" and self.group is None
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences that must be shown with the thresholds; empty when there is nothing to add."""
+        sentences = [self.shift.sentence]
+        if self.chains is not None and self.source == "rollout":
+            sentences += [self.chains.sentence, "" if self.as_rolled_out else OTHER_THRESHOLDS]
+        return tuple(sentence for sentence in sentences if sentence)
+
+    @property
     def context_count(self) -> int:
         """Number of contexts that the thresholds rest on; contexts count, not tokens."""
         return self.values.context_count
+
+    @property
+    def effective_contexts(self) -> float | None:
+        """Effective number of contexts under shift weights; None without weights."""
+        return self.shift.effective(np.unique(self.values.contexts).tolist())
+
+    @property
+    def groups(self) -> tuple[GroupSummary, ...]:
+        """How much is known of each group, in the order of their names; empty unless calibrated by group."""
+        return tuple(self._group_summary(name) for name in self.context_groups.names)
 
     def bin(self, step: int) -> Bin:
         """The bin of a step (0-based).
@@ -119,17 +190,23 @@ class Calibration:
         estimator: str | None = None,
         bin_width: int | None = None,
         max_position: int | None = None,
+        draws: int | None = None,
+        rho: float | None = None,
     ) -> Calibration:
         """Read other thresholds off the same values, without the model.
 
-        A policy's fingerprint names the estimator, so another estimator gives another fingerprint; alpha and
-        the bins are no part of it.
+        A policy's fingerprint names the estimator, so another estimator gives another fingerprint; alpha, the bins,
+        the draws and a shift are no part of it. Thresholds of rollouts depend on themselves: read otherwise than they
+        were rolled out, they carry a note (:attr:`notes`).
 
         Args:
             alpha: Another risk level; None keeps the present one, here and below.
             estimator: Another estimator.
             bin_width: Other steps per bin.
             max_position: Another number of steps with bins of their own.
+            draws: Another number of draws of ``one_per_context``.
+            rho: Another bound on the density ratio of the deployment prompts: thresholds are read at ``alpha / rho``
+                (paper, Theorem 5). It takes the place of weights.
 
         Raises:
             InvalidInputError: An argument is outside its domain.
@@ -141,23 +218,86 @@ class Calibration:
             alpha=self.alpha if alpha is None else alpha,
             bin_width=self.bin_width if bin_width is None else bin_width,
             max_position=self.max_position if max_position is None else max_position,
+            draws=self.draws if draws is None else draws,
+            shift=self.shift if rho is None else Shift.bounded(rho),
         )
+
+    def reweighted(
+        self,
+        weights: Mapping[int, float],
+        test_weight: float | None = None,
+        estimated: bool = False,
+        floor: float = EFFECTIVE_FLOOR,
+    ) -> Calibration:
+        """Thresholds for prompts whose density ratio to the calibration's is proportional to given weights.
+
+        Args:
+            weights: Weight of each context, verification contexts included, by its number.
+            test_weight: Weight of a new prompt; None takes the largest weight.
+            estimated: Whether the weights were estimated.
+            floor: Effective number of contexts below which the weights are refused.
+
+        Raises:
+            InvalidInputError: A context has no weight, or the effective number of contexts is below the floor or
+                below what alpha needs.
+        """
+        shift = Shift.weighted(weights, test_weight, estimated)
+        shift.require_effective(np.unique(self.values.contexts), max(floor, minimum_contexts(self.alpha)))
+        return replace(self, shift=shift)
+
+    def for_group(self, name: str) -> Calibration:
+        """Thresholds of one group alone: they hold for a new context of that group, not only on average.
+
+        Raises:
+            InvalidInputError: There is no such group, or it has too few contexts for alpha.
+        """
+        members = self.context_groups.contexts(name)
+        summary = self._group_summary(name)
+        if not summary.certifiable:
+            raise InvalidInputError(summary.sentence)
+        return replace(
+            self,
+            values=self.values.select(members),
+            verification=self.verification.select(members),
+            chosen=self.chosen.select(members),
+            group=name,
+        )
+
+    def sequence(self, alpha: float | None = None, horizon: int | None = None) -> SequenceThreshold:
+        """Threshold for whole chains (the paper's ``S = max_t s_t``), from the same values.
+
+        Args:
+            alpha: Risk level for the whole chain; None takes the calibration's.
+            horizon: Steps of a chain that count; None takes all.
+
+        Raises:
+            InvalidInputError: An argument is outside its domain.
+        """
+        risk = check_alpha(self.alpha if alpha is None else alpha)
+        threshold = sequence_threshold(
+            self.values,
+            self.shift.level(exact_alpha(risk)),
+            self.estimator,
+            horizon,
+            self.seed,
+            draws=self.draws,
+            weights=self.shift.of(self.values.contexts),
+            test_weight=self.shift.test_weight,
+        )
+        return replace(threshold, alpha=risk)
+
+    def smallest_alpha(self) -> Certifiable:
+        """What can be certified with this: the smallest risk levels with a threshold, overall and by bin."""
+        return certifiable(self.values, self.estimator, self.positions, self.shift, self.seed, self.draws)
+
+    def _group_summary(self, name: str) -> GroupSummary:
+        members = self.context_groups.contexts(name)
+        contexts, held_out = (part.select(members).context_count for part in (self.values, self.verification))
+        return group_summary(name, contexts, held_out, self.alpha, self.shift)
 
     def to_bytes(self) -> bytes:
         """The calibration as a file's content; see :mod:`coft_core.conformal.archive`."""
-        return archive.pack(
-            {
-                "fingerprint": self.fingerprint.to_dict(),
-                "digest": self.fingerprint.digest,
-                "alpha": self.alpha,
-                "bin_width": self.bin_width,
-                "max_position": self.max_position,
-                "seed": self.seed,
-                "created": self.created,
-                "name": self.name,
-            },
-            {"values": self.values.to_bytes(), "verification": self.verification.to_bytes()},
-        )
+        return codec.encode(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Calibration:
@@ -166,24 +306,8 @@ class Calibration:
         Raises:
             CalibrationFormatError: The data is damaged, of another version, or no calibration.
         """
-        settings, parts = archive.unpack(data, ("values", "verification"))
-        fingerprint = Fingerprint.from_dict(archive.require(settings, "fingerprint", dict))
-        if fingerprint.digest != archive.require(settings, "digest", str):
-            raise CalibrationFormatError(
-                "The calibration's fingerprint was changed after it was saved; calibrate again."
-            )
         try:
-            return cls(
-                fingerprint=fingerprint,
-                alpha=archive.require(settings, "alpha", float),
-                values=CalibrationValues.from_bytes(parts["values"]),
-                verification=CalibrationValues.from_bytes(parts["verification"]),
-                bin_width=archive.require(settings, "bin_width", int),
-                max_position=archive.require(settings, "max_position", int),
-                seed=archive.require(settings, "seed", int),
-                created=archive.require(settings, "created", str),
-                name=archive.require(settings, "name", str),
-            )
+            return cls(**codec.decode(data))
         except InvalidInputError as error:
             raise CalibrationFormatError(f"The calibration holds a setting that is not usable: {error}") from error
 
@@ -193,21 +317,7 @@ class Calibration:
         Raises:
             InvalidInputError: The file cannot be written there.
         """
-        target = Path(path)
-        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-        try:
-            try:
-                with draft.open("xb") as file:
-                    file.write(self.to_bytes())
-                    file.flush()
-                    os.fsync(file.fileno())
-                draft.replace(target)
-            finally:
-                draft.unlink(missing_ok=True)
-        except OSError as error:
-            raise InvalidInputError(
-                f"The calibration cannot be written to {target} ({error.strerror}); choose another place."
-            ) from error
+        codec.write(path, self.to_bytes())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Calibration:
@@ -216,12 +326,7 @@ class Calibration:
         Raises:
             CalibrationFormatError: The file is missing, damaged, of another version, or no calibration.
         """
-        try:
-            data = Path(path).read_bytes()
-        except FileNotFoundError as error:
-            raise CalibrationFormatError(f"There is no calibration file at {path}; check the path.") from error
-        except OSError as error:
-            raise CalibrationFormatError(f"The calibration file {path} cannot be read ({error.strerror}).") from error
+        data = codec.read(path)
         try:
             return cls.from_bytes(data)
         except CalibrationFormatError as error:

@@ -3,46 +3,71 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypedDict, Unpack
 
 import numpy as np
-import torch
 
-from coft_core.certify import joint_support
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.quantile import check_alpha, minimum_contexts
+from coft_core.conformal.factorized import FactorizedCalibration, split_alpha
+from coft_core.conformal.quantile import check_alpha, check_estimator, minimum_contexts
+from coft_core.conformal.scoring import Prepared, Progress, factorized_values, joint_values, prepare
+from coft_core.conformal.split import check_share, with_context_ids
 from coft_core.conformal.values import CalibrationValues
 from coft_core.engine.model import LanguageModel
-from coft_core.engine.scoring import batches, teacher_forced_logits
-from coft_core.errors import InvalidInputError, PromptTooLongError
-from coft_core.fusion import check_lambda, fuse_logits, log_probabilities
+from coft_core.errors import InvalidInputError
+from coft_core.fingerprint import Fingerprint
+from coft_core.fusion import check_lambda
 from coft_core.masking.continuation import continuation_ids, joined
-from coft_core.masking.masker import DEFAULT_HINT, MaskedPrompt, MaskMode, mask_prompt
+from coft_core.masking.masker import DEFAULT_HINT, MaskMode, mask_prompt
+from coft_core.masking.settings import MaskLayout, MaskSettings
 from coft_core.masking.spans import SpanDetector, default_detector
-from coft_core.policies.fingerprint import MaskSettings, policy_fingerprint
+from coft_core.masking.whitelist import kept_terms
+from coft_core.policies.fingerprint import policy_fingerprint
 from coft_core.sampling import Sampling
 from coft_core.types import Example
 
-TOKEN_BUDGET = 4096
-"""Padded tokens of one scoring batch, both branches counted."""
 
-Progress = Callable[[int, int], None]
-"""Called with (examples done, examples in all); raising from it ends the calibration."""
+class ReferenceOptions(TypedDict, total=False):
+    """Options of a calibration on references; what is left out has the default of the policies.
 
+    Attributes:
+        temperature: Temperature of the policy that will use the thresholds.
+        top_p: Its nucleus mass.
+        top_k: Its number of tokens kept.
+        sentinel: Its sentinel; None takes the tokenizer's own.
+        mask_mode: Its mask mode.
+        mask_hint: Hint of its soft mask.
+        families: Attribute families that it masks; None is all.
+        whitelist: Terms that it never masks. What an example keeps is added, see :func:`calibrate_many`.
+        bin_width: Steps that share a threshold.
+        max_position: Steps beyond are tied to the last bin.
+        verification_share: Share of the contexts kept apart.
+        seed: Seed of the split and of ``one_per_context``.
+        detector: Finds spans where an example has none; the default one if None.
+        progress: Called after each batch.
+        name: Name of the calibration.
+        batch_size: Examples of one batch at most; None leaves it to their lengths.
+    """
 
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """An example in tokens, with its context number."""
-
-    prompt: MaskedPrompt
-    continuation: tuple[int, ...]
-    context: int
-
-    @property
-    def length(self) -> int:
-        return len(self.prompt.factual_ids) + len(self.continuation)
+    temperature: float
+    top_p: float
+    top_k: int
+    sentinel: str | None
+    mask_mode: MaskMode
+    mask_hint: str
+    families: tuple[str, ...] | None
+    whitelist: tuple[str, ...]
+    bin_width: int
+    max_position: int
+    verification_share: float
+    seed: int
+    detector: SpanDetector | None
+    progress: Progress | None
+    name: str
+    batch_size: int | None
 
 
 def calibrate(
@@ -52,164 +77,203 @@ def calibrate(
     alpha: float = 0.1,
     estimator: str = "hierarchical",
     source: str = "reference",
-    *,
-    temperature: float = 1.0,
-    top_p: float = 0.9,
-    top_k: int = 0,
-    sentinel: str | None = None,
-    mask_mode: MaskMode = "hard",
-    mask_hint: str = DEFAULT_HINT,
-    bin_width: int = 8,
-    max_position: int = 256,
-    verification_share: float = 0.25,
-    seed: int = 0,
-    detector: SpanDetector | None = None,
-    progress: Progress | None = None,
-    name: str = "",
+    **options: Unpack[ReferenceOptions],
 ) -> Calibration:
-    """Calibrate thresholds on the references of given prompts.
+    """Calibrate thresholds on the references of given prompts for one fusion weight; see :func:`calibrate_many`."""
+    return calibrate_many(model, examples, [lam], alpha, estimator, source, **options)[0]
 
-    Contexts (examples that share a ``group`` are one) are split at random: one part gives the thresholds, the other is
-    kept apart and gives the empirical coverage. The calibration part keeps at least as many contexts as ``alpha``
-    needs, whatever the share. A missing space between prompt and reference is supplied.
+
+def calibrate_many(
+    model: LanguageModel,
+    examples: Sequence[Example],
+    lams: Sequence[float],
+    alpha: float = 0.1,
+    estimator: str = "hierarchical",
+    source: str = "reference",
+    **options: Unpack[ReferenceOptions],
+) -> list[Calibration]:
+    """Calibrate thresholds on the references of given prompts for several fusion weights; the model runs once.
+
+    Contexts (examples that share a ``context``, or else a ``group``, are one) are split at random, in the same way for
+    every weight: one part gives the thresholds, the other is kept apart and gives the empirical coverage. The
+    calibration part keeps at least as many contexts as ``alpha`` needs, whatever the share. A missing space between
+    prompt and reference is supplied. What the examples keep from masking is put on the whitelist in the fingerprint,
+    so that the thresholds serve only policies that keep the same.
 
     Args:
         model: The model.
         examples: Prompts with references.
-        lam: Fusion weight.
+        lams: Fusion weights.
         alpha: Risk level.
         estimator: ``"hierarchical"``, ``"one_per_context"`` or ``"pooled"``.
         source: ``"reference"``: teacher-forced on each prompt's reference.
-        temperature: Temperature of the policy that will use the thresholds.
-        top_p: Its nucleus mass.
-        top_k: Its number of tokens kept.
-        sentinel: Its sentinel; None takes the tokenizer's own.
-        mask_mode: Its mask mode.
-        mask_hint: Hint of its soft mask.
-        bin_width: Steps that share a threshold.
-        max_position: Steps beyond are tied to the last bin.
-        verification_share: Share of the contexts kept apart.
-        seed: Seed of the split and of ``one_per_context``.
-        detector: Finds spans where an example has none; the default one if None.
-        progress: Called after each batch.
-        name: Name of the calibration.
+        options: See :class:`ReferenceOptions`.
 
     Returns:
-        The calibration with all its values.
+        One calibration with all its values for each of ``lams``.
 
     Raises:
-        InvalidInputError: A parameter is outside its range, there is no example, or an example (named by its number)
-            has no reference.
+        InvalidInputError: A parameter is outside its range, there is no weight or example, or an example (named by its
+            number) has no reference.
         PromptTooLongError: An example does not fit into the model's context.
     """
-    check_lambda(lam)
-    check_alpha(alpha)
-    if source != "reference":
-        raise InvalidInputError(f"There is no context source {source!r}; use 'reference'.")
-    if not 0 <= verification_share < 1:
-        raise InvalidInputError(f"The verification share is {verification_share}; choose 0 or more and below 1.")
-    detector = detector or default_detector()
-    sampling = Sampling(temperature, top_p, top_k)
-    mask = MaskSettings(mask_mode, mask_hint, sentinel)
-    fingerprint = policy_fingerprint(model, lam, sampling, mask, detector.version, estimator, source)
-    prepared = _prepare(model, examples, mask, detector)
-    values = _score(model, prepared, lam, temperature, progress)
-    held_out = _held_out_contexts(values.contexts, alpha, verification_share, seed)
-    kept = np.setdiff1d(values.contexts, held_out)
-    return Calibration(
-        fingerprint=fingerprint,
-        alpha=alpha,
-        values=values.select(kept.tolist()),
-        verification=values.select(held_out.tolist()),
-        bin_width=bin_width,
-        max_position=max_position,
-        seed=seed,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        name=name,
-    )
+    job = _Job(model, alpha, estimator, source, _Settings(**options), "joint")
+    prepared = job.prepare(examples, lams)
+    found = joint_values(model, prepared, lams, job.settings.temperature, job.mask, *job.run_options)
+    held_out = _held_out(_contexts_by_family({"": found[0]}), {"": alpha}, job.settings)
+    return [
+        job.calibration(job.fingerprint(lam, prepared), values, held_out, alpha)
+        for lam, values in zip(lams, found, strict=True)
+    ]
 
 
-def _prepare(
-    model: LanguageModel, examples: Sequence[Example], mask: MaskSettings, detector: SpanDetector
-) -> list[_Prepared]:
-    if not examples:
-        raise InvalidInputError("There are no calibration prompts; give at least one with a reference.")
-    context_numbers: dict[object, int] = {}
-    prepared = []
-    for number, example in enumerate(examples, start=1):
-        if not example.prompt.strip() or not (example.reference or "").strip():
-            raise InvalidInputError(f"Example {number} lacks a prompt or a reference; fill it in or leave it out.")
-        spans = detector.detect(example.prompt) if example.spans is None else example.spans
-        try:
-            prompt = mask_prompt(
-                model.tokenizer, example.prompt, spans, mask.sentinel, mask.mode, mask.hint, model.chat
-            )
-            reference = str(example.reference)
-            continuation = continuation_ids(
-                model, prompt, reference if model.chat else joined(example.prompt, reference)
-            )
-        except InvalidInputError as error:
-            raise InvalidInputError(f"Example {number}: {error}") from error
-        key = ("row", number) if example.group is None else ("group", example.group)
-        context = context_numbers.setdefault(key, len(context_numbers))
-        item = _Prepared(prompt, continuation, context)
-        if item.length > model.context_length:
-            raise PromptTooLongError(
-                f"Example {number} has {item.length:,} tokens with its reference and the model takes "
-                f"{model.context_length:,}; shorten it or leave it out."
-            )
-        prepared.append(item)
-    return prepared
-
-
-def _score(
+def calibrate_factorized(
     model: LanguageModel,
-    prepared: Sequence[_Prepared],
-    lam: float,
-    temperature: float,
-    progress: Progress | None,
-) -> CalibrationValues:
-    values: list[np.ndarray | None] = [None] * len(prepared)
-    done = 0
-    for batch in batches([2 * item.length for item in prepared], TOKEN_BUDGET):
-        items = [prepared[i] for i in batch]
-        rows = [(ids, i.continuation) for i in items for ids in (i.prompt.factual_ids, i.prompt.masked_ids)]
-        logits = teacher_forced_logits(model, rows)
-        for position, (index, item) in enumerate(zip(batch, items, strict=True)):
-            factual, masked = logits[2 * position].float(), logits[2 * position + 1].float()  # (C, V)
-            values[index] = _true_token_support(factual, masked, item.continuation, lam, temperature)
-        done += len(batch)
-        if progress:
-            progress(done, len(prepared))
-    arrays = [v for v in values if v is not None]
-    return CalibrationValues(
-        values=np.concatenate(arrays).astype(np.float32),
-        steps=np.concatenate([np.arange(len(v)) for v in arrays]).astype(np.int32),
-        contexts=np.concatenate(
-            [np.full(len(v), item.context) for v, item in zip(arrays, prepared, strict=True)]
-        ).astype(np.int32),
-    )
+    examples: Sequence[Example],
+    lams: Sequence[float] = (0.6,),
+    alpha: float = 0.1,
+    estimator: str = "hierarchical",
+    source: str = "reference",
+    by_family: Mapping[str, float] | None = None,
+    **options: Unpack[ReferenceOptions],
+) -> list[FactorizedCalibration]:
+    """Calibrate thresholds of factorized masks for several fusion weights; the model runs once for all families.
+
+    Each family is calibrated on the examples in which it is masked. Contexts are split as in :func:`calibrate_many`,
+    in the same way for all families; each family keeps at least as many as its level needs.
+
+    Args:
+        model: The model.
+        examples: Prompts with references.
+        lams: Fusion weights.
+        alpha: Risk level of all families together.
+        estimator: See :func:`calibrate_many`.
+        source: See :func:`calibrate_many`.
+        by_family: A level for each family; None shares ``alpha`` out equally among the families found.
+        options: See :class:`ReferenceOptions`.
+
+    Returns:
+        One factorized calibration for each of ``lams``.
+
+    Raises:
+        InvalidInputError: As in :func:`calibrate_many`; also when nothing is masked in any example, or the shares of
+            ``alpha`` do not fit.
+        PromptTooLongError: An example does not fit into the model's context.
+    """
+    job = _Job(model, alpha, estimator, source, _Settings(**options), "factorized")
+    prepared = job.prepare(examples, lams)
+    found = factorized_values(model, prepared, lams, job.settings.temperature, job.mask, *job.run_options)
+    shares = split_alpha(alpha, tuple(found[0]), by_family)
+    held_out = _held_out(_contexts_by_family(found[0]), shares, job.settings)
+    made = []
+    for lam, by_name in zip(lams, found, strict=True):
+        fingerprint = job.fingerprint(lam, prepared)
+        parts = ((name, job.calibration(fingerprint, v, held_out, shares[name])) for name, v in by_name.items())
+        made.append(FactorizedCalibration(alpha, tuple(parts)))
+    return made
 
 
-def _true_token_support(
-    factual: torch.Tensor, masked: torch.Tensor, tokens: Sequence[int], lam: float, temperature: float
-) -> np.ndarray:
-    """Joint support ``m`` of the true token at each step, ``(C,)``."""
-    with torch.inference_mode():
-        log_p_masked = log_probabilities(masked, temperature)  # (C, V)
-        log_p_fused = log_probabilities(fuse_logits(factual, masked, lam), temperature)  # (C, V)
-        index = torch.tensor(tokens, device=factual.device)[:, None]  # (C, 1)
-        support = joint_support(log_p_fused.gather(-1, index), log_p_masked.gather(-1, index))[:, 0]
-    array: np.ndarray = support.cpu().numpy()
-    return array
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The options with their defaults."""
+
+    temperature: float = 1.0
+    top_p: float = 0.9
+    top_k: int = 0
+    sentinel: str | None = None
+    mask_mode: MaskMode = "hard"
+    mask_hint: str = DEFAULT_HINT
+    families: tuple[str, ...] | None = None
+    whitelist: tuple[str, ...] = ()
+    bin_width: int = 8
+    max_position: int = 256
+    verification_share: float = 0.25
+    seed: int = 0
+    detector: SpanDetector | None = None
+    progress: Progress | None = None
+    name: str = ""
+    batch_size: int | None = None
 
 
-def _held_out_contexts(contexts: np.ndarray, alpha: float, share: float, seed: int) -> np.ndarray:
-    names = np.unique(contexts)
-    wanted = math.floor(share * len(names))
-    spare = max(len(names) - minimum_contexts(alpha), 0)
-    order = np.random.default_rng(seed).permutation(names)
-    chosen: np.ndarray = order[: min(wanted, spare)]
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What all thresholds of one run have in common."""
+
+    model: LanguageModel
+    alpha: float
+    estimator: str
+    source: str
+    settings: _Settings
+    layout: MaskLayout
+
+    @property
+    def mask(self) -> MaskSettings:
+        own = self.settings
+        return MaskSettings(own.mask_mode, own.mask_hint, own.sentinel, own.families, self.layout, own.whitelist)
+
+    @property
+    def run_options(self) -> tuple[Progress | None, int | None]:
+        return self.settings.progress, self.settings.batch_size
+
+    def prepare(self, examples: Sequence[Example], lams: Sequence[float]) -> list[Prepared]:
+        """Check everything that can be checked before the model runs."""
+        if not lams:
+            raise InvalidInputError("There is no fusion weight; give at least one lambda.")
+        for lam in lams:
+            check_lambda(lam)
+        check_alpha(self.alpha)
+        check_estimator(self.estimator)
+        if self.source != "reference":
+            raise InvalidInputError(f"There is no context source {self.source!r}; use 'reference'.")
+        check_share(self.settings.verification_share)
+        _ = self._sampling
+        detector = self.settings.detector or default_detector()
+        return prepare(self.model, with_context_ids(examples), self.mask, detector)
+
+    @property
+    def _sampling(self) -> Sampling:
+        return Sampling(self.settings.temperature, self.settings.top_p, self.settings.top_k)
+
+    def fingerprint(self, lam: float, prepared: Sequence[Prepared]) -> Fingerprint:
+        """The fingerprint of the policy, with all that the examples keep on its whitelist."""
+        kept = {term for item in prepared for term in kept_terms(item.prompt)}
+        detector = self.settings.detector or default_detector()
+        mask = self.mask.keeping(kept)
+        return policy_fingerprint(self.model, lam, self._sampling, mask, detector.version, self.estimator, self.source)
+
+    def calibration(
+        self, fingerprint: Fingerprint, values: CalibrationValues, held_out: Sequence[int], alpha: float
+    ) -> Calibration:
+        """Thresholds from one set of values."""
+        kept = np.setdiff1d(values.contexts, held_out)
+        return Calibration(
+            fingerprint=fingerprint,
+            alpha=alpha,
+            values=values.select(kept.tolist()),
+            verification=values.select(held_out),
+            bin_width=self.settings.bin_width,
+            max_position=self.settings.max_position,
+            seed=self.settings.seed,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            name=self.settings.name,
+        )
+
+
+def _contexts_by_family(values: Mapping[str, CalibrationValues]) -> dict[str, set[int]]:
+    return {name: set(np.unique(own.contexts).tolist()) for name, own in values.items()}
+
+
+def _held_out(contexts: Mapping[str, set[int]], alphas: Mapping[str, float], settings: _Settings) -> list[int]:
+    """Contexts kept apart: the wanted share, as far as every family keeps as many as its level needs."""
+    everything = sorted(set().union(*contexts.values()))
+    wanted = math.floor(settings.verification_share * len(everything))
+    spare = {name: len(own) - minimum_contexts(alphas[name]) for name, own in contexts.items()}
+    chosen: list[int] = []
+    for context in np.random.default_rng(settings.seed).permutation(everything).tolist():
+        touched = [name for name, own in contexts.items() if context in own]
+        if len(chosen) < wanted and all(spare[name] > 0 for name in touched):
+            chosen.append(context)
+            spare.update({name: spare[name] - 1 for name in touched})
     return chosen
 
 

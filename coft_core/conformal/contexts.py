@@ -40,9 +40,12 @@ def context_codes(groups: Sequence[Hashable] | npt.NDArray[Any] | Tensor | None,
 
 
 def draw_one_per_context(
-    codes: npt.NDArray[np.intp], keys: tuple[npt.NDArray[Any], ...], generator: np.random.Generator
+    codes: npt.NDArray[np.intp],
+    keys: tuple[npt.NDArray[Any], ...],
+    generator: np.random.Generator,
+    draws: int = 1,
 ) -> npt.NDArray[np.intp]:
-    """Draw one row of each context, uniformly and independently.
+    """Draw one row of each context, uniformly and independently; several times over, with replacement, if asked.
 
     Args:
         codes: Context of each row, ``(n,)``, numbered 0..K-1 without gaps.
@@ -50,15 +53,22 @@ def draw_one_per_context(
             all keys are interchangeable, so the drawn rows do not depend on the order in which rows are
             given.
         generator: Source of the draws, used once.
+        draws: Rows drawn of each context.
 
     Returns:
-        Row indices, ``(K,)``, in the contexts' order.
+        Row indices, ``(draws * K,)``: all contexts in their order, once a draw.
     """
-    order = np.lexsort((*reversed(keys), codes))  # (n,)
+    order = np.arange(codes.size) if _in_order(codes, keys[0]) else np.lexsort((*reversed(keys), codes))  # (n,)
     sizes = np.bincount(codes)  # (K,)
     first = np.cumsum(sizes) - sizes  # (K,)
-    drawn: npt.NDArray[np.intp] = order[first + generator.integers(sizes)]
+    drawn: npt.NDArray[np.intp] = order[first + generator.integers(sizes, size=(draws, sizes.size))].ravel()
     return drawn
+
+
+def _in_order(codes: npt.NDArray[np.intp], key: npt.NDArray[Any]) -> bool:
+    """Whether rows stand by context and strictly by a key within it, as calibration writes them; saves the sort."""
+    same, rises = codes[1:] == codes[:-1], key[1:] > key[:-1]  # (n - 1,)
+    return bool(np.all((codes[1:] > codes[:-1]) | (same & rises)))
 
 
 def _check_length(length: int, n: int) -> None:

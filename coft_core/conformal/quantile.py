@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from coft_core.conformal.contexts import context_codes, draw_one_per_context
 from coft_core.conformal.support import as_log_support
+from coft_core.conformal.weighted import check_weights, finite_mass, mass_threshold
 from coft_core.errors import InvalidInputError
 
 Estimator = Literal["hierarchical", "one_per_context", "pooled"]
@@ -103,6 +104,14 @@ def minimum_contexts(alpha: float | Fraction) -> int:
     return math.ceil(1 / exact_alpha(alpha)) - 1
 
 
+def level_at_least(level: Fraction) -> float | None:
+    """The smallest float that, read as the decimal it prints as, is at least ``level``; None if that is not below 1."""
+    number = float(level)
+    while Fraction(str(number)) < level:
+        number = math.nextafter(number, 1.0)
+    return number if 0 < number < 1 else None
+
+
 def coverage_range(n: int, k: int, level: float = 0.95) -> tuple[float, float]:
     """Where the coverage of one calibration can lie: the equal-tailed interval of ``Beta(n + 1 - k, k)``.
 
@@ -139,26 +148,48 @@ def check_level(level: float) -> float:
     raise InvalidInputError(f"The interval's level is {level}; choose a number above 0 and below 1, for example 0.95.")
 
 
+def check_draws(draws: int) -> int:
+    """Return ``draws`` if it is a number of draws.
+
+    Raises:
+        InvalidInputError: It is no whole number, or below 1.
+    """
+    if isinstance(draws, numbers.Integral) and not isinstance(draws, bool) and draws >= 1:
+        return int(draws)
+    raise InvalidInputError(f"The number of draws is {draws!r}; choose a whole number, 1 or larger.")
+
+
 def conformal_threshold(
     values: Tensor | npt.ArrayLike,
     alpha: float | Fraction,
     groups: Sequence[Hashable] | npt.NDArray[Any] | Tensor | None = None,
     estimator: str = "hierarchical",
     seed: int = 0,
+    *,
+    draws: int = 1,
+    weights: npt.ArrayLike | None = None,
+    test_weight: float = 1.0,
 ) -> float:
     """Log-threshold ``log_tau`` that a new context's true next token reaches with probability ``1 - alpha``.
 
     - ``hierarchical``: weight ``1 / ((K + 1) N_i)`` on each of the ``N_i`` values of context ``i`` of ``K``,
       and ``1 / (K + 1)`` at ``-inf``; the threshold is the largest value ``m`` such that the values ``>= m``
-      weigh at least ``1 - alpha`` (Lee, Barber and Willett 2023). Sums are compared as integers, so no
-      rounding can move it.
+      weigh at least ``1 - alpha`` (Lee, Barber and Willett 2023). Sums are compared exactly, so no rounding
+      can move it.
     - ``one_per_context``: the rank rule on one value drawn uniformly from each context (Dunn, Wasserman and
       Ramdas 2022). Contexts are taken in the order of their ids and values in the order of their size, so the
-      draw depends on the data and ``seed``, not on the order of the rows.
+      draw depends on the data and ``seed``, not on the order of the rows. With ``draws`` above 1 the conformal
+      p-values of that many independent draws are averaged, and a token is kept if their mean exceeds ``alpha``.
+      Means of arbitrarily dependent p-values need the factor 2 (Rueschendorf 1982); these do not: ``draws`` rows
+      of each context are again exchangeable contexts, of ``draws`` values each, and the mean exceeds ``alpha``
+      exactly where the hierarchical rule on them keeps a token. Its level is therefore ``1 - alpha`` too.
     - ``pooled``: the rank rule on all values as if they were exchangeable, as in the paper's Eq. 6. It does
       not hold ``1 - alpha`` when a context gives several values.
 
     With one value per context all three are the ``conformal_rank(alpha, n)``-th smallest value.
+
+    Under covariate shift, ``weights`` are the density ratios of the calibration contexts and ``test_weight`` that
+    of the new one (Tibshirani et al. 2019); a context's weight is spread evenly over its values.
 
     Args:
         values: Log joint support of true next tokens, ``(n,)``, at most 0; ``-inf`` is allowed.
@@ -166,6 +197,9 @@ def conformal_threshold(
         groups: Context id of each value, ``(n,)``; None makes every value its own context.
         estimator: One of :data:`ESTIMATORS`.
         seed: Seed of the draw of ``one_per_context``.
+        draws: Draws of ``one_per_context`` that are averaged.
+        weights: Shift weight of each value's context, ``(n,)``, equal within a context; None is 1 each.
+        test_weight: Shift weight of the new context; only its size relative to ``weights`` matters.
 
     Returns:
         The threshold, in nats; ``-inf`` (everything is certified) when there are too few contexts for
@@ -177,25 +211,78 @@ def conformal_threshold(
     support = as_log_support(values)  # (n,)
     risk, name, seed = exact_alpha(alpha), check_estimator(estimator), check_seed(seed)
     codes = context_codes(groups, support.size)  # (n,)
-    if name == "hierarchical":
-        return _hierarchical(support, codes, risk)
-    if name == "one_per_context":
-        support = support[draw_one_per_context(codes, (support,), np.random.default_rng(seed))]  # (K,)
-    return _kth_smallest(support, conformal_rank(risk, support.size))
+    unit = units(support, codes, name, seed, check_draws(draws), weights)
+    if not (math.isfinite(test_weight) and test_weight >= 0):
+        raise InvalidInputError(f"The new context's weight is {test_weight}; give a finite number, 0 or larger.")
+    return unit.threshold(risk, test_weight)
 
 
-def _kth_smallest(values: npt.NDArray[np.float64], k: int) -> float:
-    return -math.inf if k == 0 else float(np.partition(values, k - 1)[k - 1])
+@dataclass(frozen=True, slots=True)
+class Units:
+    """What an estimator counts: exchangeable units with the values of each.
+
+    Attributes:
+        values: ``(n,)`` log joint supports.
+        codes: ``(n,)`` unit of each value, numbered without gaps.
+        weights: ``(units,)`` shift weights; None is 1 each.
+    """
+
+    values: npt.NDArray[np.float64]
+    codes: npt.NDArray[np.intp]
+    weights: npt.NDArray[np.float64] | None
+
+    @property
+    def count(self) -> int:
+        """Number of units."""
+        return int(self.codes.max()) + 1 if self.codes.size else 0
+
+    def threshold(self, alpha: Fraction, test_weight: float = 1.0) -> float:
+        """``log_tau`` at a risk level, see :func:`coft_core.conformal.weighted.mass_threshold`."""
+        if self.weights is None and self.count == self.values.size:
+            k = conformal_rank(alpha, self.values.size)
+            return -math.inf if k == 0 else float(np.partition(self.values, k - 1)[k - 1])
+        return mass_threshold(self.values, self.codes, alpha, self.weights, test_weight)
+
+    def smallest_alpha(self, test_weight: float = 1.0) -> Fraction:
+        """Smallest risk level with a threshold above ``-inf``, exactly; 1 when no level below 1 has one."""
+        return 1 - finite_mass(self.values, self.codes, self.weights, test_weight)
 
 
-def _hierarchical(values: npt.NDArray[np.float64], codes: npt.NDArray[np.intp], alpha: Fraction) -> float:
-    sizes = np.bincount(codes)  # (K,)
-    # In units of 1 / ((K + 1) * scale) every weight is a whole number, whatever the sizes.
-    scale = math.lcm(*np.unique(sizes).tolist())
-    needed = math.ceil((1 - alpha) * (sizes.size + 1) * scale)
-    descending = np.argsort(-values)  # (n,)
-    weights = (scale // size for size in sizes[codes][descending].tolist())
-    for row, total in zip(descending, accumulate(weights), strict=True):
-        if total >= needed:
-            return float(values[row])
-    return -math.inf
+def units(
+    values: npt.NDArray[np.float64],
+    codes: npt.NDArray[np.intp],
+    estimator: Estimator,
+    seed: int = 0,
+    draws: int = 1,
+    weights: npt.ArrayLike | None = None,
+) -> Units:
+    """Form the units of an estimator.
+
+    Args:
+        values: ``(n,)`` log joint supports.
+        codes: ``(n,)`` contexts, numbered without gaps.
+        estimator: The estimator.
+        seed: Seed of the draws.
+        draws: Draws of ``one_per_context``.
+        weights: ``(n,)`` shift weight of each value's context.
+
+    Raises:
+        InvalidInputError: The weights are not positive, not as many as the values, or differ within a context.
+    """
+    per_context = None if weights is None else _weights_of_contexts(check_weights(weights), codes)  # (K,)
+    if estimator == "pooled":
+        return Units(values, np.arange(values.size), None if per_context is None else per_context[codes])
+    if estimator == "one_per_context":
+        rows = draw_one_per_context(codes, (values,), np.random.default_rng(seed), draws)  # (draws * K,)
+        return Units(values[rows], codes[rows], per_context)
+    return Units(values, codes, per_context)
+
+
+def _weights_of_contexts(weights: npt.NDArray[np.float64], codes: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+    if weights.size != codes.size:
+        raise InvalidInputError(f"weights has {weights.size} entries for {codes.size} values; give one per value.")
+    first = np.unique(codes, return_index=True)[1]  # (K,)
+    per_context = weights[first]
+    if (bad := np.flatnonzero(per_context[codes] != weights)).size:
+        raise InvalidInputError(f"weights[{int(bad[0])}] differs from another weight of the same context; give one.")
+    return per_context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -10,13 +11,17 @@ import numpy as np
 import numpy.typing as npt
 
 from coft_core.conformal.quantile import (
+    Units,
+    check_draws,
     check_estimator,
     check_seed,
     conformal_rank,
-    conformal_threshold,
     coverage_range,
     exact_alpha,
+    units,
 )
+from coft_core.conformal.support import as_log_support
+from coft_core.conformal.weighted import effective_size
 from coft_core.errors import InvalidInputError
 from coft_core.types import BinState
 
@@ -95,9 +100,11 @@ class Bin:
             support.
         inherited_from: Bin that lent the threshold, for an inherited bin; else None.
         coverage_low: Lower end of the 95 % range of coverage, ``Beta(n + 1 - k, k)`` over n contexts; None
-            unless the bin is calibrated, and for ``pooled`` with several values per context, where that law
-            does not hold.
+            unless the bin is calibrated, and where that law does not hold: under shift weights, and for ``pooled``
+            with several values per context. It is exact for one value per context (drawn or given);
+            ``hierarchical`` uses all values and varies less.
         coverage_high: Upper end.
+        effective_contexts: Effective number of contexts under shift weights; None without weights.
     """
 
     index: int
@@ -111,6 +118,7 @@ class Bin:
     inherited_from: int | None = None
     coverage_low: float | None = None
     coverage_high: float | None = None
+    effective_contexts: float | None = None
 
     @property
     def tau(self) -> float:
@@ -131,6 +139,10 @@ def stepwise_bins(
     estimator: str = "hierarchical",
     bins: PositionBins | None = None,
     seed: int = 0,
+    *,
+    draws: int = 1,
+    weights: npt.NDArray[np.float64] | None = None,
+    test_weight: float = 1.0,
 ) -> tuple[Bin, ...]:
     """Calibrate every position bin on its own values.
 
@@ -145,6 +157,9 @@ def stepwise_bins(
         estimator: See :func:`coft_core.conformal.quantile.conformal_threshold`.
         bins: The bins; width 8 up to 256 by default.
         seed: Seed of the draws of ``one_per_context``; every bin has draws of its own.
+        draws: Draws of ``one_per_context`` that are averaged.
+        weights: Shift weight of each value's context, ``(n,)``; None is 1 each.
+        test_weight: Shift weight of a new context.
 
     Returns:
         All bins, in order.
@@ -153,50 +168,83 @@ def stepwise_bins(
         InvalidInputError: An argument is outside its domain, or the lengths differ.
     """
     positions = PositionBins() if bins is None else bins
-    risk, name, seed = exact_alpha(alpha), check_estimator(estimator), check_seed(seed)
-    values, steps, contexts = np.asarray(values), np.asarray(steps), np.asarray(contexts)
-    if not values.shape == steps.shape == contexts.shape:
+    risk, name = exact_alpha(alpha), check_estimator(estimator)
+    own = []
+    for index, group in enumerate(units_by_bin(values, steps, contexts, name, positions, seed, draws, weights)):
+        log_tau = group.units.threshold(risk, test_weight)
+        own.append(_own_bin(positions, index, log_tau, group, risk, name))
+    return tuple(_lend(own, entry) for entry in own)
+
+
+@dataclass(frozen=True, slots=True)
+class BinUnits:
+    """What one bin's threshold rests on: the estimator's units, and how many contexts and values they come from."""
+
+    units: Units
+    contexts: int
+    values: int
+    effective: float | None
+
+
+def units_by_bin(
+    values: npt.NDArray[np.floating],
+    steps: npt.NDArray[np.integer],
+    contexts: npt.NDArray[np.integer],
+    estimator: str,
+    positions: PositionBins,
+    seed: int = 0,
+    draws: int = 1,
+    weights: npt.NDArray[np.float64] | None = None,
+) -> Iterator[BinUnits]:
+    """The estimator's units of every bin, in the bins' order; arguments as for :func:`stepwise_bins`.
+
+    Raises:
+        InvalidInputError: An argument is outside its domain, or the lengths differ.
+    """
+    name, seed, draws = check_estimator(estimator), check_seed(seed), check_draws(draws)
+    support, steps, contexts = as_log_support(values), np.asarray(steps), np.asarray(contexts)
+    if not support.shape == steps.shape == contexts.shape:
         raise InvalidInputError(
-            f"values, steps and contexts have {values.size}, {steps.size} and {contexts.size} entries; "
+            f"values, steps and contexts have {support.size}, {steps.size} and {contexts.size} entries; "
             "give one step and one context per value."
         )
     if steps.size and steps.min() < 0:
         raise InvalidInputError(f"steps[{int(np.argmin(steps))}] is {steps.min()}; steps are counted from 0.")
     bin_of_row = positions.bins_of(steps)  # (n,)
+    order = np.argsort(bin_of_row, kind="stable")  # (n,)
+    ends = np.cumsum(np.bincount(bin_of_row, minlength=positions.count))  # (B,)
     seeds = np.random.SeedSequence(seed).generate_state(positions.count)  # (B,)
-    own = []
-    for index in range(positions.count):
-        rows = bin_of_row == index  # (n,)
-        log_tau = conformal_threshold(values[rows], risk, contexts[rows], name, int(seeds[index]))
-        count, size = int(np.unique(contexts[rows]).size), int(rows.sum())
-        own.append(_own_bin(positions, index, log_tau, count, size, risk, name))
-    return tuple(_lend(own, entry) for entry in own)
+    for rows, bin_seed in zip(np.split(order, ends[:-1]), seeds.tolist(), strict=True):
+        codes = np.unique(contexts[rows], return_inverse=True)[1]  # (rows,)
+        own_weights = None if weights is None else weights[rows]
+        formed = units(support[rows], codes, name, bin_seed, draws, own_weights)
+        count = int(codes.max()) + 1 if codes.size else 0
+        effective = None
+        if own_weights is not None:
+            effective = effective_size(own_weights[np.unique(codes, return_index=True)[1]])
+        yield BinUnits(formed, count, int(rows.size), effective)
 
 
 def _own_bin(
-    positions: PositionBins,
-    index: int,
-    log_tau: float,
-    contexts: int,
-    values: int,
-    alpha: Fraction,
-    estimator: str,
+    positions: PositionBins, index: int, log_tau: float, group: BinUnits, alpha: Fraction, estimator: str
 ) -> Bin:
-    units = values if estimator == "pooled" else contexts
-    rank = conformal_rank(alpha, units)
+    counted = group.values if estimator == "pooled" else group.contexts
+    rank = conformal_rank(alpha, counted)
     calibrated = log_tau > -math.inf
-    low, high = coverage_range(contexts, rank) if calibrated and units == contexts else (None, None)
+    lawful = calibrated and counted == group.contexts and group.effective is None
+    low, high = coverage_range(group.contexts, rank) if lawful else (None, None)
     return Bin(
         index=index,
         first_step=positions.first_step(index),
         last_step=positions.last_step(index),
         state="calibrated" if calibrated else "uninformative",
         log_tau=log_tau,
-        contexts=contexts,
-        values=values,
+        contexts=group.contexts,
+        values=group.values,
         rank=rank,
         coverage_low=low,
         coverage_high=high,
+        effective_contexts=group.effective,
     )
 
 

@@ -71,6 +71,18 @@ class CalibrationValues:
         return CalibrationValues(self.values[rows], self.steps[rows], self.contexts[rows])
 
     @property
+    def sequences(self) -> npt.NDArray[np.intp]:
+        """Chain of each row, ``(n,)``, counted from 0: a new one begins where the context changes or the step falls.
+
+        Rows of one chain must stand together in the order of their steps, as calibration writes them.
+        """
+        if not len(self):
+            return np.empty(0, dtype=np.intp)
+        begins = (np.diff(self.contexts) != 0) | (np.diff(self.steps) <= 0)  # (n - 1,)
+        numbers: npt.NDArray[np.intp] = np.concatenate([[0], np.cumsum(begins)]).astype(np.intp)
+        return numbers
+
+    @property
     def context_count(self) -> int:
         """Number of contexts that have a value."""
         return int(np.unique(self.contexts).size)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
@@ -11,8 +12,28 @@ from coft_core.engine.branches import BranchSpec
 from coft_core.engine.model import LanguageModel
 from coft_core.fingerprint import Fingerprint
 from coft_core.masking.masker import MaskedPrompt
+from coft_core.masking.settings import MaskSettings
 from coft_core.sampling import Sampling
 from coft_core.types import CertificateState
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyView:
+    """One attribute family's masked branch (factorized masks); tensors are ``(G, V)``.
+
+    Attributes:
+        family: The family.
+        log_p: Log-probabilities where only this family is masked.
+        certified: Membership in this family's certified set; None when nothing is certified.
+        log_tau: The family's log-threshold; ``-inf`` when there is none.
+        state: What it rests on.
+    """
+
+    family: str
+    log_p: Tensor
+    certified: Tensor | None
+    log_tau: float
+    state: CertificateState
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +49,7 @@ class Views:
         certified: Membership in the certified set; None when the policy certifies nothing.
         log_tau: Log-threshold of the step; ``-inf`` when there is none.
         state: What the threshold rests on.
+        families: The parts of a factorized mask; empty with one masked branch.
     """
 
     logits_factual: Tensor
@@ -38,6 +60,7 @@ class Views:
     certified: Tensor | None
     log_tau: float
     state: CertificateState
+    families: tuple[FamilyView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +76,25 @@ class Certificate:
     mismatched: bool = False
 
 
+def compared_certificate(calibrated: Fingerprint, used: Fingerprint, accept_mismatch: bool) -> Certificate:
+    """What may be claimed for a policy whose thresholds were calibrated for another, or for the same.
+
+    Args:
+        calibrated: Fingerprint of the calibration.
+        used: Fingerprint of the policy.
+        accept_mismatch: Whether a mismatch is used knowingly.
+
+    Raises:
+        CalibrationMismatch: They differ and ``accept_mismatch`` is False.
+    """
+    if not accept_mismatch:
+        calibrated.require_equal(used)
+    if differences := calibrated.differences(used):
+        names = ", ".join(name for name, _, _ in differences)
+        return Certificate(f"uncertified: policy mismatch ({names})", mismatched=True)
+    return Certificate("certified")
+
+
 @runtime_checkable
 class Policy(Protocol):
     """A decoding policy; all policies share the loop of :mod:`coft_core.decode`."""
@@ -66,26 +108,22 @@ class Policy(Protocol):
         """The sampling controls."""
 
     @property
-    def sentinel(self) -> str | None:
-        """Sentinel text; None takes the tokenizer's own."""
+    def mask(self) -> MaskSettings:
+        """How spans are masked."""
 
-    @property
-    def mask_mode(self) -> str:
-        """``"hard"`` or ``"soft"``."""
-
-    @property
-    def mask_hint(self) -> str:
-        """Hint of the soft mask."""
+    def keeping(self, terms: Iterable[str]) -> Self:
+        """This policy with more terms that are never masked; they are part of its fingerprint."""
 
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """Branches that the policy needs for a prompt, factual first."""
 
-    def views(self, logits: Tensor, step: int) -> Views:
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = ()) -> Views:
         """Turn the branches' logits into a distribution and a certified set.
 
         Args:
             logits: ``(G, B, V)``, branches in the order of :meth:`branches`.
             step: Step index, 0-based.
+            branches: The branches' names; only policies whose branches depend on the prompt need them.
         """
 
     def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:

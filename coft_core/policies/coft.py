@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
 
 from torch import Tensor
 
@@ -13,8 +15,10 @@ from coft_core.engine.model import LanguageModel
 from coft_core.fingerprint import Fingerprint
 from coft_core.fusion import check_lambda, fuse_logits, log_probabilities
 from coft_core.masking.masker import DEFAULT_HINT, MaskedPrompt, MaskMode
-from coft_core.policies.base import Certificate, Views
-from coft_core.policies.fingerprint import MaskSettings, policy_fingerprint
+from coft_core.masking.partial import mask_families
+from coft_core.masking.settings import MaskSettings
+from coft_core.policies.base import Certificate, Views, compared_certificate
+from coft_core.policies.fingerprint import policy_fingerprint
 from coft_core.sampling import Sampling
 from coft_core.types import CertificateState
 
@@ -36,6 +40,8 @@ class CoftPolicy:
         mask_hint: Hint of the soft mask.
         accept_mismatch: Use a calibration of another policy knowingly; the run is then marked
             ``"uncertified: policy mismatch"`` and no token counts as certified.
+        families: Attribute families that are masked, for example one alone; None masks all of them jointly.
+        whitelist: Terms that are never masked.
 
     Raises:
         InvalidInputError: A parameter is outside its range.
@@ -50,11 +56,13 @@ class CoftPolicy:
     mask_mode: MaskMode = "hard"
     mask_hint: str = DEFAULT_HINT
     accept_mismatch: bool = False
+    families: tuple[str, ...] | None = None
+    whitelist: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Validate by building what the parameters are for."""
         check_lambda(self.lam)
-        _ = self.sampling
+        _ = self.sampling, self.mask
 
     @property
     def name(self) -> str:
@@ -66,11 +74,23 @@ class CoftPolicy:
         """The sampling controls."""
         return Sampling(self.temperature, self.top_p, self.top_k)
 
+    @property
+    def mask(self) -> MaskSettings:
+        """How spans are masked."""
+        return MaskSettings(
+            self.mask_mode, self.mask_hint, self.sentinel, families=self.families, whitelist=self.whitelist
+        )
+
+    def keeping(self, terms: Iterable[str]) -> Self:
+        """This policy with more terms that are never masked; they are part of its fingerprint."""
+        return replace(self, whitelist=self.mask.keeping(terms).whitelist)
+
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The factual and the masked branch."""
-        return BranchSpec("factual", prompt.factual_ids), BranchSpec("masked", prompt.masked_ids)
+        masked = mask_families(prompt, self.mask.families)
+        return BranchSpec("factual", prompt.factual_ids), BranchSpec("masked", masked)
 
-    def views(self, logits: Tensor, step: int) -> Views:
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = ()) -> Views:
         """Fuse (Eq. 4) and certify (Eq. 7); ``logits`` is ``(G, 2, V)``."""
         factual, masked = logits[:, 0].float(), logits[:, 1].float()  # (G, V)
         log_p_masked = log_probabilities(masked, self.temperature)
@@ -102,7 +122,7 @@ class CoftPolicy:
             model,
             lam=self.lam,
             sampling=self.sampling,
-            mask=MaskSettings(self.mask_mode, self.mask_hint, self.sentinel),
+            mask=self.mask,
             detector=detector,
             estimator=self.calibration.estimator if self.calibration else "none",
             source=self.calibration.source if self.calibration else "none",
@@ -117,10 +137,4 @@ class CoftPolicy:
         if self.calibration is None:
             return Certificate(NO_CALIBRATION)
         own = self.fingerprint(model, detector)
-        differences = self.calibration.fingerprint.differences(own)
-        if not self.accept_mismatch:
-            self.calibration.fingerprint.require_equal(own)
-        if differences:
-            names = ", ".join(name for name, _, _ in differences)
-            return Certificate(f"uncertified: policy mismatch ({names})", mismatched=True)
-        return Certificate("certified")
+        return compared_certificate(self.calibration.fingerprint, own, self.accept_mismatch)

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from coft_core.engine.model import LanguageModel
 from coft_core.fingerprint import Fingerprint
-from coft_core.masking.masker import DEFAULT_HINT, MaskMode
 from coft_core.masking.sentinel import resolve_sentinel
+from coft_core.masking.settings import MaskSettings
 from coft_core.sampling import Sampling
 
-
-@dataclass(frozen=True, slots=True)
-class MaskSettings:
-    """How spans are masked: ``"hard"`` or ``"soft"`` with its hint, and the sentinel (None is the model's own)."""
-
-    mode: MaskMode = "hard"
-    hint: str = DEFAULT_HINT
-    sentinel: str | None = None
-
-    @property
-    def label(self) -> str:
-        """``"hard"`` or ``"soft: <hint>"``."""
-        return "hard" if self.mode == "hard" else f"soft: {self.hint}"
+__all__ = ["MaskSettings", "policy_fingerprint"]
 
 
 def policy_fingerprint(

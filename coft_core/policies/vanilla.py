@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Self
 
 from torch import Tensor
 
@@ -11,8 +13,9 @@ from coft_core.engine.model import LanguageModel
 from coft_core.fingerprint import Fingerprint
 from coft_core.fusion import log_probabilities
 from coft_core.masking.masker import DEFAULT_HINT, MaskedPrompt, MaskMode
+from coft_core.masking.settings import MaskSettings
 from coft_core.policies.base import Certificate, Views
-from coft_core.policies.fingerprint import MaskSettings, policy_fingerprint
+from coft_core.policies.fingerprint import policy_fingerprint
 from coft_core.sampling import Sampling
 
 
@@ -29,6 +32,7 @@ class VanillaPolicy:
         sentinel: Sentinel text of the probe.
         mask_mode: ``"hard"`` or ``"soft"``.
         mask_hint: Hint of the soft mask.
+        whitelist: Terms that the probe never masks.
 
     Raises:
         InvalidInputError: A parameter is outside its range.
@@ -41,10 +45,11 @@ class VanillaPolicy:
     sentinel: str | None = None
     mask_mode: MaskMode = "hard"
     mask_hint: str = DEFAULT_HINT
+    whitelist: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Validate by building what the parameters are for."""
-        _ = self.sampling
+        _ = self.sampling, self.mask
 
     @property
     def name(self) -> str:
@@ -56,12 +61,21 @@ class VanillaPolicy:
         """The sampling controls."""
         return Sampling(self.temperature, self.top_p, self.top_k)
 
+    @property
+    def mask(self) -> MaskSettings:
+        """How the probe's spans are masked."""
+        return MaskSettings(self.mask_mode, self.mask_hint, self.sentinel, whitelist=self.whitelist)
+
+    def keeping(self, terms: Iterable[str]) -> Self:
+        """This policy with more terms that its probe never masks; they are part of its fingerprint."""
+        return replace(self, whitelist=self.mask.keeping(terms).whitelist)
+
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The factual branch, and the masked one if it is observed."""
         factual = BranchSpec("factual", prompt.factual_ids)
         return (factual, BranchSpec("masked", prompt.masked_ids)) if self.observe_masked else (factual,)
 
-    def views(self, logits: Tensor, step: int) -> Views:
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = ()) -> Views:
         """The factual distribution; ``logits`` is ``(G, 1 or 2, V)``."""
         factual, masked = logits[:, 0].float(), logits[:, -1].float()  # (G, V)
         log_p_factual = log_probabilities(factual, self.temperature)
@@ -82,7 +96,7 @@ class VanillaPolicy:
             model,
             lam=0.0,
             sampling=self.sampling,
-            mask=MaskSettings(self.mask_mode, self.mask_hint, self.sentinel),
+            mask=self.mask,
             detector=detector,
             estimator="none",
             source="none",

@@ -204,8 +204,8 @@ class TestFile:
                 Calibration.from_bytes(data[:length])
 
     def test_another_version_is_refused_and_named(self, calibration: Calibration) -> None:
-        with pytest.raises(CalibrationFormatError, match="saved in format 2; this program reads format 1"):
-            Calibration.from_bytes(rewritten(calibration.to_bytes(), version=2))
+        with pytest.raises(CalibrationFormatError, match="saved in format 3; this program reads formats 1 to 2"):
+            Calibration.from_bytes(rewritten(calibration.to_bytes(), version=3))
 
     def test_other_archives_are_refused(self, calibration: Calibration) -> None:
         with pytest.raises(CalibrationFormatError, match="not those of a calibration"):

@@ -18,6 +18,7 @@ CORE_LEVELS = (
     ("fusion", "certify", "fingerprint", "sampling", "masking", "conformal", "engine"),
     ("policies",),
     ("steps", "decode"),
+    ("calibrating", "contributions", "overhead"),
 )
 WITHIN_LEVEL_EXCEPTIONS = {
     (

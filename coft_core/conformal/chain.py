@@ -1,0 +1,124 @@
+"""What may be claimed of a whole chain so far: the sequence certificate, and the union bound beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.sequence import SequenceThreshold, UnionBound, union_bound
+from coft_core.errors import InvalidInputError
+from coft_core.types import Step
+
+
+@dataclass(frozen=True, slots=True)
+class ChainCertificate:
+    """Both certificates for a chain so far.
+
+    Attributes:
+        steps: Steps of the chain.
+        log_joint: Least joint support of its tokens, in nats; the paper's ``S`` is ``1 - exp(log_joint)``.
+        weakest: Step of that token, 0-based.
+        sequence: Threshold for whole chains.
+        sequence_certified: Whether every token reaches it; None where it says nothing (no threshold, or the chain is
+            longer than any calibrated one).
+        union: The union bound for this length.
+        union_certified: Whether every token is certified at its own step; None where a step's threshold is inherited
+            or certifies everything, so that no bound can be given.
+        reason: Why one of them says nothing; empty otherwise.
+    """
+
+    steps: int
+    log_joint: float
+    weakest: int
+    sequence: SequenceThreshold
+    sequence_certified: bool | None
+    union: UnionBound
+    union_certified: bool | None
+    reason: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What holds, in words."""
+        level = f"{1 - self.sequence.alpha:.3g}"
+        says = {
+            True: f"as a chain, every token reaches the threshold that all true tokens reach with probability {level}",
+            False: f"as a chain, step {self.weakest + 1} misses the threshold that all true tokens reach with "
+            f"probability {level}",
+            None: "as a chain, nothing is certified",
+        }[self.sequence_certified]
+        union = {
+            True: f"step by step, every token is certified; together the bound is {self.union.level:.3g}",
+            False: "step by step, a token is not certified",
+            None: "step by step, no bound can be given",
+        }[self.union_certified]
+        return f"{says[0].upper()}{says[1:]}; {union}." + (f" {self.reason}" if self.reason else "")
+
+
+def certify_chain(calibration: Calibration, steps: Sequence[Step]) -> ChainCertificate:
+    """Certify a chain from its steps.
+
+    Args:
+        calibration: The calibration that the chain was decoded with.
+        steps: The chain so far, from its first step.
+
+    Raises:
+        InvalidInputError: There is no step.
+    """
+    made = certify_supports(calibration, [min(step.log_p_fused, step.log_p_masked) for step in steps])
+    if all(step.state not in ("mismatch", "none") for step in steps):
+        return made
+    return ChainCertificate(
+        made.steps,
+        made.log_joint,
+        made.weakest,
+        made.sequence,
+        None,
+        made.union,
+        None,
+        "The chain was decoded without this calibration or under another policy.",
+    )
+
+
+def certify_supports(calibration: Calibration, log_supports: Sequence[float]) -> ChainCertificate:
+    """Certify a chain from the joint support of its tokens.
+
+    Args:
+        calibration: The calibration.
+        log_supports: ``m_t`` of each token, from the first step, in nats.
+
+    Raises:
+        InvalidInputError: There is no step, or an entry is NaN.
+    """
+    supports = np.array(log_supports, dtype=np.float64)  # (T,)
+    if not supports.size or np.isnan(supports).any():
+        raise InvalidInputError("The chain has no steps, or one without a number; take at least one step.")
+    weakest = int(np.argmin(supports))
+    sequence = calibration.sequence()
+    level = calibration.shift.level(calibration.exact_alpha)
+    union = union_bound(level, supports.size, calibration.positions, calibration.values)
+    longer = supports.size > sequence.horizon
+    known = sequence.log_tau > -math.inf and not longer
+    bins = [calibration.bin(step) for step in range(supports.size)]
+    reason = ""
+    if longer:
+        reason = f"The chain has {supports.size} steps and the longest calibrated one {sequence.horizon}."
+    elif not known:
+        reason = f"{sequence.contexts} contexts are too few for a threshold of whole chains."
+    own = all(entry.state == "calibrated" for entry in bins)
+    if not own and not reason:
+        reason = "A step has no calibrated threshold of its own."
+    passes = all(m >= entry.log_tau for m, entry in zip(supports.tolist(), bins, strict=True))
+    return ChainCertificate(
+        steps=int(supports.size),
+        log_joint=float(supports[weakest]),
+        weakest=weakest,
+        sequence=sequence,
+        sequence_certified=bool(supports[weakest] >= sequence.log_tau) if known else None,
+        union=union,
+        union_certified=passes if own else None,
+        reason=reason,
+    )

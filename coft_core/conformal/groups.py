@@ -1,0 +1,119 @@
+"""Groups of contexts, for group-conditional (Mondrian) thresholds: each group calibrated on its own contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from coft_core.conformal.quantile import exact_alpha, level_at_least, minimum_contexts
+from coft_core.conformal.shift import Shift
+from coft_core.errors import CalibrationFormatError, InvalidInputError
+
+
+@dataclass(frozen=True, slots=True)
+class ContextGroups:
+    """Which group each context belongs to.
+
+    Attributes:
+        names: The groups' names, sorted.
+        members: Contexts of each, ascending, in the order of ``names``.
+    """
+
+    names: tuple[str, ...] = ()
+    members: tuple[tuple[int, ...], ...] = ()
+
+    @classmethod
+    def of(cls, group_of_context: Mapping[int, str]) -> ContextGroups:
+        """Collect the groups of a calibration's contexts."""
+        names = tuple(sorted(set(group_of_context.values())))
+        found: dict[str, list[int]] = {name: [] for name in names}
+        for context in sorted(group_of_context):
+            found[group_of_context[context]].append(context)
+        return cls(names, tuple(tuple(found[name]) for name in names))
+
+    def contexts(self, name: str) -> tuple[int, ...]:
+        """Contexts of a group.
+
+        Raises:
+            InvalidInputError: There is no such group.
+        """
+        if name not in self.names:
+            known = ", ".join(self.names) or "none: calibrate with by_group=True"
+            raise InvalidInputError(f"There is no group {name!r} in this calibration; its groups are {known}.")
+        return self.members[self.names.index(name)]
+
+    def to_dict(self) -> dict[str, list[int]]:
+        """Contexts by name."""
+        return {name: list(contexts) for name, contexts in zip(self.names, self.members, strict=True)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ContextGroups:
+        """Rebuild from :meth:`to_dict`.
+
+        Raises:
+            CalibrationFormatError: It holds something else than lists of context numbers, or a context twice.
+        """
+        group_of_context: dict[int, str] = {}
+        for name, contexts in data.items():
+            if not isinstance(contexts, list) or not all(type(context) is int for context in contexts):
+                raise CalibrationFormatError(f"The calibration's group {name!r} is no list of contexts.")
+            group_of_context.update(dict.fromkeys(contexts, name))
+        if len(group_of_context) != sum(len(contexts) for contexts in data.values()):
+            raise CalibrationFormatError("A context of the calibration belongs to two groups.")
+        return cls.of(group_of_context)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """How much is known of one group.
+
+    Attributes:
+        name: The group.
+        contexts: Calibration contexts in it.
+        verification_contexts: Contexts kept apart to measure its coverage.
+        needed: Contexts that the risk level needs.
+        smallest_alpha: Smallest risk level that its contexts support; None without contexts.
+    """
+
+    name: str
+    contexts: int
+    verification_contexts: int
+    needed: int
+    smallest_alpha: float | None
+
+    @property
+    def certifiable(self) -> bool:
+        """Whether the group has enough contexts for a threshold of its own."""
+        return self.contexts >= self.needed
+
+    @property
+    def sentence(self) -> str:
+        """What can be claimed for the group."""
+        if self.certifiable:
+            return f"The group {self.name!r} has {self.contexts} contexts, and {self.needed} are needed."
+        return (
+            f"The group {self.name!r} has {self.contexts} contexts and this level needs {self.needed}; "
+            "nothing is certified for it: add prompts of the group or choose a larger alpha."
+        )
+
+
+def group_summary(name: str, contexts: int, verification_contexts: int, alpha: float, shift: Shift) -> GroupSummary:
+    """Say how much is known of a group.
+
+    Args:
+        name: The group.
+        contexts: Calibration contexts in it.
+        verification_contexts: Contexts kept apart.
+        alpha: Risk level.
+        shift: What is assumed of new prompts.
+    """
+    unit = shift.level(Fraction(1))
+    return GroupSummary(
+        name=name,
+        contexts=contexts,
+        verification_contexts=verification_contexts,
+        needed=minimum_contexts(shift.level(exact_alpha(alpha))),
+        smallest_alpha=level_at_least(1 / (unit * (contexts + 1))),
+    )

@@ -1,0 +1,244 @@
+"""From calibration examples to values: one teacher-forced pass of the model for all fusion weights and families."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from coft_core.conformal.true_tokens import token_support
+from coft_core.conformal.values import CalibrationValues
+from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits, forced_batches
+from coft_core.engine.model import LanguageModel
+from coft_core.errors import InvalidInputError, PromptTooLongError
+from coft_core.masking.continuation import continuation_ids, joined
+from coft_core.masking.masker import MaskedPrompt, mask_prompt
+from coft_core.masking.partial import in_page_order, mask_families, masked_families
+from coft_core.masking.settings import MaskSettings
+from coft_core.masking.spans import SpanDetector
+from coft_core.masking.whitelist import keep_whitelisted
+from coft_core.types import Example
+
+TOKEN_BUDGET = 4096
+"""Padded tokens of one scoring batch on a CPU, all branches counted."""
+
+ACCELERATOR_TOKEN_BUDGET = 16384
+"""The same on an accelerator."""
+
+Progress = Callable[[int, int], None]
+"""Called with (examples done, examples in all); raising from it ends the calibration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An example in tokens.
+
+    Attributes:
+        prompt: Its masked prompt.
+        continuation: Tokens of its reference.
+        context: Number of its context.
+    """
+
+    prompt: MaskedPrompt
+    continuation: tuple[int, ...]
+    context: int
+
+    @property
+    def length(self) -> int:
+        """Tokens of prompt and continuation."""
+        return len(self.prompt.factual_ids) + len(self.continuation)
+
+
+def prepare(
+    model: LanguageModel, examples: Sequence[Example], mask: MaskSettings, detector: SpanDetector
+) -> list[Prepared]:
+    """Mask and tokenize the examples; those that share a ``group`` get one context number.
+
+    Args:
+        model: The model.
+        examples: Prompts with references.
+        mask: How spans are masked.
+        detector: Finds spans where an example has none.
+
+    Raises:
+        InvalidInputError: There is no example, or one (named by its number) has no prompt or reference.
+        PromptTooLongError: An example does not fit into the model's context.
+    """
+    if not examples:
+        raise InvalidInputError("There are no calibration prompts; give at least one with a reference.")
+    context_numbers: dict[object, int] = {}
+    prepared = []
+    for number, example in enumerate(examples, start=1):
+        if not example.prompt.strip() or not (example.reference or "").strip():
+            raise InvalidInputError(f"Example {number} lacks a prompt or a reference; fill it in or leave it out.")
+        key = ("row", number) if example.group is None else ("group", example.group)
+        context = context_numbers.setdefault(key, len(context_numbers))
+        try:
+            item = _prepare_one(model, example, mask, detector, context)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"Example {number}: {error}") from error
+        if item.length > model.context_length:
+            raise PromptTooLongError(
+                f"Example {number} has {item.length:,} tokens with its reference and the model takes "
+                f"{model.context_length:,}; shorten it or leave it out."
+            )
+        prepared.append(item)
+    return prepared
+
+
+def joint_values(
+    model: LanguageModel,
+    prepared: Sequence[Prepared],
+    lams: Sequence[float],
+    temperature: float = 1.0,
+    mask: MaskSettings | None = None,
+    progress: Progress | None = None,
+    batch_size: int | None = None,
+) -> list[CalibrationValues]:
+    """Values for each fusion weight with one masked branch, the model run once.
+
+    Args:
+        model: The model.
+        prepared: The examples.
+        lams: Fusion weights.
+        temperature: The policy's temperature.
+        mask: How spans are masked; only its families matter here.
+        progress: Called after each batch.
+        batch_size: Examples in a batch at most; None leaves it to their lengths.
+
+    Returns:
+        Values in the order of the examples, for each of ``lams``.
+    """
+    families = (mask or MaskSettings()).families
+    items = [_item(p, (mask_families(p.prompt, families),)) for p in prepared]
+    supports = forced_supports(model, items, lams, temperature, progress, batch_size)
+    return [_collect(prepared, [support[:, index, 0] for support in supports]) for index in range(len(lams))]
+
+
+def factorized_values(
+    model: LanguageModel,
+    prepared: Sequence[Prepared],
+    lams: Sequence[float],
+    temperature: float = 1.0,
+    mask: MaskSettings | None = None,
+    progress: Progress | None = None,
+    batch_size: int | None = None,
+) -> list[dict[str, CalibrationValues]]:
+    """Values of every attribute family for each fusion weight, the model run once.
+
+    A family's values come from the examples in which it is masked; others need no branch for it.
+
+    Args:
+        model: The model.
+        prepared: The examples.
+        lams: Fusion weights.
+        temperature: The policy's temperature.
+        mask: How spans are masked; only its families matter here.
+        progress: Called after each batch.
+        batch_size: Examples in a batch at most; None leaves it to their lengths.
+
+    Returns:
+        Values by family, families in the order in which pages list them, for each of ``lams``.
+
+    Raises:
+        InvalidInputError: No example has anything masked.
+    """
+    wanted = (mask or MaskSettings()).families
+    kept = [(p, families) for p in prepared if (families := masked_families(p.prompt, wanted))]
+    if not kept:
+        raise InvalidInputError(
+            "Nothing is masked in any calibration prompt, so no family can be calibrated; mark sensitive spans."
+        )
+    items = [_item(p, [mask_families(p.prompt, (name,)) for name in families]) for p, families in kept]
+    supports = forced_supports(model, items, lams, temperature, progress, batch_size)
+    present = in_page_order(name for _, families in kept for name in families)
+    return [
+        {
+            name: _collect(
+                [p for p, families in kept if name in families],
+                [s[:, index, f.index(name)] for s, (_, f) in zip(supports, kept, strict=True) if name in f],
+            )
+            for name in present
+        }
+        for index in range(len(lams))
+    ]
+
+
+def forced_supports(
+    model: LanguageModel,
+    items: Sequence[ForcedItem],
+    lams: Sequence[float],
+    temperature: float = 1.0,
+    progress: Progress | None = None,
+    batch_size: int | None = None,
+) -> list[npt.NDArray[np.float32]]:
+    """Joint support of every scored token.
+
+    Args:
+        model: The model.
+        items: Continuations with their branches, the factual one first.
+        lams: Fusion weights, L of them.
+        temperature: The policy's temperature.
+        progress: Called after each batch.
+        batch_size: Items in a batch at most; None leaves it to their lengths.
+
+    Returns:
+        ``(C, L, B - 1)`` an item: by scored position, fusion weight and masked branch.
+    """
+    limits = Limits.of(model.device)
+    scorer = ForcedScorer(model, limits)
+    budget = TOKEN_BUDGET if model.device.type == "cpu" else ACCELERATOR_TOKEN_BUDGET
+    found: list[npt.NDArray[np.float32] | None] = [None] * len(items)
+    done = 0
+    for batch in forced_batches(items, budget, batch_size, limits.waste):
+        chosen = [items[i] for i in batch]
+        supports = _batch_supports(scorer, model, chosen, lams, temperature)  # (N, L, K)
+        pieces = np.split(supports, np.cumsum([item.scored for item in chosen])[:-1])
+        for index, piece in zip(batch, pieces, strict=True):
+            found[index] = piece
+        done += len(batch)
+        if progress:
+            progress(done, len(items))
+    return [support for support in found if support is not None]
+
+
+def _prepare_one(
+    model: LanguageModel, example: Example, mask: MaskSettings, detector: SpanDetector, context: int
+) -> Prepared:
+    spans = detector.detect(example.prompt) if example.spans is None else example.spans
+    spans = keep_whitelisted(example.prompt, spans, mask.whitelist)
+    prompt = mask_prompt(model.tokenizer, example.prompt, spans, mask.sentinel, mask.mode, mask.hint, model.chat)
+    reference = str(example.reference)
+    continuation = continuation_ids(model, prompt, reference if model.chat else joined(example.prompt, reference))
+    return Prepared(prompt, continuation, context)
+
+
+def _item(prepared: Prepared, masked: Sequence[tuple[int, ...]]) -> ForcedItem:
+    return ForcedItem((prepared.prompt.factual_ids, *masked), prepared.continuation)
+
+
+@torch.inference_mode()
+def _batch_supports(
+    scorer: ForcedScorer, model: LanguageModel, items: Sequence[ForcedItem], lams: Sequence[float], temperature: float
+) -> npt.NDArray[np.float32]:
+    tokens = torch.tensor([t for i in items for t in i.continuation[i.first :]], device=model.device)  # (N,)
+    shape = (len(tokens), len(lams), len(items[0].prompts) - 1)
+    supports: Tensor = torch.empty(shape, dtype=torch.float32, device=model.device)
+    for index, logits in scorer.logits(items):
+        supports[index] = token_support(logits, tokens[index], lams, temperature).float()
+    array: npt.NDArray[np.float32] = supports.cpu().numpy()
+    return array
+
+
+def _collect(prepared: Sequence[Prepared], values: Sequence[npt.NDArray[np.float32]]) -> CalibrationValues:
+    return CalibrationValues(
+        values=np.concatenate(values),
+        steps=np.concatenate([np.arange(len(v)) for v in values]).astype(np.int32),
+        contexts=np.concatenate(
+            [np.full(len(v), item.context) for v, item in zip(values, prepared, strict=True)]
+        ).astype(np.int32),
+    )

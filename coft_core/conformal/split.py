@@ -1,0 +1,112 @@
+"""From prompts to contexts, and from contexts to parts: what counts as one, and which are kept apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from coft_core.conformal.groups import ContextGroups
+from coft_core.conformal.quantile import minimum_contexts
+from coft_core.errors import InvalidInputError
+from coft_core.types import Example
+
+
+def context_numbers(examples: Sequence[Example], by_group: bool = False) -> list[int]:
+    """Number of each example's context, in the order in which contexts first appear.
+
+    Rows that share a ``context`` are one context. Without a ``context``, rows that share a ``group`` are one when
+    thresholds are not asked by group (they may depend on each other, and counting them once errs on the safe side);
+    by group, every other row is a context of its own.
+
+    Args:
+        examples: The rows of a prompt set.
+        by_group: Whether thresholds are asked by group.
+
+    Raises:
+        InvalidInputError: By group, a row has no group, or the rows of one context have several.
+    """
+    numbers: dict[object, int] = {}
+    return [numbers.setdefault(key, len(numbers)) for key in _keys(examples, by_group)]
+
+
+def with_context_ids(examples: Sequence[Example], by_group: bool = False) -> list[Example]:
+    """The same rows with their context's id, if any, in the place of their group.
+
+    Raises:
+        InvalidInputError: See :func:`context_numbers`.
+    """
+    keys = _keys(examples, by_group)
+    return [
+        replace(example, group=None if key[0] == "row" else f"{key[0]}: {key[1]}")
+        for example, key in zip(examples, keys, strict=True)
+    ]
+
+
+def groups_of(examples: Sequence[Example]) -> ContextGroups:
+    """The groups of contexts when thresholds are asked by group.
+
+    Raises:
+        InvalidInputError: A row has no group, or the rows of one context have several.
+    """
+    numbers = context_numbers(examples, by_group=True)
+    return ContextGroups.of({number: str(e.group) for number, e in zip(numbers, examples, strict=True)})
+
+
+def held_out_contexts(
+    contexts: Sequence[int], alpha: float, share: float, seed: int, groups: ContextGroups | None = None
+) -> list[int]:
+    """Draw the contexts that are kept apart to measure coverage.
+
+    Each group keeps at least as many contexts for its thresholds as ``alpha`` needs, whatever the share.
+
+    Args:
+        contexts: All contexts.
+        alpha: Risk level.
+        share: Share to keep apart.
+        seed: Seed of the draw.
+        groups: Draw the share from every group; None draws from all contexts together.
+    """
+    generator = np.random.default_rng(seed)
+    present = set(contexts)
+    parts = [present] if groups is None else [present & set(members) for members in groups.members]
+    chosen: list[int] = []
+    for part in parts:
+        order = generator.permutation(sorted(part)).tolist()
+        spare = max(len(order) - minimum_contexts(alpha), 0)
+        chosen += order[: min(math.floor(share * len(order)), spare)]
+    return sorted(chosen)
+
+
+def check_share(share: float) -> float:
+    """Return the verification share if it is one.
+
+    Raises:
+        InvalidInputError: It is negative, 1 or more, or NaN.
+    """
+    if 0 <= share < 1:
+        return share
+    raise InvalidInputError(f"The verification share is {share}; choose 0 or more and below 1.")
+
+
+def _keys(examples: Sequence[Example], by_group: bool) -> list[tuple[str, object]]:
+    keys: list[tuple[str, object]] = []
+    group_of: dict[str, tuple[str, int]] = {}
+    for number, example in enumerate(examples, start=1):
+        if by_group and not example.group:
+            raise InvalidInputError(f"Example {number} has no group; fill it in, or calibrate without groups.")
+        if example.context is not None:
+            group, first = group_of.setdefault(example.context, (str(example.group), number))
+            if by_group and group != example.group:
+                raise InvalidInputError(
+                    f"Examples {first} and {number} share the context {example.context!r} and have the groups "
+                    f"{group!r} and {example.group!r}; rows of one context belong to one group."
+                )
+            keys.append(("context", example.context))
+        elif example.group is not None and not by_group:
+            keys.append(("group", example.group))
+        else:
+            keys.append(("row", number))
+    return keys

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coft_core.conformal import Calibration, CalibrationValues
+from coft_core.conformal.quantile import level_at_least
+from tests.conftest import TOY_FINGERPRINT
+
+
+def calibration(counts: list[int], estimator: str = "hierarchical") -> Calibration:
+    """Bins of one step; bin b has a value of each of the first counts[b] contexts."""
+    rows = sorted((context, step) for step, count in enumerate(counts) for context in range(count))
+    values = CalibrationValues(
+        -1.0 - np.arange(len(rows)) / 1000, np.array([s for _, s in rows]), np.array([c for c, _ in rows])
+    )
+    made = Calibration(TOY_FINGERPRINT, 0.1, values, bin_width=1, max_position=len(counts))
+    return made.read(estimator=estimator)
+
+
+def test_smallest_levels_are_one_over_the_contexts_and_one_more() -> None:
+    found = calibration([99, 49, 0]).smallest_alpha()
+    assert (found.contexts, found.overall, found.everywhere, found.sequence) == (99, 0.01, 0.02, 0.01)
+    assert [(entry.label, entry.contexts, entry.smallest_alpha) for entry in found.bins] == [
+        ("1", 99, 0.01),
+        ("2", 49, 0.02),
+    ]
+    assert found.sentence == "With 99 contexts the smallest alpha is 0.01, and 0.02 at every step that has data."
+
+
+@pytest.mark.parametrize("estimator", ["hierarchical", "one_per_context", "pooled"])
+@pytest.mark.parametrize("count", [2, 6, 12, 29])
+def test_level_can_be_read_and_a_smaller_one_certifies_everything(count: int, estimator: str) -> None:
+    made = calibration([count], estimator)
+    smallest = made.smallest_alpha().overall
+    assert smallest is not None
+    assert made.read(alpha=smallest).bin(0).state == "calibrated"
+    assert made.read(alpha=smallest * 0.999).bin(0).state == "uninformative"
+
+
+def test_true_tokens_without_support_raise_the_level() -> None:
+    values = CalibrationValues(np.array([-math.inf] + [-1.0] * 8), np.zeros(9, dtype=int), np.arange(9))
+    assert Calibration(TOY_FINGERPRINT, 0.1, values).smallest_alpha().overall == 0.2
+
+
+def test_density_ratio_multiplies_the_level() -> None:
+    assert calibration([99]).read(rho=1.5).smallest_alpha().overall == 0.015
+
+
+def test_nothing_is_certified_by_nothing() -> None:
+    empty = Calibration(TOY_FINGERPRINT, 0.1, CalibrationValues.empty()).smallest_alpha()
+    assert (empty.overall, empty.everywhere, empty.sequence, empty.bins) == (None, None, None, ())
+    assert "Nothing can be certified" in empty.sentence
+
+
+@settings(derandomize=True, deadline=None)
+@given(n=st.integers(1, 10**7))
+def test_level_as_a_number_is_never_below_its_fraction(n: int) -> None:
+    number = level_at_least(Fraction(1, n + 1))
+    assert number is not None
+    assert Fraction(1, n + 1) <= Fraction(str(number)) <= Fraction(1, n + 1) * Fraction(1_000_000_001, 1_000_000_000)

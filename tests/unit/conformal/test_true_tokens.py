@@ -1,0 +1,72 @@
+"""Support of given tokens against whole distributions in float64."""
+
+import pytest
+import torch
+
+from coft_core.conformal import true_tokens
+from coft_core.conformal.true_tokens import token_support
+
+LAMS = [0.0, 0.3, 0.6, 1.0]
+
+
+def whole(logits, tokens, lams, temperature):
+    """The definition: log-softmaxes over the vocabulary, in float64."""
+    z = logits.double() / temperature
+    mean = z[:, 1:].mean(1)
+    rows = torch.arange(len(z))
+    by_lam = []
+    for lam in lams:
+        mixed = z[:, 0] if lam == 0 else mean if lam == 1 else (1 - lam) * z[:, 0] + lam * mean
+        fused = torch.log_softmax(mixed, -1)[rows, tokens]
+        masked = torch.log_softmax(z[:, 1:], -1)[rows, :, tokens]
+        by_lam.append(torch.minimum(fused[:, None], masked))
+    return torch.stack(by_lam, dim=1)
+
+
+def case(n, branches, scale, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(n)
+    logits = (scale * torch.randn(n, branches, 50, generator=generator) + 7).to(dtype)
+    return logits, torch.randint(50, (n,), generator=generator)
+
+
+@pytest.mark.parametrize("branches", [2, 4])
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_support_equals_the_definition(branches, temperature, dtype):
+    logits, tokens = case(23, branches, 3.0, dtype)
+    found = token_support(logits, tokens, LAMS, temperature)
+    assert found.shape == (23, len(LAMS), branches - 1)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), whole(logits, tokens, LAMS, temperature), atol=1e-5, rtol=1e-5)
+
+
+def test_pieces_give_the_same_as_the_whole(monkeypatch):
+    logits, tokens = case(17, 3, 2.0)
+    expected = token_support(logits, tokens, LAMS)
+    monkeypatch.setattr(true_tokens, "CPU_ELEMENTS", 150)
+    assert torch.equal(token_support(logits, tokens, LAMS), expected)
+
+
+def test_branches_that_share_no_likely_token_lose_nothing_to_underflow():
+    logits = torch.full((2, 2, 30), -400.0)
+    logits[0, 0, 3] = logits[0, 1, 9] = 0.0
+    logits[1] = torch.randn(2, 30, generator=torch.Generator().manual_seed(1))
+    tokens = torch.tensor([3, 4])
+    found = token_support(logits, tokens, LAMS)
+    torch.testing.assert_close(found.double(), whole(logits, tokens, LAMS, 1.0), atol=1e-4, rtol=1e-5)
+
+
+def test_a_forbidden_token_has_no_support_and_spoils_no_other():
+    logits, tokens = case(4, 2, 1.0)
+    logits[:, 1, 49] = -torch.inf
+    tokens[0], tokens[1:] = 49, 5
+    found = token_support(logits, tokens, LAMS)
+    assert (found[0] == -torch.inf).all()
+    torch.testing.assert_close(found[1:].double(), whole(logits, tokens, LAMS, 1.0)[1:], atol=1e-5, rtol=1e-5)
+
+
+def test_the_logits_that_were_given_are_left_as_they_are():
+    logits, tokens = case(5, 2, 1.0)
+    copy = logits.clone()
+    token_support(logits, tokens, LAMS)
+    assert torch.equal(logits, copy)
