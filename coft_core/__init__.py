@@ -14,10 +14,13 @@ from coft_core.fingerprint import Fingerprint
 from coft_core.fusion import fuse_logits
 from coft_core.masking.masker import MaskedPrompt, mask_prompt
 from coft_core.masking.spans import SpanDetector, detect_spans
+from coft_core.masking.user_list import UserList, UserTerm
 from coft_core.policies import CoftPolicy, VanillaPolicy
-from coft_core.types import Candidate, Diagnostics, Example, Run, Span, Step
+from coft_core.types import FAMILIES, PROXY_FAMILIES, Candidate, Diagnostics, Example, Run, Span, Step
 
 __all__ = [
+    "FAMILIES",
+    "PROXY_FAMILIES",
     "Calibration",
     "CalibrationMismatch",
     "Candidate",
@@ -33,6 +36,8 @@ __all__ = [
     "Span",
     "SpanDetector",
     "Step",
+    "UserList",
+    "UserTerm",
     "VanillaPolicy",
     "calibrate",
     "conformal_threshold",

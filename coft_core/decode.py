@@ -70,7 +70,7 @@ def plan(
         model: The model.
         text: The reviewer's text.
         policy: The policy.
-        spans: Sensitive spans; None detects them.
+        spans: Sensitive spans; None detects them. Suggested and kept ones are never masked.
         seed: Seed of the keyed draws.
         greedy: Take the likeliest token instead of drawing.
         max_new_tokens: Steps at most.
@@ -225,7 +225,7 @@ def generate(
         model: The model.
         text: The reviewer's text.
         policy: The policy.
-        spans: Sensitive spans; None detects them.
+        spans: Sensitive spans; None detects them. Suggested and kept ones are never masked.
         max_new_tokens: Steps at most; the chain also ends with the model's end token or a full context.
         seed: Seed of the keyed draws.
         greedy: Take the likeliest token of the set instead of drawing.
@@ -270,7 +270,7 @@ def score(
         text: The prompt.
         continuation: The text that follows it, taken literally (its leading space counts).
         policy: The policy; a step's ``policy_token`` is its greedy choice.
-        spans: Sensitive spans of the prompt; None detects them.
+        spans: Sensitive spans of the prompt; None detects them. Suggested and kept ones are never masked.
         detector: Span detector; the default one if None.
 
     Returns:
