@@ -112,8 +112,7 @@ def user_list_json(view: UserListView) -> dict[str, Any]:
     return {
         **user_list_summary_json(view.summary),
         "terms": [
-            {"term": term.term, "family": term.family, "action": "keep" if term.keep else "mask"}
-            for term in view.terms
+            {"term": term.term, "family": term.family, "action": "keep" if term.keep else "mask"} for term in view.terms
         ],
     }
 

@@ -57,9 +57,7 @@ class SpanDetector:
         self._masked = _known_families(masked_families)
         self._user_list = user_list
 
-    def adapted(
-        self, masked_families: Iterable[str] | None = None, user_list: UserList | None = None
-    ) -> SpanDetector:
+    def adapted(self, masked_families: Iterable[str] | None = None, user_list: UserList | None = None) -> SpanDetector:
         """A detector with the same lexicons and pipeline, and other choices of the reviewer.
 
         Args:

@@ -247,9 +247,7 @@ class FakeAudits:
                 score = 0.93 if family == "name" else 1.0
                 source = "pipeline" if family == "name" else "lexicon"
                 offered = family not in masked
-                found.append(
-                    Span(match.start(), match.end(), family, source, detail, score=score, suggested=offered)
-                )
+                found.append(Span(match.start(), match.end(), family, source, detail, score=score, suggested=offered))
         if settings.user_list_id is None:
             return tuple(found)
         own = self.lists.load(settings.user_list_id).find(text)

@@ -94,9 +94,7 @@ def lists_page(app: gr.Blocks, services: Services) -> None:
     download = gr.DownloadButton("List", elem_id="list-file", elem_classes=["offscreen"])
     name, action, family, replace = form
     view = [shown_id, listed, terms]
-    gr.on(
-        [file.change, action.change, family.change], handlers.parse, [file, action, family], [parsed, save], **EVENT
-    )
+    gr.on([file.change, action.change, family.change], handlers.parse, [file, action, family], [parsed, save], **EVENT)
     save.click(handlers.add, [file, name, action, family, replace], [*view, file, name], **EVENT)
     app.load(handlers.opened, None, view, **EVENT)
     listed.show(handlers.show, None, view, **EVENT)

@@ -384,9 +384,7 @@ def test_a_masked_entity_takes_its_characters_from_a_suggestion(tmp_path: Path) 
     ]
 
 
-HIRING = UserList(
-    "hiring", (UserTerm("Zorblax", "name"), UserTerm("Black", keep=True), UserTerm("driver", "race"))
-)
+HIRING = UserList("hiring", (UserTerm("Zorblax", "name"), UserTerm("Black", keep=True), UserTerm("driver", "race")))
 
 
 def test_a_user_lists_terms_are_masked_even_in_a_proxy_family_and_kept_terms_stay() -> None:
