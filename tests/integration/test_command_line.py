@@ -14,7 +14,7 @@ PROMPT = "The nurse finished rounds and then he prepared the reports"
 @pytest.fixture(autouse=True)
 def store(tmp_path, monkeypatch):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
-    monkeypatch.setenv("COFT_PIPELINE", "none")
+    monkeypatch.delenv("COFT_PIPELINE", raising=False)
 
 
 def run(capsys, *arguments):
