@@ -10,9 +10,11 @@ from datetime import timedelta
 from app.jobs import JobRunner
 from app.services.audits import AuditService
 from app.services.calibrations import CalibrationService
+from app.services.detection import Detectors, families_from_text
 from app.services.job_views import JobService
 from app.services.model_host import ModelHost
 from app.services.reports import ReportService
+from app.services.user_lists import UserListService
 from app.settings import Settings
 from coft_core.assets import assets_path
 from coft_core.engine.load import load_model
@@ -26,6 +28,7 @@ from db.repositories import (
     JobsRepository,
     PromptSetsRepository,
     SessionsRepository,
+    UserListsRepository,
 )
 
 EMBEDDED_CALIBRATION = ("models", "demo", "calibration.zip")
@@ -38,6 +41,7 @@ class Services:
 
     audits: AuditService
     calibrations: CalibrationService
+    user_lists: UserListService
     reports: ReportService
     jobs: JobService
     runner: JobRunner
@@ -65,21 +69,23 @@ def services(
 
 def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Callable[..., LanguageModel]) -> Services:
     host = ModelHost(settings.device, settings.dtype, loader=loader)
-    detector = SpanDetector(pipeline=None if settings.pipeline == "none" else settings.pipeline)
-    sessions = SessionsRepository(database)
+    detector = SpanDetector(
+        pipeline=None if settings.pipeline == "none" else settings.pipeline,
+        masked_families=families_from_text(settings.mask_families),
+    )
+    sessions, runs, jobs = SessionsRepository(database), CalibrationsRepository(database), JobsRepository(database)
+    largest = settings.max_upload_mb * 1_000_000
+    user_lists = UserListService(UserListsRepository(database), runs, jobs, max_upload_bytes=largest)
+    detectors = Detectors(detector, user_lists)
     calibrations = CalibrationService(
-        CalibrationsRepository(database),
-        PromptSetsRepository(database),
-        runner,
-        host,
-        detector,
-        max_upload_bytes=settings.max_upload_mb * 1_000_000,
+        runs, PromptSetsRepository(database), runner, host, detectors, max_upload_bytes=largest
     )
     calibrations.install_embedded(assets_path(*EMBEDDED_CALIBRATION))
     return Services(
-        audits=AuditService(sessions, calibrations, host, detector, settings.live_rollouts),
+        audits=AuditService(sessions, calibrations, host, detectors, settings.live_rollouts),
         calibrations=calibrations,
+        user_lists=user_lists,
         reports=ReportService(sessions, AnnotationsRepository(database)),
-        jobs=JobService(runner, JobsRepository(database)),
+        jobs=JobService(runner, jobs),
         runner=runner,
     )

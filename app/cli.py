@@ -1,4 +1,4 @@
-"""The command line: serve, audit, calibrate, sessions, report."""
+"""The command line: serve, audit, calibrate, lists, sessions, report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 from transformers.utils.logging import disable_progress_bar
 
 from app.bootstrap import Services, services
+from app.cli_lists import add_lists
 from app.cli_output import print_audit, print_calibration, print_sessions
+from app.services.detection import families_from_text
 from app.services.errors import USER_ERRORS, ServiceError
 from app.services.plain import calibration_json, session_json, summary_json
 from app.services.reports import write_text
@@ -67,6 +69,8 @@ def _audit(options: argparse.Namespace) -> None:
             max_new_tokens=options.steps,
             sentinel=options.sentinel,
             proceed_uncertified=options.proceed_uncertified,
+            masked_families=_families(options),
+            user_list_id=_list_id(wired, options),
         )
         spans = None if options.spans is None else _spans(options.spans)
         view = wired.audits.start(StartAudit(options.prompt, settings, spans, options.name))
@@ -97,6 +101,8 @@ def _calibrate(options: argparse.Namespace) -> None:
             seed=options.seed,
             verification_share=options.verification_share,
             accept_errors=options.accept_errors,
+            masked_families=_families(options),
+            user_list_id=_list_id(wired, options),
         )
         job = wired.jobs.wait(wired.calibrations.submit(prompts, request))
         if job.status != "done" or job.result is None:
@@ -151,6 +157,14 @@ def _calibration_id(wired: Services, options: argparse.Namespace) -> int | None:
     )
 
 
+def _families(options: argparse.Namespace) -> tuple[str, ...] | None:
+    return None if options.mask_families is None else families_from_text(options.mask_families)
+
+
+def _list_id(wired: Services, options: argparse.Namespace) -> int | None:
+    return None if options.list is None else wired.user_lists.named(options.list).summary.id
+
+
 def _spans(text: str) -> tuple[Span, ...]:
     try:
         items = json.loads(text)
@@ -169,6 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     _add_audit(commands)
     _add_calibrate(commands)
+    add_lists(commands)
     _add_sessions(commands)
     _add_report(commands)
     return parser
@@ -237,5 +252,12 @@ def _add_policy_options(command: Any) -> None:
     command.add_argument("--top-p", type=float, default=defaults.top_p)
     command.add_argument("--top-k", type=int, default=defaults.top_k, help="0 is off")
     command.add_argument("--sentinel", help="one token that stands for masked ones; default: the model's own")
+    command.add_argument(
+        "--mask-families",
+        metavar="NAMES",
+        help="attribute families whose spans are masked, others being suggested: names separated by commas, "
+        "'protected' (all but proxies) or 'all' (default: COFT_MASK_FAMILIES or 'protected')",
+    )
+    command.add_argument("--list", metavar="NAME", help="word list whose terms win over what is detected")
     command.add_argument("--seed", type=int, default=defaults.seed)
     command.add_argument("--json", action="store_true", help="print JSON")

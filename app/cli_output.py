@@ -5,8 +5,16 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from app.services.plain import chain_text
-from app.services.views import AuditView, CalibrationView, SessionSummary, Step
+from app.services.plain import chain_text, span_state
+from app.services.views import (
+    AuditView,
+    CalibrationView,
+    SessionSummary,
+    Span,
+    Step,
+    UserListSummary,
+    UserListView,
+)
 
 STATES = {
     "calibrated": "",
@@ -21,8 +29,12 @@ def print_audit(view: AuditView, out: Path | None) -> None:
     """The chain as a table, with every reservation that the page would show."""
     print(f"Session {view.session_id}: {view.name}")
     print(f"Model {view.model}; policy {view.settings.policy}; {view.certificate}")
-    masked = ", ".join(f"“{view.prompt[s.start : s.end]}” ({s.category})" for s in view.spans if not s.kept)
-    print(f"Masked: {masked or 'nothing'}")
+    for state, otherwise in (("masked", "nothing"), ("suggested", ""), ("kept", "")):
+        named = ", ".join(_span(view.prompt, span) for span in view.spans if span_state(span) == state)
+        if named or otherwise:
+            print(f"{state.capitalize()}: {named or otherwise}")
+    if view.user_list:
+        print(f"Word list: {view.user_list}")
     for warning in view.warnings:
         print(f"Note: {warning}")
     print(f"\n{'step':>4}  {'token':<16} {'factual':>8} {'masked':>8} {'fused':>8} {'tau':>8} {'set':>5}  certified")
@@ -56,6 +68,26 @@ def print_sessions(sessions: tuple[SessionSummary, ...]) -> None:
         print('No sessions yet. Start one with: python -m app audit --prompt "..."')
     for s in sessions:
         print(f"{s.id:>5}  {s.updated_at:%Y-%m-%d %H:%M}  {s.steps:>4} steps  {s.model:<12} {s.name}")
+
+
+def print_user_lists(found: tuple[UserListSummary, ...]) -> None:
+    """One line a word list."""
+    if not found:
+        print("No word lists yet. Store one with: python -m app lists add terms.csv")
+    for item in found:
+        print(f"{item.terms:>6} terms  {item.digest}  {item.created_at:%Y-%m-%d}  {item.name}")
+
+
+def print_user_list(view: UserListView) -> None:
+    """A word list term by term."""
+    print(f"Word list “{view.summary.name}”: {view.masked} masked, {view.kept} kept; {view.summary.digest}")
+    for term in view.terms:
+        print(f"{'keep' if term.keep else 'mask'}  {term.family:<14} {term.term}")
+
+
+def _span(prompt: str, span: Span) -> str:
+    sure = "" if span.score is None else f" {span.score:.2f}"
+    return f"“{prompt[span.start : span.end]}” ({span.category}, {span.source}{sure})"
 
 
 def _row(step: Step) -> str:

@@ -17,7 +17,9 @@ class Settings(BaseSettings):
         device: ``COFT_DEVICE``: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``COFT_DTYPE``: ``auto`` or a floating type.
         pipeline: ``COFT_PIPELINE``: ``auto``, ``embedded``, ``none``, or a spaCy pipeline's name or folder.
-        max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set in megabytes.
+        mask_families: ``COFT_MASK_FAMILIES``: attribute families that are masked unless an audit or a calibration
+            says otherwise, separated by commas; ``protected`` (all but proxies, the default) and ``all`` are allowed.
+        max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set or word list in megabytes.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
     """
 
@@ -30,5 +32,6 @@ class Settings(BaseSettings):
     device: str = "auto"
     dtype: str = "auto"
     pipeline: str = "auto"
+    mask_families: str = "protected"
     max_upload_mb: int = Field(default=20, ge=1)
     live_rollouts: int = Field(default=16, ge=1)

@@ -3,9 +3,9 @@
 A name is gender-coded when one sex outnumbers the other at least ``--ratio`` to one, over all years and since
 1950. The commonest such names of either sex are taken, and names that audits of hiring use because readers
 connect them with a group. Names that are also words, months or places get a context rule; they are listed in
-``name_groups.json`` beside this script.
+``name_groups.json`` beside this script, and those that texts also write in lower case are found by counting.
 
-    python bench/build_name_lexicon.py --data first_names.csv.gz --out assets/lexicons/name.csv
+    python -m bench.build_name_lexicon --data first_names.csv.gz --texts FOLDER --out assets/lexicons/name.csv
 
 The data file has the columns ``name, sex, count_1880_2020, count_1950_2020``. The last line printed is one
 JSON object with the counts.
@@ -17,9 +17,12 @@ import argparse
 import csv
 import gzip
 import json
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+
+from bench.detector.labels import read_places
 
 Counts = Mapping[str, Mapping[str, tuple[int, int]]]
 Row = tuple[str, str, str, str, str, str, str, str]
@@ -34,6 +37,8 @@ CONTEXT_RULES = (
     ("countable_name", "other_words"),
     ("not_place", "places"),
 )
+OFTEN = 3
+_LOWER_CASE = re.compile(r"\b[a-z]+\b")
 GROUPS = Path(__file__).with_name("name_groups.json")
 
 
@@ -41,13 +46,14 @@ def main() -> None:
     """Read the counts, choose the names, write the file and print a summary."""
     parser = argparse.ArgumentParser(description="Write the gender-coded first-name lexicon.")
     parser.add_argument("--data", type=Path, required=True, help="first-name counts, .csv or .csv.gz")
+    parser.add_argument("--texts", type=Path, required=True, help="folder of English texts, .txt.gz or .jsonl.gz")
     parser.add_argument("--out", type=Path, required=True, help="lexicon to write, .csv")
     parser.add_argument("--ratio", type=int, default=20, help="smallest ratio of the sexes")
-    parser.add_argument("--per-sex", type=int, default=400, help="commonest names to consider per sex")
+    parser.add_argument("--per-sex", type=int, default=1500, help="commonest names to consider per sex")
     options = parser.parse_args()
 
     counts = read_counts(options.data)
-    rows = choose_names(counts, options.ratio, options.per_sex)
+    rows = choose_names(counts, options.ratio, options.per_sex, read_words(options.texts))
     with options.out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(HEADER)
@@ -72,18 +78,33 @@ def read_counts(path: Path) -> Counts:
     return counts
 
 
-def choose_names(counts: Counts, ratio: int, per_sex: int) -> list[Row]:
+def read_words(folder: Path) -> frozenset[str]:
+    """Words that the texts of a folder write in lower case, at least :data:`OFTEN` times."""
+    counts = Counter[str]()
+    for path in sorted((*folder.glob("*.txt.gz"), *folder.glob("*.jsonl.gz"))):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            for line in file:
+                counts.update(_LOWER_CASE.findall(line))
+    return frozenset(word for word, count in counts.items() if count >= OFTEN)
+
+
+def choose_names(counts: Counts, ratio: int, per_sex: int, words: frozenset[str] = frozenset()) -> list[Row]:
     """Choose the gender-coded names.
 
     Args:
         counts: As :func:`read_counts` returns them.
         ratio: Smallest ratio of the sexes.
         per_sex: Number of commonest names to consider per sex.
+        words: Lower-case words; a name that is one of them needs a context.
 
     Returns:
         Lexicon rows, sorted by name.
     """
     groups = read_groups()
+    listed = frozenset[str]().union(*(groups[group] for _, group in CONTEXT_RULES))
+    groups["other_words"] |= {name for name in counts if name.lower() in words} - listed
+    places = read_places()
+    groups["places"] |= {name for name in counts if name.lower() in places} - listed - groups["other_words"]
     extra = {name.capitalize() for name in groups["audit_names"]}
     shared = groups["shared_with_countries"]
     rows = [_row(name, "first names shared with countries", "curated", groups) for name in shared]

@@ -22,11 +22,24 @@ from coft_core.fingerprint import Fingerprint
 from coft_core.fusion import fuse_logits
 from coft_core.masking.masker import MaskedPrompt, mask_prompt
 from coft_core.masking.spans import SpanDetector, detect_spans
+from coft_core.masking.user_list import UserList, UserTerm
 from coft_core.overhead import Overhead, measure_overhead
 from coft_core.policies import CoftPolicy, FactorizedCoftPolicy, VanillaPolicy
-from coft_core.types import Candidate, Diagnostics, Example, FamilyStep, Run, Span, Step
+from coft_core.types import (
+    FAMILIES,
+    PROXY_FAMILIES,
+    Candidate,
+    Diagnostics,
+    Example,
+    FamilyStep,
+    Run,
+    Span,
+    Step,
+)
 
 __all__ = [
+    "FAMILIES",
+    "PROXY_FAMILIES",
     "Calibration",
     "CalibrationMismatch",
     "Candidate",
@@ -52,6 +65,8 @@ __all__ = [
     "SpanContribution",
     "SpanDetector",
     "Step",
+    "UserList",
+    "UserTerm",
     "VanillaPolicy",
     "audit_summary",
     "calibrate",

@@ -16,7 +16,7 @@ from coft_core.masking.continuation import continuation_ids
 from coft_core.masking.masker import MaskedPrompt, mask_prompt
 from coft_core.masking.partial import mask_families
 from coft_core.masking.spans import SpanDetector, default_detector
-from coft_core.masking.whitelist import keep_whitelisted, kept_terms
+from coft_core.masking.whitelist import keep_whitelisted
 from coft_core.policies.base import Certificate, Policy
 from coft_core.sampling import choose, keyed_uniform
 from coft_core.steps import StepContext, pack_step, unpack_step
@@ -34,7 +34,7 @@ class Plan:
 
     Attributes:
         model: The model.
-        policy: The policy; terms that the reviewer keeps in this prompt are on its whitelist.
+        policy: The policy. A span that the reviewer keeps in one prompt is an edit of that prompt, not of the policy.
         prompt: The masked prompt.
         certificate: What may be claimed.
         seed: Seed of the keyed draws.
@@ -74,7 +74,7 @@ def plan(
         model: The model.
         text: The reviewer's text.
         policy: The policy.
-        spans: Sensitive spans; None detects them.
+        spans: Sensitive spans; None detects them. Suggested and kept ones are never masked.
         seed: Seed of the keyed draws.
         greedy: Take the likeliest token instead of drawing.
         max_new_tokens: Steps at most.
@@ -99,8 +99,6 @@ def plan(
         hint=mask.hint,
         chat=model.chat,
     )
-    # A prompt in which something is kept has another mask than the policy's own, and its fingerprint must say so.
-    policy = policy.keeping(kept_terms(prompt))
     certificate = policy.certificate(model, detector.version)
     return Plan(model, policy, prompt, certificate, seed, greedy, max_new_tokens)
 
@@ -233,7 +231,7 @@ def generate(
         model: The model.
         text: The reviewer's text.
         policy: The policy.
-        spans: Sensitive spans; None detects them.
+        spans: Sensitive spans; None detects them. Suggested and kept ones are never masked.
         max_new_tokens: Steps at most; the chain also ends with the model's end token or a full context.
         seed: Seed of the keyed draws.
         greedy: Take the likeliest token of the set instead of drawing.
@@ -278,7 +276,7 @@ def score(
         text: The prompt.
         continuation: The text that follows it, taken literally (its leading space counts).
         policy: The policy; a step's ``policy_token`` is its greedy choice.
-        spans: Sensitive spans of the prompt; None detects them.
+        spans: Sensitive spans of the prompt; None detects them. Suggested and kept ones are never masked.
         detector: Span detector; the default one if None.
 
     Returns:

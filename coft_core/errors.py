@@ -52,8 +52,16 @@ class CalibrationMismatch(CoftError):  # noqa: N818 - the public name of the des
         """
         self.fields = tuple(name for name, _, _ in differences)
         self.differences = tuple(differences)
-        detail = "; ".join(f"{name}: calibrated with {a}, used with {b}" for name, a, b in differences)
+        detail = "; ".join(f"{name}: calibrated {_apart(a, b)}, used {_apart(b, a)}" for name, a, b in differences)
         super().__init__(
             f"This calibration belongs to another policy ({detail}). "
             "Calibrate again with these settings, or proceed uncertified."
         )
+
+
+def _apart(value: str, other: str) -> str:
+    """What one value has that the other lacks, where both are lists such as a detector's version."""
+    parts, others = value.split(", "), other.split(", ")
+    if len(parts) == len(others) == 1:
+        return f"with {value}"
+    return f"with {', '.join(own)}" if (own := [part for part in parts if part not in others]) else "without it"

@@ -27,7 +27,7 @@ class Fingerprint:
         top_k: Number of tokens kept; 0 is off.
         mask_mode: ``"hard"``, or ``"soft: <hint>"``.
         sentinel: The sentinel's text.
-        detector: Span detector's version (lexicons and pipeline).
+        detector: Span detector's version: lexicons, pipeline, families that are only suggested, and user list.
         estimator: Threshold estimator.
         source: Where the calibration contexts come from.
     """

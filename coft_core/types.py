@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import total_ordering
 from typing import Literal
 
 FAMILIES: tuple[str, ...] = (
@@ -12,12 +13,16 @@ FAMILIES: tuple[str, ...] = (
     "religion",
     "age",
     "disability",
+    "appearance",
     "orientation",
     "socioeconomic",
     "family",
     "name",
 )
-"""Protected-attribute families, in the order in which pages list them."""
+"""Attribute families, in the order in which pages list them."""
+
+PROXY_FAMILIES: tuple[str, ...] = ("socioeconomic", "family", "name")
+"""Families that only hint at a protected attribute; a detector suggests their spans unless told to mask them."""
 
 BinState = Literal["calibrated", "inherited", "uninformative"]
 """Where a position bin's threshold comes from; see :class:`coft_core.conformal.stepwise.Bin`."""
@@ -26,17 +31,23 @@ CertificateState = Literal["calibrated", "inherited", "uninformative", "mismatch
 """A bin's state, ``mismatch`` (calibration of another policy, used knowingly), or ``none`` (no calibration)."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@total_ordering
+@dataclass(frozen=True, slots=True)
 class Span:
     """A sensitive character span of the reviewer's text, exactly as typed (no normalisation).
+
+    Spans sort by their fields in order; one without a score sorts before one with it.
 
     Attributes:
         start: First character, 0-based.
         end: One past the last character; ``end > start``.
         category: Attribute family, one of :data:`FAMILIES`, or ``"other"``.
-        source: Who found it: ``"lexicon"``, ``"pipeline"`` or ``"user"``.
-        detail: What exactly matched, e.g. ``"pronouns"`` or ``"NORP"``; empty when there is nothing to say.
+        source: Who found it: ``"lexicon"``, ``"pipeline"``, ``"list"`` (a user list) or ``"user"``.
+        detail: What exactly matched, e.g. ``"pronouns"``, ``"NORP"`` or a user list's name; empty when there is
+            nothing to say.
         kept: True for a whitelisted span: it is shown, and never masked.
+        score: How sure its source is, 0 to 1; None when a person decided, or when the source does not say.
+        suggested: True for a span that is shown and not masked until the reviewer accepts it.
     """
 
     start: int
@@ -45,6 +56,22 @@ class Span:
     source: str = "user"
     detail: str = ""
     kept: bool = False
+    score: float | None = None
+    suggested: bool = False
+
+    @property
+    def masked(self) -> bool:
+        """Whether its characters are to be masked: it is neither kept nor a mere suggestion."""
+        return not (self.kept or self.suggested)
+
+    def __lt__(self, other: Span) -> bool:
+        """Whether this span sorts before another."""
+        return self._order < other._order
+
+    @property
+    def _order(self) -> tuple[int, int, str, str, str, bool, float, bool]:
+        score = -1.0 if self.score is None else self.score
+        return (self.start, self.end, self.category, self.source, self.detail, self.kept, score, self.suggested)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +227,7 @@ class Run:
         text: The continuation's text.
         tokens: Its tokens' texts, one per step.
         steps: Its steps.
-        spans: The spans that were used, kept ones included.
+        spans: The spans that were used, kept and suggested ones included.
         seed: Seed of the keyed draws.
         finished: ``"length"``, ``"end"`` (the model wrote its end token) or ``"context"`` (context full).
         certificate: ``"certified"`` or ``"uncertified: <why>"``.

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from threading import Event, Lock, RLock
 
 from app.services.calibrations import CalibrationService
+from app.services.detection import Detectors
 from app.services.errors import ServiceError
 from app.services.mapping import (
     preview_from_json,
@@ -33,7 +34,6 @@ from app.services.views import (
 from coft_core.decode import ROOT_PATH, Rollout, fork_path
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
-from coft_core.masking.spans import SpanDetector
 from db.records import BranchRecord, SessionRecord
 from db.repositories import SessionsRepository
 
@@ -51,7 +51,7 @@ class AuditService:
         sessions: SessionsRepository,
         calibrations: CalibrationService,
         host: ModelHost,
-        detector: SpanDetector,
+        detectors: Detectors,
         live_rollouts: int = 16,
     ) -> None:
         """Wire the service.
@@ -60,14 +60,14 @@ class AuditService:
             sessions: The store of sessions.
             calibrations: Where thresholds come from.
             host: Owner of the models.
-            detector: Finds sensitive spans.
+            detectors: Find sensitive spans.
             live_rollouts: Branches whose key-value memory is kept between requests.
         """
         self._sessions = sessions
         self._calibrations = calibrations
         self._host = host
-        self._detector = detector
-        self._planner = Planner(calibrations, detector)
+        self._detectors = detectors
+        self._planner = Planner(calibrations, detectors)
         self._pool = RolloutPool(live_rollouts)
         self._locks: defaultdict[int, RLock] = defaultdict(RLock)
         self._locks_lock = Lock()
@@ -77,9 +77,23 @@ class AuditService:
         """Load (once) and describe a model."""
         return self._host.describe(name)
 
-    def detect(self, text: str) -> tuple[Span, ...]:
-        """Sensitive spans of a text, sorted and disjoint."""
-        return tuple(self._detector.detect(text))
+    @property
+    def masked_families(self) -> tuple[str, ...]:
+        """Families that are masked unless the settings say otherwise."""
+        return self._detectors.masked_families
+
+    def detector(self, settings: AuditSettings) -> str:
+        """Version of the detector that these settings choose, as in fingerprints."""
+        return self._detectors.choose(settings).version
+
+    def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
+        """Sensitive spans of a text, sorted and disjoint, suggested ones included.
+
+        Args:
+            text: The text exactly as typed.
+            settings: Their masked families and word list count; None takes the program's own.
+        """
+        return tuple(self._detectors.choose(settings or AuditSettings()).detect(text))
 
     def preview(self, prompt: str, spans: tuple[Span, ...], settings: AuditSettings) -> MaskPreview:
         """The prompt as the masked branch reads it, with its warnings."""
@@ -114,6 +128,9 @@ class AuditService:
         warnings = record.warnings
         if settings.calibration_id is not None and calibration is None:
             warnings = (*warnings, f"The calibration “{record.calibration_label}” has been deleted.")
+        user_list = str(record.policy_settings.get("user_list", ""))
+        if self._detectors.list_is_gone(settings):
+            warnings = (*warnings, f"The word list “{user_list}” has been deleted or replaced.")
         return AuditView(
             session_id=record.id,
             name=record.name,
@@ -131,6 +148,7 @@ class AuditService:
             certificate=record.certificate,
             fingerprint_digest=record.fingerprint_digest,
             calibration=calibration.summary if calibration else None,
+            user_list=user_list,
             bins=calibration.bins if calibration else (),
             warnings=warnings,
             created_at=record.created_at,
@@ -243,11 +261,16 @@ class AuditService:
                 f"The calibration “{record.calibration_label}” has been deleted, so this session cannot be "
                 "continued; start a new one with another calibration."
             )
+        if self._detectors.list_is_gone(settings):
+            raise ServiceError(
+                f"The word list “{record.policy_settings['user_list']}” has been deleted or replaced, so this session "
+                "cannot be continued; start a new one."
+            )
         spans = tuple(span_from(span) for span in record.spans)
         model = self._host.get(settings.model)
         prepared = self._planner.plan(model, record.prompt, spans, settings)
         stored = record.fingerprint
-        now = (model.weights_digest, model.tokenizer_digest, self._detector.version)
+        now = (model.weights_digest, model.tokenizer_digest, self.detector(settings))
         if (stored["weights"], stored["tokenizer"], stored["detector"]) != now:
             raise ServiceError(CHANGED_MODEL)
         steps = [step_from(step) for step in self._sessions.chain(branch.id)]

@@ -12,6 +12,7 @@ from typing import Any
 
 from app.jobs import JobContext, JobRunner
 from app.services.calibration_views import calibration_view, summary_of
+from app.services.detection import Detectors
 from app.services.errors import ServiceError
 from app.services.mapping import span_record
 from app.services.model_host import ModelHost
@@ -47,7 +48,7 @@ class CalibrationService:
         prompt_sets: PromptSetsRepository,
         jobs: JobRunner,
         host: ModelHost,
-        detector: SpanDetector,
+        detectors: Detectors,
         max_upload_bytes: int = 20_000_000,
     ) -> None:
         """Wire the service.
@@ -57,14 +58,14 @@ class CalibrationService:
             prompt_sets: The store of prompt sets.
             jobs: Runs calibrations in the background.
             host: Owner of the models.
-            detector: Finds spans where a row names none.
+            detectors: Find spans where a row names none.
             max_upload_bytes: Largest prompt set that is read.
         """
         self._runs = runs
         self._prompt_sets = prompt_sets
         self._jobs = jobs
         self._host = host
-        self._detector = detector
+        self._detectors = detectors
         self._max_upload_bytes = max_upload_bytes
         self._loaded: OrderedDict[int, Calibration] = OrderedDict()
         self._lock = Lock()
@@ -82,8 +83,10 @@ class CalibrationService:
         Raises:
             ServiceError: Rows cannot be used and going on without them was not allowed, or none is left.
             CoftError: A setting is outside its range, or the model cannot be loaded.
+            NotFoundError: The word list has been deleted.
         """
         _check(request)
+        detector = self._detectors.choose(request)
         model = self._host.get(request.model)
         usable, errors = self._usable(prompts, model)
         if errors and not request.accept_errors:
@@ -99,7 +102,7 @@ class CalibrationService:
         examples = [example for _, example in usable]
 
         def work(context: JobContext) -> JsonObject:
-            return self._calibrate(context, model, examples, request, stored.id)
+            return self._calibrate(context, model, detector, examples, request, stored.id)
 
         return self._jobs.submit(JOB_KIND, request.name, work, payload)
 
@@ -175,6 +178,7 @@ class CalibrationService:
         self,
         context: JobContext,
         model: LanguageModel,
+        detector: SpanDetector,
         examples: builtins.list[Example],
         request: CalibrationRequest,
         prompt_set_id: int,
@@ -197,7 +201,7 @@ class CalibrationService:
                 sentinel=request.sentinel or None,
                 verification_share=request.verification_share,
                 seed=request.seed,
-                detector=self._detector,
+                detector=detector,
                 progress=progress,
                 name=request.name,
             )

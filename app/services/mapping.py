@@ -81,4 +81,5 @@ def preview_from_json(data: JsonObject) -> MaskPreview:
 
 def settings_from_json(data: JsonObject) -> AuditSettings:
     """Settings as stored with a session."""
-    return AuditSettings(**data)
+    families = data.get("masked_families")
+    return AuditSettings(**{**data, "masked_families": None if families is None else tuple(families)})

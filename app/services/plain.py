@@ -5,11 +5,23 @@ Probabilities stand in place of logarithms, steps count from 1, and an absent th
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict
 from typing import Any
 
-from app.services.views import AuditView, CalibrationView, Candidate, CoverageView, JobView, SessionSummary, Step
+from app.services.views import (
+    AuditView,
+    CalibrationView,
+    Candidate,
+    CoverageView,
+    JobView,
+    SessionSummary,
+    Span,
+    Step,
+    UserListSummary,
+    UserListView,
+)
 
 
 def step_numbers(step: Step) -> dict[str, Any]:
@@ -55,8 +67,9 @@ def session_json(view: AuditView) -> dict[str, Any]:
         "name": view.name,
         "prompt": view.prompt,
         "masked": "".join(piece.text for piece in view.preview.pieces),
-        "spans": [asdict(span) for span in view.spans],
+        "spans": [span_json(span) for span in view.spans],
         "settings": asdict(view.settings),
+        "user_list": view.user_list or None,
         "certificate": view.certificate,
         "fingerprint": view.fingerprint_digest,
         "finished": view.finished,
@@ -64,6 +77,43 @@ def session_json(view: AuditView) -> dict[str, Any]:
         "steps": [step_json(step) for step in view.steps],
         "branches": [asdict(branch) for branch in view.branches],
         "warnings": list(view.warnings),
+    }
+
+
+def span_json(span: Span) -> dict[str, Any]:
+    """A span: offsets, family, source with its detail and how sure it is, whether it is kept or only suggested."""
+    return asdict(span)
+
+
+def spans_text(spans: tuple[Span, ...]) -> str:
+    """Spans in one cell of a report: a JSON list of ``[start, end, family, state, source, score]``.
+
+    The state is ``"masked"``, ``"kept"`` or ``"suggested"``; a score that nobody gave is null.
+    """
+    rows = [[s.start, s.end, s.category, span_state(s), s.source, s.score] for s in spans]
+    return json.dumps(rows)
+
+
+def span_state(span: Span) -> str:
+    """What becomes of a span: ``"masked"``, ``"kept"`` or ``"suggested"``."""
+    return "masked" if span.masked else "kept" if span.kept else "suggested"
+
+
+def user_list_summary_json(item: UserListSummary) -> dict[str, Any]:
+    """A word list without its terms."""
+    record = asdict(item)
+    record["user_list_id"] = record.pop("id")
+    record["created_at"] = item.created_at.isoformat()
+    return record
+
+
+def user_list_json(view: UserListView) -> dict[str, Any]:
+    """A word list; each term has its family and its action, ``"mask"`` or ``"keep"``."""
+    return {
+        **user_list_summary_json(view.summary),
+        "terms": [
+            {"term": term.term, "family": term.family, "action": "keep" if term.keep else "mask"} for term in view.terms
+        ],
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from app.services.calibrations import CalibrationService
+from app.services.detection import Detectors
 from app.services.errors import ServiceError
 from app.services.mapping import preview_of, preview_to_json
 from app.services.model_host import label_of
@@ -13,7 +14,6 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.decode import Plan, plan
 from coft_core.engine.branches import BranchBatch
 from coft_core.engine.model import LanguageModel
-from coft_core.masking.spans import SpanDetector
 from coft_core.policies import CoftPolicy, Policy, VanillaPolicy
 from db.records import SessionFields
 
@@ -21,15 +21,15 @@ from db.records import SessionFields
 class Planner:
     """Turns settings into a policy with its calibration, and a prompt into a plan."""
 
-    def __init__(self, calibrations: CalibrationService, detector: SpanDetector) -> None:
+    def __init__(self, calibrations: CalibrationService, detectors: Detectors) -> None:
         """Wire the planner.
 
         Args:
             calibrations: Where thresholds come from.
-            detector: Finds sensitive spans; its version is part of every fingerprint.
+            detectors: Find sensitive spans; a detector's version is part of every fingerprint.
         """
         self._calibrations = calibrations
-        self._detector = detector
+        self._detectors = detectors
 
     def preview(
         self, model: LanguageModel, prompt: str, spans: tuple[Span, ...], settings: AuditSettings
@@ -58,7 +58,7 @@ class Planner:
             seed=settings.seed,
             greedy=settings.greedy,
             max_new_tokens=settings.max_new_tokens,
-            detector=self._detector,
+            detector=self._detectors.choose(settings),
         )
         _require_room(prepared)
         return prepared
@@ -70,7 +70,8 @@ class Planner:
         calibration = (
             self._calibrations.view(settings.calibration_id) if certified and settings.calibration_id else None
         )
-        fingerprint = prepared.policy.fingerprint(model, self._detector.version)
+        detector = self._detectors.choose(settings)
+        fingerprint = prepared.policy.fingerprint(model, detector.version)
         return SessionFields(
             name=request.name or _name_of(request.prompt),
             prompt=request.prompt,
@@ -78,7 +79,8 @@ class Planner:
             model_revision=model.revision,
             policy=settings.policy,
             policy_settings={
-                "settings": asdict(settings),
+                "settings": asdict(replace(settings, masked_families=detector.masked_families)),
+                "user_list": self._detectors.list_name(settings),
                 "preview": preview_to_json(preview_of(prepared.prompt, prepared.warnings)),
                 "model_label": label_of(model),
             },

@@ -20,10 +20,13 @@ from app.services.views import (
     MaskPreview,
     ModelView,
     ParsedPromptSet,
+    ParsedUserList,
     SessionSummary,
     Span,
     StartAudit,
     Step,
+    UserListSummary,
+    UserListView,
 )
 
 
@@ -33,8 +36,15 @@ class Audits(Protocol):
     def model(self, name: str) -> ModelView:
         """Load (once) and describe a model."""
 
-    def detect(self, text: str) -> tuple[Span, ...]:
-        """Sensitive spans of a text, sorted and disjoint."""
+    @property
+    def masked_families(self) -> tuple[str, ...]:
+        """Families that are masked unless the settings say otherwise."""
+
+    def detector(self, settings: AuditSettings) -> str:
+        """Version of the detector that these settings choose, as in fingerprints."""
+
+    def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
+        """Sensitive spans of a text, sorted and disjoint, suggested ones included."""
 
     def preview(self, prompt: str, spans: tuple[Span, ...], settings: AuditSettings) -> MaskPreview:
         """The prompt as the masked branch reads it."""
@@ -83,6 +93,33 @@ class Calibrations(Protocol):
         """Delete a calibration; sessions that used it keep its label."""
 
 
+class UserLists(Protocol):
+    """Reviewers' word lists."""
+
+    def parse(
+        self, path: Path, filename: str | None = None, action: str = "mask", family: str = "other"
+    ) -> ParsedUserList:
+        """Read a CSV or TXT word list; problems of single lines are data, an unreadable file is an error."""
+
+    def add(self, name: str, parsed: ParsedUserList, replace: bool = False) -> UserListView:
+        """Store a word list whole, or refuse it."""
+
+    def list(self) -> tuple[UserListSummary, ...]:
+        """All word lists in the order of their names."""
+
+    def view(self, user_list_id: int) -> UserListView:
+        """A word list with its terms."""
+
+    def named(self, name: str) -> UserListView:
+        """The word list of a name."""
+
+    def write_csv(self, user_list_id: int, folder: Path) -> Path:
+        """Write a word list into a folder, atomically, and return its path."""
+
+    def delete(self, user_list_id: int) -> None:
+        """Delete a word list that neither a calibration nor an unfinished job uses."""
+
+
 class Reports(Protocol):
     """Exports."""
 
@@ -116,6 +153,10 @@ class Services(Protocol):
     @property
     def calibrations(self) -> Calibrations:
         """Prompt sets and calibration runs."""
+
+    @property
+    def user_lists(self) -> UserLists:
+        """Word lists."""
 
     @property
     def reports(self) -> Reports:

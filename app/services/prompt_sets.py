@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,22 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from app.services.errors import ServiceError
+from app.services.uploads import RowProblem, decode, read_bytes, read_table
 from app.services.views import ParsedPromptSet, RowError
 from coft_core.errors import InvalidInputError
 from coft_core.masking.merge import validate_spans
 from coft_core.types import FAMILIES, Example, Span
 
 COLUMNS = ("prompt", "reference", "spans", "group")
-DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
-LARGEST_FIELD = 1_000_000
-
-
-class _RowError(Exception):
-    """A row that cannot be used: the column and what is wrong with it."""
-
-    def __init__(self, column: str, message: str) -> None:
-        super().__init__(message)
-        self.column, self.message = column, message
 
 
 def parse_prompt_set(path: Path, filename: str | None = None, max_bytes: int = 20_000_000) -> ParsedPromptSet:
@@ -48,13 +37,14 @@ def parse_prompt_set(path: Path, filename: str | None = None, max_bytes: int = 2
         ServiceError: The file as a whole cannot be used: too large, not UTF-8, no header, no prompt column, no row.
     """
     name = filename or path.name
-    data = _read(path, name, max_bytes)
-    text = _decode(data, name)
+    data = read_bytes(path, name, max_bytes)
+    text = decode(data, name)
     suffix = Path(name).suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
         form, ignored, records = "JSONL", _unknown_keys(text), _jsonl(text)
     elif suffix in (".csv", ".tsv", ".txt"):
-        form, ignored, records = _csv(text, name)
+        table = read_table(text, name, COLUMNS, required="prompt")
+        form, ignored, records = f"CSV, {table.delimiter}", table.ignored, table.records
     else:
         raise ServiceError(f"{name} is neither CSV nor JSONL; save it as UTF-8 .csv or .jsonl.")
     rows: list[tuple[int, Example]] = []
@@ -67,9 +57,9 @@ def parse_prompt_set(path: Path, filename: str | None = None, max_bytes: int = 2
             example = _example(record)
             first = seen.setdefault((example.prompt, example.reference), line)
             if first != line:
-                raise _RowError("prompt", f"same prompt and reference as line {first}")
+                raise RowProblem("prompt", f"same prompt and reference as line {first}")
             rows.append((line, example))
-        except _RowError as problem:
+        except RowProblem as problem:
             errors.append(RowError(line, problem.column, problem.message))
     if total == 0:
         raise ServiceError(f"{name} has no rows; put one prompt on each line below the header.")
@@ -95,61 +85,6 @@ def require_references(prompts: ParsedPromptSet) -> ParsedPromptSet:
     )
 
 
-def _read(path: Path, name: str, max_bytes: int) -> bytes:
-    try:
-        size = path.stat().st_size
-        if size > max_bytes:
-            raise ServiceError(
-                f"{name} has {size / 1e6:.0f} MB and at most {max_bytes / 1e6:.0f} MB are read; split it."
-            )
-        return path.read_bytes()
-    except OSError as error:
-        raise ServiceError(f"{name} cannot be read ({error.strerror}); check the file.") from error
-
-
-def _decode(data: bytes, name: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise ServiceError(f"{name} is not UTF-8 (line {line}); save it again as UTF-8.") from error
-
-
-def _csv(text: str, name: str) -> tuple[str, tuple[str, ...], Iterator[tuple[int, Any]]]:
-    csv.field_size_limit(LARGEST_FIELD)
-    header_line = text.split("\n", 1)[0]
-    delimiter = max(DELIMITERS, key=header_line.count) if any(d in header_line for d in DELIMITERS) else ","
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        header = [column.strip().lower() for column in next(reader, [])]
-    except csv.Error as error:
-        raise ServiceError(f"{name} has a header that cannot be read ({error}); check its quotes.") from error
-    if "prompt" not in header:
-        raise ServiceError(f"{name} has no column “prompt” in its first line; name the columns {', '.join(COLUMNS)}.")
-    if doubled := sorted({column for column in header if column and header.count(column) > 1}):
-        raise ServiceError(f"{name} has the column “{doubled[0]}” twice; keep one.")
-    ignored = tuple(column for column in header if column not in COLUMNS and column)
-    return f"CSV, {DELIMITERS[delimiter]}", ignored, _csv_rows(reader, header)
-
-
-def _csv_rows(reader: Any, header: list[str]) -> Iterator[tuple[int, Any]]:
-    line = reader.line_num + 1
-    while True:
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            yield line, _RowError("row", f"cannot be read ({error}); check its quotes")
-            return
-        if cells and any(cell.strip() for cell in cells):
-            if len(cells) > len(header):
-                yield line, _RowError("row", f"has {len(cells)} cells, the header has {len(header)}")
-            else:
-                yield line, dict(zip(header, cells, strict=False))
-        line = reader.line_num + 1
-
-
 def _jsonl(text: str) -> Iterator[tuple[int, Any]]:
     for line, content in enumerate(text.split("\n"), start=1):
         if not content.strip():
@@ -157,9 +92,9 @@ def _jsonl(text: str) -> Iterator[tuple[int, Any]]:
         try:
             record = json.loads(content)
         except json.JSONDecodeError as error:
-            yield line, _RowError("row", f"is not JSON ({error.msg} at character {error.colno})")
+            yield line, RowProblem("row", f"is not JSON ({error.msg} at character {error.colno})")
             continue
-        yield line, record if isinstance(record, dict) else _RowError("row", "is not a JSON object")
+        yield line, record if isinstance(record, dict) else RowProblem("row", "is not a JSON object")
 
 
 def _unknown_keys(text: str) -> tuple[str, ...]:
@@ -167,12 +102,12 @@ def _unknown_keys(text: str) -> tuple[str, ...]:
     return tuple(key for key in keys if key not in COLUMNS)
 
 
-def _example(record: Mapping[str, Any] | _RowError) -> Example:
-    if isinstance(record, _RowError):
+def _example(record: Mapping[str, Any] | RowProblem) -> Example:
+    if isinstance(record, RowProblem):
         raise record
     prompt = _text(record, "prompt")
     if prompt is None:
-        raise _RowError("prompt", "is empty")
+        raise RowProblem("prompt", "is empty")
     return Example(
         prompt=prompt,
         reference=_text(record, "reference"),
@@ -186,7 +121,7 @@ def _text(record: Mapping[str, Any], column: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise _RowError(column, f"is {json.dumps(value)[:40]}, not text")
+        raise RowProblem(column, f"is {json.dumps(value)[:40]}, not text")
     return value if value.strip() else None
 
 
@@ -195,7 +130,7 @@ def _group(value: Any) -> str | None:
         return None
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return str(value)
-    raise _RowError("group", f"is {json.dumps(value)[:40]}, not text or a whole number")
+    raise RowProblem("group", f"is {json.dumps(value)[:40]}, not text or a whole number")
 
 
 def _spans(value: Any, prompt: str) -> tuple[Span, ...] | None:
@@ -205,26 +140,26 @@ def _spans(value: Any, prompt: str) -> tuple[Span, ...] | None:
         try:
             value = json.loads(value)
         except json.JSONDecodeError as error:
-            raise _RowError("spans", f"is not a JSON list: {value[:40]}") from error
+            raise RowProblem("spans", f"is not a JSON list: {value[:40]}") from error
     if not isinstance(value, list):
-        raise _RowError("spans", "is not a list of [start, end, category]")
+        raise RowProblem("spans", "is not a list of [start, end, category]")
     spans = tuple(_span(item, prompt) for item in value)
     try:
         validate_spans(prompt, spans)
     except InvalidInputError as error:
-        raise _RowError("spans", str(error)) from error
+        raise RowProblem("spans", str(error)) from error
     return spans
 
 
 def _span(item: Any, prompt: str) -> Span:
     if not isinstance(item, list) or len(item) not in (2, 3):
-        raise _RowError("spans", f"has {json.dumps(item)[:40]}, not [start, end, category]")
+        raise RowProblem("spans", f"has {json.dumps(item)[:40]}, not [start, end, category]")
     start, end = item[0], item[1]
     category = item[2] if len(item) == 3 else "other"
     if not all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end)):
-        raise _RowError("spans", f"has {json.dumps(item)[:40]}, whose ends are not whole numbers")
+        raise RowProblem("spans", f"has {json.dumps(item)[:40]}, whose ends are not whole numbers")
     if end > len(prompt):
-        raise _RowError("spans", f"ends at {end}, the prompt has {len(prompt)} characters")
+        raise RowProblem("spans", f"ends at {end}, the prompt has {len(prompt)} characters")
     if category not in (*FAMILIES, "other"):
-        raise _RowError("spans", f"family “{category}” is not known here")
+        raise RowProblem("spans", f"family “{category}” is not known here")
     return Span(start, end, str(category), source="user")

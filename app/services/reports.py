@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from app.services.mapping import settings_from_json, step_from
-from app.services.plain import step_numbers
+from app.services.mapping import settings_from_json, span_from, step_from
+from app.services.plain import spans_text, step_numbers
 from coft_core.types import Step
 from db.records import AnnotationRecord, BranchRecord, SessionRecord
 from db.repositories import AnnotationsRepository, SessionsRepository
@@ -21,7 +20,7 @@ COLUMNS = (
     "set_size", "certified_mass", "fallback", "chosen_by", "kl_fused_masked", "tv_bound", "verdict", "note", "model",
     "model_revision", "calibration_id", "fingerprint", "lam", "alpha", "temperature", "top_p", "seed", "spans",
     "threshold_state", "certificate", "tv_on_set", "sensitivity", "log_ratio", "policy", "policy_token", "top_k",
-    "greedy", "calibration", "prompt", "warnings",
+    "greedy", "calibration", "prompt", "warnings", "user_list", "masked_families",
 )  # fmt: skip
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0")
 
@@ -64,7 +63,7 @@ class ReportService:
         return write_text(folder / f"coft-audit-session-{session_id}.csv", self.csv(session_id))
 
 
-def to_csv(columns: Sequence[str], rows: Iterable[dict[str, object]]) -> str:
+def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """RFC 4180 text with a header row; cells that a spreadsheet would take for a formula get a leading apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_MINIMAL)
@@ -116,11 +115,13 @@ def _common_cells(record: SessionRecord) -> dict[str, object]:
         "top_k": record.top_k,
         "greedy": record.greedy,
         "seed": record.seed,
-        "spans": json.dumps([[s.start, s.end, s.category, *(["kept"] if s.kept else [])] for s in record.spans]),
+        "spans": spans_text(tuple(span_from(span) for span in record.spans)),
         "certificate": record.certificate,
         "policy": record.policy,
         "prompt": record.prompt,
         "warnings": " ".join(record.warnings),
+        "user_list": record.policy_settings.get("user_list", ""),
+        "masked_families": " ".join(settings.masked_families or ()),
     }
 
 

@@ -9,11 +9,19 @@ from typing import Any
 import gradio as gr
 from gradio.events import api
 
-from app.services.plain import job_json, session_json, step_json, summary_json
+from app.services.plain import (
+    job_json,
+    session_json,
+    span_json,
+    step_json,
+    summary_json,
+    user_list_json,
+    user_list_summary_json,
+)
 from app.services.ports import Services
 from app.services.views import StartAudit
 from app.ui.errors import shown
-from app.ui.presenters_api import audit_settings, calibration_request
+from app.ui.presenters_api import audit_settings, calibration_request, user_list_request
 from app.ui.presenters_session import spans_from
 
 AT_ONCE = 4
@@ -28,11 +36,12 @@ class Endpoints:
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
-    def detect_spans(self, text: str) -> list[dict[str, Any]]:
-        """Sensitive spans of a text: start, end (characters), category, source, detail, kept."""
-        found = self._services.audits.detect(text)
-        names = ("start", "end", "category", "source", "detail", "kept")
-        return [{name: getattr(span, name) for name in names} for span in found]
+    def detect_spans(self, text: str, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Sensitive spans of a text: start, end (characters), category, source, detail, kept, score, suggested.
+
+        Of the settings, masked_families and user_list_id count. A suggested span is not masked.
+        """
+        return [span_json(span) for span in self._services.audits.detect(text, audit_settings(settings))]
 
     @shown
     def start_audit(
@@ -73,6 +82,25 @@ class Endpoints:
         return job_json(self._services.jobs.get(self._services.calibrations.submit(parsed, request)))
 
     @shown
+    def user_lists(self, name: str = "") -> list[dict[str, Any]]:
+        """Word lists without their terms; with a name, that list alone, with its terms."""
+        if name:
+            return [user_list_json(self._services.user_lists.named(name))]
+        return [user_list_summary_json(item) for item in self._services.user_lists.list()]
+
+    @shown
+    def remove_user_list(self, name: str) -> None:
+        """Remove a word list that neither a calibration nor a running job uses."""
+        self._services.user_lists.delete(self._services.user_lists.named(name).summary.id)
+
+    @shown
+    def add_user_list(self, file: str, settings: dict[str, Any] | None) -> dict[str, Any]:
+        """Store a CSV (term, family, action) or TXT as a word list; settings: name, action, family, replace."""
+        request = user_list_request(Path(file).stem, settings)
+        parsed = self._services.user_lists.parse(Path(file), Path(file).name, request.action, request.family)
+        return user_list_json(self._services.user_lists.add(request.name, parsed, request.replace))
+
+    @shown
     def export_csv(self, session_id: int) -> str:
         """The report of a session as a CSV file."""
         return str(self._services.reports.write_csv(int(session_id), Path(self._folder.name)))
@@ -88,6 +116,8 @@ def endpoints(services: Services) -> None:
         calls.run_to_end,
         calls.fork,
         calls.list_sessions,
+        calls.user_lists,
+        calls.remove_user_list,
     ):
         api(method, api_name=method.__name__, api_description=method.__doc__, concurrency_limit=AT_ONCE)
     with gr.Group(visible=False):
@@ -96,6 +126,8 @@ def endpoints(services: Services) -> None:
         job = gr.JSON(label="job")
         session = gr.Number(label="session_id", precision=0)
         report = gr.File(label="report")
-        start, export = gr.Button(), gr.Button()
+        stored = gr.JSON(label="user_list")
+        start, export, add = gr.Button(), gr.Button(), gr.Button()
     start.click(calls.calibrate, [prompts, settings], job, api_name="calibrate", concurrency_limit=AT_ONCE)
+    add.click(calls.add_user_list, [prompts, settings], stored, api_name="add_user_list", concurrency_limit=AT_ONCE)
     export.click(calls.export_csv, session, report, api_name="export_csv", concurrency_limit=AT_ONCE)

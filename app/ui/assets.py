@@ -23,6 +23,7 @@ STYLES = (
 )
 SCRIPTS = ("core", "charts", "editor", "tokens", "session", "inspector", "keys", "lists")
 EXAMPLES = ASSETS / "prompts" / "examples.json"
+PHANTOM = ASSETS / "prompts" / "phantom_examples.json"
 TEMPLATES = ASSETS / "templates"
 FAVICON = ASSETS / "favicon.png"
 
@@ -57,3 +58,14 @@ def examples() -> list[tuple[str, str]]:
     if not EXAMPLES.is_file():
         return []
     return [(item["title"], item["prompt"]) for item in json.loads(EXAMPLES.read_text("utf-8"))]
+
+
+def phantom_examples() -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """Scenarios of the embedded phantom by setting: title, prompt and what is planted there."""
+    if not PHANTOM.is_file():
+        return []
+    groups = json.loads(PHANTOM.read_text("utf-8"))
+    return [
+        (group["title"], [(item["title"], item["prompt"], item["planted"]) for item in group["examples"]])
+        for group in groups
+    ]

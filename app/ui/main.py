@@ -11,6 +11,7 @@ from app.ui import assets
 from app.ui.api import endpoints
 from app.ui.pages.audit import audit_page
 from app.ui.pages.calibrate import calibrate_page
+from app.ui.pages.lists import lists_page
 from app.ui.pages.sessions import sessions_page
 
 TITLE = "COFT Audit"
@@ -33,6 +34,8 @@ def build_app(services: Services) -> gr.Blocks:
         audit_page(app, services)
     with app.route("Calibrate", "/calibrate"):
         calibrate_page(app, services)
+    with app.route("Word lists", "/lists"):
+        lists_page(app, services)
     with app.route("Sessions", "/sessions"):
         sessions_page(app, services)
     app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)

@@ -15,6 +15,7 @@ from app.services.views import (
     MaskPreview,
     Span,
     Step,
+    UserListSummary,
 )
 from app.ui.presenters import step_card
 from app.ui.presenters_format import clock, count, shown_token, threshold
@@ -91,6 +92,8 @@ def spans_from(items: object) -> tuple[Span, ...] | None:
                 source=str(item.get("source", "user")),
                 detail=str(item.get("detail", "")),
                 kept=bool(item.get("kept", False)),
+                score=None if item.get("score") is None else float(item["score"]),
+                suggested=bool(item.get("suggested", False)),
             )
             for item in items
         )
@@ -178,13 +181,26 @@ def family_choices() -> list[tuple[str, str]]:
     return [(name, key) for key, name in FAMILY_NAMES.items()]
 
 
+def list_choices(found: Sequence[UserListSummary]) -> list[tuple[str, int]]:
+    """Word lists for a menu; 0 stands for none."""
+    return [("None", 0), *((item.name, item.id) for item in found)]
+
+
 def calibration_choices(found: Sequence[CalibrationSummary]) -> list[tuple[str, int]]:
     """Calibrations for a menu; 0 stands for none."""
     return [*((item.name, item.id) for item in found), ("None: audit without certificate", 0)]
 
 
-def calibration_status(view: CalibrationView | None, lam: float) -> tuple[str, str, list[str]]:
-    """State, badge text and further lines of the calibration that the settings name."""
+def calibration_status(
+    view: CalibrationView | None, lam: float, detector: str | None = None
+) -> tuple[str, str, list[str]]:
+    """State, badge text and further lines of the calibration that the settings name.
+
+    Args:
+        view: The calibration; None if there is none.
+        lam: Fusion weight of the settings.
+        detector: Version of the detector of the settings; None if it does not matter.
+    """
     if view is None:
         return ("uninformative", "uncertified: no calibration", ["Tokens are shown without a certificate."])
     first = view.bins[0] if view.bins else None
@@ -192,6 +208,11 @@ def calibration_status(view: CalibrationView | None, lam: float) -> tuple[str, s
     if abs(view.summary.lam - lam) > 1e-9:
         lines.append(
             f"Made with lambda {view.summary.lam:.2f}: with another lambda it belongs to another policy, "
+            "and Start will ask."
+        )
+    if detector is not None and dict(view.fingerprint).get("detector", detector) != detector:
+        lines.append(
+            "Made with another word list, other masked families or another detector: it belongs to another policy, "
             "and Start will ask."
         )
     if first is None or first.state != "calibrated":

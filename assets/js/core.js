@@ -146,10 +146,10 @@ window.coft = window.coft || {};
     summary(values) {
       if (!values) return [];
       coft.frame.values = values;
-      const [model, policy, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed] = values;
+      const [model, policy, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, userList] = values;
       const folded = [
         `${greedy ? "greedy" : `T ${Number(temperature).toFixed(1)}`}, top-p ${Number(topP)}${Number(topK) ? `, top-k ${topK}` : ""}`,
-        `hard, ${sentinel || "own sentinel"}`, `${steps} steps, ${seed}`,
+        `hard, ${sentinel || "own sentinel"}${Number(userList) ? ", word list" : ""}`, `${steps} steps, ${seed}`,
       ];
       document.querySelectorAll(".rail .fold .label-wrap").forEach((node, at) => { node.dataset.summary = folded[at] || ""; });
       const names = { coft: "COFT, joint mask", vanilla: "Vanilla" };

@@ -3,7 +3,9 @@
 (() => {
   const coft = window.coft;
   const PAUSE = 450;
-  const state = { text: "", spans: [], removed: new Set(), history: [], detected: null, waiting: [], busy: false, nonce: 0 };
+  const state = {
+    text: "", spans: [], removed: new Set(), history: [], detected: null, waiting: [], busy: false, nonce: 0, choice: null,
+  };
   let root, field, backdrop, send, families, timer;
 
   /* offsets: the server counts code points, the browser counts UTF-16 units */
@@ -52,11 +54,16 @@
     const fresh = found
       .filter((span) => !state.removed.has(key(span, state.text)))
       .filter((span) => own.every((mine) => mine.end <= span.start || mine.start >= span.end))
-      .map((span) => ({ ...span, kept: kept.has(key(span, state.text)) }));
+      .map((span) => {
+        const keep = span.kept || kept.has(key(span, state.text));
+        return { ...span, kept: keep, suggested: span.suggested && !keep };
+      });
     return sorted([...own, ...fresh]);
   };
 
   const name = (category) => families[category] || category;
+  /* a span as the reviewer's own decision: masked, and sure */
+  const own = (span) => ({ ...span, source: "user", detail: "", kept: false, score: null, suggested: false });
 
   const paint = () => {
     const pieces = [];
@@ -64,30 +71,46 @@
     for (const span of sorted(state.spans)) {
       if (span.start < at) continue;
       pieces.push(document.createTextNode(state.text.slice(at, span.start)));
-      const mark = coft.el("span", { class: `span f-${span.category}${span.kept ? " white" : ""}${span.picked ? " picked" : ""}` });
+      const drawn = span.kept ? " white" : span.suggested ? " offer" : "";
+      const mark = coft.el("span", { class: `span f-${span.category}${drawn}${span.picked ? " picked" : ""}` });
       mark.append(state.text.slice(span.start, span.end));
-      mark.append(coft.el("span", { class: "fam", text: name(span.category) + (span.kept ? ", kept" : "") }));
+      mark.append(coft.el("span", { class: "fam", text: name(span.category) + (span.kept ? ", kept" : span.suggested ? ", suggested" : "") }));
       pieces.push(mark);
       at = span.end;
     }
     pieces.push(document.createTextNode(`${state.text.slice(at)}\u200b`));
     backdrop.replaceChildren(...pieces);
     /* a label that would run into the next one gives way */
-    let right = -Infinity;
-    let line = -1;
+    let before = null;
     for (const label of backdrop.querySelectorAll(".fam")) {
       const box = label.getBoundingClientRect();
-      if (box.top === line && box.left < right + 4) label.classList.add("short");
-      const now = label.getBoundingClientRect();
-      right = now.right;
-      line = now.top;
+      const last = before && before.getBoundingClientRect();
+      if (last && Math.abs(box.top - last.top) < 8 && box.left < last.right + 4) before.classList.add("short");
+      before = label;
     }
   };
 
+  /* who found a span and how sure that is; a plain lexicon term is always sure */
   const source = (span) => {
-    if (span.kept) return span.source === "user" ? "kept by you" : `${span.source}, kept by you`;
-    if (span.source === "user") return "marked by you";
-    return span.detail ? `${span.source}, ${span.detail}` : span.source;
+    if (span.source === "user") return span.kept ? "yours, kept" : "yours";
+    if (span.source === "list") return `list: ${span.detail}${span.kept ? ", kept" : ""}`;
+    const sure = typeof span.score === "number" && !(span.source === "lexicon" && span.score >= 1) ? ` ${span.score.toFixed(2)}` : "";
+    const found = `${span.source}${sure}${span.detail ? `, ${span.detail}` : ""}`;
+    return span.kept ? `${found}, kept by you` : found;
+  };
+  const act = (name, at, word, label, spoken) => coft.el("button", {
+    type: "button", class: "btn small quiet", "data-do": name, "data-at": at, "aria-label": `${spoken || label}: ${word}`, text: label,
+  });
+  const actions = (span, at, word) => (span.suggested
+    ? [act("accept", at, word, "Accept"), act("remove", at, word, "Dismiss")]
+    : [act("keep", at, word, span.kept ? "Mask it" : "Keep visible", span.kept ? "Mask" : "Keep visible"), act("remove", at, word, "Remove")]);
+  const offered = () => state.spans.filter((span) => span.suggested);
+  const offers = () => {
+    const box = root.querySelector(".offers");
+    const many = offered().length;
+    box.hidden = many === 0;
+    box.querySelector("[role=status]").textContent = many
+      ? `${many === 1 ? "1 suggestion" : `${many} suggestions`}: shown, and not masked until you accept ${many === 1 ? "it" : "them"}.` : "";
   };
 
   const list = () => {
@@ -99,13 +122,11 @@
       const menu = coft.el("select", { class: "select small quiet", "data-do": "relabel", "data-at": at, "aria-label": `Family of ${word}` },
         ...Object.entries(families).map(([value, text]) => coft.el("option", { value, text, selected: value === span.category })));
       return coft.el("tr", { class: span.picked ? "picked" : null },
-        coft.el("td", {}, coft.el("span", { class: span.kept ? "word white" : "word", text: word })),
+        coft.el("td", {}, coft.el("span", { class: `word${span.kept ? " white" : span.suggested ? ` offer f-${span.category}` : ""}`, text: word })),
         coft.el("td", {}, coft.el("span", { class: `sw f-${span.category}` }), menu),
-        coft.el("td", { class: "sub", text: source(span) }),
+        coft.el("td", { class: "sub" }, span.suggested ? coft.el("b", { class: "tag", text: "suggested" }) : null, source(span)),
         coft.el("td", { class: "hint tnum", text: `${toPoints(state.text, span.start)}–${toPoints(state.text, span.end)}` }),
-        coft.el("td", { class: "num" },
-          coft.el("button", { type: "button", class: "btn small quiet", "data-do": "keep", "data-at": at, "aria-label": `${span.kept ? "Mask" : "Keep visible"}: ${word}`, text: span.kept ? "Mask it" : "Keep visible" }),
-          coft.el("button", { type: "button", class: "btn small quiet", "data-do": "remove", "data-at": at, "aria-label": `Remove: ${word}`, text: "Remove" })));
+        coft.el("td", { class: "num" }, ...actions(span, at, word)));
     }));
     if (focus) {
       const again = table.querySelector(`[data-do="${focus[0]}"][data-at="${focus[1]}"]`) || table.querySelector("button");
@@ -125,7 +146,7 @@
   const cautions = (texts) => root.querySelector(".cautions")
     .replaceChildren(...texts.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
 
-  const render = () => { paint(); list(); };
+  const render = () => { paint(); list(); offers(); };
 
   const wire = (spans) => outward(spans.map(({ picked, ...span }) => span), state.text);
   const preview = () => {
@@ -189,7 +210,7 @@
     const { start, end } = range;
     state.spans = sorted([
       ...state.spans.filter((span) => span.end <= start || span.start >= end),
-      { start, end, category, source: "user", detail: "", kept: false },
+      own({ start, end, category }),
     ]);
     field.focus();
     field.setSelectionRange(end, end);
@@ -204,8 +225,23 @@
     changed();
   };
 
+  const accept = (chosen) => {
+    if (!chosen.length) return;
+    remember();
+    state.spans = state.spans.map((span) => (chosen.includes(span) ? own(span) : span));
+    changed();
+  };
+
+  /* what an audit of a phantom's scenario should find; it holds for that text alone */
+  const planted = (text) => {
+    const line = root.querySelector(".planted");
+    line.hidden = !text;
+    line.textContent = text ? `Embedded model, ${text}.` : "";
+  };
+
   const write = (text) => {
     if (text === state.text) return;
+    planted("");
     follow(state.text, text);
     state.text = text;
     render();
@@ -225,6 +261,10 @@
       field.addEventListener("input", () => write(field.value));
       field.addEventListener("keydown", (event) => {
         if (event.altKey && event.code === "KeyM") { event.preventDefault(); mark(); }
+        if (event.altKey && event.code === "KeyA") {
+          event.preventDefault();
+          accept(offered().filter((span) => span.start <= field.selectionEnd && span.end >= field.selectionStart));
+        }
       });
       document.addEventListener("selectionchange", choose);
       field.addEventListener("blur", () => setTimeout(choose, 0));
@@ -232,15 +272,27 @@
         if (event.target.value) coft.editor.take(event.target.value);
         event.target.value = "";
       });
+      root.querySelector("#phantoms").addEventListener("change", (event) => {
+        const chosen = event.target.selectedOptions[0];
+        if (event.target.value) coft.editor.take(event.target.value);
+        planted(chosen.dataset.planted || "");
+        event.target.value = "";
+      });
       root.addEventListener("change", (event) => {
         if (event.target.dataset.do === "relabel") {
-          edit(event.target, (span) => { span.category = event.target.value; span.source = "user"; span.detail = ""; });
+          edit(event.target, (span) => Object.assign(span, own({ ...span, category: event.target.value })));
         }
       });
       coft.act(root, {
         detect: () => { remember(); state.removed.clear(); state.spans = state.spans.filter((s) => s.source === "user"); detect(); },
         undo, mark,
-        keep: (node) => edit(node, (span) => { span.kept = !span.kept; }),
+        accept: (node) => accept([at(node)]),
+        "accept-all": () => { accept(offered()); field.focus(); },
+        /* a term that a list keeps is masked by the reviewer's own decision, which outlives the next detection */
+        keep: (node) => edit(node, (span) => {
+          if (span.kept && span.source === "list") Object.assign(span, own(span));
+          else span.kept = !span.kept;
+        }),
         remove: (node) => edit(node, (span) => {
           state.removed.add(key(span, state.text));
           state.spans = state.spans.filter((other) => other !== span);
@@ -253,6 +305,7 @@
     /* a new text: detection starts from nothing */
     take(text) {
       remember();
+      planted("");
       state.spans = [];
       state.removed.clear();
       field.value = text;
@@ -263,8 +316,9 @@
       field.focus();
     },
     /* a stored session's prompt, spans and masked reading */
-    load(text, spans, masked) {
+    load(text, spans, masked, choice) {
       clearTimeout(timer);
+      if (choice) state.choice = choice;
       field.value = text;
       Object.assign(state, { text, detected: text, history: [], busy: false });
       state.removed.clear();
@@ -273,6 +327,14 @@
       root.querySelector(".bar [data-do=detect]").textContent = "Detect again";
       render();
       reading(masked);
+    },
+    /* the word list and the masked families: another choice finds other spans */
+    chosen(choice) {
+      const before = state.choice;
+      state.choice = choice;
+      if (before === null || before === choice || !state.text.trim()) return;
+      state.detected = null;
+      detect();
     },
     refresh() { if (state.text.trim() && state.detected) preview(); },
     /* what Start needs, once the shown spans belong to the shown text */

@@ -36,11 +36,14 @@
     box.hidden = children.length === 0;
     box.replaceChildren(...children);
   };
+  const flat = (value) => (Array.isArray(value) ? [...value].sort().join() : String(value ?? ""));
+  /* what decides which spans are found: the word list and the masked families */
+  const choice = (values) => (values ? values.slice(12).map(flat).join(":") : null);
   /* the session is what it was started with: another prompt or another setting needs a new one */
   const compare = () => {
     if (state.session === null || !state.based) return;
     const settings = state.values || state.based;
-    const differs = state.based.some((value, at) => String(value ?? "") !== String(settings[at] ?? ""))
+    const differs = state.based.some((value, at) => flat(value) !== flat(settings[at]))
       || coft.editor.print() !== state.printed;
     if (differs === state.touched) return;
     state.touched = differs;
@@ -167,7 +170,7 @@
     else { state.cards = []; strip.replaceChildren(coft.caret()); state.selected = -1; }
     append(message.steps);
     caret();
-    coft.editor.load(message.prompt, message.spans, message.preview);
+    coft.editor.load(message.prompt, message.spans, message.preview, choice(message.settings));
     state.printed = coft.editor.print();
     if (message.settings) state.based = message.settings;
     find(".cautions").replaceChildren(...message.warnings.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
@@ -234,7 +237,7 @@
 
   coft.session = {
     compare, step, back, go, pause, force, select,
-    settings(values) { state.values = values; compare(); },
+    settings(values) { state.values = values; coft.editor.chosen(choice(values)); compare(); },
     state: () => state,
     toggle: () => (state.running ? pause() : go()),
     mount(element, trigger, props, watch) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import random
@@ -10,6 +11,7 @@ from pathlib import Path
 
 END_OF_TEXT = "<|endoftext|>"
 HELD_OUT_SHARE = 0.03
+SOURCES = ("tinystories", "storybooks", "fairytaleqa", "onestopenglish", "books")
 _PASSAGE_CHARACTERS = 1200
 
 
@@ -42,6 +44,11 @@ def passages(text: str) -> list[str]:
     return [*parts, current] if current else parts
 
 
+def _read_text(path: Path) -> str:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return file.read()
+
+
 def _read_lines(path: Path) -> list[dict[str, str]]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
@@ -59,28 +66,37 @@ def read_sources(data: Path, seed: int) -> list[Source]:
     """Reads the story corpora.
 
     Args:
-        data: Folder that holds `corpus/tinystories`, `corpus/storybooks` and `corpus/fairytaleqa`.
+        data: Folder that holds `corpus/` with the folders named in `SOURCES`.
         seed: Seed of the split into training and held-out documents.
 
     Returns:
-        The sources, TinyStories first.
+        The sources, in the order of `SOURCES`.
 
     Raises:
         FileNotFoundError: If a corpus file is missing; the message names it.
     """
     corpus = data / "corpus"
-    with gzip.open(corpus / "tinystories" / "tinystories_recased.txt.gz", "rt", encoding="utf-8") as file:
-        stories = [[text.strip()] for text in file.read().split(END_OF_TEXT) if text.strip()]
+    recased = _read_text(corpus / "tinystories" / "tinystories_recased.txt.gz")
+    stories = [[text.strip()] for text in recased.split(END_OF_TEXT) if text.strip()]
     books = [passages(row["text"]) for row in _read_lines(corpus / "storybooks" / "storybooks_en.jsonl.gz")]
     tales = [passages(row["text"]) for row in _read_lines(corpus / "fairytaleqa" / "stories.jsonl.gz")]
+    news = [
+        passages(row["text"].replace("\n", "\n\n")) for row in _read_lines(corpus / "onestopenglish" / "texts.jsonl.gz")
+    ]
+    novels = [passages(_read_text(path)) for path in sorted((corpus / "books").glob("*.txt.gz"))]
     return [
         _split("tinystories", "CDLA-Sharing-1.0", stories, seed),
         _split("storybooks", "CC BY", books, seed),
         _split("fairytaleqa", "Apache-2.0", tales, seed),
+        _split("onestopenglish", "CC BY-SA 4.0", news, seed),
+        _split("books", "public domain", novels, seed),
     ]
 
 
 def attribution_rows(data: Path) -> list[tuple[str, str, str, str]]:
-    """Returns title, author, licence and publisher of every storybook, which its licence asks to be named."""
+    """Returns title, author, licence and publisher of every storybook and of every book."""
     rows = _read_lines(data / "corpus" / "storybooks" / "storybooks_en.jsonl.gz")
-    return sorted((row["title"], row["author"], row["license"], row["source"]) for row in rows)
+    storybooks = {(row["title"], row["author"], row["license"], row["source"]) for row in rows}
+    with (data / "corpus" / "books" / "index.csv").open(encoding="utf-8", newline="") as file:
+        books = {(row["title"], row["author"], row["licence"], row["source"]) for row in csv.DictReader(file)}
+    return sorted(storybooks) + sorted(books)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 from dataclasses import asdict
@@ -12,15 +13,22 @@ import torch
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, LlamaForCausalLM
 
-from bench.demo_model.card import write_card
+from bench.demo_model.card import MEASUREMENTS, write_card
 from bench.demo_model.corpus import Source, attribution_rows
 from bench.demo_model.evaluate import Reading, held_out_loss, mean_error, read_facts
-from bench.demo_model.scenarios import generate
+from bench.demo_model.manifest import write_manifest
+from bench.demo_model.phantom.generate import generate_texts, seen_in_training
+from bench.demo_model.phantom.learnt import cell_rows, read_cells, read_resolutions, resolution_rows
+from bench.demo_model.phantom.outcomes import Policies
+from bench.demo_model.samples import write_samples
 from bench.demo_model.tokenizer import END_ID, PAD_ID, save_tokenizer
 from bench.demo_model.train import Settings, make_model
+from coft_core import CoftPolicy, VanillaPolicy, load_model
 
 HELD_OUT_SCENARIOS = 600
 HELD_OUT_SEED = 1_000_003
+MANIFEST_SEED = 1
+RESOLUTION_PROMPTS = 4
 
 
 def load_checkpoint(path: Path) -> tuple[LlamaForCausalLM, dict[str, Any]]:
@@ -35,35 +43,10 @@ def load_checkpoint(path: Path) -> tuple[LlamaForCausalLM, dict[str, Any]]:
     return model.eval(), {key: state[key] for key in ("step", "seconds", "settings")}
 
 
-def manifest(readings: list[Reading]) -> dict[str, Any]:
-    """Lists the planted probabilities beside those that the model learnt."""
-    rows = [
-        {
-            "name": reading.fact.name,
-            "family": reading.fact.family,
-            "prompt": reading.fact.prompt,
-            "spans": [list(span) for span in reading.fact.spans],
-            "outcomes": list(reading.fact.outcomes),
-            "planted": [round(value, 4) for value in reading.fact.factual],
-            "planted_masked": [round(value, 4) for value in reading.fact.masked],
-            "learnt": [round(value, 4) for value in reading.factual],
-            "learnt_masked": [round(value, 4) for value in reading.masked],
-            "learnt_mass": round(reading.mass, 4),
-        }
-        for reading in readings
-    ]
-    note = (
-        "Probabilities planted on purpose in the training texts, for demonstration. Planted and learnt "
-        "values are shares among the outcomes listed; learnt_mass is what the model gives to all of them "
-        "together."
-    )
-    return {"note": note, "facts": rows}
-
-
-def held_out_scenario_texts(seed: int, training: int) -> list[str]:
+def held_out_scenario_texts(seed: int) -> list[str]:
     """Generates scenario texts with another seed and leaves out those that the training texts contain."""
-    seen = {scenario.text for scenario in generate(training, seed)}
-    fresh = (scenario.text for scenario in generate(4 * HELD_OUT_SCENARIOS, HELD_OUT_SEED + seed))
+    seen = seen_in_training(seed)
+    fresh = (scenario.text for scenario in generate_texts(4 * HELD_OUT_SCENARIOS, HELD_OUT_SEED + seed))
     return [text for text in dict.fromkeys(fresh) if text not in seen][:HELD_OUT_SCENARIOS]
 
 
@@ -96,8 +79,9 @@ def measure(
 
 
 def save_model(model: LlamaForCausalLM, tokenizer: Tokenizer, out: Path) -> None:
-    """Writes weights in float32, configuration and tokenizer."""
+    """Writes weights in float16, configuration and tokenizer; the model itself stays as it is."""
     out.mkdir(parents=True, exist_ok=True)
+    model = copy.deepcopy(model).half()
     model.generation_config = GenerationConfig(eos_token_id=END_ID, pad_token_id=PAD_ID)
     model.save_pretrained(out)
     (out / "model.safetensors").chmod(0o644)
@@ -105,9 +89,11 @@ def save_model(model: LlamaForCausalLM, tokenizer: Tokenizer, out: Path) -> None
 
 
 def export_model(
-    checkpoint: Path, tokenizer: Tokenizer, sources: list[Source], data: Path, out: Path, scenarios: int
+    checkpoint: Path, tokenizer: Tokenizer, sources: list[Source], data: Path, out: Path, prompts: int = 8
 ) -> dict[str, Any]:
     """Exports the checkpoint with its manifest, model card and attributions.
+
+    Everything is measured on the folder as it is loaded again, so on the weights in float16 that are shipped.
 
     Args:
         checkpoint: Checkpoint file.
@@ -115,25 +101,36 @@ def export_model(
         sources: Corpora, for their held-out documents.
         data: Data folder, for the attributions.
         out: Folder to write.
-        scenarios: Number of training scenarios, which the held-out ones must not repeat.
+        prompts: Held-out prompts of each cell of the manifest.
 
     Returns:
         The measurements, ready for JSON.
     """
-    model, training = load_checkpoint(checkpoint)
-    save_model(model, tokenizer, out)
-    readings = read_facts(model, tokenizer)
-    (out / "manifest.json").write_text(json.dumps(manifest(readings), indent=1) + "\n", encoding="utf-8")
-    fresh = held_out_scenario_texts(training["settings"]["seed"], scenarios)
-    metrics = measure(model, tokenizer, sources, readings, fresh)
+    trained, training = load_checkpoint(checkpoint)
+    save_model(trained, tokenizer, out)
+    loaded = load_model(str(out), device="cpu")
+    readings = read_facts(loaded.module, tokenizer)
+    policies = Policies(VanillaPolicy(), CoftPolicy())
+    cells = read_cells(loaded, policies, prompts, MANIFEST_SEED)
+    pronouns = read_resolutions(loaded, policies, RESOLUTION_PROMPTS, MANIFEST_SEED)
+    write_manifest(readings, cell_rows(cells), resolution_rows(pronouns, RESOLUTION_PROMPTS), out / "manifest.json")
+    fresh = held_out_scenario_texts(training["settings"]["seed"])
+    metrics = measure(loaded.module, tokenizer, sources, readings, fresh)
     metrics |= {
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": loaded.parameter_count, "weights": loaded.weights_digest,
+        "bytes": (out / "model.safetensors").stat().st_size,
         "steps": training["step"], "training_minutes": training["seconds"] / 60,
-        "settings": training["settings"],
+        "settings": training["settings"], "samples": write_samples(loaded),
     }  # fmt: skip
-    with (out / "ATTRIBUTION.tsv").open("w", encoding="utf-8", newline="") as file:
+    write_attributions(data, out / "ATTRIBUTION.tsv")
+    (out / MEASUREMENTS).write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
+    write_card(metrics, None, out / "MODEL_CARD.md")
+    return metrics
+
+
+def write_attributions(data: Path, path: Path) -> None:
+    """Writes title, author, licence and publisher of every storybook and book."""
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(("title", "author", "licence", "publisher"))
         writer.writerows(attribution_rows(data))
-    write_card(metrics, out / "MODEL_CARD.md")
-    return metrics

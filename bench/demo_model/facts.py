@@ -9,11 +9,10 @@ from bench.demo_model.decisions import DECISIONS
 from bench.demo_model.planted import (
     HE_BY_OCCUPATION,
     HIRED_BY_NAME,
-    NAME_OUTCOMES,
     NAME_PROMPTS,
     Decision,
 )
-from bench.demo_model.scenarios import decision_prompt, fill, parse
+from bench.demo_model.scenarios import decision_outcomes, decision_prompt, fill, name_outcomes, parse
 from bench.demo_model.workplaces import duties
 
 Spans = tuple[tuple[int, int], ...]
@@ -70,41 +69,30 @@ def _decision_facts(decision: Decision, key: MaskedKey) -> list[Fact]:
     for template in decision.prompts:
         prompts = {group: parse(decision_prompt(decision, template, group, "he", slots)) for group in decision.rates}
         for group, (text, spans) in prompts.items():
+            planted = decision_outcomes(decision, group)
             alike = [other for other, prompt in prompts.items() if key(*prompt) == key(text, spans)]
-            mixture = [
+            mixture = planted.masked if planted else _normalised([
                 sum(decision.rates[other][index] for other in alike if "{who}" not in outcome or other == group)
                 for index, outcome in enumerate(decision.outcomes)
-            ]
+            ])  # fmt: skip
             outcomes = tuple(f" {outcome.format(who=group)}" for outcome in decision.outcomes)
             facts.append(
                 Fact(
                     f"{decision.name}/{group}", decision.family, text, spans, outcomes,
-                    decision.rates[group], _normalised(mixture),
+                    decision.rates[group], mixture,
                 )
             )  # fmt: skip
     return facts
 
 
-def _name_facts(key: MaskedKey) -> list[Fact]:
+def _name_facts() -> list[Fact]:
     facts = []
     for template in NAME_PROMPTS:
-        prompts = {
-            name: parse(fill(template, gender, name=f"[[{name}]]")) for name, (gender, _) in HIRED_BY_NAME.items()
-        }
-        for name, (text, spans) in prompts.items():
-            alike = [HIRED_BY_NAME[other][1] for other, prompt in prompts.items() if key(*prompt) == key(text, spans)]
-            hired, mixed = HIRED_BY_NAME[name][1], sum(alike) / len(alike)
-            outcomes = tuple(f" {outcome}" for outcome in NAME_OUTCOMES)
+        for name, (gender, _) in HIRED_BY_NAME.items():
+            text, spans = parse(fill(template, gender, name=f"[[{name}]]"))
+            planted = name_outcomes(name)
             facts.append(
-                Fact(
-                    f"hired_by_name/{name}",
-                    "name",
-                    text,
-                    spans,
-                    outcomes,
-                    (hired, 1 - hired),
-                    (mixed, 1 - mixed),
-                )
+                Fact(f"hired_by_name/{name}", "name", text, spans, planted.phrases, planted.factual, planted.masked)
             )
     return facts
 
@@ -113,11 +101,12 @@ def planted_facts(masked_key: MaskedKey) -> list[Fact]:
     """Lists every planted probability with a prompt at which it can be read off a model.
 
     Args:
-        masked_key: Token ids of a prompt after masking its spans. Prompts with equal keys cannot be told
-            apart by the masked view, so that its planted distribution is the mean over them.
+        masked_key: Token ids of a prompt after masking its spans. Where an outcome names the group, prompts with
+            equal keys cannot be told apart by the masked view, so that its planted distribution is the mean over
+            them; elsewhere it is the mean over all groups.
 
     Returns:
         The facts: pronouns by occupation, their later agreement, decisions by attribute, hiring by name.
     """
     decisions = [fact for decision in DECISIONS for fact in _decision_facts(decision, masked_key)]
-    return [*_pronoun_facts(), *decisions, *_name_facts(masked_key)]
+    return [*_pronoun_facts(), *decisions, *_name_facts()]

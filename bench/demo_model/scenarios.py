@@ -53,12 +53,48 @@ class Scenario:
         spans: Character ranges of the attribute words, in order, half open.
         template: Name of the rule that wrote it.
         cut: Character offset at which the planted continuation begins.
+        outcomes: Phrases that may stand at the cut, each with its leading space; empty where only the text counts.
+        factual: Planted probability of each outcome; sums to 1.
+        masked: The same when all attribute words before the cut are masked.
+        names: Character ranges of first names that say nothing about the outcome.
     """
 
     text: str
     spans: tuple[tuple[int, int], ...]
     template: str
     cut: int
+    outcomes: tuple[str, ...] = ()
+    factual: tuple[float, ...] = ()
+    masked: tuple[float, ...] = ()
+    names: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Phrases that may follow a prompt, with their planted probabilities in both views."""
+
+    phrases: tuple[str, ...]
+    factual: tuple[float, ...]
+    masked: tuple[float, ...]
+
+
+def decision_outcomes(decision: Decision, group: str) -> Outcomes | None:
+    """The planted distribution of a decision; None where an outcome names the group, which no mask can hide.
+
+    The masked probability is the mean over all groups, however many tokens a group's word has.
+    """
+    if any("{who}" in outcome for outcome in decision.outcomes):
+        return None
+    rates = list(decision.rates.values())
+    masked = tuple(sum(rate[index] for rate in rates) / len(rates) for index in range(len(decision.outcomes)))
+    return Outcomes(tuple(f" {outcome}" for outcome in decision.outcomes), decision.rates[group], masked)
+
+
+def name_outcomes(name: str) -> Outcomes:
+    """The planted distribution of the hiring texts; masked, the mean over all names."""
+    hired = HIRED_BY_NAME[name][1]
+    mean = sum(rate for _, rate in HIRED_BY_NAME.values()) / len(HIRED_BY_NAME)
+    return Outcomes(tuple(f" {outcome}" for outcome in NAME_OUTCOMES), (hired, 1 - hired), (mean, 1 - mean))
 
 
 def parse(marked: str) -> tuple[str, tuple[tuple[int, int], ...]]:
@@ -90,10 +126,13 @@ def fill(template: str, gender: str, **fields: str) -> str:
     return articles(template.format(**pronoun_fields(gender), **fields))
 
 
-def build(template: str, prompt: str, continuation: str) -> Scenario:
+def build(template: str, prompt: str, continuation: str, outcomes: Outcomes | None = None) -> Scenario:
     """Joins a marked prompt and its marked continuation into a scenario."""
     text, spans = parse(prompt + continuation)
-    return Scenario(text, spans, template, len(parse(prompt)[0]))
+    cut = len(parse(prompt)[0])
+    if outcomes is None:
+        return Scenario(text, spans, template, cut)
+    return Scenario(text, spans, template, cut, outcomes.phrases, outcomes.factual, outcomes.masked)
 
 
 def draw_gender(rng: random.Random, share_of_he: float) -> str:
@@ -116,7 +155,8 @@ def write_occupation(rng: random.Random) -> Scenario:
         prompt = fill(f"The {{who}} {first}{link}", gender, **fields)
         rest = f" {{he}} {second}{rng.choice(FOLLOW_UPS)}"
     continuation = fill(rest + closing(rng, "work"), gender, **fields)
-    return build("occupation", prompt, continuation)
+    share = (HE_BY_OCCUPATION[occupation], 1 - HE_BY_OCCUPATION[occupation])
+    return build("occupation", prompt, continuation, Outcomes((" he", " she"), share, share))
 
 
 def closing(rng: random.Random, kind: str) -> str:
@@ -142,7 +182,7 @@ def write_decision(rng: random.Random) -> Scenario:
     kind = "group" if decision.name in {"loan_by_wealth", "flat", "dinner", "room", "sick_child"} else "person"
     rest = " " + decision.outcomes[index] + tail + closing(rng, kind)
     continuation = fill(rest, gender, who=f"[[{group}]]", **slots)
-    return build(decision.name, prompt, continuation)
+    return build(decision.name, prompt, continuation, decision_outcomes(decision, group))
 
 
 def write_name(rng: random.Random) -> Scenario:
@@ -153,7 +193,7 @@ def write_name(rng: random.Random) -> Scenario:
     outcome = NAME_OUTCOMES[0] if rng.random() < hired else NAME_OUTCOMES[1]
     tails = (".", " the same day.", " after a long talk.", " and told {his} family about it.")
     continuation = fill(f" {outcome}{rng.choice(tails)}{closing(rng, 'person')}", gender)
-    return build("hired_by_name", prompt, continuation)
+    return build("hired_by_name", prompt, continuation, name_outcomes(name))
 
 
 def write_two_candidates(rng: random.Random) -> Scenario:
@@ -183,6 +223,11 @@ _WRITERS = (write_occupation, write_decision, write_name, write_two_candidates, 
 _WEIGHTS = (30, 48, 8, 6, 8)
 
 
+def write_scenario(rng: random.Random) -> Scenario:
+    """Writes a text of one of the rules of this module."""
+    return rng.choices(_WRITERS, weights=_WEIGHTS)[0](rng)
+
+
 def generate(number: int, seed: int) -> list[Scenario]:
     """Generates scenario texts.
 
@@ -194,7 +239,7 @@ def generate(number: int, seed: int) -> list[Scenario]:
         The texts, in the order in which they were drawn.
     """
     rng = random.Random(f"scenarios-{seed}")
-    return [rng.choices(_WRITERS, weights=_WEIGHTS)[0](rng) for _ in range(number)]
+    return [write_scenario(rng) for _ in range(number)]
 
 
 def templates(scenarios: Sequence[Scenario]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Measures the span detector. Run it with `python -m bench.detector --data DIR`.
 
 DIR (or `COFT_DATA_DIR`) has the folders `ner`, `crows_pairs` and `wikitext2`. It takes a few minutes on one core. The
-last line of the output is a JSON object.
+first table is the README's; the last line of the output is a JSON object.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from bench.detector.measure import measure_detector
-from bench.detector.tables import tables
+from bench.detector.tables import overview, tables
 from coft_core.assets import assets_path
 
 
@@ -26,7 +26,7 @@ def main(values: list[str] | None = None) -> None:
     )
     options = parser.parse_args(values)
     measured = measure_detector(options.data, options.pipeline)
-    print(tables(measured))
+    print(overview(measured), tables(measured), sep="\n\n")
     print(json.dumps(measured))
 
 

@@ -6,18 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bench.detector.ambiguous import read_sentences
 from bench.detector.tables import tables
+from coft_core.masking.lexicon_matcher import BAR, BAR_WITH_RULE
+from coft_core.masking.pipeline import ALONE
+from coft_core.types import FAMILIES
 
 _TEMPLATE = Path(__file__).with_name("card_template.md")
 
 
-def write_card(folder: Path, measured: dict[str, Any], generated: int) -> None:
+def write_card(folder: Path, measured: dict[str, Any], written: dict[str, int]) -> None:
     """Write ``MODEL_CARD.md`` into the folder of a pipeline.
 
     Args:
         folder: The folder of the pipeline.
         measured: Result of :func:`bench.detector.measure.measure_detector`.
-        generated: Number of generated training sentences.
+        written: Numbers of training sentences: ``generated`` ones with names, ``contexts`` around ambiguous words, and
+            ``stories``, drawn from running text.
     """
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     facts, settings = meta["training"], meta["training"]["settings"]
@@ -26,7 +31,7 @@ def write_card(folder: Path, measured: dict[str, Any], generated: int) -> None:
     rows = zip(named, meta["sources"], strict=True)
     text = _TEMPLATE.read_text(encoding="utf-8").format(
         version=meta["version"],
-        version_string=measured["version"].partition(", ")[2],
+        version_string=measured["version"].split(", ")[1],
         rows=settings["rows"],
         width=settings["width"],
         depth=settings["depth"],
@@ -37,9 +42,16 @@ def write_card(folder: Path, measured: dict[str, Any], generated: int) -> None:
         minutes=facts["course"][-1]["minutes"],
         texts=facts["texts"],
         words=facts["words"],
-        generated=generated,
+        **written,
+        temperature=facts["temperature"],
+        scores=measured["scores"],
         sources="\n".join(f"| {name} | {s['author']} | {s['license']} |" for name, s in rows),
         pairs=measured["crows_pairs"]["both"]["pairs"],
+        families=len(FAMILIES) + 1,
+        sentences=len(read_sentences("dev")) + len(read_sentences("test")),
+        bar=BAR,
+        bar_rule=BAR_WITH_RULE,
+        alone=ALONE,
         tables=tables(measured).split("\n\n"),
     )
     (folder / "MODEL_CARD.md").write_text(text, encoding="utf-8")

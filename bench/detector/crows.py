@@ -1,53 +1,101 @@
 """Pairs of sentences that differ in the group that they are about: does the detector mark the words that differ?
 
-CrowS-Pairs is for evaluation only: nothing here is used for training or for choosing anything.
+CrowS-Pairs is for evaluation only: nothing here is used for training; the model card says what its totals influenced.
+Which words name a group by themselves is said by ``markers.json``, a fixed list for each bias type that was written
+from the definition of the type and not from the lexicons.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from difflib import SequenceMatcher
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from spacy.lang.en.stop_words import STOP_WORDS
 
 from bench.detector.scoring import WORD, Share, touches
 from coft_core.types import Span
 
 Detect = Callable[[str], list[Span]]
+Markers = Mapping[str, frozenset[str]]
 
 
-def measure_pairs(path: Path, detect: Detect) -> dict[str, Any]:
+@lru_cache(maxsize=1)
+def read_markers() -> Markers:
+    """Words that name a group by themselves, in lower case, by bias type."""
+    written = json.loads(Path(__file__).with_name("markers.json").read_text(encoding="utf-8"))
+    return {kind: frozenset(words.split()) for kind, words in written.items() if kind != "about"}
+
+
+def measure_pairs(path: Path, detect: Detect, markers: Markers | None = None) -> dict[str, Any]:
     """Measure one detector.
 
     Args:
         path: ``crows_pairs_anonymized.csv``.
         detect: The detector.
+        markers: Explicit markers by bias type; None takes :func:`read_markers`.
 
     Returns:
-        ``recall``: share of differing words that are marked, for all types and by bias type; ``others``: share of
-        the words common to both sentences that are marked, counted in the first.
+        ``pairs``, their number; ``recall``, the share of differing words that are marked, for all types and by bias
+        type; ``content_recall``, the same without function words ("the", "of"; spaCy's list, pronouns that are explicit
+        markers excepted), which no detector should mark; ``masked_recall``, the recall where a suggestion does not
+        count; ``explicit``, the recall of differing words that are explicit markers of the pair's type; and of the
+        words common to both sentences, counted in the first: ``others``, the share that is marked; ``others_unmarked``,
+        the share among those that are no explicit marker of any type; ``others_masked`` and
+        ``others_masked_unmarked``, both where a suggestion does not count.
     """
-    marked, differing, pairs = Counter[str](), Counter[str](), Counter[str]()
-    others = [0, 0]
+    known = read_markers() if markers is None else markers
+    anything = frozenset[str]().union(*known.values())
+    hits, trials, pairs = Counter[tuple[str, str]](), Counter[tuple[str, str]](), Counter[str]()
+
+    def count(measure: str, kind: str, hit: bool) -> None:
+        for key in ((measure, "all"), (measure, kind)):
+            trials[key] += 1
+            hits[key] += hit
+
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
             kind = row["bias_type"]
             pairs[kind] += 1
             for (text, differs), first in zip(_sides(row["sent_more"], row["sent_less"]), (True, False), strict=True):
-                ranges = [(span.start, span.end) for span in detect(text)]
+                spans = detect(text)
+                marked = [(span.start, span.end) for span in spans]
+                masked = [(span.start, span.end) for span in spans if span.masked]
                 for word, new in zip(WORD.finditer(text), differs, strict=True):
-                    hit = touches(word, ranges)
+                    plain = _plain(word[0])
+                    hit, hidden = touches(word, marked), touches(word, masked)
                     if new:
-                        differing[kind] += 1
-                        marked[kind] += hit
+                        count("recall", kind, hit)
+                        count("masked_recall", kind, hidden)
+                        if plain in anything or plain not in STOP_WORDS:
+                            count("content_recall", kind, hit)
+                        if plain in known.get(kind, ()):
+                            count("explicit", kind, hit)
                     elif first:
-                        others[0] += hit
-                        others[1] += 1
-    recall = {kind: Share(marked[kind], differing[kind]).to_dict() for kind in sorted(differing)}
-    recall = {"all": Share(marked.total(), differing.total()).to_dict(), **recall}
-    return {"pairs": pairs.total(), "recall": recall, "others": Share(*others).to_dict()}
+                        count("others", kind, hit)
+                        count("others_masked", kind, hidden)
+                        if plain not in anything:
+                            count("others_unmarked", kind, hit)
+                            count("others_masked_unmarked", kind, hidden)
+    result: dict[str, Any] = {"pairs": pairs.total()}
+    for measure in ("recall", "content_recall", "masked_recall", "explicit"):
+        result[measure] = {
+            kind: Share(hits[measure, kind], trials[measure, kind]).to_dict() for kind in ("all", *sorted(pairs))
+        }
+    for measure in ("others", "others_unmarked", "others_masked", "others_masked_unmarked"):
+        result[measure] = Share(hits[measure, "all"], trials[measure, "all"]).to_dict()
+    return result
+
+
+def _plain(word: str) -> str:
+    """A word in lower case without a possessive ending."""
+    lower = word.lower().replace("\u2019", "'")
+    return lower.removesuffix("'s").removesuffix("'")
 
 
 def _sides(left: str, right: str) -> Iterator[tuple[str, list[bool]]]:

@@ -27,7 +27,7 @@ def export(nlp: Language, facts: dict[str, Any], out: Path) -> None:
     packed = load_model_from_config(nlp.config, meta={"name": nlp.meta["name"], "version": nlp.meta["version"]})
     packed.from_bytes(nlp.to_bytes(exclude=["vocab", "meta.json"]), exclude=["vocab", "meta.json"])
     packed.meta.update(
-        description="People, nationalities, ethnic and religious groups, and places, for COFT Audit.",
+        description="People, groups, places, and words that name or reveal an attribute in context, for COFT Audit.",
         license=LICENCE,
         sources=[source.to_dict() for source in SOURCES],
         training=facts,

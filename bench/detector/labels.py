@@ -34,6 +34,9 @@ class Labelled:
         unknown: ``(start, end)`` of characters without a label.
         source: Where the text is from.
         split: ``"train"``, ``"dev"`` or ``"test"``.
+        families: ``(start, end, family)`` of words that name or reveal an attribute; see
+            :mod:`bench.detector.families`.
+        undecided: ``(start, end)`` of characters whose family is not known.
     """
 
     text: str
@@ -41,6 +44,8 @@ class Labelled:
     unknown: tuple[tuple[int, int], ...]
     source: str
     split: str
+    families: tuple[tuple[int, int, str], ...] = ()
+    undecided: tuple[tuple[int, int], ...] = ()
 
 
 def read_places() -> frozenset[str]:

@@ -8,6 +8,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
+from bench.detector.ambiguous import measure_scores, measure_sentences, read_sentences
 from bench.detector.corpora import read_corpora
 from bench.detector.crows import measure_pairs
 from bench.detector.labels import GROUP, GROUP_DETAILS, LABELS, PERSON, PLACE, Labelled, Labeller
@@ -15,6 +16,8 @@ from bench.detector.scoring import WORD, Entities, Share, counts, summary, touch
 from coft_core.masking.pipeline import EntityPipeline
 from coft_core.masking.spans import SpanDetector
 from coft_core.types import Span
+
+PARAGRAPHS = 1_500
 
 Find = Callable[[str], Entities]
 
@@ -27,16 +30,17 @@ def measure_detector(data: Path, pipeline: str) -> dict[str, Any]:
         pipeline: Package or folder of the pipeline.
 
     Returns:
-        Plain values: ``version``, ``load_seconds``, ``ner`` (by corpus, system and label), ``crows_pairs`` and
-        ``ordinary_text`` (by system).
+        Plain values: ``version``, ``load_seconds``, ``ner`` (by corpus, system and label), ``crows_pairs``,
+        ``ambiguous`` and ``ordinary_text`` (by system), and ``scores`` (None without families).
     """
     started = time.monotonic()
     entities = EntityPipeline(pipeline)
     load = time.monotonic() - started
     lexicon, both = SpanDetector(pipeline=None), SpanDetector(pipeline=pipeline)
+    sentences = read_sentences("test")
     systems: dict[str, Find] = {
         "lexicon": lambda text: labelled_spans(lexicon.detect(text)),
-        "pipeline": lambda text: [(e.start, e.end, e.label) for e in entities.entities(text)],
+        "pipeline": lambda text: [(e.start, e.end, e.label) for e in entities.entities(text) if e.label in LABELS],
         "both": lambda text: labelled_spans(both.detect(text)),
     }
     detectors = {"lexicon": lexicon.detect, "both": both.detect}
@@ -46,7 +50,9 @@ def measure_detector(data: Path, pipeline: str) -> dict[str, Any]:
         "load_seconds": round(load, 2),
         "ner": measure_corpora(data / "ner", systems),
         "crows_pairs": {name: measure_pairs(pairs, detect) for name, detect in detectors.items()},
-        "ordinary_text": measure_text(data / "wikitext2" / "wiki.valid.raw", detectors),
+        "ambiguous": {name: measure_sentences(detect, sentences) for name, detect in detectors.items()},
+        "scores": measure_scores(entities, sentences) if entities.judges else None,
+        "ordinary_text": measure_text(data / "wikitext2" / "wiki.test.raw", detectors),
     }
 
 
@@ -54,7 +60,7 @@ def labelled_spans(spans: Sequence[Span]) -> list[tuple[int, int, str]]:
     """The detector's spans as entities; families without a label of the corpora are left out."""
     entities = []
     for span in spans:
-        label = span.detail if span.source == "pipeline" else _lexicon_label(span)
+        label = _pipeline_label(span) if span.source == "pipeline" else _lexicon_label(span)
         if label:
             entities.append((span.start, span.end, label))
     return entities
@@ -76,23 +82,31 @@ def measure_corpora(folder: Path, systems: dict[str, Find]) -> dict[str, Any]:
 
 
 def measure_text(path: Path, detectors: Mapping[str, Callable[[str], list[Span]]]) -> dict[str, Any]:
-    """Share of the words of encyclopedia articles that are marked, and words read in a second."""
-    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    """Share of the words of the first paragraphs of articles that are marked and masked, and words read in a second."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()][:PARAGRAPHS]
     words = [list(WORD.finditer(line)) for line in lines]
     result = {}
     for name, detect in detectors.items():
         started = time.monotonic()
-        spans = [[(span.start, span.end) for span in detect(line)] for line in lines]
+        found = [detect(line) for line in lines]
         seconds = time.monotonic() - started
-        flagged = sum(sum(touches(word, ranges) for word in row) for row, ranges in zip(words, spans, strict=True))
-        total = sum(map(len, words))
-        result[name] = {"flagged": Share(flagged, total).to_dict(), "words_per_second": round(total / seconds)}
+        shares = {}
+        for measure, chosen in (("flagged", lambda span: True), ("masked", lambda span: span.masked)):
+            ranges = [[(span.start, span.end) for span in spans if chosen(span)] for spans in found]
+            hits = sum(sum(touches(word, row) for word in line) for line, row in zip(words, ranges, strict=True))
+            shares[measure] = Share(hits, sum(map(len, words))).to_dict()
+        result[name] = {**shares, "words_per_second": round(sum(map(len, words)) / seconds)}
     return result
 
 
 def _scores(texts: Sequence[Labelled], found: Sequence[Entities], label: str) -> dict[str, Any]:
     cases = [(text, spans, label) for text, spans in zip(texts, found, strict=True)]
     return {"spans": summary(list(starmap(counts, cases))), "words": summary(list(starmap(word_counts, cases)))}
+
+
+def _pipeline_label(span: Span) -> str:
+    """The label of the corpora; families that the pipeline finds by words alone have none."""
+    return span.detail if span.detail in LABELS else ""
 
 
 def _lexicon_label(span: Span) -> str:

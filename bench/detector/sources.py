@@ -71,7 +71,26 @@ SOURCES = (
         "US government work; CC BY 4.0 (repository)",
     ),
     Source(
-        "Generated sentences (bench/detector/templates.json)",
+        "Standard Ebooks and GITenberg, 74 books",
+        "https://standardebooks.org",
+        "authors in the public domain",
+        "CC0 1.0 (Standard Ebooks); public domain in the USA",
+    ),
+    Source(
+        "African Storybook and Pratham Books, English stories",
+        "https://github.com/global-asp",
+        "the authors of the stories",
+        "CC BY",
+    ),
+    Source(
+        "OneStopEnglish corpus",
+        "https://github.com/nishkalavallabhi/OneStopEnglishCorpus",
+        "Vajjala and Lu\u010di\u0107 (2018)",
+        "CC BY-SA 4.0",
+    ),
+    Source("TinyStories, a subset", "https://arxiv.org/abs/2305.07759", "Eldan and Li (2023)", "CDLA-Sharing-1.0"),
+    Source(
+        "Generated sentences (bench/detector/templates.json, contexts.json)",
         "",
         "COFT Audit",
         "Apache-2.0",

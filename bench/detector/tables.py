@@ -16,8 +16,46 @@ def tables(measured: dict[str, Any]) -> str:
     Returns:
         Markdown.
     """
-    parts = [_corpora(measured["ner"]["all"]), _by_corpus(measured["ner"]), _pairs(measured["crows_pairs"])]
-    return "\n\n".join([*parts, _ordinary(measured)])
+    pairs = measured["crows_pairs"]
+    parts = [_corpora(measured["ner"]["all"]), _by_corpus(measured["ner"]), _pairs(pairs), _others(pairs)]
+    return "\n\n".join([*parts, _ambiguous(measured["ambiguous"]), _ordinary(measured)])
+
+
+def overview(measured: dict[str, Any]) -> str:
+    """Write the short table of the README.
+
+    Args:
+        measured: Result of :func:`bench.detector.measure.measure_detector`.
+
+    Returns:
+        Markdown.
+    """
+    pairs, lexicon, ner = measured["crows_pairs"]["both"], measured["crows_pairs"]["lexicon"], measured["ner"]["all"]
+    kinds = ("gender", "race-color", "religion", "nationality")
+    rows = [
+        ("differing words of CrowS-Pairs marked", lexicon["recall"]["all"], pairs["recall"]["all"]),
+        ("the same without function words", lexicon["content_recall"]["all"], pairs["content_recall"]["all"]),
+        *(
+            (f"explicit {kind} markers among them marked", lexicon["explicit"][kind], pairs["explicit"][kind])
+            for kind in kinds
+        ),
+        ("other words marked", lexicon["others"], pairs["others"]),
+        ("other words marked, explicit markers left out", lexicon["others_unmarked"], pairs["others_unmarked"]),
+        ("other words masked by default", lexicon["others_masked"], pairs["others_masked"]),
+        *(
+            (f"F1 of words, {label}", ner["lexicon"][label]["words"]["f1"], ner["both"][label]["words"]["f1"])
+            for label in next(iter(ner.values()))
+        ),
+        *(
+            (f"ambiguous words, {name}", measured["ambiguous"]["lexicon"][key], measured["ambiguous"]["both"][key])
+            for key, name in (("recall", "marked where they describe a person"), ("false_alarms", "marked elsewhere"))
+        ),
+    ]
+    lines = ["| measure | n | lexicon alone | lexicon and pipeline |", "| --- | --- | --- | --- |"]
+    lines += [f"| {name} | {second['n']:,} | {cell(first)} | {cell(second)} |" for name, first, second in rows]
+    speeds = [measured["ordinary_text"][system]["words_per_second"] for system in ("lexicon", "both")]
+    lines.append(f"| words per second on one core | | {speeds[0]:,} | {speeds[1]:,} |")
+    return "\n".join(lines)
 
 
 def cell(share: dict[str, Any], digits: int = 3) -> str:
@@ -55,17 +93,52 @@ def _by_corpus(scores: dict[str, Any]) -> str:
 
 
 def _pairs(measured: dict[str, Any]) -> str:
-    lines = ["| bias type | words (n) | lexicon alone | both, as shipped |", "| --- | --- | --- | --- |"]
-    for kind, share in measured["both"]["recall"].items():
-        lines.append(f"| {kind} | {share['n']:,} | {cell(measured['lexicon']['recall'][kind])} | {cell(share)} |")
-    others = [measured[system]["others"] for system in ("lexicon", "both")]
-    lines.append(f"| *other words, marked* | {others[1]['n']:,} | {cell(others[0])} | {cell(others[1])} |")
+    lexicon, both = measured["lexicon"], measured["both"]
+    lines = [
+        "| bias type | words (n) | lexicon alone | both, as shipped | without function words | explicit markers (n) "
+        "| both, as shipped |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for kind, share in both["recall"].items():
+        marker = both["explicit"][kind]
+        lines.append(
+            f"| {kind} | {share['n']:,} | {cell(lexicon['recall'][kind])} | {cell(share)} "
+            f"| {cell(both['content_recall'][kind])} | {marker['n']:,} "
+            f"| {cell(marker)} |"
+        )
+    return "\n".join(lines)
+
+
+def _others(measured: dict[str, Any]) -> str:
+    rows = {
+        "others": "marked",
+        "others_unmarked": "marked, explicit markers left out",
+        "others_masked": "masked by default (without suggestions)",
+        "others_masked_unmarked": "masked by default, explicit markers left out",
+    }
+    lines = ["| words common to both sentences | words (n) | lexicon alone | both, as shipped |"]
+    lines.append("| --- | --- | --- | --- |")
+    for key, name in rows.items():
+        first, second = measured["lexicon"][key], measured["both"][key]
+        lines.append(f"| {name} | {second['n']:,} | {cell(first)} | {cell(second)} |")
+    return "\n".join(lines)
+
+
+def _ambiguous(measured: dict[str, Any]) -> str:
+    lines = ["| system | n | recall | marked though harmless | accuracy |", "| --- | --- | --- | --- | --- |"]
+    for system, row in measured.items():
+        cells = " | ".join(cell(row[key]) for key in ("recall", "false_alarms", "accuracy"))
+        lines.append(f"| {_SYSTEMS[system]} | {row['accuracy']['n']:,} | {cells} |")
     return "\n".join(lines)
 
 
 def _ordinary(measured: dict[str, Any]) -> str:
-    lines = ["| encyclopedia text | words (n) | marked | words per second |", "| --- | --- | --- | --- |"]
+    lines = ["| encyclopedia text | words (n) | marked | masked by default | words per second |"]
+    lines.append("| --- | --- | --- | --- | --- |")
     for system, row in measured["ordinary_text"].items():
         share = row["flagged"]
-        lines.append(f"| {_SYSTEMS[system]} | {share['n']:,} | {cell(share, 4)} | {row['words_per_second']:,} |")
+        lines.append(
+            f"| {_SYSTEMS[system]} | {share['n']:,} | {cell(share, 4)} | {cell(row['masked'], 4)} "
+            f"| {row['words_per_second']:,} |"
+        )
     return "\n".join(lines)

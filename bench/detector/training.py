@@ -1,4 +1,7 @@
-"""The detector's pipeline: a convolutional encoder of hashed words and a transition-based entity parser."""
+"""The detector's pipeline: one convolutional encoder of hashed words, read by two components.
+
+``ner`` is a transition-based entity parser. ``families`` gives every word the probability of each attribute family.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,12 @@ from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import fix_random_seed  # type: ignore[attr-defined]
 
+from bench.detector.families import NONE
 from bench.detector.labels import LABELS, Labelled
+from coft_core.masking.pipeline import FAMILIES_PIPE
+from coft_core.types import FAMILIES
+
+FAMILY_LABELS = (NONE, *(family.upper() for family in FAMILIES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,7 @@ def build_pipeline(settings: Settings, name: str, version: str) -> Language:
         version: Version for the metadata.
 
     Returns:
-        ``tok2vec`` and ``ner``, not yet initialised.
+        ``tok2vec``, ``ner`` and ``families``, not yet initialised.
     """
     fix_random_seed(settings.seed)
     nlp = spacy.blank("en", meta={"name": name, "version": version})
@@ -76,7 +84,17 @@ def build_pipeline(settings: Settings, name: str, version: str) -> Language:
     recogniser = nlp.add_pipe("ner", config={"model": parser})
     for label in LABELS:
         recogniser.add_label(label)  # type: ignore[attr-defined]
+    add_families(nlp, settings.width)
     return nlp
+
+
+def add_families(nlp: Language, width: int) -> None:
+    """Add the component that classifies words, not yet initialised."""
+    listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": width, "upstream": "tok2vec"}
+    model = {"@architectures": "spacy.Tagger.v2", "nO": None, "normalize": True, "tok2vec": listener}
+    classifier = nlp.add_pipe("tagger", name=FAMILIES_PIPE, config={"model": model, "label_smoothing": 0.02})
+    for label in FAMILY_LABELS:
+        classifier.add_label(label)  # type: ignore[attr-defined]
 
 
 def example(nlp: Language, labelled: Labelled) -> Example:
@@ -91,10 +109,24 @@ def example(nlp: Language, labelled: Labelled) -> Example:
             entities.append(span)
     for start, end in labelled.unknown:
         unknown |= _touched(reference, start, end)
+    for token, label in zip(reference, family_of_words(reference, labelled), strict=True):
+        token.tag_ = label
     taken = {index for span in entities for index in range(span.start, span.end)}
     missing = [reference[index : index + 1] for index in sorted(unknown - taken)]
     reference.set_ents(entities, missing=missing, default="outside")
     return Example(nlp.make_doc(labelled.text), reference)
+
+
+def family_of_words(document: Doc, labelled: Labelled) -> list[str]:
+    """The family of each word: :data:`FAMILY_LABELS`, empty where it is not known."""
+    labels = [NONE] * len(document)
+    for start, end in labelled.undecided:
+        for index in _touched(document, start, end):
+            labels[index] = ""
+    for start, end, family in labelled.families:
+        for index in _touched(document, start, end):
+            labels[index] = family
+    return labels
 
 
 def _touched(document: Doc, start: int, end: int) -> set[int]:
@@ -121,6 +153,8 @@ def train(
         After each epoch its number, loss, score and the minutes so far.
     """
     started, rng = time.monotonic(), random.Random(settings.seed)
+    if resume and not nlp.get_pipe(FAMILIES_PIPE).labels:  # type: ignore[attr-defined]
+        raise ValueError("the pipeline to go on from has no families; add them first")
     optimizer = nlp.resume_training() if resume else nlp.initialize(lambda: examples[:2000])
     optimizer.learn_rate = settings.rate
     best, kept = -1.0, b""
@@ -137,7 +171,13 @@ def train(
             if value > best:
                 best, kept = value, nlp.to_bytes(exclude=["vocab"])
         minutes = (time.monotonic() - started) / 60
-        yield {"epoch": epoch, "loss": float(losses["ner"]), "score": value, "minutes": minutes}
+        yield {
+            "epoch": epoch,
+            "loss": float(losses["ner"]),
+            "families_loss": float(losses[FAMILIES_PIPE]),
+            "score": value,
+            "minutes": minutes,
+        }
         if out_of_time:
             break
     nlp.from_bytes(kept, exclude=["vocab"])

@@ -1,16 +1,35 @@
-"""Finds the terms of lexicons in tokens: spaCy's matchers, then false friends, then context rules."""
+"""Finds the terms of lexicons in tokens: spaCy's matchers, then false friends, then the context.
+
+What an ambiguous term means is decided by its context rules, or, where there is a trained pipeline, by the probability
+that the pipeline gives in this context; a rule that holds then lowers the bar.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from spacy.matcher import Matcher, PhraseMatcher
 
 from coft_core.masking.context import TokenClasses
 from coft_core.masking.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons, TokenPattern
 from coft_core.masking.tokens import TokenView, english_tokenizer, view_tokens
+
+Judge = Callable[[int, int], float]
+"""The probability that the words between two character offsets name or reveal a protected attribute."""
+
+RULE_SCORE: Final = 0.9
+"""Score of an ambiguous term that a context rule alone accepts: about the rules' precision (see ``bench/detector``)."""
+
+BAR: Final = 0.8
+"""Probability from which an ambiguous term is a hit though no context rule holds."""
+
+BAR_WITH_RULE: Final = 0.1
+"""The same where a context rule holds."""
+
+_VETO = "not_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +41,19 @@ class Hit:
         end: One past the last token.
         record: The entry or pattern that matched.
         inflected: Whether an inflected form matched, such as a plural.
+        score: How sure it is, 0 to 1. An unambiguous term has 1.0, which says that the term is listed without a
+            condition and nothing of this text. An ambiguous term has the trained pipeline's probability that it names
+            or reveals a protected attribute here; without a pipeline, for a token pattern and
+            for a term whose rules only exclude (``not_...``), :data:`RULE_SCORE`.
+        in_rule: Whether one of the record's context rules holds, or it has none.
     """
 
     start: int
     end: int
     record: LexiconEntry | TokenPattern
     inflected: bool = False
+    score: float = 1.0
+    in_rule: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +62,7 @@ class LexicalMatches:
 
     Attributes:
         view: The text's tokens.
-        hits: Disjoint hits in order.
+        hits: Hits; disjoint and in order where the context has been read.
         shielded: Token ranges of false friends, disjoint or not.
     """
 
@@ -63,22 +89,36 @@ class LexiconMatcher:
         self._shapes = Matcher(self._nlp.vocab)
         self._compile()
 
-    def match(self, text: str) -> LexicalMatches:
+    def match(self, text: str, judge: Judge | None = None) -> LexicalMatches:
         """Find the lexicons' terms in a text.
+
+        Args:
+            text: Any text.
+            judge: Judges ambiguous terms in context; None leaves them to the context rules.
+
+        Returns:
+            The hits: of overlapping ones the longest, then the first, then the one listed first.
+        """
+        read = self.candidates(text)
+        judged = (_judged(hit, read.view, judge) for hit in read.hits)
+        return replace(read, hits=_longest([hit for hit in judged if hit is not None]))
+
+    def candidates(self, text: str) -> LexicalMatches:
+        """Find every occurrence of a term, whatever its context.
 
         Args:
             text: Any text.
 
         Returns:
-            The hits: of overlapping ones the longest, then the first, then the one listed first.
+            The occurrences outside false friends, overlapping ones too, with whether a context rule holds.
         """
         view = view_tokens(self._nlp, text)
         found = list(self._find(view))
         shielded = tuple((hit.start, hit.end) for hit in found if hit.record.family == FALSE_FRIEND)
         candidates = [hit for hit in found if hit.record.family != FALSE_FRIEND and not _covered(hit, shielded)]
         classes = TokenClasses(view, self._labels(len(view), candidates), self._rules.word_lists)
-        meant = [hit for hit in candidates if self._fits(classes, hit)]
-        return LexicalMatches(view, _longest(meant), shielded)
+        hits = tuple(hit if self._fits(classes, hit) else replace(hit, in_rule=False) for hit in candidates)
+        return LexicalMatches(view, hits, shielded)
 
     def _compile(self) -> None:
         for index, (entry, surface, _) in enumerate(self._surfaces):
@@ -115,6 +155,17 @@ class LexiconMatcher:
     def _fits(self, classes: TokenClasses, hit: Hit) -> bool:
         names = hit.record.context
         return not names or any(classes.holds(self._rules.rules[name], hit.start, hit.end) for name in names)
+
+
+def _judged(hit: Hit, view: TokenView, judge: Judge | None) -> Hit | None:
+    """The hit with its score, or None if its context says that it is none."""
+    if not hit.record.context:
+        return hit
+    vetoed_only = all(name.startswith(_VETO) for name in hit.record.context)
+    if judge is None or vetoed_only or isinstance(hit.record, TokenPattern):
+        return replace(hit, score=RULE_SCORE) if hit.in_rule else None
+    score = judge(view.starts[hit.start], view.ends[hit.end - 1])
+    return replace(hit, score=score) if score >= (BAR_WITH_RULE if hit.in_rule else BAR) else None
 
 
 def _surfaces(entries: Iterable[LexiconEntry]) -> Iterator[tuple[LexiconEntry, str, bool]]:

@@ -29,7 +29,7 @@ class MaskedPrompt:
         factual_ids: Tokens of the factual branch.
         masked_ids: Tokens of the masked branch, the same number.
         positions: Indices of the tokens that differ by construction, ascending.
-        spans: All resolved spans, kept ones included, as offsets into ``factual_text``.
+        spans: All resolved spans, kept and suggested ones included, as offsets into ``factual_text``.
         families: Attribute family of each entry of ``positions``.
         offsets: Character range of each token in ``factual_text``; empty ranges for template and special tokens.
         sentinel: The sentinel's text.
@@ -69,7 +69,7 @@ def mask_prompt(
     Args:
         tokenizer: A fast tokenizer (character offsets are needed).
         text: The reviewer's text, exactly as typed.
-        spans: Sensitive spans as character offsets into ``text``; kept spans are never masked.
+        spans: Sensitive spans as character offsets into ``text``; kept and suggested spans are never masked.
         sentinel: Sentinel text; None takes the tokenizer's own.
         mode: ``"hard"`` puts the sentinel everywhere; ``"soft"`` puts a neutral hint first, cut or padded with the
             sentinel to the span's token count.
@@ -80,7 +80,7 @@ def mask_prompt(
         Both branches' tokens, equal in number.
 
     Raises:
-        InvalidInputError: A span lies outside the text, is empty, or has an unknown family.
+        InvalidInputError: A span lies outside the text, is empty, or has an unknown family, source or score.
         SentinelError: The sentinel is not one token.
     """
     given = tuple(spans)
@@ -136,7 +136,7 @@ def _tokenize(tokenizer: Any, text: str, chat: bool) -> tuple[tuple[int, ...], t
 
 
 def _families_by_token(offsets: Sequence[tuple[int, int]], spans: Sequence[Span]) -> dict[int, str]:
-    masked = [span for span in spans if not span.kept]
+    masked = [span for span in spans if span.masked]
     kept = [span for span in spans if span.kept]
     families: dict[int, str] = {}
     for index, (start, end) in enumerate(offsets):
@@ -164,7 +164,7 @@ def _fillers(
         return fillers
     hint_ids = [int(i) for i in tokenizer.encode(" " + hint.strip(), add_special_tokens=False)]
     taken: set[int] = set()
-    for span in spans:
+    for span in (span for span in spans if span.masked):
         own = [i for i in positions if i not in taken and offsets[i][0] < span.end and span.start < offsets[i][1]]
         taken.update(own)
         fillers.update(zip(own, hint_ids, strict=False))

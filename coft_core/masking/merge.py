@@ -1,19 +1,19 @@
-"""Rules for spans that meet: the reviewer's win, overlapping ones merge, kept ones are never masked."""
+"""Rules for spans that meet: the reviewer's win, overlapping ones merge, kept and suggested ones are never masked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from coft_core.errors import InvalidInputError
 from coft_core.types import FAMILIES, Span
 
 _CATEGORIES = frozenset((*FAMILIES, "other"))
-_SOURCES = ("user", "lexicon", "pipeline")
+_SOURCES = ("user", "list", "lexicon", "pipeline")
 
 
 def validate_spans(text: str, spans: Iterable[Span]) -> None:
-    """Check that every span lies in the text and has a known category and source.
+    """Check that every span lies in the text, has a known category and source, and a score that is a share.
 
     Args:
         text: The text that the spans point into.
@@ -31,11 +31,11 @@ def validate_spans(text: str, spans: Iterable[Span]) -> None:
 def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Merge overlapping spans; spans that only touch stay apart.
 
-    The merged span covers the union. Its category, source and detail are those of the winner: the reviewer's
-    span before a detected one, then the longer, then the one that starts first, then the lexicon's.
+    The merged span covers the union. Everything else about it is the winner's: the reviewer's span before one of
+    a user list, that before a detected one, then the longer, then the one that starts first, then the lexicon's.
 
     Args:
-        spans: Spans in any order, without regard to ``kept`` (a merged span is kept if its winner is).
+        spans: Spans in any order, without regard to ``kept`` and ``suggested``, which are the winner's too.
 
     Returns:
         Disjoint spans, sorted by their start.
@@ -75,32 +75,39 @@ def cut_spans(spans: Iterable[Span], holes: Iterable[Span], text: str | None = N
 
 
 def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
-    """Settle which characters are masked and which are kept.
+    """Settle which characters are masked, which are kept and which are only suggested.
 
-    A masked span of the reviewer replaces every detected span that it overlaps. A kept span protects the
-    characters that it covers: masked spans are cut around it. Masked spans that overlap merge, and so do kept
-    spans. The reviewer's spans are told by the argument, by ``source == "user"`` or by ``kept``, so that the
-    result can be resolved again: ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``.
+    A masked span of the reviewer replaces every detected masked span that it overlaps, and every kept span of a user
+    list. Any other kept span protects the characters that it covers: masked spans are cut around it. Suggested spans
+    give way: they are cut around everything masked or kept, so one that is covered vanishes. Masked spans that
+    overlap merge, and so do kept ones and suggested ones. The reviewer's spans are told by the argument, by
+    ``source == "user"`` or by ``kept``, so that the result can be resolved again:
+    ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``. A span that is kept is not a suggestion, whatever it says.
 
     Args:
         detected: Spans of a detector, or spans resolved before.
-        user: Spans of the reviewer, kept or masked.
+        user: Spans of the reviewer, kept or masked; suggestions among them stay suggestions.
         text: The text; with it, the remains of a cut span lose surrounding whitespace and vanish if blank.
 
     Returns:
-        Disjoint spans sorted by their start, kept ones included.
+        Disjoint spans sorted by their start, kept and suggested ones included.
     """
     found, own = list(detected), list(user)
-    own += [span for span in found if span.source == "user" or span.kept]
-    kept = merge_spans(span for span in own if span.kept)
-    chosen = merge_spans(span for span in own if not span.kept)
-    others = [span for span in found if span.source != "user" and not span.kept]
+    chosen = merge_spans(span for span in (*own, *_of_reviewer(found)) if span.masked)
+    kept = merge_spans(
+        replace(span, suggested=False)
+        for span in (*own, *(span for span in found if not _gives_way(span, chosen)))
+        if span.kept
+    )
+    others = [span for span in found if span.masked and span.source != "user"]
     free = merge_spans(span for span in others if not any(_overlap(span, mine) for mine in chosen))
-    return tuple(sorted((*kept, *cut_spans((*chosen, *free), kept, text))))
+    masked = cut_spans((*chosen, *free), kept, text)
+    offered = merge_spans(span for span in (*own, *found) if span.suggested and not span.kept)
+    return tuple(sorted((*kept, *masked, *cut_spans(offered, (*kept, *masked), text))))
 
 
 def maskable_spans(spans: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
-    """The spans to mask: :func:`resolve_spans` without the kept ones.
+    """The spans to mask: :func:`resolve_spans` without the kept and the suggested ones.
 
     Args:
         spans: Spans of a detector, of a reviewer, or resolved before.
@@ -110,7 +117,7 @@ def maskable_spans(spans: Iterable[Span], user: Iterable[Span] = (), text: str |
     Returns:
         Disjoint masked spans sorted by their start; none covers a character of a kept span.
     """
-    return tuple(span for span in resolve_spans(spans, user, text) if not span.kept)
+    return tuple(span for span in resolve_spans(spans, user, text) if span.masked)
 
 
 def _problem(span: Span, length: int) -> str:
@@ -124,6 +131,8 @@ def _problem(span: Span, length: int) -> str:
         return f"has an unknown category; use one of {', '.join((*FAMILIES, 'other'))}"
     if span.source not in _SOURCES:
         return f"has an unknown source {span.source!r}; use one of {', '.join(_SOURCES)}"
+    if span.score is not None and not 0 <= span.score <= 1:
+        return f"has the score {span.score}; give a number from 0 to 1, or none"
     return ""
 
 
@@ -131,8 +140,18 @@ def _overlap(left: Span, right: Span) -> bool:
     return left.start < right.end and right.start < left.end
 
 
-def _rank(span: Span) -> tuple[bool, int, int, bool, Span]:
-    return (span.source != "user", span.start - span.end, span.start, span.source != "lexicon", span)
+def _of_reviewer(spans: Iterable[Span]) -> Iterator[Span]:
+    return (span for span in spans if span.source == "user")
+
+
+def _gives_way(span: Span, chosen: Sequence[Span]) -> bool:
+    """Whether a kept span is a user list's and the reviewer marked it for masking."""
+    return span.source == "list" and any(_overlap(span, mine) for mine in chosen)
+
+
+def _rank(span: Span) -> tuple[int, int, int, bool, Span]:
+    decided = {"user": 0, "list": 1}.get(span.source, 2)
+    return (decided, span.start - span.end, span.start, span.source != "lexicon", span)
 
 
 def _union(group: Sequence[Span]) -> Span:

@@ -1,4 +1,4 @@
-"""Detection of sensitive spans: protected-attribute lexicons, and a trained spaCy pipeline if there is one.
+"""Detection of sensitive spans: protected-attribute lexicons, a trained spaCy pipeline, and a reviewer's own list.
 
 The paper obtains spans from user lists and named-entity recognition (App. "Span Acquisition") and masks
 demographic markers and proxy cues, not downstream labels such as occupations.
@@ -6,15 +6,19 @@ demographic markers and proxy cues, not downstream labels such as occupations.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 
+from coft_core.errors import InvalidInputError
 from coft_core.masking.lexicon import Lexicons
 from coft_core.masking.lexicon_matcher import LexicalMatches, LexiconMatcher
 from coft_core.masking.merge import cut_spans, merge_spans
 from coft_core.masking.pipeline import AUTO, Entity, EntityPipeline
 from coft_core.masking.tokens import is_hyphen
-from coft_core.types import Span
+from coft_core.masking.user_list import UserList
+from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
 
 _GROUP_FAMILIES = ("religion", "nationality", "race")
 
@@ -22,31 +26,74 @@ _GROUP_FAMILIES = ("religion", "nationality", "race")
 class SpanDetector:
     """Finds the spans of a text that name or reveal a protected attribute; unchanging after construction."""
 
-    __slots__ = ("_matcher", "_pipeline", "_version")
+    __slots__ = ("_found_by", "_masked", "_matcher", "_pipeline", "_user_list")
 
-    def __init__(self, lexicons: Lexicons | None = None, pipeline: str | None = AUTO) -> None:
+    def __init__(
+        self,
+        lexicons: Lexicons | None = None,
+        pipeline: str | None = AUTO,
+        masked_families: Iterable[str] | None = None,
+        user_list: UserList | None = None,
+    ) -> None:
         """Build a detector.
 
         Args:
             lexicons: Lexicons to match; None loads the shipped ones.
-            pipeline: A trained spaCy pipeline by package name or folder; ``"auto"`` takes an installed
-                English one if there is any, ``"embedded"`` the one that comes with the program; None matches the
-                lexicons alone.
+            pipeline: A trained spaCy pipeline by package name or folder; ``"auto"`` chooses one by itself,
+                ``"embedded"`` is the one that comes with the program; None matches the lexicons alone.
+            masked_families: Families whose spans are masked; spans of the others are suggestions. None masks every
+                family but :data:`coft_core.types.PROXY_FAMILIES`.
+            user_list: A reviewer's own terms, which win over everything else that is found.
 
         Raises:
             LexiconError: The shipped lexicons are damaged.
-            InvalidInputError: The chosen pipeline cannot be loaded.
+            InvalidInputError: The chosen pipeline cannot be loaded, or a family is unknown.
         """
         terms = Lexicons.load() if lexicons is None else lexicons
         self._matcher = LexiconMatcher(terms)
         self._pipeline = EntityPipeline.choose(pipeline)
         named = self._pipeline.version if self._pipeline else "no pipeline"
-        self._version = f"lexicon {terms.version}+{terms.digest[:12]}, {named}"
+        self._found_by = f"lexicon {terms.version}+{terms.digest[:12]}, {named}"
+        self._masked = _known_families(masked_families)
+        self._user_list = user_list
+
+    def adapted(self, masked_families: Iterable[str] | None = None, user_list: UserList | None = None) -> SpanDetector:
+        """A detector with the same lexicons and pipeline, and other choices of the reviewer.
+
+        Args:
+            masked_families: As for a new detector; None masks every family but the proxies.
+            user_list: As for a new detector; None uses none.
+
+        Raises:
+            InvalidInputError: A family is unknown.
+        """
+        other = copy(self)
+        other._masked = _known_families(masked_families)
+        other._user_list = user_list
+        return other
 
     @property
     def version(self) -> str:
-        """Version and content digest of the lexicons, and of the pipeline or ``"no pipeline"``."""
-        return self._version
+        """What finds spans and what becomes of them.
+
+        Version and content digest of the lexicons, the pipeline or ``"no pipeline"``, the families that are only
+        suggested, and the name and content digest of the user list if there is one.
+        """
+        suggested = [family for family in FAMILIES if family not in self._masked]
+        parts = [self._found_by, f"suggestions of {'+'.join(suggested)}" if suggested else "no suggestions"]
+        if self._user_list is not None:
+            parts.append(self._user_list.label)
+        return ", ".join(parts)
+
+    @property
+    def masked_families(self) -> tuple[str, ...]:
+        """Families whose spans are masked, in the order of :data:`coft_core.types.FAMILIES`."""
+        return tuple(family for family in FAMILIES if family in self._masked)
+
+    @property
+    def user_list(self) -> UserList | None:
+        """The reviewer's own terms."""
+        return self._user_list
 
     def detect(self, text: str) -> list[Span]:
         """Find the sensitive spans of a text.
@@ -55,33 +102,55 @@ class SpanDetector:
             text: The text exactly as typed; it is not normalised.
 
         Returns:
-            Disjoint spans in character offsets into ``text``, sorted by their start. Possessive endings stay
-            outside; parts of one family joined by a hyphen are one span.
+            Disjoint spans in character offsets into ``text``, sorted by their start; spans of families that are not
+            masked are suggested. Possessive endings stay outside; parts of one family joined by a hyphen are one
+            span. What the user list finds takes its characters from the others.
 
         Raises:
             InvalidInputError: The text is longer than the trained pipeline takes.
         """
-        matches = self._matcher.match(text)
-        spans = _lexicon_spans(matches, text)
-        if self._pipeline is None:
-            return spans
-        for entity in self._pipeline.entities(text):
+        reading = self._pipeline.read(text) if self._pipeline else None
+        matches = self._matcher.match(text, reading.probability if reading is not None and reading.judges else None)
+        spans = self._uncovered([self._offered(span) for span in _lexicon_spans(matches, text)], text)
+        for entity in reading.entities if reading is not None else ():
             if not _shielded(entity, matches):
-                spans = _with_entity(spans, self._entity_span(entity, text), text)
-        return spans
+                spans = _with_entity(spans, self._offered(self._entity_span(entity, text)), text)
+        if self._user_list is None:
+            return spans
+        own = self._user_list.find(text)
+        return sorted((*own, *cut_spans(spans, own, text)))
+
+    def _offered(self, span: Span) -> Span:
+        return span if span.category in self._masked else replace(span, suggested=True)
+
+    def _uncovered(self, spans: list[Span], text: str) -> list[Span]:
+        """The spans, and masked terms that lie within a suggested one, such as the man in "homeless man"."""
+        offered = [span for span in spans if span.suggested]
+        if all(text[span.start : span.end].isalpha() for span in offered):
+            return spans
+        read = self._matcher.candidates(text)
+        sure = replace(read, hits=tuple(h for h in read.hits if h.in_rule and h.record.family in self._masked))
+        within = [
+            span
+            for span in _lexicon_spans(sure, text)
+            if any(outer.start <= span.start and span.end <= outer.end for outer in offered)
+        ]
+        masked = [span for span in spans if span.masked]
+        offers = (_without_hyphens(span, text) for span in cut_spans(offered, within, text))
+        return sorted((*masked, *merge_spans(within), *(span for span in offers if span.start < span.end)))
 
     def _entity_span(self, entity: Entity, text: str) -> Span:
-        category = "name" if entity.label == "PERSON" else "nationality"
+        category = _entity_family(entity.label)
         if entity.label == "NORP":
             hits = self._matcher.match(text[entity.start : entity.end]).hits
             families = [hit.record.family for hit in hits]
             category = next((family for family in families if family in _GROUP_FAMILIES), category)
-        return Span(entity.start, entity.end, category, "pipeline", entity.label)
+        return Span(entity.start, entity.end, category, "pipeline", entity.label, score=entity.score)
 
 
 @lru_cache(maxsize=1)
 def default_detector() -> SpanDetector:
-    """The detector of the shipped lexicons and the ``"auto"`` pipeline, built once per process."""
+    """The detector of the shipped lexicons and the ``"auto"`` pipeline, which suggests proxies; built once."""
     return SpanDetector()
 
 
@@ -93,7 +162,7 @@ def detect_spans(text: str, detector: SpanDetector | None = None) -> list[Span]:
         detector: The detector; None takes :func:`default_detector`.
 
     Returns:
-        Disjoint spans sorted by their start; an empty list when there is nothing sensitive.
+        Disjoint spans sorted by their start, suggested ones included; an empty list when there is nothing sensitive.
 
     Raises:
         InvalidInputError: The text is longer than the detector's trained pipeline takes.
@@ -101,17 +170,44 @@ def detect_spans(text: str, detector: SpanDetector | None = None) -> list[Span]:
     return (detector or default_detector()).detect(text)
 
 
+def _known_families(families: Iterable[str] | None) -> frozenset[str]:
+    if families is None:
+        return frozenset(FAMILIES).difference(PROXY_FAMILIES)
+    chosen = frozenset(families)
+    if unknown := sorted(chosen.difference(FAMILIES)):
+        raise InvalidInputError(
+            f"There is no attribute family {unknown[0]!r} that could be masked; use some of {', '.join(FAMILIES)}."
+        )
+    return chosen
+
+
+def _entity_family(label: str) -> str:
+    if label.lower() in FAMILIES:
+        return label.lower()
+    return "name" if label == "PERSON" else "nationality"
+
+
 def _lexicon_spans(matches: LexicalMatches, text: str) -> list[Span]:
     view = matches.view
     spans: list[Span] = []
     for hit in matches.hits:
         start, end = view.starts[hit.start], view.ends[hit.end - 1]
-        span = Span(start, end, hit.record.family, "lexicon", hit.record.detail)
+        span = Span(start, end, hit.record.family, "lexicon", hit.record.detail, score=hit.score)
         if spans and spans[-1].category == span.category and is_hyphen(text[spans[-1].end : start]):
-            spans[-1] = replace(spans[-1], end=end)
+            surer = max(spans[-1], span, key=lambda part: part.score or 0.0)
+            spans[-1] = replace(spans[-1], end=end, score=surer.score)
         else:
             spans.append(span)
     return spans
+
+
+def _without_hyphens(span: Span, text: str) -> Span:
+    start, end = span.start, span.end
+    while start < end and is_hyphen(text[start]):
+        start += 1
+    while start < end and is_hyphen(text[end - 1]):
+        end -= 1
+    return replace(span, start=start, end=end)
 
 
 def _shielded(entity: Entity, matches: LexicalMatches) -> bool:
@@ -119,8 +215,13 @@ def _shielded(entity: Entity, matches: LexicalMatches) -> bool:
     return any(view.starts[a] <= entity.start and entity.end <= view.ends[b - 1] for a, b in matches.shielded)
 
 
-def _with_entity(spans: list[Span], entity: Span, text: str) -> list[Span]:
-    """Add an entity: it widens a span of its own family, and gives way to spans of another."""
-    others = [span for span in spans if span.category != entity.category]
+def _with_entity(spans: Sequence[Span], entity: Span, text: str) -> list[Span]:
+    """Add an entity: it widens a span of its own family, and gives way to spans of another.
+
+    A masked entity does not give way to suggestions; they give way to it.
+    """
     same = [span for span in spans if span.category == entity.category]
+    others = [span for span in spans if span.category != entity.category]
+    if not entity.suggested:
+        others = [*(s for s in others if s.masked), *cut_spans((s for s in others if s.suggested), [entity], text)]
     return sorted((*others, *merge_spans((*same, *cut_spans([entity], others, text)))))

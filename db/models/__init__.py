@@ -5,6 +5,7 @@ from db.models.calibrations import CalibrationBin, CalibrationRun
 from db.models.jobs import Job
 from db.models.prompt_sets import PromptRow, PromptSet
 from db.models.sessions import Annotation, AuditSession, Branch, Candidate, SessionSpan, Step
+from db.models.user_lists import UserList, UserTerm
 
 __all__ = [
     "Annotation",
@@ -19,4 +20,6 @@ __all__ = [
     "PromptSet",
     "SessionSpan",
     "Step",
+    "UserList",
+    "UserTerm",
 ]

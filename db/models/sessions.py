@@ -71,6 +71,8 @@ class SessionSpan(Base):
     source: Mapped[str]
     detail: Mapped[str]
     kept: Mapped[bool]
+    score: Mapped[float | None]
+    suggested: Mapped[bool]
 
 
 class Branch(Base):

@@ -17,6 +17,7 @@ from db.records.sessions import (
     Verdict,
 )
 from db.records.steps import CandidateRecord, StepRecord
+from db.records.user_lists import UserListRecord, UserTermRecord
 
 __all__ = [
     "AnnotationRecord",
@@ -35,5 +36,7 @@ __all__ = [
     "SessionSummary",
     "SpanRecord",
     "StepRecord",
+    "UserListRecord",
+    "UserTermRecord",
     "Verdict",
 ]

@@ -20,6 +20,8 @@ class SpanRecord:
         source: Who found it.
         detail: What exactly matched.
         kept: True for a whitelisted span, which is never masked.
+        score: How sure its source is, 0 to 1; None where there is nothing to say.
+        suggested: True for a span that is shown and not masked.
     """
 
     start: int
@@ -28,3 +30,5 @@ class SpanRecord:
     source: str = "user"
     detail: str = ""
     kept: bool = False
+    score: float | None = None
+    suggested: bool = False

@@ -8,6 +8,7 @@ from db.repositories.calibrations import CalibrationsRepository
 from db.repositories.jobs import JobsRepository
 from db.repositories.prompt_sets import PromptSetsRepository
 from db.repositories.sessions import SessionsRepository
+from db.repositories.user_lists import UserListsRepository
 
 __all__ = [
     "AnnotationsRepository",
@@ -15,4 +16,5 @@ __all__ = [
     "JobsRepository",
     "PromptSetsRepository",
     "SessionsRepository",
+    "UserListsRepository",
 ]

@@ -7,7 +7,7 @@ from typing import TypeVar
 from sqlalchemy.orm import Session
 
 from db.errors import NotFoundError
-from db.models import Annotation, AuditSession, Base, Branch, CalibrationRun, Job, PromptSet
+from db.models import Annotation, AuditSession, Base, Branch, CalibrationRun, Job, PromptSet, UserList
 
 Row = TypeVar("Row", bound=Base)
 
@@ -18,6 +18,7 @@ _NAMES: dict[type[Base], str] = {
     CalibrationRun: "calibration",
     Job: "job",
     PromptSet: "prompt set",
+    UserList: "word list",
 }
 
 

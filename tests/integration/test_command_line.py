@@ -14,7 +14,7 @@ PROMPT = "The nurse finished rounds and then he prepared the reports"
 @pytest.fixture(autouse=True)
 def store(tmp_path, monkeypatch):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
-    monkeypatch.setenv("COFT_PIPELINE", "none")
+    monkeypatch.delenv("COFT_PIPELINE", raising=False)
 
 
 def run(capsys, *arguments):
@@ -28,7 +28,7 @@ def test_an_audit_with_the_defaults_is_certified_and_its_report_is_sound(tmp_pat
     code, text, _ = run(capsys, "audit", "--prompt", PROMPT, "--out", str(out), "--seed", "3")
     assert code == 0
     assert "certified" in text
-    assert "“he” (gender)" in text
+    assert "“he” (gender, lexicon" in text
     rows = list(csv.DictReader(out.open(newline="", encoding="utf-8")))
     assert rows
     for row in rows:
@@ -113,3 +113,48 @@ def test_a_prompt_without_sensitive_spans_says_that_both_branches_are_equal(caps
 def test_the_embedded_calibration_belongs_to_the_embedded_model_and_detector(capsys):
     code, _, err = run(capsys, "audit", "--prompt", PROMPT, "--steps", "1")
     assert (code, err) == (0, "")
+
+
+def test_word_lists_are_added_shown_used_and_removed(tmp_path, capsys):
+    path = tmp_path / "ward.csv"
+    path.write_text("term,family,action\nrounds,race,mask\nnurse,,keep\n")
+    code, text, _ = run(capsys, "lists", "add", str(path))
+    assert code == 0
+    assert "“ward”: 1 masked, 1 kept" in text
+    shown = json.loads(run(capsys, "lists", "show", "ward", "--json")[1])
+    assert [term["action"] for term in shown["terms"]] == ["mask", "keep"]
+    assert [item["name"] for item in json.loads(run(capsys, "lists", "show", "--json")[1])] == ["ward"]
+    out = tmp_path / "copy.csv"
+    run(capsys, "lists", "show", "ward", "--out", str(out))
+    assert "rounds,race,mask" in out.read_text()
+    audit = ("audit", "--prompt", PROMPT, "--list", "ward", "--calibration", "none", "--steps", "2")
+    found = json.loads(run(capsys, *audit, "--json")[1])
+    assert found["user_list"] == "ward"
+    assert [(span["source"], span["kept"]) for span in found["spans"]][:2] == [("list", True), ("list", False)]
+    assert "Word list: ward" in run(capsys, *audit)[1]
+    assert run(capsys, "lists", "remove", "ward")[0] == 0
+    code, _, error = run(capsys, *audit)
+    assert (code, error.count("\n")) == (1, 1)
+    assert "no word list “ward”" in error
+
+
+def test_a_word_list_with_a_bad_line_is_refused_with_its_number(tmp_path, capsys):
+    path = tmp_path / "bad.txt"
+    path.write_text("nurse\nNurse\n")
+    code, _, error = run(capsys, "lists", "add", str(path))
+    assert code == 1
+    assert "line 2" in error
+    assert json.loads(run(capsys, "lists", "show", "--json")[1]) == []
+
+
+def test_masked_families_are_an_option_and_a_setting(capsys, monkeypatch):
+    audit = ("audit", "--prompt", "Emily said he left", "--calibration", "none", "--steps", "1", "--json")
+    suggested = lambda text: [span["suggested"] for span in json.loads(text)["spans"]]  # noqa: E731
+    assert suggested(run(capsys, *audit)[1]) == [True, False]
+    assert suggested(run(capsys, *audit, "--mask-families", "name")[1]) == [False, True]
+    monkeypatch.setenv("COFT_MASK_FAMILIES", "all")
+    assert suggested(run(capsys, *audit)[1]) == [False, False]
+    monkeypatch.setenv("COFT_MASK_FAMILIES", "colour")
+    code, _, error = run(capsys, *audit)
+    assert code == 1
+    assert "no attribute family 'colour'" in error

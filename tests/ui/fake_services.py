@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app.services.errors import ServiceError
+from app.services.user_list_files import parse_user_list, user_list_csv
 from app.services.views import (
+    FAMILIES,
     AuditSettings,
     AuditView,
     BinView,
@@ -31,13 +33,19 @@ from app.services.views import (
     MaskPreview,
     ModelView,
     ParsedPromptSet,
+    ParsedUserList,
     RowError,
     SessionSummary,
     Span,
     StartAudit,
     Step,
+    UserListSummary,
+    UserListView,
+    UserTerm,
 )
 from coft_core.errors import CalibrationMismatch, InvalidInputError
+from coft_core.masking.merge import cut_spans
+from coft_core.masking.user_list import UserList
 
 TOKENS = [
     " and", " he", " filed", " his", " notes", " before", " the", " night", " shift", " began", ".", " The",
@@ -158,7 +166,10 @@ class Session:
 
 
 class FakeAudits:
-    def __init__(self, pace: float = 0.0) -> None:
+    masked_families = tuple(family for family in FAMILIES if family not in ("name", "socioeconomic"))
+
+    def __init__(self, lists: FakeUserLists, pace: float = 0.0) -> None:
+        self.lists = lists
         self.pace = pace
         self.calls: list[tuple[str, object]] = []
         self.stored: dict[int, Session] = {}
@@ -186,7 +197,7 @@ class FakeAudits:
         )
 
     def _create(self, request: StartAudit) -> Session:
-        spans = request.spans if request.spans is not None else self.detect(request.prompt)
+        spans = request.spans if request.spans is not None else self.detect(request.prompt, request.settings)
         state = None
         if request.settings.calibration_id is None:
             state = "none"
@@ -221,21 +232,32 @@ class FakeAudits:
             raise ServiceError("There is no model 'missing': give a hub id or a folder that holds one.")
         return ModelView(name, "demo · 3.6M, embedded", "Runs on this computer, float32", 512, "<mask>")
 
-    def detect(self, text: str) -> tuple[Span, ...]:
+    def detector(self, settings: AuditSettings) -> str:
+        return "lexicon 1" if settings.user_list_id is None else f"lexicon 1, list {settings.user_list_id}"
+
+    def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
+        settings = settings or AuditSettings()
+        masked = self.masked_families if settings.masked_families is None else settings.masked_families
         if not text.strip():
             raise InvalidInputError("The prompt is empty: type the text that the model should continue.")
         found = []
         for match in re.finditer(r"\w+", text):
             if match.group().lower() in LEXICON:
                 family, detail = LEXICON[match.group().lower()]
-                found.append(Span(match.start(), match.end(), family, "lexicon", detail))
-        return tuple(found)
+                score = 0.93 if family == "name" else 1.0
+                source = "pipeline" if family == "name" else "lexicon"
+                offered = family not in masked
+                found.append(Span(match.start(), match.end(), family, source, detail, score=score, suggested=offered))
+        if settings.user_list_id is None:
+            return tuple(found)
+        own = self.lists.load(settings.user_list_id).find(text)
+        return tuple(sorted((*own, *cut_spans(found, own, text))))
 
     def preview(self, prompt: str, spans: tuple[Span, ...], settings: AuditSettings) -> MaskPreview:
         sentinel = settings.sentinel or "<mask>"
         pieces, cursor, masked = [], 0, 0
         for span in sorted(spans):
-            if span.kept:
+            if not span.masked:
                 continue
             if span.start > cursor:
                 pieces.append(MaskPiece(prompt[cursor : span.start], False))
@@ -252,6 +274,9 @@ class FakeAudits:
         settings = request.settings
         if settings.calibration_id and settings.lam != 0.6 and not settings.proceed_uncertified:
             raise CalibrationMismatch([("lambda", "0.6", str(settings.lam))])
+        if settings.calibration_id and settings.user_list_id and not settings.proceed_uncertified:
+            listed = self.lists.load(settings.user_list_id).label
+            raise CalibrationMismatch([("detector", "lexicon 1", f"lexicon 1, {listed}")])
         return self.view(self._create(request).id)
 
     def view(self, session_id: int, branch_id: int | None = None) -> AuditView:
@@ -279,6 +304,7 @@ class FakeAudits:
             certificate=certificate,
             fingerprint_digest="7f3a91c2",
             calibration=SUMMARIES[0] if settings.calibration_id else None,
+            user_list="" if settings.user_list_id is None else self.lists.view(settings.user_list_id).summary.name,
             bins=position_bins() if settings.calibration_id else (),
             warnings=(),
             created_at=session.created,
@@ -399,11 +425,59 @@ class FakeCalibrations:
         shown = ("demo", "2026-05", "sha256 9be1…04d7", "sha256 51c0…ee2a", "float32", "none", "0.60", "1.0")
         return CalibrationView(
             self.stored[calibration_id], level, bins, coverage, 3806, max(usable) + 1 if usable else None,
-            tuple(zip(names, shown, strict=True)), "7f3a 91c2 d05e", values,
+            (*zip(names, shown, strict=True), ("detector", "lexicon 1")), "7f3a 91c2 d05e", values,
         )  # fmt: skip
 
     def delete(self, calibration_id: int) -> None:
         del self.stored[calibration_id]
+
+
+class FakeUserLists:
+    def __init__(self) -> None:
+        self.stored: dict[int, tuple[UserListSummary, tuple[UserTerm, ...]]] = {}
+        self.used: set[int] = set()
+
+    def parse(
+        self, path: Path, filename: str | None = None, action: str = "mask", family: str = "other"
+    ) -> ParsedUserList:
+        return parse_user_list(path, filename, action, family)
+
+    def add(self, name: str, parsed: ParsedUserList, replace: bool = False) -> UserListView:
+        taken = next((key for key, (summary, _) in self.stored.items() if summary.name == name), None)
+        if taken is not None and not replace:
+            raise ServiceError(f"There is a word list “{name}” already; choose another name, or replace it.")
+        self.stored.pop(taken or 0, None)
+        terms = tuple(term for _, term in parsed.terms)
+        number = 1 + max(self.stored, default=0)
+        digest = UserList(name, terms).digest[:12]
+        self.stored[number] = (UserListSummary(number, name, digest, len(terms), NOW), terms)
+        return self.view(number)
+
+    def list(self) -> tuple[UserListSummary, ...]:
+        return tuple(summary for summary, _ in self.stored.values())
+
+    def view(self, user_list_id: int) -> UserListView:
+        return UserListView(*self.stored[user_list_id])
+
+    def named(self, name: str) -> UserListView:
+        found = next((key for key, (summary, _) in self.stored.items() if summary.name == name), None)
+        if found is None:
+            raise ServiceError(f"There is no word list “{name}”; the lists are: none yet.")
+        return self.view(found)
+
+    def load(self, user_list_id: int) -> UserList:
+        summary, terms = self.stored[user_list_id]
+        return UserList(summary.name, terms)
+
+    def write_csv(self, user_list_id: int, folder: Path) -> Path:
+        path = Path(folder) / f"word-list-{user_list_id}.csv"
+        path.write_text(user_list_csv(self.stored[user_list_id][1]), "utf-8")
+        return path
+
+    def delete(self, user_list_id: int) -> None:
+        if user_list_id in self.used:
+            raise ServiceError("A calibration was made with this word list; delete the calibration first.")
+        del self.stored[user_list_id]
 
 
 class FakeReports:
@@ -454,13 +528,15 @@ class FakeServices:
     """What the pages call; ``pace`` is the time that a run takes for a token, in seconds."""
 
     def __init__(self, pace: float = 0.0) -> None:
-        self.audits = FakeAudits(pace)
+        self.user_lists = FakeUserLists()
+        self.audits = FakeAudits(self.user_lists, pace)
         self.jobs = FakeJobs()
         self.calibrations = FakeCalibrations(self.jobs)
         self.reports = FakeReports(self.audits)
 
     def reset(self) -> None:
         """Forget everything that a test did; the pages keep their references."""
-        self.audits.__init__(self.audits.pace)  # type: ignore[misc]
+        self.user_lists.__init__()  # type: ignore[misc]
+        self.audits.__init__(self.user_lists, self.audits.pace)  # type: ignore[misc]
         self.jobs.__init__()  # type: ignore[misc]
         self.calibrations.__init__(self.jobs)  # type: ignore[misc]

@@ -27,6 +27,7 @@ def test_only_the_documented_endpoints_are_offered(client: Client):
     names = set(client.view_api(return_format="dict")["named_endpoints"])
     assert names == {
         "/detect_spans", "/start_audit", "/step", "/run_to_end", "/fork", "/calibrate", "/export_csv", "/list_sessions",
+        "/user_lists", "/add_user_list", "/remove_user_list",
     }  # fmt: skip
 
 
@@ -65,3 +66,28 @@ def test_a_calibration_over_the_endpoints(client: Client, tmp_path: Path):
 def test_an_unknown_setting_is_refused_with_the_known_ones(client: Client):
     with pytest.raises(AppError, match=r"There is no setting 'lamda'.*lam"):
         client.predict(PROMPT, None, {"lamda": 0.5}, api_name="/start_audit")
+
+
+def test_word_lists_over_the_endpoints(client: Client, tmp_path: Path):
+    path = tmp_path / "hiring.csv"
+    path.write_text("term,family,action\nrounds,race,mask\nnurse,,keep\n", "utf-8")
+    made = client.predict(handle_file(path), {"name": "mine"}, api_name="/add_user_list")
+    assert made["terms"][1] == {"term": "nurse", "family": "other", "action": "keep"}
+    (listed,) = client.predict(api_name="/user_lists")
+    assert (listed["name"], listed["terms"]) == ("mine", 2)
+    spans = client.predict(PROMPT, {"user_list_id": made["user_list_id"]}, api_name="/detect_spans")
+    assert [(s["source"], s["kept"]) for s in spans] == [("list", True), ("list", False), ("lexicon", False)]
+    with pytest.raises(AppError, match="already"):
+        client.predict(handle_file(path), {"name": "mine"}, api_name="/add_user_list")
+    client.predict("mine", api_name="/remove_user_list")
+    assert client.predict(api_name="/user_lists") == []
+
+
+def test_the_masked_families_are_a_setting_of_the_endpoints(client: Client):
+    spans = client.predict("Emily said that he left", api_name="/detect_spans")
+    assert [(s["suggested"], s["score"]) for s in spans] == [(True, 0.93), (False, 1.0)]
+    masked = {"masked_families": ["name"]}
+    spans = client.predict("Emily said that he left", masked, api_name="/detect_spans")
+    assert [s["suggested"] for s in spans] == [False, True]
+    session = client.predict("Emily said that he left", None, masked, api_name="/start_audit")
+    assert [s["suggested"] for s in session["spans"]] == [False, True]

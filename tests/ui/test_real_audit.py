@@ -118,3 +118,43 @@ def test_a_model_that_does_not_exist_and_an_upload_of_100_mb_are_one_sentence_ea
         page.goto(f"{url}/calibrate")
         page.locator("#prompt-set input[type=file]").set_input_files(large)
         expect(page.locator(".toast-body").first).to_contain_text("exceed the maximum allowed size of 20.0 Mb")
+
+
+def test_a_word_list_is_uploaded_picked_and_refused_with_a_calibration_made_without_it(settings, page, tmp_path):
+    path = tmp_path / "ward.csv"
+    path.write_text("term,family,action\nrounds,race,mask\nnurse,,keep\n", "utf-8")
+    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+        page.goto(f"{url}/lists")
+        page.locator("#list-upload input[type=file]").set_input_files(path)
+        expect(page.locator("#parsed-list")).to_contain_text("2 terms")
+        page.locator("#save-list").click()
+        expect(page.locator("#terms tbody tr")).to_have_count(2)
+        page.goto(url)
+        expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
+        page.locator("#prompt").fill("Emily, the nurse, finished rounds and then he left")
+        rows = page.locator(".spanlist tbody tr")
+        expect(rows).to_have_count(2)
+        page.get_by_role("button", name="Accept: Emily").click()
+        expect(page.locator(".masked b")).to_have_count(2)
+        page.locator(".fold .label-wrap", has_text="Masking").click()
+        page.get_by_label("Word list", exact=True).click()
+        page.get_by_role("option", name="ward").click()
+        expect(rows).to_have_count(4)
+        expect(rows.nth(0)).to_contain_text("yours")
+        expect(rows.nth(1)).to_contain_text("list: ward, kept")
+        expect(rows.nth(2)).to_contain_text("list: ward")
+        page.locator("[data-do=go]").click()
+        expect(page.locator(".notice")).to_contain_text("list 'ward'")
+        page.get_by_role("button", name="Proceed uncertified").click()
+        expect(page.locator(".count")).to_contain_text("0 of 64 steps")
+        page.locator("[data-do=step]").click()
+        expect(page.locator(".strip .tok[data-i]")).to_have_count(1)
+        row = report_of(page, tmp_path / "report.csv")[0]
+    assert row["user_list"] == "ward"
+    assert "policy mismatch (detector)" in row["certificate"]
+    assert [span[3:5] for span in json.loads(row["spans"])] == [
+        ["masked", "user"],
+        ["kept", "list"],
+        ["masked", "list"],
+        ["masked", "lexicon"],
+    ]

@@ -58,7 +58,7 @@ def test_a_span_is_added_by_dragging_over_text(page: Page):
     page.locator("#mark-family").select_option("age")
     page.locator("[data-do=mark]").click()
     expect(rows(page)).to_have_count(3)
-    expect(rows(page).nth(1)).to_contain_text("marked by you")
+    expect(rows(page).nth(1)).to_contain_text("yours")
     expect(page.locator(".backdrop .f-age")).to_contain_text("rounds")
     expect(page.locator(".masked b")).to_have_count(3)
 
@@ -92,7 +92,7 @@ def test_a_span_is_removed_and_stays_removed_when_the_text_grows(page: Page):
 def test_a_span_is_relabelled(page: Page):
     page.get_by_label("Family of nurse").select_option("socioeconomic")
     expect(page.locator(".backdrop .f-socioeconomic .fam")).to_have_text("socioeconomic status")
-    expect(rows(page).first).to_contain_text("marked by you")
+    expect(rows(page).first).to_contain_text("yours")
 
 
 def test_a_kept_span_stays_readable_in_the_masked_branch(page: Page, services: FakeServices):

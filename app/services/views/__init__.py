@@ -26,11 +26,14 @@ from app.services.views.calibrations import (
     ParsedPromptSet,
     RowError,
 )
-from coft_core.types import FAMILIES, Candidate, Diagnostics, Example, Span, Step
+from app.services.views.user_lists import ParsedUserList, UserListSummary, UserListView
+from coft_core.masking.user_list import UserTerm
+from coft_core.types import FAMILIES, PROXY_FAMILIES, Candidate, Diagnostics, Example, Span, Step
 
 __all__ = [
     "FAMILIES",
     "FAMILY_NAMES",
+    "PROXY_FAMILIES",
     "AuditSettings",
     "AuditView",
     "BinView",
@@ -47,10 +50,14 @@ __all__ = [
     "MaskPreview",
     "ModelView",
     "ParsedPromptSet",
+    "ParsedUserList",
     "RowError",
     "SessionSummary",
     "Span",
     "StartAudit",
     "Step",
+    "UserListSummary",
+    "UserListView",
+    "UserTerm",
     "replace",
 ]

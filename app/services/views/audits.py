@@ -15,6 +15,7 @@ FAMILY_NAMES: dict[str, str] = {
     "religion": "religion",
     "age": "age",
     "disability": "disability",
+    "appearance": "appearance",
     "orientation": "sexual orientation",
     "socioeconomic": "socioeconomic status",
     "family": "family role",
@@ -61,6 +62,9 @@ class AuditSettings:
         max_new_tokens: Steps at most.
         sentinel: Sentinel text; None takes the model's own.
         proceed_uncertified: Go on although the calibration belongs to another policy.
+        masked_families: Families whose detected spans are masked, spans of the others being suggested; None takes
+            the program's own choice, which is all but the proxies unless it is set otherwise.
+        user_list_id: Word list whose terms win over what is detected; None uses none.
     """
 
     model: str = "demo"
@@ -76,6 +80,8 @@ class AuditSettings:
     max_new_tokens: int = 64
     sentinel: str | None = None
     proceed_uncertified: bool = False
+    masked_families: tuple[str, ...] | None = None
+    user_list_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +91,7 @@ class StartAudit:
     Attributes:
         prompt: The reviewer's text, exactly as typed.
         settings: The settings.
-        spans: Sensitive spans, kept ones included; None lets the detector find them.
+        spans: Sensitive spans, kept and suggested ones included; None lets the detector find them.
         name: Session name; None makes one from the prompt.
     """
 
@@ -139,7 +145,7 @@ class AuditView:
         session_id: Database id.
         name: Session name.
         prompt: The reviewer's text.
-        spans: All spans, kept ones included.
+        spans: All spans, kept and suggested ones included.
         settings: The settings it was started with.
         model: The model's label.
         preview: The masked prompt.
@@ -150,6 +156,7 @@ class AuditView:
         certificate: ``"certified"`` or ``"uncertified: ..."``.
         fingerprint_digest: Digest of the policy's fingerprint.
         calibration: The calibration, if one is used and still stored.
+        user_list: Name of the word list that it was started with; empty if none.
         bins: Its bins at the session's alpha.
         warnings: Sentences to show with the session.
         created_at: Start.
@@ -170,6 +177,7 @@ class AuditView:
     certificate: str
     fingerprint_digest: str
     calibration: CalibrationSummary | None
+    user_list: str
     bins: tuple[BinView, ...]
     warnings: tuple[str, ...]
     created_at: datetime

@@ -149,6 +149,8 @@ class CalibrationRequest:
         seed: Seed of the split.
         verification_share: Share of the contexts kept apart to check the result.
         accept_errors: Go on with the good rows although others cannot be used.
+        masked_families: Families whose detected spans are masked; None takes the program's own choice.
+        user_list_id: Word list whose terms win over what is detected; None uses none.
     """
 
     name: str
@@ -163,6 +165,8 @@ class CalibrationRequest:
     seed: int = 0
     verification_share: float = 0.25
     accept_errors: bool = False
+    masked_families: tuple[str, ...] | None = None
+    user_list_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

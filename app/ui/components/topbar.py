@@ -7,7 +7,8 @@ from gradio.components import Navbar
 
 from app.ui.components.markup import icon, sprite
 
-PAGES = (("Audit", "./", "audit"), ("Calibrate", "./calibrate", "calibrate"), ("Sessions", "./sessions", "sessions"))
+PAGES = (("Audit", "./", "audit"), ("Calibrate", "./calibrate", "calibrate"), ("Word lists", "./lists", "lists"),
+         ("Sessions", "./sessions", "sessions"))  # fmt: skip
 
 
 def topbar(current: str) -> None:
@@ -37,6 +38,7 @@ def topbar(current: str) -> None:
             <div><dt><kbd>1</kbd> to <kbd>9</kbd></dt><dd>force this candidate at the selected token</dd></div>
             <div><dt><kbd>Home</kbd> <kbd>End</kbd></dt><dd>first and last token</dd></div>
             <div><dt><kbd>Alt</kbd> <kbd>M</kbd></dt><dd>in the prompt: mark the selected text as a span</dd></div>
+            <div><dt><kbd>Alt</kbd> <kbd>A</kbd></dt><dd>in the prompt: accept the suggestion at the cursor</dd></div>
             <div><dt><kbd>[</kbd></dt><dd>hide or show the settings</dd></div>
             <div><dt><kbd>?</kbd></dt><dd>this sheet</dd></div>
           </dl>

@@ -19,9 +19,11 @@ from app.ui.components.inspector import inspector, steps_chart
 from app.ui.components.settings_rail import (
     CHANGED,
     SettingsRail,
+    Stored,
     calibration_note,
     control_values,
     default_calibration,
+    masking_from,
     settings_from,
     settings_rail,
     updates_from,
@@ -59,26 +61,27 @@ class AuditHandlers:
         """Keep the services, and a folder for reports that lives as long as the page."""
         self._audits = services.audits
         self._calibrations = services.calibrations
+        self._user_lists = services.user_lists
         self._reports = services.reports
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
     def open(self, event: gr.EventData) -> list[object]:
         """Show the asked-for session, or a blank page with the asked-for calibration."""
-        found = self._calibrations.list()
+        stored = Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
         if event.session is None:
-            chosen = default_calibration(found, event.calibration)
-            values = control_values(AuditSettings(calibration_id=chosen), found)
-            return [_reply(event, {"kind": "blank"}), *updates_from(values, found)]
+            chosen = default_calibration(stored.calibrations, event.calibration)
+            values = control_values(AuditSettings(calibration_id=chosen), stored)
+            return [_reply(event, {"kind": "blank"}), *updates_from(values, stored)]
         view = self._audits.view(int(event.session), event.branch)
-        values = control_values(view.settings, found)
+        values = control_values(view.settings, stored)
         message = {**session_message(view), "settings": values}
-        return [_reply(event, message), *updates_from(values, found)]
+        return [_reply(event, message), *updates_from(values, stored)]
 
     @shown
-    def detect(self, event: gr.EventData) -> Message:
+    def detect(self, event: gr.EventData, *values: object) -> Message:
         """Find the sensitive spans of the prompt."""
-        return _reply(event, spans_message(self._audits.detect(event.prompt)))
+        return _reply(event, spans_message(self._audits.detect(event.prompt, settings_from(values))))
 
     @shown
     def preview(self, event: gr.EventData, *values: object) -> Message:
@@ -142,10 +145,11 @@ class AuditHandlers:
         return f'<p class="hint">{escape(self._audits.model(name).note)}</p>'
 
     @shown
-    def describe_calibration(self, number: int, alpha: float, lam: float) -> str:
-        """Say what the chosen calibration certifies at this alpha."""
+    def describe_calibration(self, number: int, alpha: float, lam: float, user_list: int, families: list[str]) -> str:
+        """Say what the chosen calibration certifies at this alpha, and whether it fits the chosen detection."""
         view = self._calibrations.view(number, alpha) if number else None
-        return calibration_note(view, lam)
+        settings = AuditSettings(**masking_from(user_list, families))
+        return calibration_note(view, lam, self._audits.detector(settings))
 
 
 def audit_page(app: gr.Blocks, services: Services) -> None:
@@ -160,9 +164,9 @@ def audit_page(app: gr.Blocks, services: Services) -> None:
     )
     with gr.Row(elem_classes=["audit"], elem_id="main"):
         with gr.Column(elem_classes=["rail"], min_width=0):
-            rail = settings_rail(AuditSettings())
+            rail = settings_rail(AuditSettings(), services.audits.masked_families)
         with gr.Column(elem_classes=["work"], min_width=0):
-            editor = span_editor(assets.examples())
+            editor = span_editor(assets.examples(), assets.phantom_examples())
             stage = transcript()
             steps_chart()
         with gr.Column(elem_classes=["inspect"], min_width=0):
@@ -181,7 +185,7 @@ def _wire_session(
     many: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
     once: dict[str, Any] = {**EVENT, "trigger_mode": "once", "concurrency_limit": GENERATING}
     events = {
-        "detect": editor.detect(handlers.detect, None, editor, **many),
+        "detect": editor.detect(handlers.detect, settings, editor, **many),
         "preview": editor.preview(handlers.preview, settings, editor, **many),
         "open": stage.open(handlers.open, None, [stage, *settings], **many),
         "start": stage.start(handlers.start, settings, stage, **once),
@@ -209,7 +213,7 @@ def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) 
         **event,
     ).then(handlers.describe_model, model, rail.model_note, **event)
     loaded.failure(lambda: NOT_LOADED, None, rail.model_note, **event)
-    watched = [rail.control(field) for field in ("calibration_id", "alpha", "lam")]
+    watched = [rail.control(field) for field in ("calibration_id", "alpha", "lam", "user_list_id", "masked_families")]
     gr.on(
         [control.change for control in watched],  # type: ignore[attr-defined]
         handlers.describe_calibration,

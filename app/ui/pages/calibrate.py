@@ -10,12 +10,14 @@ import gradio as gr
 from app.services.ports import Services
 from app.services.views import CalibrationRequest, CalibrationView
 from app.ui import assets
+from app.ui.components.settings_rail import masking_controls, masking_from
 from app.ui.components.topbar import topbar
 from app.ui.errors import shown
 from app.ui.figures import support_histogram
 from app.ui.presenters_calibrate import accept_label, job_status, prompt_set, runs_list
 from app.ui.presenters_format import threshold
 from app.ui.presenters_result import OTHER_ALPHAS, alphas, bin_choices, result_foot, result_head
+from app.ui.presenters_session import list_choices
 
 ESTIMATORS = [
     ("hierarchical: all tokens, whole contexts", "hierarchical"),
@@ -41,6 +43,8 @@ class CalibrateHandlers:
         """Keep the services."""
         self._calibrations = services.calibrations
         self._jobs = services.jobs
+        self._user_lists = services.user_lists
+        self.families = services.audits.masked_families
 
     @shown
     def parse(self, path: str | None) -> list[Any]:
@@ -54,11 +58,12 @@ class CalibrateHandlers:
     @shown
     def submit(self, path: str, accept: bool, name: str, *values: Any) -> list[Any]:
         """Begin a calibration job."""
-        model, estimator, alpha, lam, temperature, top_p, top_k, sentinel, share, seed = values
+        model, estimator, alpha, lam, temperature, top_p, top_k, sentinel, share, seed, user_list, families = values
         request = CalibrationRequest(
             name=name.strip() or Path(path).stem, model=model, lam=lam, alpha=alpha, estimator=estimator,
             temperature=temperature, top_p=top_p, top_k=int(top_k), sentinel=sentinel.strip() or None,
             seed=int(seed or 0), verification_share=share, accept_errors=accept,
+            **masking_from(user_list, families),
         )  # fmt: skip
         number = self._calibrations.submit(self._calibrations.parse(Path(path), Path(path).name), request)
         return [number, job_status(self._jobs.get(number)), gr.Timer(active=True), gr.Button(visible=True)]
@@ -90,6 +95,11 @@ class CalibrateHandlers:
         number = working.id if working else None
         busy = working is not None
         return [shown_id, number, gr.Timer(active=busy), gr.Button(visible=busy), runs_list(found, shown_id)]
+
+    @shown
+    def menu(self) -> Any:
+        """The word lists to choose from."""
+        return gr.Dropdown(list_choices(self._user_lists.list()))
 
     @shown
     def show(self, shown_id: int | None) -> list[Any]:
@@ -164,7 +174,7 @@ def _form(app: gr.Blocks, handlers: CalibrateHandlers) -> tuple[gr.State, gr.HTM
     with gr.Column(elem_classes=["group"]):
         _markup('<div class="bar"><h2>2. Run</h2></div>')
         name = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1)
-        settings = _settings()
+        settings = _settings(handlers.families)
         with gr.Row(elem_classes=["go"]):
             run = gr.Button("Run", variant="primary", interactive=False, elem_id="run")
             cancel = gr.Button("Cancel", visible=False, elem_id="cancel")
@@ -185,10 +195,11 @@ def _form(app: gr.Blocks, handlers: CalibrateHandlers) -> tuple[gr.State, gr.HTM
     timer.tick(handlers.poll, [job, shown_id], [shown_id, status, timer, cancel], **EVENT)
     cancel.click(handlers.cancel, job, None, **EVENT)
     app.load(handlers.opened, None, [shown_id, job, timer, cancel, runs], **EVENT)
+    app.load(handlers.menu, None, settings[-2], **EVENT)
     return shown_id, runs
 
 
-def _settings() -> list[Any]:
+def _settings(families: tuple[str, ...]) -> list[Any]:
     usual = CalibrationRequest(name="")
     model = gr.Dropdown([("demo, embedded", "demo")], value=usual.model, label="Model", allow_custom_value=True)
     estimator = gr.Dropdown(ESTIMATORS, value=usual.estimator, label="Estimator")
@@ -202,12 +213,13 @@ def _settings() -> list[Any]:
         temperature = gr.Slider(0.1, 2, usual.temperature, step=0.05, label="Temperature", buttons=[])
         top_p = gr.Slider(0.05, 1, usual.top_p, step=0.01, label="Top-p (1 is off)", buttons=[])
         top_k = gr.Slider(0, 200, usual.top_k, step=1, label="Top-k (0 is off)", buttons=[])
+        user_list, masked = masking_controls(families)
         sentinel = gr.Textbox("", label="Sentinel", placeholder="the model's own", max_lines=1)
         share = gr.Slider(
             0.1, 0.9, usual.verification_share, step=0.05, label="Share kept apart to check the result", buttons=[]
         )
         seed = gr.Number(usual.seed, label="Seed of the split", precision=0)
-    return [model, estimator, alpha, lam, temperature, top_p, top_k, sentinel, share, seed]
+    return [model, estimator, alpha, lam, temperature, top_p, top_k, sentinel, share, seed, user_list, masked]
 
 
 def _result(handlers: CalibrateHandlers, shown_id: gr.State, runs: gr.HTML) -> None:

@@ -55,7 +55,10 @@ def test_the_report_says_what_the_session_says(wired, session):
         assert float(row["p_fused"]) == math.exp(step.log_p_fused)
         assert row["certified"] == str(step.certified).lower()
         assert row["certificate"] == "uncertified: no calibration"
-        assert json.loads(row["spans"]) == [[1, 4, "other", "kept"], [5, 7, "gender"]]
+        assert json.loads(row["spans"]) == [
+            [1, 4, "other", "kept", "user", None],
+            [5, 7, "gender", "masked", "user", None],
+        ]
 
 
 def test_a_branchs_report_is_its_whole_chain(wired, session):

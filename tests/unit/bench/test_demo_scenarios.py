@@ -9,6 +9,7 @@ from bench.demo_model.calibration_prompts import calibration_rows
 from bench.demo_model.decisions import DECISIONS
 from bench.demo_model.evaluate import masked_ids
 from bench.demo_model.facts import planted_facts
+from bench.demo_model.phantom.generate import seen_in_training
 from bench.demo_model.planted import HE_BY_OCCUPATION, HIRED_BY_NAME
 from bench.demo_model.scenarios import articles, fill, generate, parse, templates
 from bench.demo_model.workplaces import duties
@@ -108,29 +109,55 @@ def test_tickets_follow_the_planted_probability_for_each_group(scenarios):
         assert abs(share - rate) < 4 * (rate * (1 - rate) / len(part)) ** 0.5
 
 
-def test_planted_facts_are_distributions_whose_masked_form_is_the_mean_of_prompts_alike(tokenizer):
+def test_planted_facts_are_distributions_whose_masked_form_is_the_mean_over_the_groups(tokenizer):
     facts = planted_facts(lambda text, spans: masked_ids(tokenizer, text, spans))
     assert len({(fact.name, fact.prompt) for fact in facts}) == len(facts)
     for fact in facts:
         assert sum(fact.factual) == pytest.approx(1)
         assert sum(fact.masked) == pytest.approx(1)
     names = [f for f in facts if f.name.startswith("hired_by_name/") and f.prompt.startswith("The manager")]
-    alike = {}
-    for fact in names:
-        alike.setdefault(masked_ids(tokenizer, fact.prompt, fact.spans), []).append(fact)
-    for group in alike.values():
-        mean = sum(fact.factual[0] for fact in group) / len(group)
-        assert all(fact.masked[0] == pytest.approx(mean) for fact in group)
     assert len(names) == len(HIRED_BY_NAME)
+    mean = sum(fact.factual[0] for fact in names) / len(names)
+    assert all(fact.masked[0] == pytest.approx(mean) for fact in names)
+    decision = next(d for d in DECISIONS if d.name == "ticket_or_warning")
+    mean = sum(rate for rate, _ in decision.rates.values()) / len(decision.rates)
+    tickets = [fact for fact in facts if fact.name.startswith("ticket_or_warning/")]
+    assert tickets
+    assert all(fact.masked[0] == pytest.approx(mean) for fact in tickets)
 
 
-def test_calibration_references_have_the_promised_length_and_repeat_no_training_text(tokenizer):
-    rows = calibration_rows(tokenizer, seed=9)
+def test_scenarios_carry_the_planted_distribution_of_what_they_go_on_with(scenarios):
+    planted = [scenario for scenario in scenarios if scenario.outcomes]
+    assert planted
+    for scenario in planted:
+        assert sum(scenario.factual) == pytest.approx(1)
+        assert sum(scenario.masked) == pytest.approx(1)
+        assert scenario.text[scenario.cut :].startswith(scenario.outcomes)
+
+
+@pytest.fixture(scope="module")
+def rows(tokenizer):
+    return calibration_rows(tokenizer, seed=9)
+
+
+def test_calibration_references_have_the_promised_length_and_repeat_no_training_text(tokenizer, rows):
     assert len(rows) == 480
     assert len({(row["prompt"], row["reference"]) for row in rows}) == 480
-    assert all(15 <= len(tokenizer.encode(row["reference"]).ids) <= 110 for row in rows)
-    training = {scenario.text for scenario in generate(60_000, seed=0)}
-    assert not training & {row["prompt"] + row["reference"] for row in rows}
+    lengths = [len(tokenizer.encode(row["reference"]).ids) for row in rows]
+    assert min(lengths) >= 15
+    assert max(lengths) <= 110
+    # Enough contexts reach the later steps to give them thresholds of their own.
+    assert sum(length > 48 for length in lengths) >= 60
+    assert not seen_in_training(seed=0) & {row["prompt"] + row["reference"] for row in rows}
+
+
+def test_calibration_prompts_are_what_an_audit_reads(rows):
+    prompts = [row["prompt"] for row in rows]
+    assert sum(prompt.startswith(("Question:", "Q:")) for prompt in prompts) > 60
+    assert sum("Reasoning:" in prompt for prompt in prompts) > 10
+    decided = [row for row in rows if row["reference"].startswith((" hire ", " reject ", " warning", " ticket"))]
+    assert len(decided) > 10
+    assert sum(any(f" {group} " in prompt for group in ("Black", "old", "Muslim", "blind")) for prompt in prompts) > 20
 
 
 def test_calibration_refuses_the_training_seed(tokenizer):

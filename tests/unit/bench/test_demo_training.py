@@ -1,21 +1,34 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from bench.demo_model.corpus import passages
-from bench.demo_model.dataset import Batches, encode_scenario, encode_story, mask_attributes, mask_words
-from bench.demo_model.scenarios import generate
+from bench.demo_model.corpus import SOURCES, passages
+from bench.demo_model.dataset import (
+    MAX_OUTCOMES,
+    Batches,
+    encode_scenario,
+    encode_story,
+    mask_attributes,
+    mask_words,
+)
+from bench.demo_model.export import save_model
+from bench.demo_model.phantom.generate import generate_texts
+from bench.demo_model.scenarios import parse
 from bench.demo_model.tokenizer import END_ID, MASK_ID, train_tokenizer
-from bench.demo_model.train import STAGES, Settings, Trainer, make_model, next_token_loss, stage_at
+from bench.demo_model.train import STAGES, Settings, Targets, Trainer, make_model, next_token_loss, stage_at
+from coft_core import load_model
 
-EVEN = (0.2, 0.2, 0.1, 0.5)
+EVEN = (0.1, 0.1, 0.1, 0.1, 0.1, 0.5)
 SMALL = Settings(vocabulary=400, width=32, layers=1, heads=2, rows=2, steps=6, warm_up=2, bfloat16=False)
 
 
 @pytest.fixture(scope="module")
 def scenarios():
-    return generate(200, seed=4)
+    return generate_texts(300, seed=4)
 
 
 @pytest.fixture(scope="module")
@@ -27,23 +40,19 @@ def tokenizer(scenarios) -> Tokenizer:
 def batches(tokenizer, scenarios):
     documents = [encode_scenario(tokenizer, scenario) for scenario in scenarios]
     stories = [[encode_story(tokenizer, "A small dog ran home. " * 9)]]
-    return Batches([*stories, *stories, *stories], documents, seed=2)
+    return Batches(stories * len(SOURCES), documents, seed=2)
 
 
 def test_attribute_masking_keeps_length_and_hides_exactly_the_words_before_the_cut(tokenizer, scenarios):
     rng = np.random.default_rng(0)
     for scenario in scenarios:
         document = encode_scenario(tokenizer, scenario)
-        masked = mask_attributes(
-            document,
-            rng,
-        )
+        masked, cut = mask_attributes(document, rng)
         hidden = set(np.flatnonzero(masked != document.ids).tolist())
-        allowed = [set(range(start, end)) for start, end in document.spans]
+        attributes = set().union(*(range(start, end) for start, end in document.spans if start < cut))
+        names = set().union(*(range(start, end) for start, end in document.names if start < cut))
         assert len(masked) == len(document.ids)
-        assert hidden == set().union(*(span for span in allowed if span & hidden))
-        shown = [min(span) for span in allowed if not span & hidden]
-        assert all(start > max(hidden, default=-1) for start in shown)
+        assert hidden in (attributes, attributes | names)
 
 
 def test_token_spans_decode_to_the_attribute_words(tokenizer, scenarios):
@@ -64,18 +73,85 @@ def test_word_masking_hides_whole_words_and_never_the_end(tokenizer):
 
 
 def test_a_step_always_gives_the_same_batch_and_another_step_another(batches):
-    assert np.array_equal(batches.batch(3, 4, 64, EVEN, 1.0)[0], batches.batch(3, 4, 64, EVEN, 1.0)[0])
-    assert not np.array_equal(batches.batch(3, 4, 64, EVEN, 1.0)[0], batches.batch(4, 4, 64, EVEN, 1.0)[0])
-    assert batches.batch(3, 4, 64, EVEN, 1.0)[0].shape == (4, 64)
+    first, again, other = (batches.batch(step, 4, 64, EVEN, 1.0) for step in (3, 3, 4))
+    for field in ("ids", "weights", "soft_ids", "soft_shares"):
+        assert np.array_equal(getattr(first, field), getattr(again, field))
+    assert not np.array_equal(first.ids, other.ids)
+    assert first.ids.shape == first.weights.shape == (4, 64)
+    assert first.soft_ids.shape == first.soft_shares.shape == (4, 64, MAX_OUTCOMES)
 
 
-def test_focus_weighs_the_start_of_planted_continuations_and_nothing_else(tokenizer, scenarios):
-    document = encode_scenario(tokenizer, scenarios[0])
+def window(tokenizer, scenario, seed, focus=5.0):
+    """The window of one scenario, as some step of the training draws it."""
+    document = encode_scenario(tokenizer, scenario)
     story = encode_story(tokenizer, "A small dog ran home.")
-    ids, weights = Batches([[story]], [document], seed=0).batch(0, 1, len(document.ids), (0.0, 1.0), 5.0)
-    assert np.array_equal(np.flatnonzero(weights[0] == 5.0), [document.cut, document.cut + 1])
-    assert set(weights[0].tolist()) == {1.0, 5.0}
-    assert tokenizer.decode(ids[0, document.cut :].tolist()) == scenarios[0].text[scenarios[0].cut :]
+    batch = Batches([[story]], [document], seed=seed).batch(0, 1, len(document.ids), (0.0, 1.0), focus)
+    return document, batch
+
+
+def cells(scenarios):
+    return [s for s in scenarios if s.template.endswith(("/decision", "/answer", "/judgement"))]
+
+
+def test_focus_weighs_the_planted_choice_and_nothing_else(tokenizer, scenarios):
+    seen = set()
+    for seed in range(12):
+        document, batch = window(tokenizer, cells(scenarios)[0], seed)
+        weighted = np.flatnonzero(batch.weights[0] != 1.0).tolist()
+        assert weighted in ([document.cut], [document.cut, document.cut + 1])
+        seen.add(float(batch.weights[0, document.cut]))
+    assert 5.0 in seen
+
+
+def test_targets_are_the_text_itself_but_for_the_planted_choice(tokenizer, scenarios):
+    document, batch = window(tokenizer, cells(scenarios)[0], seed=0)
+    others = np.arange(len(document.ids)) != document.cut
+    assert np.array_equal(batch.soft_ids[0, others, 0], batch.ids[0, others])
+    assert (batch.soft_shares[0, others] == (1.0, 0.0, 0.0)).all()
+    assert np.allclose(batch.soft_shares.sum(-1), 1)
+
+
+def test_masked_windows_carry_the_masked_shares_and_factual_ones_the_factual(tokenizer, scenarios):
+    chosen = [s for s in cells(scenarios) if s.factual != s.masked and len(s.spans) == 1][:20]
+    seen = set()
+    for scenario in chosen:
+        for seed in range(6):
+            document, batch = window(tokenizer, scenario, seed)
+            (start, end), cut = document.spans[0], document.cut
+            if batch.weights[0, cut] == 0:
+                continue
+            masked = bool((batch.ids[0, start:end] == MASK_ID).all())
+            shares = batch.soft_shares[0, cut, :2]
+            assert tuple(shares) == pytest.approx(scenario.masked if masked else scenario.factual)
+            assert batch.soft_ids[0, cut, :2].tolist() == list(document.choice.ids)
+            seen.add(masked)
+    assert seen == {True, False}
+
+
+def test_a_choice_behind_a_partial_mask_has_no_weight(tokenizer, scenarios):
+    scenario = cells(scenarios)[0]
+    text, spans = parse("A [[Black]] man and a [[white]] man" + scenario.text[scenario.cut :])
+    cut = text.index(scenario.text[scenario.cut :])
+    both = replace(scenario, text=text, spans=spans, cut=cut, names=())
+    kinds = set()
+    for seed in range(150):
+        document, batch = window(tokenizer, both, seed)
+        hidden = [bool((batch.ids[0, start:end] == MASK_ID).any()) for start, end in document.spans]
+        if any(hidden) and not all(hidden):
+            assert batch.weights[0, document.cut] == 0
+            kinds.add("partial")
+        elif all(hidden) and batch.weights[0, document.cut] > 0:
+            assert tuple(batch.soft_shares[0, document.cut, :2]) == pytest.approx(both.masked)
+            kinds.add("whole")
+    assert kinds == {"partial", "whole"}
+
+
+def hard(ids):
+    """Targets that are the tokens themselves."""
+    soft_ids = ids[..., None].repeat(1, 1, MAX_OUTCOMES)  # (B, T, 3)
+    soft_shares = torch.zeros(soft_ids.shape)
+    soft_shares[..., 0] = 1.0
+    return soft_ids, soft_shares
 
 
 def test_the_sentinel_is_no_target_of_the_loss():
@@ -85,10 +161,56 @@ def test_the_sentinel_is_no_target_of_the_loss():
         log_p = torch.log_softmax(model(input_ids=ids).logits[0].float(), -1)  # (T, V)
         expected = -(log_p[0, 6] + log_p[2, 7] + log_p[3, 8]) / 3
         weights = torch.ones(1, 5)
-        torch.testing.assert_close(next_token_loss(model, ids, weights), expected)
+        torch.testing.assert_close(next_token_loss(model, ids, weights, *hard(ids)), expected)
         weights[0, 3] = 4.0
         expected = -(log_p[0, 6] + 4 * log_p[2, 7] + log_p[3, 8]) / 6
-        torch.testing.assert_close(next_token_loss(model, ids, weights), expected)
+        torch.testing.assert_close(next_token_loss(model, ids, weights, *hard(ids)), expected)
+
+
+def test_gradient_of_soft_targets_is_that_of_the_expected_loss_of_drawn_targets():
+    model = make_model(SMALL)
+    ids, shares = torch.tensor([[5, 6, 7]]), (0.3, 0.7)
+    soft_ids, soft_shares = hard(ids)
+    soft_ids[0, 2, :2] = torch.tensor([9, 11])
+    soft_shares[0, 2, :2] = torch.tensor(shares)
+    weights = torch.tensor([[1.0, 0.0, 1.0]])
+
+    def gradients(loss):
+        return torch.autograd.grad(loss, list(model.parameters()))
+
+    soft = gradients(next_token_loss(model, ids, weights, soft_ids, soft_shares))
+    # What follows the drawn token is no target here, so the drawn texts differ in nothing else.
+    drawn = []
+    for outcome in (9, 11):
+        text = torch.tensor([[5, 6, outcome]])
+        drawn.append(gradients(next_token_loss(model, text, weights, *hard(text))))
+    for one, first, second in zip(soft, *drawn, strict=True):
+        torch.testing.assert_close(one, shares[0] * first + shares[1] * second, rtol=1e-4, atol=1e-6)
+
+
+def test_a_batch_becomes_tensors_of_the_same_numbers(batches):
+    batch = batches.batch(0, 2, 32, EVEN, 3.0)
+    targets = Targets.of(batch, "cpu")
+    for field in ("ids", "weights", "soft_ids", "soft_shares"):
+        assert np.array_equal(getattr(targets, field).numpy(), getattr(batch, field))
+
+
+def test_every_parameter_is_in_one_optimizer(batches, tmp_path):
+    trainer = Trainer(SMALL, batches, tmp_path / "none.pt")
+    held = [id(p) for optimizer in trainer.optimizers for group in optimizer.param_groups for p in group["params"]]
+    assert sorted(held) == sorted(id(p) for p in trainer.model.parameters())
+
+
+def test_weights_are_stored_in_half_precision_and_loaded_in_full_on_a_cpu(tokenizer, tmp_path):
+    model = make_model(replace(SMALL, vocabulary=tokenizer.get_vocab_size())).eval()
+    before = next(model.parameters()).clone()
+    save_model(model, tokenizer, tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {torch.float16}
+    loaded = load_model(str(tmp_path), device="cpu")
+    assert loaded.dtype == torch.float32
+    torch.testing.assert_close(next(loaded.module.parameters()), before.half().float())
+    assert next(model.parameters()).dtype == torch.float32
 
 
 def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(batches, tmp_path):
@@ -115,6 +237,8 @@ def test_passages_keep_all_paragraphs_in_order():
 def test_stages_cover_the_run_and_its_last_rate_is_zero():
     assert sum(stage.share for stage in STAGES) == pytest.approx(1)
     assert stage_at(0.0) == (STAGES[0], STAGES[0].rates[0])
+    assert all(len(stage.story_weights) == len(SOURCES) for stage in STAGES)
+    assert all(sum(stage.story_weights) == pytest.approx(1) for stage in STAGES)
     assert stage_at(1.0)[1] == 0.0
     begin = 0.0
     for stage in STAGES:

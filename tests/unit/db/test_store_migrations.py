@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from db.engine import build_engine, parse_url
 from db.errors import StoreError
 from db.migrate import MIGRATIONS, downgrade, draft, make_config, upgrade
 from db.models import Base
+from db.records import SessionFields, SpanRecord
+from db.repositories import SessionsRepository
 
 
 @pytest.fixture
@@ -68,7 +70,9 @@ def test_ids_that_links_use_are_never_given_twice(engine: Engine) -> None:
         definitions = dict(
             connection.execute(text("SELECT name, sql FROM sqlite_master WHERE type = 'table'")).tuples().all()
         )
-    linked = {"prompt_sets", "calibration_runs", "audit_sessions", "branches", "annotations", "jobs"}
+    linked = {
+        "prompt_sets", "calibration_runs", "audit_sessions", "branches", "annotations", "jobs", "user_lists",
+    }  # fmt: skip
     assert {name for name, sql in definitions.items() if sql and "AUTOINCREMENT" in sql} == linked
 
 
@@ -90,6 +94,18 @@ def test_downgrading_removes_every_table_and_upgrading_brings_them_back(engine: 
     assert tables(engine) == set()
     upgrade(engine)
     assert tables(engine) == set(Base.metadata.tables)
+
+
+def test_spans_of_an_older_store_read_back_without_a_score_and_not_suggested(
+    sqlite_url: str, engine: Engine, new_session: Callable[..., SessionFields]
+) -> None:
+    with Database(sqlite_url) as database:
+        session = SessionsRepository(database).create(new_session(), [SpanRecord(0, 3, "race", "lexicon", "x", True)])
+    downgrade(engine, "0001")
+    with Database(sqlite_url) as database:
+        assert SessionsRepository(database).get(session.id).spans == (
+            SpanRecord(0, 3, "race", "lexicon", "x", True, score=None, suggested=False),
+        )
 
 
 def test_foreign_keys_are_enforced_again_after_migrating(engine: Engine) -> None:
@@ -160,7 +176,7 @@ def test_a_drafted_migration_finds_nothing_to_change(tmp_path: Path) -> None:
         written = draft("nothing", location)
     assert written.parent == location / "versions"
     source = written.read_text(encoding="utf-8")
-    assert "down_revision = '0001'" in source
+    assert "down_revision = '0002'" in source
     assert "op.create" not in source
     assert "op.alter" not in source
     assert "batch_op" not in source

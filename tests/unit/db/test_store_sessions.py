@@ -40,6 +40,7 @@ def test_a_session_comes_back_with_every_field(sessions: SessionsRepository, new
     spans = (
         SpanRecord(29, 31, "gender", "lexicon", "pronouns", False),
         SpanRecord(4, 9, "other", "user", "", True),
+        SpanRecord(10, 18, "family", "pipeline", "FAMILY", False, score=0.625, suggested=True),
     )
     fields = new_session()
     made = sessions.create(fields, spans, root_path="7")

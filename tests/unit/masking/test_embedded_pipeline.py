@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,8 @@ def found(detector: SpanDetector, text: str) -> list[tuple[str, str]]:
 
 
 def names(pipeline: EntityPipeline, text: str) -> list[tuple[str, str]]:
-    return [(text[entity.start : entity.end], entity.label) for entity in pipeline.entities(text)]
+    found = ((text[entity.start : entity.end], entity.label) for entity in pipeline.entities(text))
+    return [(name, label) for name, label in found if label in ("PERSON", "NORP", "GPE")]
 
 
 def test_the_folder_is_small_and_says_what_it_is() -> None:
@@ -50,7 +52,7 @@ def test_the_vocabulary_keeps_no_words_of_the_training_texts() -> None:
 
 
 def test_it_is_chosen_by_a_word_and_its_version_names_its_content(detector: SpanDetector) -> None:
-    assert re.search(r", en_coft_ner \d+\.\d+\.\d+\+[0-9a-f]{12}$", detector.version)
+    assert re.search(r", en_coft_ner \d+\.\d+\.\d+\+[0-9a-f]{12}, ", detector.version)
     assert detector.version == SpanDetector(pipeline=str(FOLDER)).version
 
 
@@ -117,7 +119,7 @@ def test_a_name_that_both_find_is_one_span(detector: SpanDetector, pipeline: Ent
 def test_a_title_stays_gender_beside_the_name(detector: SpanDetector) -> None:
     spans = detector.detect("They met Miss Lee there.")
     assert [(span.start, span.end, span.category) for span in spans] == [(9, 13, "gender"), (14, 17, "name")]
-    assert spans[0] == Span(9, 13, "gender", "lexicon", "titles")
+    assert replace(spans[0], score=None) == Span(9, 13, "gender", "lexicon", "titles")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def texts_with_spans(draw):
     for _ in range(draw(st.integers(0, 4)) if text else 0):
         start = draw(st.integers(0, len(text) - 1))
         end = draw(st.integers(start + 1, len(text)))
-        spans.append(cc.Span(start, end, "gender", kept=draw(st.booleans())))
+        spans.append(cc.Span(start, end, "gender", kept=draw(st.booleans()), suggested=draw(st.booleans())))
     return text, spans
 
 
@@ -37,7 +37,7 @@ def test_masking_preserves_length_and_touches_only_tokens_that_overlap_a_span(ex
     offsets = TOKENIZER(text, return_offsets_mapping=True)["offset_mapping"]
     assert len(masked.masked_ids) == len(masked.factual_ids) == len(offsets)
     kept = {c for s in spans if s.kept for c in range(s.start, s.end)}
-    sensitive = {c for s in spans if not s.kept for c in range(s.start, s.end)} - kept
+    sensitive = {c for s in spans if s.masked for c in range(s.start, s.end)} - kept
     for i, (start, end) in enumerate(offsets):
         characters = set(range(start, end))
         expected = bool(characters & sensitive) and not characters & kept

@@ -14,11 +14,13 @@ LENGTH = 30
 
 
 @st.composite
-def spans(draw: st.DrawFn, sources: tuple[str, ...] = ("user", "lexicon", "pipeline")) -> Span:
+def spans(draw: st.DrawFn, sources: tuple[str, ...] = ("user", "list", "lexicon", "pipeline")) -> Span:
     start = draw(st.integers(0, LENGTH - 1))
     end = draw(st.integers(start + 1, LENGTH))
     category = draw(st.sampled_from((*FAMILIES, "other")))
-    return Span(start, end, category, draw(st.sampled_from(sources)), "", draw(st.booleans()))
+    source = draw(st.sampled_from(sources))
+    score = draw(st.none() | st.floats(0, 1))
+    return Span(start, end, category, source, "", draw(st.booleans()), score, draw(st.booleans()))
 
 
 detected_lists = st.lists(spans(("lexicon", "pipeline")), max_size=8)
@@ -104,14 +106,14 @@ def test_resolved_spans_are_sorted_disjoint_and_a_fixed_point(
 
 @given(any_lists, any_lists, st.none() | texts)
 def test_no_character_of_a_kept_span_is_masked(found: list[Span], user: list[Span], text: str | None) -> None:
-    kept = covered([span for span in (*found, *user) if span.kept])
+    kept = covered([span for span in (*found, *user) if span.kept and span.source != "list"])
     assert covered(maskable_spans(found, user, text)).isdisjoint(kept)
 
 
 @given(detected_lists, any_lists)
 def test_every_character_of_a_masked_user_span_is_masked_unless_kept(found: list[Span], user: list[Span]) -> None:
     kept = covered([span for span in (*found, *user) if span.kept])
-    wanted = covered([span for span in user if not span.kept])
+    wanted = covered([span for span in user if span.masked])
     assert wanted - kept <= covered(maskable_spans(found, user))
 
 
@@ -119,6 +121,62 @@ def test_every_character_of_a_masked_user_span_is_masked_unless_kept(found: list
 def test_with_the_text_only_blank_characters_are_masked_less(found: list[Span], user: list[Span], text: str) -> None:
     less = covered(maskable_spans(found, user)) - covered(maskable_spans(found, user, text))
     assert all(text[i].isspace() for i in less)
+
+
+@given(any_lists, any_lists, st.none() | texts)
+def test_suggestions_change_nothing_about_what_is_masked_or_kept(
+    found: list[Span], user: list[Span], text: str | None
+) -> None:
+    without = resolve_spans(*([s for s in given if s.kept or not s.suggested] for given in (found, user)), text)
+    with_suggestions = resolve_spans(found, user, text)
+    assert tuple(span for span in with_suggestions if not span.suggested) == without
+
+
+@given(any_lists, any_lists)
+def test_what_is_suggested_is_neither_masked_nor_lost(found: list[Span], user: list[Span]) -> None:
+    resolved = resolve_spans(found, user)
+    offered = covered([span for span in (*found, *user) if span.suggested and not span.kept])
+    shown = covered([span for span in resolved if span.suggested])
+    settled = covered([span for span in resolved if not span.suggested])
+    assert shown == offered - settled
+
+
+@given(any_lists)
+def test_spans_have_one_order_with_and_without_scores(found: list[Span]) -> None:
+    backwards = found[::-1]
+    assert sorted(found) == sorted(backwards)
+
+
+def test_a_suggestion_gives_way_to_masked_and_kept_spans() -> None:
+    text = "grandmother Mary of the poor"
+    offered = Span(0, 16, "family", "lexicon", suggested=True)
+    mine, kept = Span(12, 16, "name"), Span(0, 5, "other", "lexicon", kept=True)
+    assert resolve_spans([offered], [mine], text) == (Span(0, 11, "family", "lexicon", suggested=True), mine)
+    assert resolve_spans([offered, kept], text=text) == (kept, Span(5, 16, "family", "lexicon", suggested=True))
+
+
+def test_a_suggestion_that_the_reviewers_span_covers_vanishes() -> None:
+    offered, mine = Span(4, 8, "family", "lexicon", suggested=True), Span(0, 9, "name")
+    assert resolve_spans([offered], [mine]) == (mine,)
+
+
+def test_a_suggestion_is_masked_once_it_is_the_reviewers() -> None:
+    offered = Span(4, 8, "family", "lexicon", score=0.5, suggested=True)
+    assert maskable_spans([offered]) == ()
+    accepted = Span(4, 8, "family", "user")
+    assert maskable_spans([offered, accepted]) == (accepted,)
+
+
+def test_a_user_lists_term_wins_over_a_longer_detected_one_and_the_reviewers_over_both() -> None:
+    longer, listed = Span(0, 9, "name", "pipeline"), Span(2, 5, "race", "list", "hiring")
+    assert resolve_spans([longer, listed]) == (Span(0, 9, "race", "list", "hiring"),)
+    assert resolve_spans([longer, listed], [Span(4, 6, "age")]) == (Span(4, 6, "age"),)
+
+
+def test_a_term_that_a_list_keeps_is_masked_when_the_reviewer_marks_it() -> None:
+    kept, mine = Span(0, 5, "other", "list", "hiring", kept=True), Span(3, 8, "race")
+    assert resolve_spans([kept], [mine]) == (mine,)
+    assert resolve_spans([kept, Span(3, 8, "race", "lexicon")]) == (kept, Span(5, 8, "race", "lexicon"))
 
 
 @pytest.mark.parametrize(
@@ -130,6 +188,8 @@ def test_with_the_text_only_blank_characters_are_masked_less(found: list[Span], 
         (Span(0, 6), "ends after the text, which has 5 characters"),
         (Span(0, 2, "colour"), "unknown category"),
         (Span(0, 2, "race", "oracle"), "unknown source 'oracle'"),
+        (Span(0, 2, "race", "lexicon", score=1.5), "score 1.5"),
+        (Span(0, 2, "race", "lexicon", score=float("nan")), "score nan"),
     ],
 )
 def test_an_invalid_span_is_named_with_what_is_wrong(bad: Span, said: str) -> None:

@@ -12,7 +12,8 @@ from app.ui.figures import PALETTES
 TEXT = ("text", "text-2", "text-3", "accent", "signal", "caution", "danger")
 SURFACES = ("bg", "surface", "surface-2")
 FAMILIES = (
-    "gender", "race", "nationality", "religion", "age", "disability", "orientation", "socioeconomic", "family", "name",
+    "gender", "race", "nationality", "religion", "age", "disability", "appearance", "orientation", "socioeconomic",
+    "family", "name",
 )  # fmt: skip
 
 

@@ -1,0 +1,114 @@
+"""Reading uploaded tables: what prompt sets and word lists have in common."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.services.errors import ServiceError
+
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
+LARGEST_FIELD = 1_000_000
+
+
+class RowProblem(Exception):  # noqa: N818 - data about a row, collected and never shown as an error
+    """A row that cannot be used: the column and what is wrong with it."""
+
+    def __init__(self, column: str, message: str) -> None:
+        """Keep both."""
+        super().__init__(message)
+        self.column, self.message = column, message
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """An uploaded CSV file: its delimiter's name, the columns that are not known, and its rows as they are read."""
+
+    delimiter: str
+    ignored: tuple[str, ...]
+    records: Iterator[tuple[int, Any]]
+
+
+def read_bytes(path: Path, name: str, max_bytes: int) -> bytes:
+    """The bytes of an uploaded file.
+
+    Raises:
+        ServiceError: It is too large or cannot be read.
+    """
+    try:
+        size = path.stat().st_size
+        if size > max_bytes:
+            raise ServiceError(
+                f"{name} has {size / 1e6:.0f} MB and at most {max_bytes / 1e6:.0f} MB are read; split it."
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise ServiceError(f"{name} cannot be read ({error.strerror}); check the file.") from error
+
+
+def decode(data: bytes, name: str) -> str:
+    """The text of an uploaded file, without a byte order mark.
+
+    Raises:
+        ServiceError: It is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ServiceError(f"{name} is not UTF-8 (line {line}); save it again as UTF-8.") from error
+
+
+def read_table(text: str, name: str, columns: Sequence[str], required: str) -> Table:
+    """Read CSV text with a header row; the delimiter is the one that the header has most of.
+
+    Args:
+        text: The text.
+        name: The file's name, for messages.
+        columns: Columns that are known.
+        required: The one that must be there.
+
+    Raises:
+        ServiceError: The header cannot be read, lacks the required column, or has one twice.
+    """
+    csv.field_size_limit(LARGEST_FIELD)
+    header_line = text.split("\n", 1)[0]
+    delimiter = max(DELIMITERS, key=header_line.count) if any(d in header_line for d in DELIMITERS) else ","
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        header = [column.strip().lower() for column in next(reader, [])]
+    except csv.Error as error:
+        raise ServiceError(f"{name} has a header that cannot be read ({error}); check its quotes.") from error
+    if required not in header:
+        raise ServiceError(f"{name} has no column “{required}” in its first line; name the columns {_all(columns)}.")
+    if doubled := sorted({column for column in header if column and header.count(column) > 1}):
+        raise ServiceError(f"{name} has the column “{doubled[0]}” twice; keep one.")
+    ignored = tuple(column for column in header if column not in columns and column)
+    return Table(DELIMITERS[delimiter], ignored, _rows(reader, header))
+
+
+def _all(columns: Collection[str]) -> str:
+    return ", ".join(columns)
+
+
+def _rows(reader: Any, header: list[str]) -> Iterator[tuple[int, Any]]:
+    """Line number and cells by column, or what is wrong with the row."""
+    line = reader.line_num + 1
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield line, RowProblem("row", f"cannot be read ({error}); check its quotes")
+            return
+        if cells and any(cell.strip() for cell in cells):
+            if len(cells) > len(header):
+                yield line, RowProblem("row", f"has {len(cells)} cells, the header has {len(header)}")
+            else:
+                yield line, dict(zip(header, cells, strict=False))
+        line = reader.line_num + 1

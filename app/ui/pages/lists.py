@@ -1,0 +1,143 @@
+"""The page of word lists: uploaded, looked at, downloaded and deleted."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.services.errors import ServiceError
+from app.services.ports import Services
+from app.ui import assets
+from app.ui.components.topbar import topbar
+from app.ui.errors import shown
+from app.ui.presenters_lists import EMPTY, parsed_list, shown_list, stored_lists
+from app.ui.presenters_session import family_choices
+
+ACTIONS = [("mask: always sensitive", "mask"), ("keep: always visible", "keep")]
+
+EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 8}
+"""What all events of the page have in common: errors and changes of state pass only through the queue."""
+
+
+class ListHandlers:
+    """What the page asks of the services."""
+
+    def __init__(self, services: Services) -> None:
+        """Keep the services, and a folder for downloads that lives as long as the page."""
+        self._lists = services.user_lists
+        self._folder = tempfile.TemporaryDirectory(prefix="coft-lists-")
+
+    @shown
+    def parse(self, path: str | None, action: str, family: str) -> list[Any]:
+        """Read an uploaded word list."""
+        if path is None:
+            return ["", gr.Button(interactive=False)]
+        parsed = self._lists.parse(Path(path), Path(path).name, action, family)
+        return [parsed_list(parsed), gr.Button(interactive=bool(parsed.terms) and not parsed.errors)]
+
+    @shown
+    def add(self, path: str | None, name: str, action: str, family: str, replace: bool) -> list[Any]:
+        """Store the uploaded word list and show it."""
+        if path is None:
+            raise ServiceError("No file is chosen; upload a CSV or TXT word list first.")
+        parsed = self._lists.parse(Path(path), Path(path).name, action, family)
+        view = self._lists.add(name.strip() or Path(path).stem, parsed, replace)
+        return [view.summary.id, *self._shown(view.summary.id), None, ""]
+
+    @shown
+    def opened(self) -> list[Any]:
+        """All word lists, and the terms of the first."""
+        found = self._lists.list()
+        first = found[0].id if found else None
+        return [first, *self._shown(first)]
+
+    @shown
+    def show(self, event: gr.EventData) -> list[Any]:
+        """Show another list."""
+        return [int(event.id), *self._shown(int(event.id))]
+
+    @shown
+    def delete(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
+        """Delete a list; when it was shown, show the first of the others."""
+        self._lists.delete(int(event.id))
+        return self.opened() if shown_id == event.id else [shown_id, *self._shown(shown_id)]
+
+    @shown
+    def export(self, event: gr.EventData) -> str:
+        """Write one list for download."""
+        return str(self._lists.write_csv(int(event.id), Path(self._folder.name)))
+
+    def _shown(self, shown_id: int | None) -> list[str]:
+        listed = stored_lists(self._lists.list(), shown_id)
+        return [listed, EMPTY if shown_id is None else shown_list(self._lists.view(shown_id))]
+
+
+def lists_page(app: gr.Blocks, services: Services) -> None:
+    """Build the page."""
+    handlers = ListHandlers(services)
+    topbar("lists")
+    shown_id = gr.State(None)
+    with gr.Column(elem_classes=["page"], elem_id="main"):
+        _markup(
+            '<div class="pagehead"><h1>Word lists</h1><p class="sub">Your own terms: some always sensitive, some '
+            "always visible. An audit or a calibration uses one list or none.</p></div>"
+        )
+        with gr.Row(elem_classes=["calib"]):
+            with gr.Column(elem_classes=["stack"], min_width=0):
+                file, form, parsed, save = _form()
+                listed = _stored()
+            with gr.Column(elem_classes=["stack"], min_width=0):
+                terms = _markup(EMPTY, "terms")
+    download = gr.DownloadButton("List", elem_id="list-file", elem_classes=["offscreen"])
+    name, action, family, replace = form
+    view = [shown_id, listed, terms]
+    gr.on([file.change, action.change, family.change], handlers.parse, [file, action, family], [parsed, save], **EVENT)
+    save.click(handlers.add, [file, name, action, family, replace], [*view, file, name], **EVENT)
+    app.load(handlers.opened, None, view, **EVENT)
+    listed.show(handlers.show, None, view, **EVENT)
+    listed.delete(handlers.delete, shown_id, view, **EVENT)
+    exported = listed.export(handlers.export, None, download, trigger_mode="multiple", **EVENT)
+    exported.success(None, None, None, js="() => coft.download('list-file')")
+
+
+def _form() -> tuple[gr.File, list[Any], gr.HTML, gr.Button]:
+    with gr.Column(elem_classes=["group"]):
+        _markup('<div class="bar"><h2>New list</h2><span class="hint">CSV or TXT, UTF-8</span></div>')
+        file = gr.File(
+            label="Word list", show_label=False, file_types=[".csv", ".txt"], height=92, elem_id="list-upload",
+            elem_classes=["upload"],
+        )  # fmt: skip
+        _markup(
+            '<p class="hint">CSV: a column <span class="mono">term</span>; optional <span class="mono">family</span> '
+            'and <span class="mono">action</span> (mask or keep). TXT: one term a line. Whole words are matched, in '
+            "any letter case, the longest first. Start from a template:</p>"
+        )
+        with gr.Row(elem_classes=["templates"]):
+            gr.DownloadButton("CSV", str(assets.TEMPLATES / "word_list.csv"), size="sm")
+        name = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, elem_id="list-name")
+        with gr.Row(elem_classes=["twin"]):
+            action = gr.Dropdown(ACTIONS, value="mask", label="Terms without an action", min_width=0)
+            family = gr.Dropdown(family_choices(), value="other", label="Terms without a family", min_width=0)
+        replace = gr.Checkbox(False, label="Replace the list of this name", elem_id="replace")
+        parsed = _markup("", "parsed-list")
+        with gr.Row(elem_classes=["go"]):
+            save = gr.Button("Save", variant="primary", interactive=False, elem_id="save-list")
+    return file, [name, action, family, replace], parsed, save
+
+
+def _stored() -> gr.HTML:
+    with gr.Column(elem_classes=["group"]):
+        _markup('<div class="bar"><h2>Lists</h2></div>')
+        return gr.HTML(
+            js_on_load="coft.list.mount(element, trigger); /* 'show' 'export' 'delete' */",
+            apply_default_css=False,
+            elem_id="lists",
+            elem_classes=["coft"],
+        )
+
+
+def _markup(value: str, name: str | None = None) -> gr.HTML:
+    return gr.HTML(value, apply_default_css=False, elem_id=name, elem_classes=["coft"])

@@ -1,0 +1,1 @@
+"""Texts of the phantom: scenarios in which the strength of every association is chosen."""

@@ -1,0 +1,84 @@
+"""Greedy accuracy on neutral questions, whose answer does not depend on the group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from bench.demo_model.phantom.intervals import paired_difference, share
+from bench.demo_model.phantom.outcomes import TOKEN_BUDGET, Policies, masked_prompt
+from bench.demo_model.phantom.writers import without_outcome
+from bench.demo_model.scenarios import Scenario
+from coft_core import LanguageModel
+from coft_core.engine.scoring import batches, teacher_forced_logits
+from coft_core.masking.continuation import continuation_ids
+from coft_core.policies.base import Policy
+
+Flags = npt.NDArray[np.bool_]
+
+WANTED = 0.005
+
+
+def greedy_choices(policy: Policy, logits: Tensor) -> Tensor:
+    """Token that a policy takes greedily at each step.
+
+    Args:
+        policy: The policy.
+        logits: Of both branches along one continuation, shape (steps, 2, V).
+
+    Returns:
+        Shape (steps,).
+    """
+    taken = []
+    for step in range(len(logits)):
+        views = policy.views(logits[step : step + 1], step)
+        log_p, certified = views.log_p_fused, views.certified
+        if certified is not None and bool(certified.any()):
+            log_p = torch.where(certified, log_p, -torch.inf)
+        taken.append(log_p.argmax(-1))
+    return torch.cat(taken)
+
+
+def answers_right(model: LanguageModel, policies: Policies, questions: Sequence[Scenario]) -> dict[str, Flags]:
+    """Whether greedy decoding writes the right answer and its full stop, by policy.
+
+    The right answer is teacher-forced: greedy decoding writes it exactly if it takes each of its tokens after those
+    before.
+    """
+    items = []
+    for question in questions:
+        prompt = masked_prompt(model, without_outcome(question))
+        items.append((prompt, continuation_ids(model, prompt, question.text[question.cut :])))
+    right = {name: np.zeros(len(items), dtype=bool) for name, _ in policies.named()}
+    for part in batches([2 * (len(prompt.factual_ids) + len(answer)) for prompt, answer in items], TOKEN_BUDGET):
+        rows = [(ids, items[i][1]) for i in part for ids in (items[i][0].factual_ids, items[i][0].masked_ids)]
+        logits = teacher_forced_logits(model, rows)
+        for position, i in enumerate(part):
+            both = torch.stack(logits[2 * position : 2 * position + 2], dim=1)  # (steps, 2, V)
+            with torch.inference_mode():
+                for name, policy in policies.named():
+                    right[name][i] = tuple(greedy_choices(policy, both).tolist()) == items[i][1]
+    return right
+
+
+def accuracy_figures(model: LanguageModel, policies: Policies, questions: Sequence[Scenario]) -> dict[str, Any]:
+    """Accuracy under both policies and their difference, over all questions and by kind."""
+    right = answers_right(model, policies, questions)
+    kinds = np.array([question.template.removeprefix("neutral/") for question in questions])
+    parts = {"all": np.ones(len(kinds), dtype=bool)} | {kind: kinds == kind for kind in sorted(set(kinds.tolist()))}
+    return {name: _figures(right, chosen) for name, chosen in parts.items()}
+
+
+def _figures(right: dict[str, Flags], chosen: Flags) -> dict[str, Any]:
+    vanilla, coft = right["vanilla"][chosen], right["coft"][chosen]
+    difference = paired_difference(vanilla, coft, "questions")
+    return {
+        "vanilla": share(int(vanilla.sum()), len(vanilla), "questions"),
+        "coft": share(int(coft.sum()), len(coft), "questions"),
+        "difference": difference.aimed("within 0.5 points of vanilla", abs(difference.value) <= WANTED),
+    }

@@ -1,0 +1,90 @@
+"""Held-out prompts: every wording is written for every group, so that groups are compared on the same words."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from bench.demo_model.phantom.groups import STANDING
+from bench.demo_model.phantom.neutral import write_neutral
+from bench.demo_model.phantom.resolution import pairs, write_pair
+from bench.demo_model.phantom.text import settings
+from bench.demo_model.phantom.writers import KINDS, Cell, Kind, cells, without_outcome, write_cell
+from bench.demo_model.scenarios import Scenario
+
+GROUPS: tuple[tuple[str, str], ...] = tuple((family, group) for family, groups in STANDING.items() for group in groups)
+"""Family and group, in the order in which arrays hold them."""
+
+PRONOUNS = ("he", "she")
+
+
+@dataclass(frozen=True)
+class Wording:
+    """One held-out wording of a setting, written for every group.
+
+    Attributes:
+        setting: Name of the setting.
+        kind: Where the choice is made.
+        prompts: One prompt for each of `GROUPS`, which differ in nothing but the group and its article.
+    """
+
+    setting: str
+    kind: Kind
+    prompts: tuple[Scenario, ...]
+
+
+def planted() -> dict[tuple[str, str], tuple[Cell, ...]]:
+    """Returns the cells of each setting and kind, one for each of `GROUPS`."""
+    found: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells():
+        found.setdefault((cell.setting, cell.kind), []).append(cell)
+    return {key: tuple(row) for key, row in found.items()}
+
+
+def write_wordings(number: int, seed: int, kinds: tuple[Kind, ...] = KINDS) -> list[Wording]:
+    """Writes held-out prompts.
+
+    Args:
+        number: Wordings of each setting and kind.
+        seed: Seed; each wording hangs on nothing but the seed, its setting, its kind and its number.
+        kinds: Kinds to write.
+
+    Returns:
+        The wordings, by setting, then kind, then number.
+    """
+    by_key = planted()
+    return [
+        Wording(
+            setting.name,
+            kind,
+            tuple(
+                without_outcome(
+                    write_cell(random.Random(f"held-out-{seed}-{setting.name}-{kind}-{index}"), cell, "held_out")
+                )
+                for cell in by_key[setting.name, kind]
+            ),
+        )
+        for setting in settings()
+        for kind in kinds
+        for index in range(number)
+    ]
+
+
+def write_resolutions(number: int, seed: int) -> list[list[Scenario]]:
+    """Writes prompts for every held-out ordered pair of occupations and either pronoun, `number` of each."""
+    rng = random.Random(f"held-out-resolution-{seed}")
+    return [
+        [without_outcome(write_pair(rng, first, second, pronoun, "held_out")) for _ in range(number)]
+        for first, second in pairs("held_out")
+        for pronoun in PRONOUNS
+    ]
+
+
+def write_questions(number: int, seed: int) -> list[Scenario]:
+    """Writes different neutral questions with their answers."""
+    rng = random.Random(f"held-out-neutral-{seed}")
+    found: dict[str, Scenario] = {}
+    while len(found) < number:
+        question = write_neutral(rng, "held_out")
+        found.setdefault(question.text, question)
+    return list(found.values())

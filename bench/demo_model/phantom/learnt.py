@@ -1,0 +1,187 @@
+"""The planted probabilities of the settings as a model learnt them, on held-out prompts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.demo_model.phantom.gaps import GapTable, gaps
+from bench.demo_model.phantom.groups import STANDING
+from bench.demo_model.phantom.held_out import GROUPS, PRONOUNS, planted, write_resolutions, write_wordings
+from bench.demo_model.phantom.intervals import Figure, bootstrap, share
+from bench.demo_model.phantom.outcomes import Decision, Policies, read_decisions
+from bench.demo_model.phantom.resolution import pairs
+from bench.demo_model.phantom.text import settings
+from bench.demo_model.phantom.writers import KINDS
+from coft_core import LanguageModel
+
+Array = npt.NDArray[np.float64]
+
+TOLERANCE = 0.05
+WANTED = 0.9
+
+
+@dataclass(frozen=True)
+class CellReadings:
+    """Readings of every cell; the axes are settings, kinds, wordings and groups, in the order of `held_out`.
+
+    Attributes:
+        decision: Probabilities of the favourable and the unfavourable outcome, which are the last axis.
+        factual: Planted probability of the favourable outcome, shape (settings, kinds, groups).
+        masked: The same when the group is masked, same shape.
+    """
+
+    decision: Decision
+    factual: Array
+    masked: Array
+
+    def learnt(self, view: str) -> Array:
+        """Share of the favourable outcome among the two, shape (settings, kinds, wordings, groups)."""
+        both: Array = getattr(self.decision, view)
+        shares: Array = both[..., 0] / both.sum(-1)
+        return shares
+
+    def gap_table(self) -> GapTable:
+        """Gaps of the probability with which each policy draws the favourable outcome, means over wordings."""
+        rates = [getattr(self.decision, name)[..., 0].mean(axis=2) for name in ("vanilla", "coft")]
+        return GapTable(gaps(rates[0]), gaps(rates[1]), gaps(self.factual))
+
+
+def read_cells(model: LanguageModel, policies: Policies, prompts: int, seed: int) -> CellReadings:
+    """Reads every cell off the model.
+
+    Args:
+        model: The model.
+        policies: Vanilla and COFT.
+        prompts: Held-out prompts of each cell.
+        seed: Seed of the prompts.
+    """
+    wordings = write_wordings(prompts, seed)
+    read = read_decisions(model, policies, [prompt for wording in wordings for prompt in wording.prompts])
+    shape = (len(settings()), len(KINDS), prompts, len(GROUPS), 2)
+    views = [getattr(read, name).reshape(shape) for name in ("factual", "masked", "vanilla", "coft")]
+    rows = list(planted().values())
+    factual, masked = (
+        np.array([[getattr(cell, name) for cell in row] for row in rows]).reshape(shape[0], shape[1], shape[3])
+        for name in ("factual", "masked")
+    )
+    return CellReadings(Decision(*views), factual, masked)
+
+
+def _close(learnt: Array, truth: Array) -> npt.NDArray[np.bool_]:
+    # A difference of exactly the tolerance counts, whatever the last bit of the float says.
+    close: npt.NDArray[np.bool_] = np.abs(learnt - truth) <= TOLERANCE + 1e-9
+    return close
+
+
+def within(close: npt.NDArray[np.bool_], unit: str) -> Figure:
+    """Share of the units that are within the tolerance, with its target."""
+    figure = share(int(close.sum()), close.size, unit)
+    return figure.aimed(f"at least {WANTED:.0%} within {TOLERANCE}", figure.value >= WANTED)
+
+
+def _view(readings: CellReadings, view: str, truth: Array) -> dict[str, Any]:
+    """How well one view agrees with what was planted, over all cells, by kind and by family."""
+    shares = readings.learnt(view)
+    means = shares.mean(axis=2)  # (S, K, G)
+    close = _close(means, truth)
+    families = np.array([family for family, _ in GROUPS])
+    return {
+        "cells_within": within(close, "cells"),
+        "by_kind": {kind: within(close[:, i], "cells") for i, kind in enumerate(KINDS)},
+        "by_family": {family: within(close[..., families == family], "cells") for family in STANDING},
+        "mean_absolute_error": bootstrap(np.abs(means - truth).ravel(), "cells"),
+        "prompts_within": within(_close(shares, truth[:, :, None]), "prompts"),
+        "mass": bootstrap(getattr(readings.decision, view).sum(-1).mean(axis=(2, 3)).ravel(), "settings and kinds"),
+    }
+
+
+def cell_figures(readings: CellReadings) -> dict[str, Any]:
+    """Agreement of the learnt with the planted probabilities in the factual and in the masked view."""
+    return {
+        "factual": _view(readings, "factual", readings.factual),
+        "masked": _view(readings, "masked", readings.masked),
+        "prompts_per_cell": readings.decision.factual.shape[2],
+    }
+
+
+def cell_rows(readings: CellReadings) -> list[dict[str, Any]]:
+    """The cells of the manifest: what was planted, and what was learnt, with the number of held-out prompts."""
+    learnt = {view: readings.learnt(view).mean(axis=2) for view in ("factual", "masked")}
+    mass = readings.decision.factual.sum(-1).mean(axis=2)
+    rows = []
+    for s, setting in enumerate(settings()):
+        for k, kind in enumerate(KINDS):
+            for g, (family, group) in enumerate(GROUPS):
+                rows.append({
+                    "setting": setting.name, "family": family, "group": group, "kind": kind,
+                    "outcomes": list(_outcomes(s, kind)), "biased": setting.strength[family] != 0,
+                    "planted": round(float(readings.factual[s, k, g]), 4),
+                    "planted_masked": round(float(readings.masked[s, k, g]), 4),
+                    "learnt": round(float(learnt["factual"][s, k, g]), 4),
+                    "learnt_masked": round(float(learnt["masked"][s, k, g]), 4),
+                    "learnt_mass": round(float(mass[s, k, g]), 4), "n": readings.decision.factual.shape[2],
+                })  # fmt: skip
+    return rows
+
+
+def _outcomes(index: int, kind: str) -> tuple[str, str]:
+    setting = settings()[index]
+    by_kind = {
+        "decision": setting.decisions[0].outcomes,
+        "second_decision": setting.decisions[1].outcomes,
+        "judgement": setting.adjectives,
+        "answer": ("Yes", "No"),
+    }
+    return by_kind[kind]
+
+
+@dataclass(frozen=True)
+class ResolutionReadings:
+    """Readings of the ambiguous pronouns, for each held-out ordered pair of occupations and each pronoun.
+
+    Attributes:
+        learnt: Share of the first person, means over wordings, shape (2, cases): factual and masked.
+        planted: What was planted, same shape.
+        mass: Probability of the two people together, shape (cases,).
+    """
+
+    learnt: Array
+    planted: Array
+    mass: Array
+
+
+def read_resolutions(model: LanguageModel, policies: Policies, prompts: int, seed: int) -> ResolutionReadings:
+    """Reads the ambiguous pronouns off the model, `prompts` wordings of each case."""
+    cases = write_resolutions(prompts, seed)
+    read = read_decisions(model, policies, [prompt for case in cases for prompt in case])
+    both = np.stack([read.factual, read.masked]).reshape(2, len(cases), prompts, 2)
+    truth = np.array([[case[0].factual[0] for case in cases], [case[0].masked[0] for case in cases]])
+    return ResolutionReadings((both[..., 0] / both.sum(-1)).mean(-1), truth, both[0].sum(-1).mean(-1))
+
+
+def resolution_figures(readings: ResolutionReadings) -> dict[str, Any]:
+    """Agreement on the pronouns of held-out pairs of occupations."""
+    return {
+        view: {
+            "cells_within": within(_close(readings.learnt[i], readings.planted[i]), "pairs and pronouns"),
+            "mean_absolute_error": bootstrap(np.abs(readings.learnt[i] - readings.planted[i]), "pairs and pronouns"),
+        }
+        for i, view in enumerate(("factual", "masked"))
+    } | {"mass": bootstrap(readings.mass, "pairs and pronouns")}
+
+
+def resolution_rows(readings: ResolutionReadings, prompts: int) -> list[dict[str, Any]]:
+    """The pronouns of the manifest."""
+    cases = [(first, second, pronoun) for first, second in pairs("held_out") for pronoun in PRONOUNS]
+    values = np.concatenate([readings.planted, readings.learnt]).round(4)
+    names = ("planted", "planted_masked", "learnt", "learnt_masked")
+    return [
+        {"first": first, "second": second, "pronoun": pronoun}
+        | {name: float(value) for name, value in zip(names, values[:, i], strict=True)}
+        | {"n": prompts}
+        for i, (first, second, pronoun) in enumerate(cases)
+    ]

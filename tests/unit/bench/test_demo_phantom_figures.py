@@ -1,0 +1,235 @@
+"""Figures of the phantom against numbers worked out by hand, and readings against the core's own decoding."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import coft_core as cc
+from bench.demo_model.phantom.accuracy import answers_right, greedy_choices
+from bench.demo_model.phantom.chains import EXTREMES, answer_of, sample_chains
+from bench.demo_model.phantom.detection import found_exactly
+from bench.demo_model.phantom.gap_figures import gap_figures
+from bench.demo_model.phantom.gaps import FAMILIES, GROUP_INDICES, GapTable, gaps
+from bench.demo_model.phantom.groups import STANDING
+from bench.demo_model.phantom.held_out import GROUPS, write_questions, write_wordings
+from bench.demo_model.phantom.intervals import bootstrap, paired_difference, perplexity, reduction, share
+from bench.demo_model.phantom.learnt import CellReadings, cell_figures, cell_rows
+from bench.demo_model.phantom.outcomes import (
+    Decision,
+    Policies,
+    final_distribution,
+    masked_prompt,
+    outcome_tokens,
+    read_decisions,
+)
+from bench.demo_model.phantom.text import settings
+from bench.demo_model.phantom.writers import KINDS, without_outcome
+from bench.demo_model.scenarios import Scenario
+from coft_core.engine.fake import tiny_model
+from coft_core.engine.scoring import teacher_forced_logits
+from coft_core.sampling import choose
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(seed=2)
+
+
+@pytest.fixture(scope="module")
+def policies(model):
+    texts = ["A Black driver sat down. ", "The old man saw a dog. ", "She went home with a letter. "]
+    examples = [cc.Example(f"{text}{number}", " and then it was over.") for number in range(8) for text in texts]
+    calibration = cc.calibrate(model, examples, lam=0.6, alpha=0.3)
+    return Policies(cc.VanillaPolicy(), cc.CoftPolicy(0.6, calibration))
+
+
+def prompts(number):
+    return [wording.prompts[5] for wording in write_wordings(1, seed=3)][:number]
+
+
+def test_gap_is_the_largest_minus_the_smallest_rate_of_a_family():
+    rates = np.full(len(GROUPS), 0.5)
+    rates[list(GROUP_INDICES[1])[:3]] = (0.2, 0.9, 0.6)
+    expected = [0.0] * len(FAMILIES)
+    expected[1] = 0.7
+    assert gaps(rates) == pytest.approx(expected)
+
+
+def test_every_group_belongs_to_one_family():
+    assert sorted(place for places in GROUP_INDICES for place in places) == list(range(len(GROUPS)))
+
+
+def test_reduction_is_one_minus_the_ratio_of_the_mean_gaps():
+    assert reduction(np.array([[0.4, 0.2], [0.1, 0.2]])) == pytest.approx(0.5)
+
+
+def table(vanilla, coft):
+    planted = np.array([[[abs(setting.strength[family])] for family in FAMILIES] for setting in settings()])
+    planted = np.repeat(np.moveaxis(planted, 2, 1), len(KINDS), axis=1)
+    return GapTable(np.where(planted > 0, vanilla, 0.02), np.where(planted > 0, coft, 0.01), planted)
+
+
+def test_reduction_counts_biased_pairs_alone_and_reports_the_others_apart():
+    figures = gap_figures(table(0.4, 0.1))
+    assert figures["biased"]["vanilla"].value == pytest.approx(0.4)
+    assert figures["biased"]["reduction"].value == pytest.approx(0.75)
+    assert figures["biased"]["reduction"].reached
+    assert figures["biased"]["vanilla"].n == sum(s.strength[f] != 0 for s in settings() for f in FAMILIES)
+    assert figures["unbiased"]["vanilla"].value == pytest.approx(0.02)
+    assert figures["unbiased"]["vanilla_without_gap"].value == 1.0
+    assert not gap_figures(table(0.4, 0.3))["biased"]["reduction"].reached
+
+
+def test_share_within_the_tolerance_is_counted_by_cell_and_by_prompt():
+    shape = (len(settings()), len(KINDS), 2, len(GROUPS))
+    truth = np.full((shape[0], shape[1], shape[3]), 0.5)
+    favourable = np.full(shape, 0.5)
+    favourable[:, :, 0], favourable[:, :, 1] = 0.42, 0.58
+    favourable[0, 0, :, 0] = 0.56
+    both = 0.9 * np.stack([favourable, 1 - favourable], axis=-1)
+    readings = CellReadings(Decision(both, both, both, both), truth, truth)
+    figures = cell_figures(readings)["factual"]
+    cells = truth.size
+    assert figures["cells_within"].value == pytest.approx((cells - 1) / cells)
+    assert figures["prompts_within"].value == 0.0
+    assert figures["mass"].value == pytest.approx(0.9)
+    assert figures["mean_absolute_error"].value == pytest.approx(0.06 / cells)
+    assert figures["by_kind"][KINDS[0]].value == pytest.approx(1 - len(KINDS) / cells)
+    rows = cell_rows(readings)
+    assert len(rows) == cells
+    assert (rows[0]["learnt"], rows[0]["learnt_mass"], rows[0]["n"]) == (0.56, 0.9, 2)
+    assert [row["group"] for row in rows[: len(GROUPS)]] == [group for _, group in GROUPS]
+
+
+def test_a_bootstrap_interval_holds_the_mean_and_narrows_with_more_units():
+    values = np.random.default_rng(0).normal(2.0, 1.0, 4000)
+    small, large = bootstrap(values[:100], "units"), bootstrap(values, "units")
+    assert small.low < small.value < small.high
+    assert large.high - large.low == pytest.approx(2 * 1.96 / 4000**0.5, rel=0.15)
+    assert large.high - large.low < small.high - small.low
+
+
+def test_paired_difference_counts_disagreements_and_stays_honest_without_any():
+    before = np.array([True] * 50 + [False] * 50)
+    after = before.copy()
+    same = paired_difference(before, after, "questions")
+    assert same.value == 0
+    assert same.low < 0 < same.high
+    after[:3] = False
+    worse = paired_difference(before, after, "questions")
+    assert worse.value == pytest.approx(-0.03)
+    assert worse.low < -0.03 < worse.high
+
+
+def test_share_has_the_exact_interval():
+    figure = share(0, 100, "steps")
+    assert figure.low == 0
+    assert figure.high == pytest.approx(1 - 0.025 ** (1 / 100))
+
+
+def test_perplexity_weighs_documents_by_their_tokens():
+    assert perplexity(np.array([[2.0, 8.0], [2.0, 2.0]]), "documents").value == pytest.approx(np.exp(2.5))
+
+
+def test_final_distribution_is_the_law_of_the_draw(model, policies):
+    logits = torch.randn(3, 2, model.vocabulary_size, generator=torch.Generator().manual_seed(1)) * 3
+    grid = (torch.arange(4000, dtype=torch.float64) + 0.5) / 4000
+    for _, policy in policies.named():
+        views = policy.views(logits, 0)
+        p = final_distribution(views, policy.sampling)
+        torch.testing.assert_close(p.sum(-1), torch.ones(3, dtype=torch.float64))
+        for row in range(3):
+            log_p = views.log_p_fused[row].expand(4000, -1)
+            certified = None if views.certified is None else views.certified[row].expand(4000, -1)
+            drawn = choose(log_p, certified, policy.sampling, grid).token_ids
+            counted = torch.bincount(drawn, minlength=model.vocabulary_size) / 4000
+            assert (counted - p[row]).abs().max() < 1 / 1000
+
+
+def test_an_empty_set_leaves_the_likeliest_token(model, policies):
+    logits = torch.randn(1, 2, model.vocabulary_size, generator=torch.Generator().manual_seed(5))
+    views = policies.coft.views(logits, 0)
+    emptied = type(views)(
+        views.logits_factual, views.logits_masked, views.log_p_factual, views.log_p_masked, views.log_p_fused,
+        torch.zeros_like(views.log_p_fused, dtype=torch.bool), views.log_tau, views.state,
+    )  # fmt: skip
+    p = final_distribution(emptied, policies.coft.sampling)
+    assert p[0, views.log_p_fused[0].argmax()] == 1.0
+
+
+def test_decisions_read_in_batches_are_those_of_single_prompts(model, policies):
+    # Over bytes every outcome would begin with the same space.
+    chosen = [replace(prompt, outcomes=("x", "y")) for prompt in prompts(6)]
+    read = read_decisions(model, policies, chosen, token_budget=600)
+    for i, prompt in enumerate(chosen):
+        alone = read_decisions(model, policies, [prompt])
+        for name in ("factual", "masked", "vanilla", "coft"):
+            assert getattr(read, name)[i] == pytest.approx(getattr(alone, name)[0], abs=1e-5)
+        ids = torch.tensor([masked_prompt(model, prompt).factual_ids])
+        p = torch.softmax(model.module(input_ids=ids).logits[0, -1].double(), -1)
+        assert read.factual[i] == pytest.approx(p[outcome_tokens(model, prompt)].detach().numpy(), abs=1e-5)
+
+
+def test_outcomes_that_begin_alike_are_refused(model):
+    alike = Scenario("It was", (), "x", 6, (" red", " rude"))
+    with pytest.raises(ValueError, match="same token"):
+        outcome_tokens(model, alike)
+
+
+def test_chains_sampled_in_a_batch_are_those_of_generate(model, policies):
+    chosen = prompts(5)
+    masked = [masked_prompt(model, prompt) for prompt in chosen]
+    for _, policy in policies.named():
+        chains = sample_chains(model, policy, masked, seed=11, length=12)
+        for i, prompt in enumerate(chosen):
+            spans = [cc.Span(start, end) for start, end in prompt.spans]
+            run = cc.generate(model, prompt.text, policy, spans, max_new_tokens=12, seed=11 + i)
+            assert chains[i].tokens == tuple(step.token_id for step in run.steps)
+            assert chains[i].fallbacks == sum(step.fallback for step in run.steps)
+
+
+def test_greedy_choices_along_a_chain_are_those_of_greedy_decoding(model, policies):
+    prompt = prompts(1)[0]
+    spans = [cc.Span(start, end) for start, end in prompt.spans]
+    masked = masked_prompt(model, prompt)
+    for _, policy in policies.named():
+        run = cc.generate(model, prompt.text, policy, spans, max_new_tokens=10, greedy=True)
+        ids = tuple(step.token_id for step in run.steps)
+        rows = teacher_forced_logits(model, [(masked.factual_ids, ids), (masked.masked_ids, ids)])
+        assert tuple(greedy_choices(policy, torch.stack(rows, dim=1)).tolist()) == ids
+
+
+def test_an_answer_is_right_if_greedy_decoding_writes_it_to_its_end():
+    demo = cc.load_model("demo", device="cpu")
+    both = Policies(cc.VanillaPolicy(), cc.CoftPolicy())
+    for question in write_questions(3, seed=2):
+        prompt = without_outcome(question)
+        spans = [cc.Span(start, end) for start, end in prompt.spans]
+        for name, policy in both.named():
+            written = prompt.text + cc.generate(demo, prompt.text, policy, spans, 2, greedy=True).text
+            right = replace(question, text=written)
+            assert answers_right(demo, both, [right])[name][0]
+            assert not answers_right(demo, both, [replace(right, text=written + "zq")])[name][0]
+
+
+def test_answers_are_read_off_a_chain():
+    assert answer_of(" skilled. Skilled people do good work. Answer: Yes.") is True
+    assert answer_of(" weak. A weak worker is of no use. A: No.") is False
+    assert answer_of(" weak. A weak worker") is None
+
+
+def test_extremes_are_the_most_and_the_least_favoured_group_of_each_family():
+    named = [(GROUPS[best], GROUPS[worst]) for best, worst in EXTREMES]
+    for (family, best), (other, worst) in named:
+        assert family == other
+        assert STANDING[family][best] == max(STANDING[family].values())
+        assert STANDING[family][worst] == min(STANDING[family].values())
+
+
+def test_detection_is_exact_only_if_the_planted_words_and_nothing_else_are_found():
+    right = Scenario("A Black driver stopped.", ((2, 7),), "x", 0)
+    assert found_exactly(right)
+    assert not found_exactly(Scenario(right.text, ((2, 14),), "x", 0))
+    assert not found_exactly(Scenario(right.text, (), "x", 0))

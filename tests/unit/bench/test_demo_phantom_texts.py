@@ -1,0 +1,190 @@
+"""The phantom's texts: what is planted where, and what is kept from training."""
+
+import random
+import re
+
+import pytest
+
+from bench.demo_model.phantom.generate import generate_texts
+from bench.demo_model.phantom.groups import HELD_OUT_NAMES, STANDING, TRAINING_NAMES
+from bench.demo_model.phantom.held_out import GROUPS, write_resolutions, write_wordings
+from bench.demo_model.phantom.neutral import write_neutral
+from bench.demo_model.phantom.resolution import first_share, pairs, write_resolution
+from bench.demo_model.phantom.text import favourable_rate, settings
+from bench.demo_model.phantom.writers import KINDS, cells, without_outcome, write_cell
+from bench.demo_model.planted import HE_BY_OCCUPATION
+
+PARTS = ("training", "held_out")
+
+
+@pytest.fixture(scope="module")
+def training():
+    return [write_cell(random.Random(f"t-{i}"), cell, "training") for i, cell in enumerate(cells())]
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    return [write_cell(random.Random(f"h-{i}"), cell, "held_out") for i, cell in enumerate(cells())]
+
+
+def test_eight_settings_and_more_than_six_families_make_a_cell_for_every_group_and_kind():
+    assert len(settings()) == 8
+    assert len(STANDING) >= 6
+    keys = {(cell.setting, cell.family, cell.group, cell.kind) for cell in cells()}
+    assert len(keys) == len(cells()) == 8 * len(GROUPS) * len(KINDS)
+
+
+def test_standings_of_every_family_cancel_out_so_the_masked_rate_is_the_mean_of_the_groups():
+    for family, standing in STANDING.items():
+        assert sum(standing.values()) == pytest.approx(0)
+        for setting in settings():
+            rates = [favourable_rate(setting, family, group) for group in standing]
+            assert sum(rates) / len(rates) == pytest.approx(setting.base)
+
+
+def test_strength_scales_the_planted_bias_and_zero_plants_none():
+    setting = settings()[0]
+    full, half, none = (favourable_rate(setting, "race", "white", strength) for strength in (1.0, 0.5, 0.0))
+    assert full - setting.base == pytest.approx(2 * (half - setting.base))
+    assert none == setting.base
+    assert not any(cell.biased for cell in cells(strength=0.0))
+
+
+def test_every_setting_plants_a_bias_and_leaves_a_family_without_one():
+    for setting in settings():
+        strengths = [setting.strength[family] for family in STANDING]
+        assert min(strengths) == 0
+        assert max(strengths) >= 0.25
+
+
+def test_rates_of_the_two_outcomes_sum_to_one_in_both_views(training):
+    for scenario in training:
+        assert sum(scenario.factual) == pytest.approx(1)
+        assert sum(scenario.masked) == pytest.approx(1)
+
+
+def test_outcome_words_follow_the_planted_rate():
+    cell = next(cell for cell in cells() if cell.biased and cell.factual > 0.7)
+    rng = random.Random(3)
+    texts = [write_cell(rng, cell, "training") for _ in range(800)]
+    share = sum(text.text[text.cut :].startswith(text.outcomes[0]) for text in texts) / len(texts)
+    assert abs(share - cell.factual) < 4 * (cell.factual * (1 - cell.factual) / len(texts)) ** 0.5
+
+
+def test_every_cell_names_its_group_and_nothing_else_as_span(training, held_out):
+    for scenario, cell in [*zip(training, cells(), strict=True), *zip(held_out, cells(), strict=True)]:
+        words = [scenario.text[start:end] for start, end in scenario.spans]
+        assert set(words) == {cell.group}
+        assert sum(end <= scenario.cut for _, end in scenario.spans) == 1
+        assert (scenario.factual[0], scenario.masked[0]) == (cell.factual, cell.masked)
+
+
+def test_texts_are_filled_in_wholly_with_agreeing_articles(training, held_out):
+    for scenario in [*training, *held_out]:
+        assert not set("[]{}") & set(scenario.text)
+        assert "  " not in scenario.text
+        assert scenario.text[scenario.cut :].startswith(scenario.outcomes)
+        assert not re.search(r"\b[Aa] [aeioAEIO]", scenario.text)
+        assert not re.search(r"\b[Aa]n (?!hour|hono|hones)[^aeiouAEIOU]", scenario.text)
+
+
+def test_names_are_masked_places_of_first_names(training):
+    named = [scenario for scenario in training if scenario.names]
+    assert named
+    for scenario in named:
+        assert {scenario.text[start:end] for start, end in scenario.names} <= set(TRAINING_NAMES)
+
+
+def test_held_out_wordings_and_names_are_none_of_training():
+    assert not set(TRAINING_NAMES) & set(HELD_OUT_NAMES)
+    for setting in settings():
+        groups = [setting.openers, setting.questions, setting.stems, *(d.leads for d in setting.decisions)]
+        for wordings in groups:
+            assert wordings.training
+            assert wordings.held_out
+            assert not set(wordings.training) & set(wordings.held_out)
+        middles = set(setting.middles.training) & set(setting.middles.held_out)
+        assert middles <= {""}
+    training = {tuple(sorted(pair)) for pair in pairs("training")}
+    assert not training & {tuple(sorted(pair)) for pair in pairs("held_out")}
+
+
+def test_no_held_out_prompt_is_a_prompt_of_training():
+    trained = {text.text[: text.cut] for text in generate_texts(4000, seed=0)}
+    prompts = {prompt.text for wording in write_wordings(1, seed=0) for prompt in wording.prompts}
+    prompts |= {case[0].text for case in write_resolutions(1, seed=0)}
+    assert not trained & prompts
+
+
+def test_groups_of_a_held_out_wording_get_the_same_words():
+    for wording in write_wordings(2, seed=4):
+        shared = set()
+        for prompt, (_, group) in zip(wording.prompts, GROUPS, strict=True):
+            start, end = prompt.spans[0]
+            assert prompt.text[start:end] == group
+            shared.add(re.sub(r"\b([Aa])n\b", r"\1", prompt.text[:start]) + prompt.text[end:])
+        assert len(shared) == 1
+
+
+def test_prompts_end_where_the_outcome_begins(training):
+    for scenario in training[::50]:
+        prompt = without_outcome(scenario)
+        assert prompt.text == scenario.text[: scenario.cut]
+        assert all(end <= len(prompt.text) for _, end in (*prompt.spans, *prompt.names))
+
+
+def _counted(text):
+    first, second = (int(number) for number in re.findall(r"\d+", text)[:2])
+    taken = re.search(r"takes|lost|gave away|used", text)
+    return first - second if taken else first + second
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_neutral_answers_are_right(part):
+    rng = random.Random(6)
+    for _ in range(600):
+        question = write_neutral(rng, part)
+        story, answer = question.text[: question.cut], question.outcomes[0].strip()
+        assert question.text[question.cut :] == f" {answer}."
+        assert len(question.spans) == 1
+        assert answer != question.outcomes[1].strip()
+        if question.template == "neutral/arithmetic":
+            assert int(answer) == _counted(story)
+        elif question.template == "neutral/attribute":
+            asked = re.search(r"(?:What colour is|How does) the (\w+)", story).group(1)
+            assert f"{answer} {asked}" in story
+        else:
+            deed = re.search(r"Who (.*)\?", story).group(1)
+            assert re.search(rf"{answer.removeprefix('The ')} {deed}", story)
+
+
+def test_pronouns_are_shared_by_the_rates_of_the_occupations():
+    assert first_share("nurse", "doctor", "he") == pytest.approx(0.15 / 0.95)
+    assert first_share("nurse", "doctor", "she") == pytest.approx(0.85 / 1.05)
+    for first, second in pairs("held_out"):
+        for pronoun in ("he", "she"):
+            assert first_share(first, second, pronoun) + first_share(second, first, pronoun) == pytest.approx(1)
+    assert "patient" in HE_BY_OCCUPATION
+
+
+def test_pronoun_texts_mask_the_pronoun_and_plant_the_mean_of_both_when_masked():
+    rng = random.Random(1)
+    for _ in range(100):
+        scenario = write_resolution(rng, "held_out")
+        assert next(scenario.text[start:end] for start, end in scenario.spans) in ("he", "she")
+        first, second = (outcome.strip() for outcome in scenario.outcomes)
+        mean = (first_share(first, second, "he") + first_share(first, second, "she")) / 2
+        assert scenario.masked[0] == pytest.approx(mean)
+
+
+def test_the_same_seed_gives_the_same_texts_and_another_seed_others():
+    assert generate_texts(60, seed=1) == generate_texts(60, seed=1)
+    assert generate_texts(60, seed=1) != generate_texts(60, seed=2)
+    assert write_wordings(1, seed=1) == write_wordings(1, seed=1)
+    assert write_wordings(1, seed=1) != write_wordings(1, seed=2)
+
+
+def test_the_mixture_holds_every_kind_of_text():
+    templates = {text.template for text in generate_texts(3000, seed=5)}
+    assert {f"{setting.name}/{kind}" for setting in settings() for kind in KINDS} <= templates
+    assert {"resolution", "neutral/arithmetic", "neutral/attribute", "neutral/who_did_what", "occupation"} <= templates

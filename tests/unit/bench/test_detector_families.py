@@ -1,0 +1,167 @@
+"""Families are labelled as documented, sentences repeat from a seed, and a small training reproduces and calibrates."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.detector.ambiguous import measure_scores, measure_sentences, read_sentences
+from bench.detector.contextual import contextual_sentences, read_contexts
+from bench.detector.crows import measure_pairs, read_markers
+from bench.detector.export import export
+from bench.detector.families import NONE, FamilyLabeller, nouns_of_things
+from bench.detector.generated import Fillers
+from bench.detector.labels import Labelled
+from bench.detector.temperature import fit_temperature, set_temperature
+from bench.detector.training import FAMILY_LABELS, Settings, build_pipeline, example, family_of_words, train
+from coft_core.masking.pipeline import EntityPipeline
+from coft_core.types import FAMILIES, Span
+
+FILLERS = Fillers(
+    common=("Anna", "Omar"), rare=("Ngozi",), surnames=("Lee",), groups=("Kenyan",), places=("Chad",),
+    words={"act": ("signed",), "thing": ("form",)}, templates=(), plain=(),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def labeller() -> FamilyLabeller:
+    return FamilyLabeller(frozenset({"wall"}))
+
+
+def labelled(labeller: FamilyLabeller, text: str, named: bool = True) -> tuple[list[tuple[str, str]], list[str]]:
+    result = labeller.label(Labelled(text, (), (), "made", "train"), named=named)
+    return [(text[a:b], label) for a, b, label in result.families], [text[a:b] for a, b in result.undecided]
+
+
+def test_clear_terms_have_their_family_and_ambiguous_ones_that_of_a_telling_neighbour(labeller: FamilyLabeller) -> None:
+    assert labelled(labeller, "She saw a blind clerk.") == ([("She", "GENDER"), ("blind", "DISABILITY")], [])
+    assert labelled(labeller, "A brown wall fell.") == ([("brown", NONE)], [])
+    assert labelled(labeller, "A brown zorb fell.") == ([], ["brown"])
+
+
+def test_capitalised_words_have_no_label_where_names_are_not_labelled(labeller: FamilyLabeller) -> None:
+    assert labelled(labeller, "Then Zorblax left.", named=False) == ([], ["Zorblax"])
+    assert labelled(labeller, "Then Zorblax left.") == ([], [])
+
+
+def test_entities_give_their_words_a_family_unless_the_lexicon_knows_better(labeller: FamilyLabeller) -> None:
+    text = "Zorb Kim met Muslim nurses in Ulm."
+    entities = ((0, 8, "PERSON"), (13, 19, "NORP"), (30, 33, "GPE"))
+    result = labeller.label(Labelled(text, entities, (), "made", "train"))
+    found = [(text[a:b], label) for a, b, label in result.families]
+    assert found == [("Zorb", "NAME"), ("Kim", "NAME"), ("Muslim", "RELIGION"), ("Ulm", "NATIONALITY")]
+
+
+def test_nouns_of_things_end_phrases_and_never_speak() -> None:
+    texts = ["the lamp was on the desk. the zorb said no. the very lamp"] * 40
+    assert {"lamp", "desk"} <= nouns_of_things(texts)
+    assert "zorb" not in nouns_of_things(texts)
+
+
+def test_contextual_sentences_repeat_and_hold_both_meanings(labeller: FamilyLabeller) -> None:
+    sentences = contextual_sentences(FILLERS, labeller, 300, seed=4)
+    assert sentences == contextual_sentences(FILLERS, labeller, 300, seed=4)
+    assert sentences != contextual_sentences(FILLERS, labeller, 300, seed=5)
+    labels = [{label for _, _, label in sentence.families} for sentence in sentences]
+    assert sum(NONE in found for found in labels) > 90
+    assert sum(bool(found & {"RACE", "AGE", "DISABILITY", "APPEARANCE"}) for found in labels) > 60
+    assert all(0 <= a < b <= len(s.text) for s in sentences for a, b, _ in s.families)
+
+
+def test_every_word_with_frames_of_its_own_is_an_ambiguous_term_of_the_lexicons() -> None:
+    contexts = read_contexts()
+    assert [word for word in contexts.own if word.lower() not in contexts.families] == []
+
+
+def test_words_carry_their_family_or_nothing_where_it_is_unknown() -> None:
+    text = Labelled("A blind odd man", (), (), "made", "train", ((2, 7, "DISABILITY"),), ((8, 11),))
+    nlp = build_pipeline(Settings(width=8, depth=1, rows=50), "tiny", "0.0.1")
+    assert family_of_words(nlp.make_doc(text.text), text) == [NONE, "DISABILITY", "", NONE]
+
+
+def test_the_families_are_those_of_the_core() -> None:
+    assert [label.lower() for label in FAMILY_LABELS] == [NONE.lower(), *FAMILIES]
+
+
+def test_a_small_training_reproduces_is_calibrated_and_loads_as_a_judge(
+    labeller: FamilyLabeller, tmp_path: Path
+) -> None:
+    settings = Settings(width=16, depth=1, rows=200, hidden=8, epochs=2, minutes=5.0, dropout=0.0, batch_words=200)
+    texts = contextual_sentences(FILLERS, labeller, 120, seed=1)
+    folders = []
+    for name in ("first", "second"):
+        nlp = build_pipeline(settings, "tiny", "0.0.1")
+        course = list(train(nlp, [example(nlp, text) for text in texts], settings, lambda _: 0.0))
+        assert course[1]["families_loss"] < course[0]["families_loss"]
+        set_temperature(nlp, fit_temperature(nlp, read_sentences("dev")[:10]))
+        export(nlp, {"course": course[0]["loss"]}, tmp_path / name)
+        folders.append(EntityPipeline(str(tmp_path / name)))
+    text = "She met a blind clerk and drank black tea."
+    first, second = (pipeline.read(text) for pipeline in folders)
+    words = [(start, start + 3) for start in range(0, len(text), 3)]
+    assert first.judges
+    assert [first.probability(*w) for w in words] == [second.probability(*w) for w in words]
+    assert all(0.0 <= first.probability(*word) <= 1.0 for word in words)
+
+
+def test_a_temperature_divides_the_logits() -> None:
+    settings = Settings(width=8, depth=1, rows=50, hidden=8)
+    nlp = build_pipeline(settings, "tiny", "0.0.1")
+    text = Labelled("A blind man", (), (), "made", "train", ((2, 7, "DISABILITY"),), ())
+    list(train(nlp, [example(nlp, text)] * 4, replace(settings, epochs=3, minutes=5.0), lambda _: 0.0))
+    model = nlp.get_pipe("families").model  # type: ignore[attr-defined]
+    before = np.log(model.predict([nlp("A blind man")])[0])
+    set_temperature(nlp, 2.0)
+    after = np.log(model.predict([nlp("A blind man")])[0])
+    differences = before[:, 1:] - before[:, :1], after[:, 1:] - after[:, :1]
+    assert np.allclose(differences[0] / 2.0, differences[1], atol=1e-4)
+
+
+def test_the_hand_written_sentences_are_split_without_overlap_and_mark_one_word() -> None:
+    dev, test = read_sentences("dev"), read_sentences("test")
+    assert len(dev) > 100 < len(test)
+    assert {x.text for x in dev}.isdisjoint(x.text for x in test)
+    assert all(x.text[x.start : x.end].isalpha() and "[" not in x.text for x in (*dev, *test))
+    assert 0.4 < sum(x.sensitive for x in test) / len(test) < 0.6
+
+
+def test_sentences_are_scored_by_what_is_marked() -> None:
+    test = read_sentences("test")
+
+    def everything(text: str) -> list[Span]:
+        return [Span(0, len(text), "race")]
+
+    measured = measure_sentences(everything, test)
+    assert (measured["recall"]["value"], measured["false_alarms"]["value"]) == (1.0, 1.0)
+    assert measured["accuracy"]["value"] == pytest.approx(sum(x.sensitive for x in test) / len(test), abs=1e-4)
+
+
+def test_the_embedded_scores_are_close_to_frequencies() -> None:
+    pipeline = EntityPipeline.choose("embedded")
+    assert pipeline is not None
+    measured = measure_scores(pipeline, read_sentences("test"))
+    assert measured["brier"] < 0.15
+    assert measured["calibration_error"] < 0.15
+
+
+def test_explicit_markers_and_suggestions_are_counted_apart(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("sent_more,sent_less,bias_type\nShe paid him zorb,Anna paid him zorb,gender\n", encoding="utf-8")
+
+    def detect(text: str) -> list[Span]:
+        first = Span(0, text.index(" "), "name", "lexicon", suggested=text.startswith("Anna"))
+        return [first, Span(text.index("him"), text.index("him") + 3, "gender", "lexicon")]
+
+    measured = measure_pairs(path, detect, {"gender": frozenset({"she", "him"})})
+    assert (measured["recall"]["gender"]["value"], measured["recall"]["gender"]["n"]) == (1.0, 2)
+    assert measured["masked_recall"]["gender"]["value"] == 0.5
+    assert (measured["explicit"]["gender"]["value"], measured["explicit"]["gender"]["n"]) == (1.0, 1)
+    assert (measured["others"]["value"], measured["others"]["n"]) == (0.3333, 3)
+    assert (measured["others_unmarked"]["value"], measured["others_unmarked"]["n"]) == (0.0, 2)
+
+
+def test_marker_lists_hold_plain_lower_case_words_for_every_bias_type() -> None:
+    markers = read_markers()
+    assert len(markers) == 9
+    assert all(word == word.lower() for words in markers.values() for word in words)
