@@ -4,9 +4,10 @@ The model is a Llama of 134 million parameters with random weights. Both compute
 loop runs each item's two branches through the model's own forward, keeps their float32 logits and takes log-softmaxes
 for every fusion weight; it runs the model once an item, not once a weight. (``loop_per_weight`` does the latter, as a
 calibration called for each weight would.) Times are taken in turn, so that other load hits all, and every ratio is
-within one turn: of wall time, and of processor time, which on a CPU other load hardly touches. Peak memory is measured in a process of its own for each variant: the growth of the resident set over
-the loaded model on a CPU (Linux), of allocated memory on CUDA. A third variant, ``whole``, is measured for memory only:
-a batch's logits held at once. The last line is JSON.
+within one turn: of wall time, and of processor time, which on a CPU other load hardly touches. Peak memory is measured
+in a process of its own for each variant: the growth of the resident set over the loaded model on a CPU (Linux), of
+allocated memory on CUDA. A variant ``whole`` is measured for memory only: a batch's logits held at once. The last line
+is JSON.
 
     python -m bench.calibration [--items 16] [--batch 8] [--lams 5] [--repeats 3] [--device cuda] [--dtype bfloat16]
 """

@@ -92,7 +92,7 @@ def masked_spans(prompt: MaskedPrompt, families: Collection[str] | None = None) 
 
 def _spans_at(prompt: MaskedPrompt, index: int) -> list[Span]:
     start, end = prompt.offsets[index]
-    return [span for span in prompt.spans if not span.kept and start < span.end and span.start < end]
+    return [span for span in prompt.spans if span.masked and start < span.end and span.start < end]
 
 
 def _chosen(prompt: MaskedPrompt, masked: Collection[int]) -> tuple[int, ...]:

@@ -19,7 +19,7 @@ PROMPT = "The nurse finished rounds and then he prepared the reports"
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(database_url=f"sqlite:///{tmp_path / 'real.sqlite3'}", pipeline="none")
+    return Settings(database_url=f"sqlite:///{tmp_path / 'real.sqlite3'}")
 
 
 @pytest.fixture
