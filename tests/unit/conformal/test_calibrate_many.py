@@ -209,18 +209,23 @@ class TestMaskSettings:
         parts = calibrate_factorized(model, EXAMPLES, **OPTIONS)[0]
         assert joint.fingerprint.differences(parts.fingerprint) == (("mask_mode", "hard", "hard; factorized"),)
 
-    def test_a_kept_span_in_an_audit_does_not_fit_a_calibration_that_masks_everything(self, model):
+    def test_a_whitelisted_term_in_an_audit_does_not_fit_a_calibration_that_masks_everything(self, model):
         made = cc.calibrate(model, EXAMPLES, lam=0.6, **OPTIONS)
-        text = "the old man said he"
-        kept = [cc.Span(4, 7, "age", kept=True), cc.Span(8, 11, "gender")]
+        text, spans = "the old man said he", [cc.Span(4, 7, "age"), cc.Span(8, 11, "gender")]
         with pytest.raises(CalibrationMismatch, match='keeps \\["old"\\]'):
-            cc.plan(model, text, cc.CoftPolicy(calibration=made), kept, detector=PlainDetector())
-        knowingly = cc.CoftPolicy(calibration=made, accept_mismatch=True)
-        prepared = cc.plan(model, text, knowingly, kept, detector=PlainDetector())
+            cc.plan(model, text, cc.CoftPolicy(calibration=made, whitelist=("old",)), spans, detector=PlainDetector())
+        knowingly = cc.CoftPolicy(calibration=made, whitelist=("old",), accept_mismatch=True)
+        prepared = cc.plan(model, text, knowingly, spans, detector=PlainDetector())
         assert prepared.certificate.text == "uncertified: policy mismatch (mask_mode)"
-        masked = [replace(span, kept=False) for span in kept]
-        policy = cc.CoftPolicy(calibration=made)
-        assert cc.plan(model, text, policy, masked, detector=PlainDetector()).certificate.text == "certified"
+
+    def test_a_span_that_the_reviewer_keeps_in_one_prompt_is_an_edit_and_no_mismatch(self, model):
+        made = cc.calibrate(model, EXAMPLES, lam=0.6, **OPTIONS)
+        spans = [cc.Span(4, 7, "age", kept=True), cc.Span(8, 11, "gender")]
+        prepared = cc.plan(
+            model, "the old man said he", cc.CoftPolicy(calibration=made), spans, detector=PlainDetector()
+        )
+        assert prepared.certificate.text == "certified"
+        assert sum(span.masked for span in prepared.prompt.spans) == 1
 
     def test_what_the_examples_keep_must_be_kept_in_the_audit_too(self, model):
         keeping = [replace(e, spans=tuple(replace(s, kept=s.category == "age") for s in e.spans)) for e in EXAMPLES]
