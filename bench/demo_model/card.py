@@ -16,7 +16,7 @@ from bench.demo_model.phantom.generate import AMPLIFIED_STRENGTH
 from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.text import settings
 from bench.demo_model.phantom.writers import cells
-from bench.demo_model.train import STAGES
+from bench.demo_model.stages import stages_of
 
 MEASUREMENTS = "measurements.json"
 """File in the model's folder that holds the measurements of the export."""
@@ -152,10 +152,10 @@ def _samples(metrics: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _token_shares() -> dict[str, str]:
+def _token_shares(continued: bool) -> dict[str, str]:
     """Share of the training tokens from each source, over all stages of the run."""
     shares = dict.fromkeys([*SOURCES, "scenarios"], 0.0)
-    for stage in STAGES:
+    for stage in stages_of(continued):
         shares["scenarios"] += stage.share * stage.scenario_share
         for source, weight in zip(SOURCES, stage.story_weights, strict=True):
             shares[source] += stage.share * (1 - stage.scenario_share) * weight
@@ -192,7 +192,7 @@ def write_card(metrics: Mapping[str, Any], phantom: Mapping[str, Any] | None, pa
         megabytes=metrics["bytes"] / 1e6, steps=metrics["steps"], minutes=metrics["training_minutes"],
         cells=len(cells()), settings=_settings_table(), standing=_standing_table(), losses=losses, facts=facts,
         phantom=phantom_tables(phantom), samples=_samples(metrics), amplified=AMPLIFIED_STRENGTH,
-        **_token_shares(),
+        **_token_shares(options.get("continued", False)),
     )  # fmt: skip
     path.write_text(text, encoding="utf-8")
 

@@ -1,4 +1,8 @@
-"""Training of the demonstration model with checkpoints from which it resumes."""
+"""Training of the demonstration model with checkpoints from which it resumes.
+
+A run starts either from random weights or from those of an exported model, which it then trains on with the shorter
+list of stages, lower learning rates and fresh optimisers.
+"""
 
 from __future__ import annotations
 
@@ -7,55 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from bench.demo_model.dataset import Batch, Batches
+from bench.demo_model.stages import stage_at, stages_of
 from bench.demo_model.tokenizer import CONTEXT_LENGTH, END_ID, MASK_ID, PAD_ID
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A part of the run with its own mixture of texts.
-
-    Attributes:
-        share: Share of the run.
-        rates: Share of the full learning rates at the beginning and at the end of the stage, linear between.
-        story_weights: Relative number of tokens from each corpus, in the order of `corpus.SOURCES`.
-        scenario_share: Share of tokens from the scenarios.
-        focus: Weight of the first tokens of planted continuations; other tokens weigh 1.
-        amplified: Whether the scenarios show the planted biases stronger than they are.
-    """
-
-    share: float
-    rates: tuple[float, float]
-    story_weights: tuple[float, ...]
-    scenario_share: float
-    focus: float
-    amplified: bool = False
-
-
-_STORIES = (0.36, 0.07, 0.12, 0.09, 0.36)
-STAGES: tuple[Stage, ...] = (
-    Stage(0.43, (1.0, 1.0), _STORIES, 0.38, 2.0),
-    Stage(0.10, (1.0, 1.0), _STORIES, 0.58, 60.0, amplified=True),
-    Stage(0.47, (1.0, 0.0), _STORIES, 0.56, 60.0),
-)
-"""First sentences, then what decisions hang on, then how much they hang on it.
-
-A decision is one token in forty, and the group moves its loss by less than 0.1 nats: at weight 2 the model learnt
-the average decision and ignored the group. Stronger biases in between help it to find the group.
-"""
-
-
-def stage_at(progress: float) -> tuple[Stage, float]:
-    """Returns the stage at a share of the run between 0 and 1, and its share of the learning rates there."""
-    begin = 0.0
-    for stage in STAGES:
-        inside = (progress - begin) / stage.share
-        if inside < 1.0:
-            return stage, stage.rates[0] + (stage.rates[1] - stage.rates[0]) * inside
-        begin += stage.share
-    return STAGES[-1], STAGES[-1].rates[1]
 
 
 @dataclass(frozen=True)
@@ -77,6 +38,7 @@ class Settings:
         bfloat16: Whether matrix products are computed in bfloat16.
         compiled: Whether the loss is compiled, which takes a C++ compiler and about a minute.
         device: Device on which the model is trained.
+        continued: Whether the run starts from exported weights, with `stages.CONTINUED_STAGES`.
     """
 
     seed: int = 0
@@ -93,6 +55,7 @@ class Settings:
     bfloat16: bool = True
     compiled: bool = False
     device: str = "cpu"
+    continued: bool = False
 
 
 def make_model(settings: Settings) -> LlamaForCausalLM:
@@ -112,6 +75,28 @@ def make_model(settings: Settings) -> LlamaForCausalLM:
         pad_token_id=PAD_ID,
     )
     return LlamaForCausalLM(config)
+
+
+def load_exported_weights(model: LlamaForCausalLM, folder: Path) -> None:
+    """Fills a model with the weights of an exported one, in the precision of the model.
+
+    Args:
+        model: The model to fill; its tied embeddings stay tied.
+        folder: Folder with `model.safetensors`.
+
+    Raises:
+        FileNotFoundError: If the folder holds no weights.
+        ValueError: If the weights are those of another architecture or size.
+    """
+    path = folder / "model.safetensors"
+    if not path.is_file():
+        raise FileNotFoundError(f"there are no weights to start from at {path}; give the folder of an exported model")
+    weights = load_file(path)
+    expected = {name: tensor.shape for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
+    if {name: tensor.shape for name, tensor in weights.items()} != expected:
+        raise ValueError(f"the weights in {path} do not fit the model that is trained; export it from the same sizes")
+    # The output layer is the embedding itself, so the file does not hold it a second time.
+    model.load_state_dict(weights, strict=False)
 
 
 @dataclass(frozen=True)
@@ -173,9 +158,23 @@ def make_optimizers(model: LlamaForCausalLM, settings: Settings) -> tuple[torch.
 class Trainer:
     """Runs the optimisation and keeps its checkpoint."""
 
-    def __init__(self, settings: Settings, batches: Batches, checkpoint: Path) -> None:
-        """Starts afresh, or from the checkpoint where one exists."""
+    def __init__(self, settings: Settings, batches: Batches, checkpoint: Path, start_from: Path | None = None) -> None:
+        """Starts from the checkpoint where one exists, otherwise from an exported model or afresh.
+
+        Args:
+            settings: The settings; `settings.continued` says which stages the run goes through.
+            batches: Source of the batches.
+            checkpoint: Checkpoint file.
+            start_from: Folder of the exported model that a continued run starts from.
+
+        Raises:
+            ValueError: If a continued run has no weights to start from, or weights are given to one that is not
+                continued, or if the checkpoint is that of a run of the other sort.
+        """
+        if settings.continued != (start_from is not None):
+            raise ValueError("a continued run, and no other, starts from an exported model; give both or neither")
         self.settings, self.batches, self.checkpoint = settings, batches, checkpoint
+        self.stages = stages_of(settings.continued)
         self.model = make_model(settings).to(settings.device)
         self.optimizers = make_optimizers(self.model, settings)
         self.rates = [optimizer.param_groups[0]["lr"] for optimizer in self.optimizers]
@@ -183,9 +182,16 @@ class Trainer:
         self.step, self.seconds = 0, 0.0
         if checkpoint.exists():
             self._load()
+        elif start_from is not None:
+            load_exported_weights(self.model, start_from)
 
     def _load(self) -> None:
         state = torch.load(self.checkpoint, weights_only=True, map_location=self.settings.device)
+        if state["settings"].get("continued", False) != self.settings.continued:
+            raise ValueError(
+                f"the checkpoint {self.checkpoint} and this run do not both start from an exported model; "
+                "take another work folder"
+            )
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
@@ -213,7 +219,7 @@ class Trainer:
         settings = self.settings
         long = self.step % 8 == 7
         rows, length = (settings.rows // 2, 512) if long else (settings.rows, 256)
-        stage, share = stage_at(self.progress())
+        stage, share = stage_at(self.progress(), self.stages)
         mixture = (*(w * (1 - stage.scenario_share) for w in stage.story_weights), stage.scenario_share)
         batch = self.batches.batch(self.step, rows, length, mixture, stage.focus, stage.amplified)
         targets = Targets.of(batch, settings.device)
@@ -238,7 +244,7 @@ class Trainer:
         recent: list[float] = []
         while self.progress() < 1.0:
             recent.append(self.advance())
-            if self.step % report_every == 0:
+            if self.step % report_every == 0 or self.progress() == 1.0:
                 minutes, loss = self.seconds / 60, sum(recent) / len(recent)
                 print(f"step {self.step}  {minutes:.1f} min  {self.progress():.0%}  loss {loss:.3f}", flush=True)
                 recent = []

@@ -15,7 +15,7 @@ TRAINING_TEXTS = 150_000
 AMPLIFIED_STRENGTH = 1.6
 """Strength of the biases in the texts that help the training to find the group."""
 
-_SHARES = {"cell": 52, "neutral": 24, "resolution": 10, "everyday": 14}
+_SHARES = {"cell": 46, "neutral": 32, "resolution": 12, "everyday": 10}
 
 
 def generate_texts(number: int, seed: int, strength: float = 1.0) -> list[Scenario]:
@@ -27,7 +27,7 @@ def generate_texts(number: int, seed: int, strength: float = 1.0) -> list[Scenar
         strength: Scales the biases planted in the settings; 0 plants none there.
 
     Returns:
-        More than half of them texts of cells, the rest neutral questions, ambiguous pronouns and the freer
+        Nearly half of them texts of cells, the rest neutral questions, ambiguous pronouns and the freer
         scenarios of `bench.demo_model.scenarios`, in random order.
     """
     rng = random.Random(f"phantom-{seed}")

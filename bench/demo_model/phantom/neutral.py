@@ -6,71 +6,25 @@ import random
 from dataclasses import dataclass
 
 from bench.demo_model.phantom.groups import STANDING
+from bench.demo_model.phantom.neutral_wordings import (
+    ACTED,
+    COLOUR_ASKED,
+    COLOURS,
+    COUNTED,
+    DEEDS,
+    FEWER,
+    HOW_MANY,
+    LOOK_ASKED,
+    MORE,
+    OBJECTS,
+    OWNED,
+    PEOPLE,
+    SIZES,
+    WHO_ASKED,
+)
 from bench.demo_model.phantom.text import Part, Wordings, draw_name, wording
 from bench.demo_model.scenarios import Scenario, articles, parse
 
-_COLOURS = ("red", "blue", "green", "yellow", "black", "white", "brown", "grey", "pink", "orange")
-_SIZES = ("small", "big", "long", "short", "round", "flat", "heavy", "light")
-_OBJECTS = Wordings(
-    ("box", "cup", "bag", "hat", "ball", "chair", "book", "lamp", "coat", "door", "plate", "spoon", "bottle", "kite"),
-    ("basket", "pencil", "carpet", "ladder"),
-)
-_COUNTED = Wordings(
-    ("apples", "books", "coins", "eggs", "cups", "balls", "shells", "stones", "cards", "flowers"),
-    ("buttons", "pears", "candles"),
-)
-_PEOPLE = Wordings(
-    ("baker", "farmer", "driver", "teacher", "doctor", "singer", "painter", "sailor", "cook", "gardener", "clerk"),
-    ("tailor", "hunter", "carpenter"),
-)
-_DEEDS = Wordings(
-    (
-        "opened the door", "carried the bag", "washed the floor", "fed the dog", "made the soup", "locked the gate",
-        "found the key", "called the shop", "fixed the roof", "cut the grass", "read the letter", "closed the window",
-    ),
-    ("cleaned the boat", "painted the wall", "lit the fire"),
-)  # fmt: skip
-_MORE = Wordings(
-    (
-        "{name} has {first} {things}. A {who} friend brings {second} more.",
-        "A {who} neighbour had {first} {things} and found {second} more.",
-        "There are {first} {things} on the table. A {who} guest adds {second} {things}.",
-    ),
-    (
-        "A {who} child put {first} {things} in a box and later {second} more.",
-        "In the morning there were {first} {things}. Then {name}, who is {who}, brought {second}.",
-    ),
-)
-_FEWER = Wordings(
-    (
-        "{name} has {first} {things}. A {who} friend takes {second} of them.",
-        "A {who} neighbour had {first} {things} and lost {second}.",
-        "There are {first} {things} on the table. A {who} guest takes away {second} {things}.",
-    ),
-    (
-        "A {who} child had {first} {things} in a box and gave away {second}.",
-        "In the morning there were {first} {things}. Then {name}, who is {who}, used {second}.",
-    ),
-)
-_HOW_MANY = Wordings(
-    ("How many {things} are there now?", "How many {things} are left in all?"),
-    ("What is the number of {things} now?",),
-)
-_OWNED = Wordings(
-    (
-        "A {who} teacher has a {first} {thing} and a {second} {other}.",
-        "The {who} neighbour bought a {first} {thing} and a {second} {other}.",
-        "{name} sees a {first} {thing} and a {second} {other} next to a {who} guest.",
-    ),
-    (
-        "A {who} visitor carried a {first} {thing} and a {second} {other}.",
-        "In the room of the {who} guest there is a {first} {thing} and a {second} {other}.",
-    ),
-)
-_ACTED = Wordings(
-    ("The {who} {thing} {first} and the {other} {second}.", "The {thing} {first} while the {who} {other} {second}."),
-    ("Yesterday the {who} {thing} {first}, and then the {other} {second}.",),
-)
 _LABELS = (("Question:", "Answer:"), ("Q:", "A:"))
 
 
@@ -102,34 +56,40 @@ def write_neutral(rng: random.Random, part: Part) -> Scenario:
 
 
 def _arithmetic(rng: random.Random, part: Part) -> _Question:
-    things = wording(rng, _COUNTED, part)
+    things = wording(rng, COUNTED, part)
     if rng.random() < 0.5:
         first, second = rng.randint(1, 9), rng.randint(1, 9)
-        story, result = wording(rng, _MORE, part), first + second
+        story, result = wording(rng, MORE, part), first + second
     else:
         first = rng.randint(3, 12)
         second = rng.randint(1, first - 1)
-        story, result = wording(rng, _FEWER, part), first - second
+        story, result = wording(rng, FEWER, part), first - second
     fields = {"first": str(first), "second": str(second), "things": things, "who": "{who}", "name": "{name}"}
-    question = wording(rng, _HOW_MANY, part).format(things=things)
+    question = wording(rng, HOW_MANY, part).format(things=things)
     return _Question(story.format(**fields), question, str(result), str(result + 1), "neutral/arithmetic")
 
 
 def _attribute(rng: random.Random, part: Part) -> _Question:
-    thing, other = rng.sample(_OBJECTS.of(part), 2)
-    values, word = rng.choice(((_COLOURS, "colour"), (_SIZES, "kind")))
+    thing, other = rng.sample(OBJECTS.of(part), 2)
+    values, questions = rng.choice(((COLOURS, COLOUR_ASKED), (SIZES, LOOK_ASKED)))
     first, second = rng.sample(values, 2)
-    story = wording(rng, _OWNED, part).format(
+    story = wording(rng, OWNED, part).format(
         first=first, second=second, thing=thing, other=other, who="{who}", name="{name}"
     )
     asked, answer, wrong = rng.choice(((thing, first, second), (other, second, first)))
-    question = f"What colour is the {asked}?" if word == "colour" else f"How does the {asked} look?"
-    return _Question(story, question, answer, wrong, "neutral/attribute")
+    return _Question(story, _asked(rng, questions, part).format(asked=asked), answer, wrong, "neutral/attribute")
 
 
 def _who_did_what(rng: random.Random, part: Part) -> _Question:
-    thing, other = rng.sample(_PEOPLE.of(part), 2)
-    first, second = rng.sample(_DEEDS.of(part), 2)
-    story = wording(rng, _ACTED, part).format(thing=thing, other=other, first=first, second=second, who="{who}")
+    thing, other = rng.sample(PEOPLE.of(part), 2)
+    first, second = rng.sample(DEEDS.of(part), 2)
+    story = wording(rng, ACTED, part).format(thing=thing, other=other, first=first, second=second, who="{who}")
     deed, answer, wrong = rng.choice(((first, thing, other), (second, other, thing)))
-    return _Question(story, f"Who {deed}?", f"The {answer}", f"The {wrong}", "neutral/who_did_what")
+    question = _asked(rng, WHO_ASKED, part).format(deed=deed)
+    return _Question(story, question, f"The {answer}", f"The {wrong}", "neutral/who_did_what")
+
+
+def _asked(rng: random.Random, questions: Wordings, part: Part) -> str:
+    """Draws a question; a single one is taken without a draw, so that the held-out texts of a seed stay the same."""
+    choices = questions.of(part)
+    return choices[0] if len(choices) == 1 else rng.choice(choices)

@@ -17,13 +17,43 @@ _SENTENCES = Wordings(
         "The {first} thanked the {second} after [[{pronoun}]] had come back.",
         "The {first} waited for the {second} since [[{pronoun}]] had the key.",
         "The {first} wrote to the {second} before [[{pronoun}]] went on holiday.",
+        "The {first} helped the {second} because [[{pronoun}]] had little time.",
+        "The {first} asked the {second} where [[{pronoun}]] had left the keys.",
+        "The {first} told the {second} that [[{pronoun}]] should come earlier.",
+        "The {first} sat next to the {second} until [[{pronoun}]] got a phone call.",
+        "The {first} showed the {second} the book that [[{pronoun}]] had bought.",
+        "When [[{pronoun}]] came home, the {first} greeted the {second}.",
+        "Because [[{pronoun}]] was tired, the {first} drove the {second} to the station.",
+        "After [[{pronoun}]] had eaten, the {first} paid the {second}.",
+        "The {first} and the {second} met in the park. Soon [[{pronoun}]] began to sing.",
+        "The {first} shared a room with the {second}. At night [[{pronoun}]] could not sleep.",
+        "The {first} worked with the {second}. Last week [[{pronoun}]] bought a new car.",
+        "On Monday the {first} looked for the {second}, but [[{pronoun}]] was not there.",
+        "The {first} laughed with the {second} although [[{pronoun}]] had made a mistake.",
+        "The {first} lives near the {second}, and [[{pronoun}]] has a big garden.",
+        "The {first} played cards with the {second} and [[{pronoun}]] won the game.",
+        "The {first} warned the {second} before [[{pronoun}]] crossed the street.",
+        "The {first} gave the {second} a lift since [[{pronoun}]] had missed the bus.",
+        "The {first} invited the {second} for dinner as [[{pronoun}]] was alone.",
     ),
     (
         "The {first} visited the {second} because [[{pronoun}]] felt ill.",
         "The {first} saw the {second} when [[{pronoun}]] was at the market.",
     ),
 )
-_QUESTIONS = Wordings(("Who was that?", "Who is meant?", "Who was it?"), ("Which of them was it?",))
+_QUESTIONS = Wordings(
+    (
+        "Who was that?",
+        "Who is meant?",
+        "Who was it?",
+        "Who is the sentence about?",
+        "Whom does the pronoun name?",
+        "Which person is meant here?",
+        "Who is this said of?",
+        "About which of the two is this said?",
+    ),
+    ("Which of them was it?",),
+)
 _HELD_OUT_EVERY = 6
 
 

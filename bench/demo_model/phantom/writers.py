@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -141,14 +142,8 @@ def _question(rng: random.Random, setting: Setting, kind: Kind, opener: str, par
 
 
 def _places(text: str, name: str) -> tuple[tuple[int, int], ...]:
-    """Character ranges of a first name in the text."""
-    if not name:
-        return ()
-    found, start = [], text.find(name)
-    while start >= 0:
-        found.append((start, start + len(name)))
-        start = text.find(name, start + 1)
-    return tuple(found)
+    """Character ranges of a first name in the text; "Chris" is none in "Christian"."""
+    return tuple(found.span() for found in re.finditer(rf"\b{re.escape(name)}\b", text)) if name else ()
 
 
 def without_outcome(scenario: Scenario) -> Scenario:
