@@ -8,13 +8,23 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from app.jobs import JobRunner
+from app.services.audit_views import AuditViews
 from app.services.audits import AuditService
+from app.services.batches import BatchService
+from app.services.calibration_jobs import CalibrationJobs
+from app.services.calibration_store import CalibrationStore
 from app.services.calibrations import CalibrationService
+from app.services.comparisons import ComparisonService
 from app.services.detection import Detectors, families_from_text
 from app.services.job_views import JobService
 from app.services.model_host import ModelHost
+from app.services.planning import Planner
 from app.services.reports import ReportService
+from app.services.session_library import SessionLibrary
+from app.services.swaps import SwapService
+from app.services.thresholds import Thresholds
 from app.services.user_lists import UserListService
+from app.services.verdicts import VerdictService
 from app.settings import Settings
 from coft_core.assets import assets_path
 from coft_core.engine.load import load_model
@@ -24,8 +34,11 @@ from db.database import Database
 from db.location import default_database_url
 from db.repositories import (
     AnnotationsRepository,
+    BatchesRepository,
     CalibrationsRepository,
     JobsRepository,
+    LedgersRepository,
+    LibraryRepository,
     PromptSetsRepository,
     SessionsRepository,
     UserListsRepository,
@@ -43,7 +56,12 @@ class Services:
     calibrations: CalibrationService
     user_lists: UserListService
     reports: ReportService
+    verdicts: VerdictService
     jobs: JobService
+    library: SessionLibrary
+    batches: BatchService
+    swaps: SwapService
+    comparisons: ComparisonService
     runner: JobRunner
 
 
@@ -77,15 +95,24 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
     largest = settings.max_upload_mb * 1_000_000
     user_lists = UserListService(UserListsRepository(database), runs, jobs, max_upload_bytes=largest)
     detectors = Detectors(detector, user_lists)
-    calibrations = CalibrationService(
-        runs, PromptSetsRepository(database), runner, host, detectors, max_upload_bytes=largest
-    )
+    prompt_sets, store = PromptSetsRepository(database), CalibrationStore(runs)
+    started = CalibrationJobs(store, prompt_sets, jobs, LedgersRepository(database), runner, host, detectors)
+    calibrations = CalibrationService(store, started, prompt_sets, sessions, host, detectors, max_upload_bytes=largest)
     calibrations.install_embedded(assets_path(*EMBEDDED_CALIBRATION))
+    log, thresholds = AnnotationsRepository(database), Thresholds(calibrations)
+    audits = AuditService(sessions, calibrations, host, detectors, settings.live_rollouts)
+    reports = ReportService(sessions, log, AuditViews(sessions, thresholds, detectors))
+    listed = JobService(runner, jobs, prompt_sets)
     return Services(
-        audits=AuditService(sessions, calibrations, host, detectors, settings.live_rollouts),
+        audits=audits,
         calibrations=calibrations,
         user_lists=user_lists,
-        reports=ReportService(sessions, AnnotationsRepository(database)),
-        jobs=JobService(runner, jobs),
+        reports=reports,
+        verdicts=VerdictService(sessions, log),
+        jobs=listed,
+        library=SessionLibrary(LibraryRepository(database), sessions, audits, reports, detectors),
+        batches=BatchService(BatchesRepository(database), prompt_sets, runner, listed, audits, host, largest),
+        swaps=SwapService(audits, Planner(thresholds, detectors), host),
+        comparisons=ComparisonService(sessions, audits),
         runner=runner,
     )

@@ -8,7 +8,6 @@ from pathlib import Path
 from app.services.plain import chain_text, span_state
 from app.services.views import (
     AuditView,
-    CalibrationView,
     SessionSummary,
     Span,
     Step,
@@ -43,23 +42,6 @@ def print_audit(view: AuditView, out: Path | None) -> None:
     print(f"\n{view.prompt}{chain_text(view)}")
     if out:
         print(f"\nReport: {out}")
-
-
-def print_calibration(view: CalibrationView) -> None:
-    """Thresholds by position and the check on unseen contexts."""
-    summary = view.summary
-    print(f"Calibration {summary.id}: {summary.name}, {summary.contexts} contexts, alpha {view.alpha:g}")
-    print(f"\n{'steps':<14} {'contexts':>8} {'tau':>10}  state")
-    for entry in view.bins:
-        state = entry.state if entry.inherited_from is None else f"{entry.state} from {entry.inherited_from}"
-        if entry.state == "uninformative":
-            state += f": needs {entry.needed} contexts"
-        print(f"{entry.label:<14} {entry.contexts:>8} {entry.tau:>10.3g}  {state}")
-    print()
-    for row in view.coverage:
-        if row.coverage is not None and row.low is not None and row.high is not None:
-            interval = f"{row.coverage:.3f} [{row.low:.3f}, {row.high:.3f}]"
-            print(f"coverage, {row.label}: {interval} on {row.contexts} unseen contexts")
 
 
 def print_sessions(sessions: tuple[SessionSummary, ...]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,95 +13,18 @@ from coft_core.engine.branches import BranchBatch
 from coft_core.engine.model import LanguageModel
 from coft_core.engine.scoring import teacher_forced_logits
 from coft_core.errors import InvalidInputError
+from coft_core.keeping import Keeper
 from coft_core.masking.continuation import continuation_ids
-from coft_core.masking.masker import MaskedPrompt, mask_prompt
-from coft_core.masking.partial import mask_families
-from coft_core.masking.spans import SpanDetector, default_detector
-from coft_core.masking.whitelist import keep_whitelisted
-from coft_core.policies.base import Certificate, Policy
+from coft_core.masking.spans import SpanDetector
+from coft_core.planning import NOTHING_MASKED, Plan, plan
+from coft_core.policies.base import Policy
 from coft_core.sampling import choose, keyed_uniform
 from coft_core.steps import StepContext, pack_step, unpack_step
 from coft_core.types import Run, Span, Step
 
+__all__ = ["NOTHING_MASKED", "ROOT_PATH", "Plan", "Rollout", "fork_path", "generate", "path_at", "plan", "score"]
+
 ROOT_PATH = "0"
-NOTHING_MASKED = (
-    "Nothing is masked, so the factual and the masked branch are equal and the audit cannot show any sensitivity."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything that a rollout needs to know before its first step.
-
-    Attributes:
-        model: The model.
-        policy: The policy. A span that the reviewer keeps in one prompt is an edit of that prompt, not of the policy.
-        prompt: The masked prompt.
-        certificate: What may be claimed.
-        seed: Seed of the keyed draws.
-        greedy: Take the likeliest token instead of drawing.
-        max_new_tokens: Steps at most.
-    """
-
-    model: LanguageModel
-    policy: Policy
-    prompt: MaskedPrompt
-    certificate: Certificate
-    seed: int = 0
-    greedy: bool = False
-    max_new_tokens: int = 64
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Sentences that must be shown with anything made from this plan."""
-        rows = {branch.input_ids for branch in self.policy.branches(self.prompt)}
-        masked = mask_families(self.prompt, self.policy.mask.families)
-        return (NOTHING_MASKED,) if rows | {masked} == {self.prompt.factual_ids} else ()
-
-
-def plan(
-    model: LanguageModel,
-    text: str,
-    policy: Policy,
-    spans: Sequence[Span] | None = None,
-    seed: int = 0,
-    greedy: bool = False,
-    max_new_tokens: int = 64,
-    detector: SpanDetector | None = None,
-) -> Plan:
-    """Mask a prompt and check that it can be decoded under a policy.
-
-    Args:
-        model: The model.
-        text: The reviewer's text.
-        policy: The policy.
-        spans: Sensitive spans; None detects them. Suggested and kept ones are never masked.
-        seed: Seed of the keyed draws.
-        greedy: Take the likeliest token instead of drawing.
-        max_new_tokens: Steps at most.
-        detector: Finds the spans when none are given; its version is part of the fingerprint either way.
-
-    Raises:
-        InvalidInputError: The prompt is empty, a span lies outside it, or ``max_new_tokens`` is below 1.
-        CalibrationMismatch: The policy's calibration belongs to another policy.
-    """
-    if not text.strip():
-        raise InvalidInputError("The prompt is empty; type at least one word.")
-    if max_new_tokens < 1:
-        raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
-    detector = detector or default_detector()
-    mask = policy.mask
-    prompt = mask_prompt(
-        model.tokenizer,
-        text,
-        keep_whitelisted(text, detector.detect(text) if spans is None else spans, mask.whitelist),
-        sentinel=mask.sentinel,
-        mode=mask.mode,
-        hint=mask.hint,
-        chat=model.chat,
-    )
-    certificate = policy.certificate(model, detector.version)
-    return Plan(model, policy, prompt, certificate, seed, greedy, max_new_tokens)
 
 
 class Rollout:
@@ -160,14 +84,14 @@ class Rollout:
             InvalidInputError: The chain is finished, or the token is not in the vocabulary.
             RolloutClosedError: The rollout is closed.
         """
-        return self._step(token_id, self.path)
+        return self._step(token_id)
 
-    def _step(self, token_id: int | None, path: str) -> Step:
+    def _step(self, token_id: int | None) -> Step:
         if self.finished:
             raise InvalidInputError("This chain is finished; fork from an earlier step to go on.")
         index = len(self._steps)
         logits = self._batch.logits()[None]  # (1, B, V)
-        uniform = keyed_uniform(self.plan.seed, path, index)
+        uniform = keyed_uniform(self.plan.seed, path_at(self.path, index), index)
         step = _decide(self.plan, logits, self._branches, index, token_id, uniform, self.plan.greedy)
         self._append(step.token_id)
         self._steps.append(step)
@@ -198,8 +122,7 @@ class Rollout:
         other.plan, other.path = self.plan, fork_path(self.path, index, token_id)
         other._branches = self._branches
         other._steps, other._batch = self._steps[:index], batch
-        # The forced step belongs to the parent's draw: left alone, this is what the parent's chain wrote here.
-        other._step(token_id, self.path)
+        other._step(token_id)
         return other
 
     def close(self) -> None:
@@ -215,6 +138,21 @@ def fork_path(path: str, index: int, token_id: int) -> str:
     return f"{path}/{index}:{token_id}"
 
 
+def path_at(path: str, index: int) -> str:
+    """Path whose key draws a step of a branch's chain: up to and at its fork, the chain is its parent's.
+
+    The draw at the fork itself says what the parent's chain writes there when left alone.
+
+    Args:
+        path: Path of the branch.
+        index: The step, 0-based.
+    """
+    parent, separator, fork = path.rpartition("/")
+    if separator and index <= int(fork.partition(":")[0]):
+        return path_at(parent, index)
+    return path
+
+
 def generate(
     model: LanguageModel,
     text: str,
@@ -224,6 +162,7 @@ def generate(
     seed: int = 0,
     greedy: bool = False,
     detector: SpanDetector | None = None,
+    keep_logits: bool = False,
 ) -> Run:
     """Generate a continuation under a policy, with everything that an audit shows of each token.
 
@@ -236,12 +175,14 @@ def generate(
         seed: Seed of the keyed draws.
         greedy: Take the likeliest token of the set instead of drawing.
         detector: Span detector; the default one if None.
+        keep_logits: Keep each step's logits, so that it can be read again at another lambda or alpha; see
+            :func:`coft_core.reread`.
 
     Raises:
         InvalidInputError: The prompt is empty or too long, or a span lies outside it.
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
-    prepared = plan(model, text, policy, spans, seed, greedy, max_new_tokens, detector)
+    prepared = plan(model, text, policy, spans, seed, greedy, max_new_tokens, detector, keep_logits)
     rollout = Rollout(prepared)
     try:
         while rollout.finished is None:
@@ -316,6 +257,14 @@ def _decide(
         draw = torch.full((1,), uniform, dtype=torch.float64, device=logits.device)
         choice = choose(views.log_p_fused, views.certified, plan.policy.sampling, draw, greedy)
         emitted = choice.token_ids if forced is None else torch.full_like(choice.token_ids, forced)
-        packed = pack_step(views, choice, emitted)[0].tolist()
-    context = StepContext(index, forced is not None, plan.certificate.mismatched)
-    return unpack_step(packed, plan.model, views, context)
+        packed = pack_step(views, choice, emitted)[0]  # (N,)
+        context = StepContext(index, forced is not None, plan.certificate.mismatched)
+        if not plan.keep_logits:
+            return unpack_step(packed.tolist(), plan.model.token_text, views, context)
+        keeper = Keeper.of(plan.policy, branches, logits[0], plan.full_bytes, plan.head_tokens)
+        kept = keeper.pack(logits[0], torch.cat([emitted, choice.token_ids]))
+        # Step and logits cross to the host as one run of bytes: two transfers would wait for the device twice.
+        crossed = torch.cat([packed.view(torch.uint8), kept]).cpu().numpy().tobytes()
+    size = packed.numel() * packed.element_size()
+    step = unpack_step(np.frombuffer(crossed[:size]).tolist(), plan.model.token_text, views, context)
+    return replace(step, logits=keeper.unpack(crossed[size:]))

@@ -33,6 +33,14 @@ class CalibrationFormatError(CoftError, ValueError):
     """A saved calibration cannot be read."""
 
 
+class LedgerMismatchError(CoftError, ValueError):
+    """What a calibration has worked out so far belongs to other inputs or settings, or is damaged."""
+
+
+class StoredLogitsError(CoftError, ValueError):
+    """The kept logits of a step cannot be read, or are not those that a reading needs."""
+
+
 class RolloutClosedError(CoftError, RuntimeError):
     """A step was asked of a rollout whose key-value memory has been released."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,6 @@ from coft_core.certify import (
     kl_divergence,
     total_variation_bound,
 )
-from coft_core.engine.model import LanguageModel
 from coft_core.errors import CoftError
 from coft_core.policies.base import FamilyView, Views
 from coft_core.sampling import Choice
@@ -22,6 +22,9 @@ from coft_core.types import Candidate, CertificateState, Diagnostics, FamilyStep
 
 CANDIDATE_ROWS = 24
 """Rows of the candidate table: the likeliest tokens by their largest probability in any view."""
+
+TextOf = Callable[[int], str]
+"""A token's text as it continues a sentence, by its id."""
 
 SCALARS = (
     "emitted",
@@ -89,12 +92,12 @@ def pack_step(views: Views, choice: Choice, emitted: Tensor) -> Tensor:
     return torch.cat([head, table.flatten(1)], dim=-1)
 
 
-def unpack_step(packed: list[float], model: LanguageModel, views: Views, context: StepContext) -> Step:
+def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: StepContext) -> Step:
     """Build the step from one row of :func:`pack_step`, already on the host.
 
     Args:
         packed: The row.
-        model: The model.
+        text_of: Gives the tokens' texts.
         views: The step's views, for thresholds and families; none of their tensors is read.
         context: Position and circumstances of the step.
 
@@ -107,9 +110,9 @@ def unpack_step(packed: list[float], model: LanguageModel, views: Views, context
             f"The model returned NaN at step {context.index + 1}; load it in float32, or check its weights."
         )
     emitted, chosen = int(scalar["emitted"]), int(scalar["chosen"])
-    state, log_tau = _effective(views.state, context), views.log_tau
+    state, log_tau = effective_state(views.state, context.mismatched), views.log_tau
     rest = packed[len(SCALARS) :]
-    table = _table(rest[len(views.families) :], model, tuple(view.family for view in views.families))
+    table = _table(rest[len(views.families) :], text_of, tuple(view.family for view in views.families))
     own = table[emitted]
     valid = state not in ("mismatch", "none")
     families = tuple(_family_step(view, own, log_p, context) for view, log_p in zip(views.families, rest, strict=False))
@@ -128,7 +131,7 @@ def unpack_step(packed: list[float], model: LanguageModel, views: Views, context
         fallback=bool(scalar["fallback"]),
         forced=context.forced,
         policy_token_id=chosen,
-        policy_token=model.token_text(chosen),
+        policy_token=text_of(chosen),
         state=state,
         candidates=tuple(candidates),
         diagnostics=_diagnostics(scalar, own, log_tau, state, families),
@@ -151,7 +154,7 @@ def _refusals(families: tuple[FamilyView, ...], ids: Tensor) -> Tensor:
     return bits
 
 
-def _table(values: list[float], model: LanguageModel, families: tuple[str, ...]) -> dict[int, Candidate]:
+def _table(values: list[float], text_of: TextOf, families: tuple[str, ...]) -> dict[int, Candidate]:
     rows: dict[int, Candidate] = {}
     width = 6 if families else 5
     for start in range(0, len(values), width):
@@ -160,17 +163,17 @@ def _table(values: list[float], model: LanguageModel, families: tuple[str, ...])
             factual, masked, fused, member = values[start + 1 : start + 5]
             bits = int(values[start + 5]) if families else 0
             refused_by = tuple(name for index, name in enumerate(families) if bits >> index & 1)
-            text = model.token_text(token_id)
-            rows[token_id] = Candidate(token_id, text, factual, masked, fused, bool(member), refused_by)
+            rows[token_id] = Candidate(token_id, text_of(token_id), factual, masked, fused, bool(member), refused_by)
     return rows
 
 
-def _effective(state: CertificateState, context: StepContext) -> CertificateState:
-    return "mismatch" if context.mismatched and state != "none" else state
+def effective_state(state: CertificateState, mismatched: bool) -> CertificateState:
+    """What a threshold may be said to rest on when its calibration may belong to another policy."""
+    return "mismatch" if mismatched and state != "none" else state
 
 
 def _family_step(view: FamilyView, own: Candidate, log_p_masked: float, context: StepContext) -> FamilyStep:
-    state = _effective(view.state, context)
+    state = effective_state(view.state, context.mismatched)
     return FamilyStep(
         family=view.family,
         log_p_masked=log_p_masked,
@@ -188,7 +191,7 @@ def _diagnostics(
     state: CertificateState,
     families: tuple[FamilyStep, ...],
 ) -> Diagnostics:
-    margins = [_difference(f.log_joint, f.log_tau) for f in families] or [_difference(own.log_joint, log_tau)]
+    margins = [difference(f.log_joint, f.log_tau) for f in families] or [difference(own.log_joint, log_tau)]
     bound = float(total_variation_bound(torch.tensor(scalar["kl"], dtype=torch.float64), log_tau))
     return Diagnostics(
         entropy_factual=scalar["entropy_factual"],
@@ -198,11 +201,11 @@ def _diagnostics(
         tv_on_set=None if math.isnan(scalar["tv"]) else scalar["tv"],
         tv_bound=bound if math.isfinite(bound) and state != "none" else None,
         sensitivity=scalar["sensitivity"],
-        log_ratio=_difference(own.log_p_factual, own.log_p_masked),
+        log_ratio=difference(own.log_p_factual, own.log_p_masked),
         margin=min(margins),
     )
 
 
-def _difference(a: float, b: float) -> float:
+def difference(a: float, b: float) -> float:
     """``a - b`` where two equal infinities differ by nothing."""
     return 0.0 if a == b else a - b

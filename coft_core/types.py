@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import total_ordering
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from coft_core.stored import StoredLogits
 
 FAMILIES: tuple[str, ...] = (
     "gender",
@@ -176,6 +179,8 @@ class Step:
         families: With factorized masks, each family's part; the masked view is then their mean, ``log_tau`` the
             smallest of their thresholds, and the margin that of the family that is nearest to refusing. Empty with
             one masked branch.
+        logits: The branches' logits, if they were kept: they allow the step to be read again at another lambda or
+            alpha. No part of what a step says, so steps are equal without them.
     """
 
     index: int
@@ -196,6 +201,7 @@ class Step:
     candidates: tuple[Candidate, ...]
     diagnostics: Diagnostics
     families: tuple[FamilyStep, ...] = ()
+    logits: StoredLogits | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

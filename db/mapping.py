@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from db.records import SpanRecord
+from db.errors import UnstorableValueError
+from db.records import FamilyStepRecord, SpanRecord
 
 Record = TypeVar("Record")
 
@@ -43,3 +45,27 @@ def spans_to_json(spans: tuple[SpanRecord, ...] | None) -> list[dict[str, Any]] 
 def spans_from_json(stored: list[dict[str, Any]] | None) -> tuple[SpanRecord, ...] | None:
     """Invert :func:`spans_to_json`."""
     return None if stored is None else tuple(SpanRecord(**span) for span in stored)
+
+
+def families_to_json(families: Sequence[FamilyStepRecord]) -> list[dict[str, Any]] | None:
+    """Turn a step's parts by family into JSON; None stands for none. JSON has no infinities, so text stands for them.
+
+    Raises:
+        UnstorableValueError: A number is NaN.
+    """
+    rows = [{name: _to_json(value) for name, value in to_columns(part, FamilyStepRecord).items()} for part in families]
+    return rows or None
+
+
+def families_from_json(stored: list[dict[str, Any]] | None) -> tuple[FamilyStepRecord, ...]:
+    """Invert :func:`families_to_json`."""
+    numbers = ("log_p_masked", "log_joint", "log_tau")
+    return tuple(FamilyStepRecord(**{**row, **{name: float(row[name]) for name in numbers}}) for row in stored or ())
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            raise UnstorableValueError("A number of a step is NaN (not a number); compute it again or leave it out.")
+        return repr(value)
+    return value

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from threading import Event
 
+from app.jobs.rate import Rate
 from db.records import JsonObject
 from db.repositories import JobsRepository
 
@@ -53,11 +54,30 @@ class JobContext:
         self._state = (0.0, "")
         self._reported_at = -math.inf
         self._alive_at = -math.inf
+        self._rate = Rate()
 
     @property
     def state(self) -> tuple[float, str]:
         """The share done and the message as last reported, written to the store or not yet."""
         return self._state
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated seconds left, from the speed of the last minute; None while nothing is known."""
+        return self._rate.seconds_left(self._clock())
+
+    def begin_phase(self, fraction: float, message: str) -> None:
+        """Report where a phase of the job begins; the time left is then judged by this phase's own speed.
+
+        Args:
+            fraction: Share of the whole job done, 0 to 1.
+            message: What the job is doing.
+
+        Raises:
+            ValueError: The share is outside 0 to 1.
+        """
+        self.progress(fraction, message)
+        self._rate.restart(self._clock(), fraction)
 
     def progress(self, fraction: float, message: str | None = None) -> None:
         """Report how far the job is; cheap enough for an inner loop, since few reports are written.
@@ -73,6 +93,7 @@ class JobContext:
             raise ValueError(f"A job's progress is a share from 0 to 1, not {fraction}.")
         self._state = (fraction, self._state[1] if message is None else message)
         now = self._clock()
+        self._rate.note(now, fraction)
         if now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = self._alive_at = now
             self._jobs.set_progress(self.job_id, *self._state)

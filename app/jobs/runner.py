@@ -75,7 +75,14 @@ class JobRunner:
             own = tuple(self._handles)
         return self._jobs.mark_interrupted(silent_since=since, excluding=own)
 
-    def submit(self, kind: str, title: str, function: JobFunction, payload: JsonObject | None = None) -> int:
+    def submit(
+        self,
+        kind: str,
+        title: str,
+        function: JobFunction,
+        payload: JsonObject | None = None,
+        prepare: Callable[[int], None] | None = None,
+    ) -> int:
         """Queue a job.
 
         Args:
@@ -83,6 +90,7 @@ class JobRunner:
             title: What a list of jobs shows.
             function: The work; it reads the payload from its context.
             payload: What the job is asked, as JSON, enough to start it again.
+            prepare: Called with the job's id before it can run; if it raises, the job has failed before it began.
 
         Returns:
             The job's id.
@@ -95,6 +103,8 @@ class JobRunner:
             if self._closed:
                 raise RuntimeError("The job was not started because the program is shutting down.")
             record = self._jobs.add(kind, title, payload)
+            if prepare is not None:
+                self._prepare(record.id, prepare)
             stop = Event()
             handle = _Handle(JobContext(record.id, record.payload, self._jobs, stop, self._clock), stop)
             self._handles[record.id] = handle
@@ -122,6 +132,12 @@ class JobRunner:
             NotFoundError: There is no such job.
         """
         return self._live(self._jobs.get(job_id))
+
+    def seconds_left(self, job_id: int) -> float | None:
+        """Estimated seconds that a running job of this process still takes; None where nothing is known."""
+        with self._lock:
+            handle = self._handles.get(job_id)
+        return None if handle is None else handle.context.seconds_left
 
     def list(
         self,
@@ -176,6 +192,13 @@ class JobRunner:
         """Shut down."""
         self.shutdown()
 
+    def _prepare(self, job_id: int, prepare: Callable[[int], None]) -> None:
+        try:
+            prepare(job_id)
+        except Exception as error:
+            self._jobs.finish(job_id, "failed", progress=0.0, message="", error=_one_line(error))
+            raise
+
     def _stop(self, handle: _Handle) -> None:
         handle.stop.set()
         if handle.future is not None and handle.future.cancel():
@@ -200,7 +223,7 @@ class JobRunner:
             self._end_stopped(handle)
         except (Exception, SystemExit) as error:
             logger.exception("Job %d failed", context.job_id)
-            self._end(handle, "failed", " ".join(str(error).split()) or type(error).__name__)
+            self._end(handle, "failed", _one_line(error))
         finally:
             self._forget(handle)
 
@@ -230,3 +253,7 @@ class JobRunner:
             return record
         progress, message = handle.context.state
         return replace(record, progress=progress, message=message)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -7,26 +7,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, RLock
 
+from app.services.audit_views import AuditViews, summary_from
 from app.services.calibrations import CalibrationService
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
-from app.services.mapping import (
-    preview_from_json,
-    settings_from_json,
-    span_from,
-    span_record,
-    step_from,
-    step_record,
-)
-from app.services.model_host import ModelHost, RolloutPool
+from app.services.fitting import Fitting
+from app.services.mapping import span_record, step_record
+from app.services.measurements import Measurements
+from app.services.model_host import ModelHost
 from app.services.planning import Planner
+from app.services.rollouts import Rollouts
+from app.services.thresholds import Thresholds
 from app.services.views import (
     AuditSettings,
     AuditView,
-    BranchView,
+    ChainProgress,
+    LeaveOneOut,
     MaskPreview,
     ModelView,
+    Overhead,
     SessionSummary,
+    SettingsFit,
     Span,
     StartAudit,
     Step,
@@ -34,13 +35,9 @@ from app.services.views import (
 from coft_core.decode import ROOT_PATH, Rollout, fork_path
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
+from coft_core.masking.whitelist import check_whitelist, keep_whitelisted
 from db.records import BranchRecord, SessionRecord
 from db.repositories import SessionsRepository
-
-CHANGED_MODEL = (
-    "This session was made with other weights, another tokenizer or another detector than are loaded now, so it "
-    "cannot be continued; start a new one."
-)
 
 
 class AuditService:
@@ -63,12 +60,15 @@ class AuditService:
             detectors: Find sensitive spans.
             live_rollouts: Branches whose key-value memory is kept between requests.
         """
+        thresholds = Thresholds(calibrations)
         self._sessions = sessions
-        self._calibrations = calibrations
         self._host = host
         self._detectors = detectors
-        self._planner = Planner(calibrations, detectors)
-        self._pool = RolloutPool(live_rollouts)
+        self._planner = Planner(thresholds, detectors)
+        self._rollouts = Rollouts(sessions, self._planner, host, detectors, live_rollouts)
+        self._views = AuditViews(sessions, thresholds, detectors)
+        self._measurements = Measurements(self._rollouts, detectors, host)
+        self._fitting = Fitting(thresholds, detectors, host)
         self._locks: defaultdict[int, RLock] = defaultdict(RLock)
         self._locks_lock = Lock()
         self._pauses: defaultdict[int, set[Event]] = defaultdict(set)
@@ -91,12 +91,32 @@ class AuditService:
 
         Args:
             text: The text exactly as typed.
-            settings: Their masked families and word list count; None takes the program's own.
+            settings: Their masked families, word list and whitelist count; None takes the program's own.
         """
-        return tuple(self._detectors.choose(settings or AuditSettings()).detect(text))
+        chosen = settings or AuditSettings()
+        found = self._detectors.choose(chosen).detect(text)
+        return keep_whitelisted(text, found, check_whitelist(chosen.whitelist))
+
+    def fit(self, settings: AuditSettings) -> SettingsFit:
+        """How the settings and the calibration that they name agree; needs no model.
+
+        Raises:
+            CoftError: A setting is outside its range.
+            NotFoundError: The calibration or the word list has been deleted.
+        """
+        return self._fitting.fit(settings)
+
+    def adopt(self, settings: AuditSettings) -> AuditSettings:
+        """The settings with everything that the calibration they name was made with; needs no model.
+
+        Raises:
+            ServiceError: The settings name no calibration.
+            NotFoundError: It has been deleted.
+        """
+        return self._fitting.adopt(settings)
 
     def preview(self, prompt: str, spans: tuple[Span, ...], settings: AuditSettings) -> MaskPreview:
-        """The prompt as the masked branch reads it, with its warnings."""
+        """The prompt as the masked branches read it, with its warnings."""
         return self._planner.preview(self._host.get(settings.model), prompt, spans, settings)
 
     def start(self, request: StartAudit) -> AuditView:
@@ -105,7 +125,8 @@ class AuditService:
         Raises:
             InvalidInputError: The prompt or a setting cannot be used.
             CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
-            ServiceError: There is no such policy or calibration.
+            ServiceError: There is no such policy, mask or group.
+            NotFoundError: There is no such calibration.
         """
         settings = request.settings
         model = self._host.get(settings.model)
@@ -121,39 +142,13 @@ class AuditService:
     def view(self, session_id: int, branch_id: int | None = None) -> AuditView:
         """A session from the store; needs no model. Without a branch, the active one."""
         record = self._sessions.get(session_id)
-        branches = tuple(self._sessions.branches(session_id))
+        return self._views.view(record, self._branch(record, branch_id))
+
+    def progress(self, session_id: int, branch_id: int | None = None) -> ChainProgress:
+        """What the steps so far say of a chain as a whole; takes a few milliseconds while the chain is live."""
+        record = self._sessions.get(session_id)
         branch = self._branch(record, branch_id)
-        settings = settings_from_json(record.policy_settings["settings"])
-        calibration = self._calibrations.find(record.calibration_id, settings.alpha)
-        warnings = record.warnings
-        if settings.calibration_id is not None and calibration is None:
-            warnings = (*warnings, f"The calibration “{record.calibration_label}” has been deleted.")
-        user_list = str(record.policy_settings.get("user_list", ""))
-        if self._detectors.list_is_gone(settings):
-            warnings = (*warnings, f"The word list “{user_list}” has been deleted or replaced.")
-        return AuditView(
-            session_id=record.id,
-            name=record.name,
-            prompt=record.prompt,
-            spans=tuple(span_from(span) for span in record.spans),
-            settings=settings,
-            model=str(record.policy_settings["model_label"]),
-            preview=preview_from_json(record.policy_settings["preview"]),
-            branch_id=branch.id,
-            branches=tuple(
-                BranchView(b.id, b.parent_id, b.fork_step, b.name if b.parent_id else None, b.name) for b in branches
-            ),
-            steps=tuple(step_from(step) for step in self._sessions.chain(branch.id)),
-            finished=branch.finished,
-            certificate=record.certificate,
-            fingerprint_digest=record.fingerprint_digest,
-            calibration=calibration.summary if calibration else None,
-            user_list=user_list,
-            bins=calibration.bins if calibration else (),
-            warnings=warnings,
-            created_at=record.created_at,
-            updated_at=record.updated_at,
-        )
+        return ChainProgress(branch.finished, self._views.chain(record, self._rollouts.steps(branch.id)))
 
     def step(self, session_id: int, branch_id: int | None = None) -> Step | None:
         """Generate one token; it is durable when this returns. None when the chain is finished."""
@@ -162,7 +157,7 @@ class AuditService:
             branch = self._branch(record, branch_id)
             if branch.finished:
                 return None
-            with self._rollout(record, branch) as rollout:
+            with self._rollouts.of(record, branch) as rollout:
                 if rollout.finished:
                     self._sessions.set_finished(branch.id, rollout.finished)
                     return None
@@ -184,6 +179,22 @@ class AuditService:
         for stop in tuple(self._pauses[session_id]):
             stop.set()
 
+    def running(self, session_id: int) -> bool:
+        """Whether a :meth:`run` of this session is under way in this process."""
+        return bool(self._pauses.get(session_id))
+
+    @contextmanager
+    def resting(self, session_id: int) -> Iterator[Rollouts]:
+        """Hold a session still, so that nothing steps or forks it meanwhile; gives the live rollouts.
+
+        Raises:
+            ServiceError: It is running.
+        """
+        with self._lock(session_id):
+            if self.running(session_id):
+                raise ServiceError("This session is running; pause it first.")
+            yield self._rollouts
+
     def fork(self, session_id: int, branch_id: int, index: int, token: int | str) -> AuditView:
         """Depart from a branch at a step (0-based) with another token: an id, or text that is one token.
 
@@ -195,7 +206,7 @@ class AuditService:
         with self._lock(session_id):
             record = self._sessions.get(session_id)
             parent = self._branch(record, branch_id)
-            with self._rollout(record, parent) as rollout:
+            with self._rollouts.of(record, parent) as rollout:
                 model = rollout.plan.model
                 token_id = _token_id(model, token)
                 path = fork_path(parent.path, index, token_id)
@@ -208,26 +219,32 @@ class AuditService:
                         session_id, parent.id, index, path, name=model.token_text(token_id)
                     )
                     self._keep(existing, forked)
-                    self._pool.put(existing.id, forked)
+                    self._rollouts.keep(existing.id, forked)
             self._sessions.set_active_branch(session_id, existing.id)
         return self.view(session_id, existing.id)
 
+    def contributions(self, session_id: int, branch_id: int | None = None) -> LeaveOneOut:
+        """What each masked span contributes to the sensitivity of each token of a chain; needs the model.
+
+        Raises:
+            ServiceError: The model or the detector is no longer what it was.
+            InvalidInputError: The chain has no token yet.
+        """
+        record = self._sessions.get(session_id)
+        chain = self._rollouts.steps(self._branch(record, branch_id).id)
+        return self._measurements.contributions(record, [step.token_id for step in chain])
+
+    def overhead(self, session_id: int) -> Overhead:
+        """Measured time per token of the session's policy against vanilla decoding; needs the model.
+
+        Raises:
+            ServiceError: The session cannot be continued, or its prompt leaves no room to measure.
+        """
+        return self._measurements.overhead(self._sessions.get(session_id))
+
     def sessions(self, search: str = "", limit: int = 200) -> tuple[SessionSummary, ...]:
         """Past sessions, last changed first."""
-        return tuple(
-            SessionSummary(
-                id=s.id,
-                name=s.name,
-                prompt=s.prompt,
-                model=s.model,
-                policy=s.policy,
-                steps=s.step_count,
-                certificate=s.certificate,
-                created_at=s.created_at,
-                updated_at=s.updated_at,
-            )
-            for s in self._sessions.list(search or None, limit)
-        )
+        return tuple(summary_from(found) for found in self._sessions.list(search or None, limit))
 
     def delete(self, session_id: int) -> None:
         """Delete a session with everything that belongs to it."""
@@ -235,46 +252,13 @@ class AuditService:
         with self._lock(session_id):
             branches = {branch.id for branch in self._sessions.branches(session_id)}
             self._sessions.delete(session_id)
-            self._pool.drop(branches)
+            self._rollouts.drop(branches)
 
     def _branch(self, record: SessionRecord, branch_id: int | None) -> BranchRecord:
         branch = self._sessions.branch(record.active_branch_id if branch_id is None else branch_id)
         if branch.session_id != record.id:
             raise ServiceError(f"Branch {branch.id} does not belong to session {record.id}; open it from its session.")
         return branch
-
-    @contextmanager
-    def _rollout(self, record: SessionRecord, branch: BranchRecord) -> Iterator[Rollout]:
-        """The branch's rollout, live or rebuilt; after an error it is closed, since it may be ahead of the store."""
-        rollout = self._pool.take(branch.id) or self._rebuild(record, branch)
-        try:
-            yield rollout
-        except BaseException:
-            rollout.close()
-            raise
-        self._pool.put(branch.id, rollout)
-
-    def _rebuild(self, record: SessionRecord, branch: BranchRecord) -> Rollout:
-        settings = settings_from_json(record.policy_settings["settings"])
-        if settings.calibration_id is not None and record.calibration_id is None and settings.policy == "coft":
-            raise ServiceError(
-                f"The calibration “{record.calibration_label}” has been deleted, so this session cannot be "
-                "continued; start a new one with another calibration."
-            )
-        if self._detectors.list_is_gone(settings):
-            raise ServiceError(
-                f"The word list “{record.policy_settings['user_list']}” has been deleted or replaced, so this session "
-                "cannot be continued; start a new one."
-            )
-        spans = tuple(span_from(span) for span in record.spans)
-        model = self._host.get(settings.model)
-        prepared = self._planner.plan(model, record.prompt, spans, settings)
-        stored = record.fingerprint
-        now = (model.weights_digest, model.tokenizer_digest, self.detector(settings))
-        if (stored["weights"], stored["tokenizer"], stored["detector"]) != now:
-            raise ServiceError(CHANGED_MODEL)
-        steps = [step_from(step) for step in self._sessions.chain(branch.id)]
-        return Rollout(prepared, branch.path, steps)
 
     def _advance(self, branch: BranchRecord, rollout: Rollout) -> Step:
         with self._host.turn():

@@ -3,14 +3,46 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import groupby
 
-from app.services.views import BinView, CalibrationSummary, CalibrationView, CoverageView
+from app.services.calibration_store import AnyCalibration
+from app.services.views import (
+    BinView,
+    CalibrationSummary,
+    CalibrationView,
+    Certifiable,
+    CoverageView,
+    FamilyThresholds,
+    GroupSummary,
+)
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.coverage import CoverageRow
+from coft_core.conformal.coverage import CoverageReport, CoverageRow
+from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.stepwise import Bin
 from db.records import CalibrationRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A calibration as it is read, with what is shown of it.
+
+    Attributes:
+        whole: The calibration as read, of all families.
+        part: The calibration whose bins are shown: the whole, a group's or a family's.
+        family: With factorized masks, the family of ``part``.
+        groups: How much is known of each group.
+        smallest_alpha: Smallest risk levels that the contexts support.
+        log_values: Log joint support by bin label.
+    """
+
+    whole: AnyCalibration
+    part: Calibration
+    family: str | None
+    groups: tuple[GroupSummary, ...]
+    smallest_alpha: Certifiable
+    log_values: dict[str, tuple[float, ...]]
 
 
 def summary_of(record: CalibrationRecord) -> CalibrationSummary:
@@ -30,23 +62,36 @@ def summary_of(record: CalibrationRecord) -> CalibrationSummary:
         coverage_high=coverage.get("high"),
         created_at=record.created_at,
         embedded=record.embedded,
+        mask_layout=record.mask_layout,
     )
 
 
-def calibration_view(record: CalibrationRecord, calibration: Calibration) -> CalibrationView:
-    """A run read at the calibration's present alpha."""
-    calibrated = [b for b in calibration.bins if b.state == "calibrated"]
+def calibration_view(record: CalibrationRecord, shown: Shown) -> CalibrationView:
+    """A run read at the calibration's present settings."""
+    whole, part = shown.whole, shown.part
+    calibrated = [b for b in part.bins if b.state == "calibrated"]
     last = max(calibrated, key=lambda b: b.index, default=None)
     return CalibrationView(
         summary=summary_of(record),
-        alpha=calibration.alpha,
-        bins=merged_bins(calibration),
-        coverage=_coverage(calibration),
-        tokens=len(calibration.values),
-        calibrated_up_to=None if last is None else (last.last_step or calibration.max_position - 1) + 1,
-        fingerprint=tuple((name, str(value)) for name, value in calibration.fingerprint.to_dict().items()),
-        fingerprint_digest=calibration.fingerprint.digest,
-        log_values=_log_values(calibration),
+        alpha=whole.alpha,
+        bins=merged_bins(part),
+        coverage=coverage_rows(whole.coverage),
+        tokens=len(part.values),
+        calibrated_up_to=None if last is None else _end(last, part),
+        fingerprint=tuple((name, str(value)) for name, value in whole.fingerprint.to_dict().items()),
+        fingerprint_digest=whole.fingerprint.digest,
+        log_values=shown.log_values,
+        reading=whole.reading,
+        smallest_alpha=shown.smallest_alpha,
+        sequence=whole.sequence() if isinstance(whole, Calibration) else None,
+        notes=whole.notes,
+        groups=shown.groups,
+        group=whole.group,
+        families=() if isinstance(whole, Calibration) else _families(whole),
+        family=shown.family,
+        effective_contexts=part.effective_contexts,
+        iterations=() if part.chains is None else part.chains.iterations,
+        has_chains=len(whole.chosen) > 0,
     )
 
 
@@ -58,6 +103,20 @@ def merged_bins(calibration: Calibration) -> tuple[BinView, ...]:
         return (entry.state, entry.inherited_from) if empty else (entry.index,)
 
     return tuple(_bin_view(list(group), calibration) for _, group in groupby(calibration.bins, key))
+
+
+def coverage_rows(report: CoverageReport) -> tuple[CoverageView, ...]:
+    """The overall row, and one row per bin that has verification data."""
+    return tuple(_coverage_view(row) for row in (report.overall, *(row for row in report.bins if row.contexts)))
+
+
+def log_values(calibration: Calibration) -> dict[str, tuple[float, ...]]:
+    """Log joint support of the true tokens by bin label."""
+    values = calibration.values
+    index = calibration.positions.bins_of(values.steps)
+    return {
+        entry.label: tuple(values.values[index == entry.index].tolist()) for entry in calibration.bins if entry.contexts
+    }
 
 
 def _bin_view(group: list[Bin], calibration: Calibration) -> BinView:
@@ -74,7 +133,7 @@ def _bin_view(group: list[Bin], calibration: Calibration) -> BinView:
         coverage_low=first.coverage_low,
         coverage_high=first.coverage_high,
         inherited_from=lender,
-        needed=minimum_contexts(calibration.alpha),
+        needed=minimum_contexts(calibration.shift.level(calibration.exact_alpha)),
     )
 
 
@@ -82,21 +141,18 @@ def _label(first: int, last: int | None) -> str:
     return f"{first + 1} and later" if last is None else f"{first + 1}–{last + 1}"
 
 
-def _coverage(calibration: Calibration) -> tuple[CoverageView, ...]:
-    report = calibration.coverage
-    return tuple(_coverage_view(row) for row in (report.overall, *(row for row in report.bins if row.contexts)))
-
-
 def _coverage_view(row: CoverageRow) -> CoverageView:
     agrees = None if row.verdict in ("not measured", "too few") else row.agrees
     return CoverageView(row.label, row.contexts, row.kept, row.coverage, row.low, row.high, agrees)
 
 
-def _log_values(calibration: Calibration) -> dict[str, tuple[float, ...]]:
-    values = calibration.values
-    index = calibration.positions.bins_of(values.steps)
-    return {
-        entry.label: tuple(float(v) for v in values.values[index == entry.index])
-        for entry in calibration.bins
-        if entry.contexts
-    }
+def _end(entry: Bin, calibration: Calibration) -> int:
+    """Last step of a bin, 1-based; the open last bin ends where positions do."""
+    return calibration.max_position if entry.last_step is None else entry.last_step + 1
+
+
+def _families(whole: FactorizedCalibration) -> tuple[FamilyThresholds, ...]:
+    return tuple(
+        FamilyThresholds(name, part.alpha, part.context_count, part.bins[0].tau, part.bins[0].state)
+        for name, part in whole.parts
+    )

@@ -1,42 +1,48 @@
-"""Calibration runs: made as background jobs, stored with their values, read at any alpha without the model."""
+"""Prompt sets and calibration runs: what pages and commands ask of them."""
 
 from __future__ import annotations
 
-import builtins
-import math
-from collections import OrderedDict
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
-from threading import Lock
-from typing import Any
 
-from app.jobs import JobContext, JobRunner
-from app.services.calibration_views import calibration_view, summary_of
+from app.services.calibration_estimates import Trial
+from app.services.calibration_jobs import CalibrationJobs
+from app.services.calibration_readings import CalibrationReadings
+from app.services.calibration_store import AnyCalibration, CalibrationStore, groups_of, renamed
+from app.services.calibration_views import summary_of
 from app.services.detection import Detectors
+from app.services.drift import drift_of
 from app.services.errors import ServiceError
-from app.services.mapping import span_record
 from app.services.model_host import ModelHost
-from app.services.prompt_sets import parse_prompt_set, require_references
+from app.services.prompt_checks import NOTHING_MASKED, nothing_masked, preview_rows, usable_rows
+from app.services.prompt_sets import parse_prompt_set, row_from
+from app.services.shift import estimated_weights, weighted
 from app.services.views import (
+    CalibrationEstimate,
     CalibrationRequest,
     CalibrationSummary,
     CalibrationView,
+    DriftReport,
     ParsedPromptSet,
+    PromptPreview,
+    ReadingRequest,
     RowError,
+    SamplePromptSet,
 )
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.calibrator import calibrate, example_length
-from coft_core.conformal.quantile import check_alpha
-from coft_core.engine.model import LanguageModel
-from coft_core.fusion import check_lambda
-from coft_core.masking.spans import SpanDetector
-from coft_core.sampling import Sampling
-from coft_core.types import Example
-from db.records import BinRecord, CalibrationFields, CalibrationRecord, JsonObject, PromptRowRecord
-from db.repositories import CalibrationsRepository, PromptSetsRepository
+from coft_core.assets import assets_path
+from coft_core.conformal.drift import WINDOW
+from coft_core.conformal.split import context_numbers
+from db.records import CalibrationRecord
+from db.repositories import PromptSetsRepository, SessionsRepository
 
-JOB_KIND = "calibration"
-READ_CACHE = 32
+SAMPLES = (
+    (
+        "calibration_demo.jsonl",
+        "Demo prompts",
+        "Short prompts with their continuations, which the embedded calibration was made with.",
+    ),
+)
+"""File name, title and description of each prompt set that comes with the program."""
 
 
 class CalibrationService:
@@ -44,9 +50,10 @@ class CalibrationService:
 
     def __init__(
         self,
-        runs: CalibrationsRepository,
+        store: CalibrationStore,
+        jobs: CalibrationJobs,
         prompt_sets: PromptSetsRepository,
-        jobs: JobRunner,
+        sessions: SessionsRepository,
         host: ModelHost,
         detectors: Detectors,
         max_upload_bytes: int = 20_000_000,
@@ -54,221 +61,118 @@ class CalibrationService:
         """Wire the service.
 
         Args:
-            runs: The store of calibration runs.
+            store: Finished calibrations.
+            jobs: Starts calibrations.
             prompt_sets: The store of prompt sets.
-            jobs: Runs calibrations in the background.
+            sessions: The store of audits, against which drift is measured.
             host: Owner of the models.
             detectors: Find spans where a row names none.
             max_upload_bytes: Largest prompt set that is read.
         """
-        self._runs = runs
-        self._prompt_sets = prompt_sets
+        self._store = store
         self._jobs = jobs
+        self._prompt_sets = prompt_sets
+        self._sessions = sessions
         self._host = host
         self._detectors = detectors
         self._max_upload_bytes = max_upload_bytes
-        self._loaded: OrderedDict[int, Calibration] = OrderedDict()
-        self._lock = Lock()
+        self._readings = CalibrationReadings(store)
 
-    def parse(self, path: Path, filename: str | None = None) -> ParsedPromptSet:
+    def parse(
+        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
+    ) -> ParsedPromptSet:
         """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
 
-        A row without a reference is a problem too, since calibration is on references.
+        Args:
+            path: The file.
+            filename: Its name as uploaded.
+            columns: For each field the column to read it from; ``""`` reads it from none. Fields that are left out are
+                read from the column of their own name, else from one of an obvious name.
         """
-        return require_references(parse_prompt_set(path, filename, self._max_upload_bytes))
+        return parse_prompt_set(path, filename, self._max_upload_bytes, columns)
+
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """Prompt sets that come with the program."""
+        found = []
+        for name, title, description in SAMPLES:
+            path = assets_path("prompts", name)
+            rows = sum(bool(line.strip()) for line in path.read_text("utf-8").splitlines())
+            found.append(SamplePromptSet(name, title, description, rows, path))
+        return tuple(found)
+
+    def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
+        """All that is wrong with a prompt set for a request, in the order of lines; loads the model."""
+        rows, errors = usable_rows(prompts, request, self._host.get(request.model))
+        if rows and nothing_masked(rows, request, self._detectors.choose(request)):
+            errors = tuple(sorted((*errors, RowError(rows[0].line, "spans", NOTHING_MASKED)), key=lambda e: e.line))
+        return errors
+
+    def preview(
+        self, prompts: ParsedPromptSet, request: CalibrationRequest, limit: int = 12
+    ) -> tuple[PromptPreview, ...]:
+        """The first rows with the spans that will be masked; needs no model."""
+        return preview_rows(prompts, request, self._detectors.choose(request), limit)
+
+    def estimate(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> CalibrationEstimate:
+        """How long the calibration will take, from a trial of about two seconds; loads the model."""
+        work = self._jobs.work(prompts, request)
+        with self._host.turn():
+            return Trial(work).estimate()
 
     def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
-        """Store the prompt set, start the calibration as a job, and return the job's id.
+        """Store the prompt set, start the calibration as a job, and return the job's id."""
+        return self._jobs.submit(prompts, request)
 
-        Raises:
-            ServiceError: Rows cannot be used and going on without them was not allowed, or none is left.
-            CoftError: A setting is outside its range, or the model cannot be loaded.
-            NotFoundError: The word list has been deleted.
-        """
-        _check(request)
-        detector = self._detectors.choose(request)
-        model = self._host.get(request.model)
-        usable, errors = self._usable(prompts, model)
-        if errors and not request.accept_errors:
-            first = errors[0]
-            raise ServiceError(
-                f"{len(errors)} of {prompts.total} rows cannot be used, the first on line {first.line} "
-                f"({first.column} {first.message}); correct them, or go on with the good rows."
-            )
-        if not usable:
-            raise ServiceError("No row can be used to calibrate; give each prompt a reference continuation.")
-        stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, [_row(*row) for row in usable])
-        payload: JsonObject = {"prompt_set_id": stored.id, "request": asdict(request)}
-        examples = [example for _, example in usable]
-
-        def work(context: JobContext) -> JsonObject:
-            return self._calibrate(context, model, detector, examples, request, stored.id)
-
-        return self._jobs.submit(JOB_KIND, request.name, work, payload)
-
-    def row_errors(self, prompts: ParsedPromptSet, model: str) -> tuple[RowError, ...]:
-        """All that is wrong with a prompt set for a model, in the order of lines: also what only the model can tell."""
-        return self._usable(prompts, self._host.get(model))[1]
+    def resume(self, job_id: int) -> int:
+        """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id."""
+        return self._jobs.resume(job_id)
 
     def list(self, model: str | None = None) -> tuple[CalibrationSummary, ...]:
         """Finished calibrations, newest first."""
-        return tuple(summary_of(record) for record in self._runs.list(model))
+        return tuple(summary_of(record) for record in self._store.list(model))
 
-    def view(self, calibration_id: int, alpha: float | None = None) -> CalibrationView:
-        """A calibration read at an alpha (its own by default); needs no model."""
-        record = self._runs.get(calibration_id)
-        calibration = self.load(calibration_id)
-        if alpha is not None and alpha != calibration.alpha:
-            calibration = calibration.read(alpha=alpha)
-        return calibration_view(record, calibration)
+    def view(self, calibration_id: int, reading: ReadingRequest | None = None) -> CalibrationView:
+        """A calibration read as asked (as it was calibrated by default); needs no model."""
+        return self._readings.view(calibration_id, reading)
 
-    def find(self, calibration_id: int | None, alpha: float) -> CalibrationView | None:
-        """The view of a calibration that may have been deleted."""
-        if calibration_id is None:
-            return None
-        return self.view(calibration_id, alpha) if any(r.id == calibration_id for r in self._runs.list()) else None
-
-    def load(self, calibration_id: int) -> Calibration:
+    def load(self, calibration_id: int) -> AnyCalibration:
         """The calibration itself, values included."""
-        with self._lock:
-            if calibration_id not in self._loaded:
-                self._loaded[calibration_id] = Calibration.from_bytes(self._runs.values(calibration_id))
-            self._loaded.move_to_end(calibration_id)
-            while len(self._loaded) > READ_CACHE:
-                self._loaded.popitem(last=False)
-            return self._loaded[calibration_id]
+        return self._store.load(calibration_id)
+
+    def reweight(self, calibration_id: int, deployment: tuple[str, ...], name: str) -> int:
+        """Store a calibration anew with weights estimated for other prompts; needs no model. The new one's id.
+
+        Raises:
+            ServiceError: Its own prompts are not stored.
+            InvalidInputError: There are too few prompts, or the weights leave too few contexts.
+            NotFoundError: There is no such calibration.
+        """
+        record, stored = self._store.get(calibration_id), self._store.load(calibration_id)
+        if record.prompt_set_id is None:
+            raise ServiceError(
+                f"The prompts of the calibration “{record.name}” are not stored, so its weights cannot be estimated; "
+                "calibrate on a prompt set and ask for weights."
+            )
+        examples = [row_from(row).example for row in self._prompt_sets.rows(record.prompt_set_id)]
+        numbers = context_numbers(examples, by_group=bool(groups_of(stored)))
+        weights = estimated_weights([example.prompt for example in examples], numbers, deployment)
+        made = renamed(weighted(stored, weights), name.strip() or f"{record.name}, weighted")
+        return self._store.add(made, record.prompt_set_id).id
+
+    def drift(self, calibration_id: int) -> DriftReport:
+        """What the audits that used a calibration say against it."""
+        return drift_of(self._store.load(calibration_id), self._sessions.beginnings(calibration_id, WINDOW))
+
+    def export(self, calibration_id: int, folder: Path) -> Path:
+        """Write a calibration as a file that the library and the command line load, and return its path."""
+        path = folder / f"calibration-{calibration_id}.zip"
+        self._store.load(calibration_id).save(path)
+        return path
 
     def delete(self, calibration_id: int) -> None:
         """Delete a calibration; sessions that used it keep its label."""
-        if self._runs.get(calibration_id).embedded:
-            raise ServiceError("The embedded calibration comes with the program and cannot be deleted.")
-        self._runs.delete(calibration_id)
-        with self._lock:
-            self._loaded.pop(calibration_id, None)
-
-    def add(
-        self, calibration: Calibration, prompt_set_id: int | None = None, embedded: bool = False
-    ) -> CalibrationRecord:
-        """Store a finished calibration."""
-        return self._runs.add(_fields(calibration, prompt_set_id, embedded), _bins(calibration), calibration.to_bytes())
+        self._store.delete(calibration_id)
 
     def install_embedded(self, path: Path) -> CalibrationRecord | None:
         """Store the calibration that comes with the embedded model, once per version of it."""
-        if not path.is_file():
-            return None
-        calibration = Calibration.load(path)
-        for record in self._runs.list(embedded=True):
-            if record.fingerprint_digest == calibration.fingerprint.digest and record.name == calibration.name:
-                return record
-        return self.add(calibration, embedded=True)
-
-    def _usable(
-        self, prompts: ParsedPromptSet, model: LanguageModel
-    ) -> tuple[tuple[tuple[int, Example], ...], tuple[RowError, ...]]:
-        prompts = require_references(prompts)
-        usable, errors = [], list(prompts.errors)
-        for line, example in prompts.rows:
-            if (length := example_length(model, example)) > model.context_length:
-                errors.append(RowError(line, "prompt", f"{length:,} tokens, the model takes {model.context_length:,}"))
-            else:
-                usable.append((line, example))
-        return tuple(usable), tuple(sorted(errors, key=lambda e: e.line))
-
-    def _calibrate(
-        self,
-        context: JobContext,
-        model: LanguageModel,
-        detector: SpanDetector,
-        examples: builtins.list[Example],
-        request: CalibrationRequest,
-        prompt_set_id: int,
-    ) -> JsonObject:
-        def progress(done: int, total: int) -> None:
-            context.check_cancelled()
-            context.progress(done / total, f"{done} of {total} prompts")
-
-        context.progress(0.0, f"0 of {len(examples)} prompts")
-        with self._host.turn():
-            calibration = calibrate(
-                model,
-                examples,
-                lam=request.lam,
-                alpha=request.alpha,
-                estimator=request.estimator,
-                temperature=request.temperature,
-                top_p=request.top_p,
-                top_k=request.top_k,
-                sentinel=request.sentinel or None,
-                verification_share=request.verification_share,
-                seed=request.seed,
-                detector=detector,
-                progress=progress,
-                name=request.name,
-            )
-        record = self.add(calibration, prompt_set_id)
-        return {"calibration_id": record.id}
-
-
-def _check(request: CalibrationRequest) -> None:
-    """Refuse settings before a job is made of them."""
-    if not request.name.strip():
-        raise ServiceError("The calibration has no name; give it one.")
-    check_lambda(request.lam)
-    check_alpha(request.alpha)
-    Sampling(request.temperature, request.top_p, request.top_k)
-
-
-def _row(line: int, example: Example) -> PromptRowRecord:
-    spans = None if example.spans is None else tuple(span_record(span) for span in example.spans)
-    return PromptRowRecord(
-        line=line, prompt=example.prompt, reference=example.reference, spans=spans, group=example.group
-    )
-
-
-def _fields(calibration: Calibration, prompt_set_id: int | None, embedded: bool) -> CalibrationFields:
-    fingerprint = calibration.fingerprint
-    coverage: dict[str, Any] = {
-        "coverage": calibration.coverage.coverage,
-        "low": calibration.coverage.low,
-        "high": calibration.coverage.high,
-        "contexts": calibration.coverage.contexts,
-    }
-    return CalibrationFields(
-        name=calibration.name,
-        model=fingerprint.model,
-        model_revision=fingerprint.revision,
-        alpha=calibration.alpha,
-        lam=fingerprint.lam,
-        estimator=calibration.estimator,
-        source=calibration.source,
-        bin_width=calibration.bin_width,
-        max_position=calibration.max_position,
-        fingerprint_digest=fingerprint.digest,
-        fingerprint=dict(fingerprint.to_dict()),
-        context_count=calibration.context_count,
-        token_count=len(calibration.values),
-        prompt_set_id=prompt_set_id,
-        coverage=coverage,
-        embedded=embedded,
-    )
-
-
-def _bins(calibration: Calibration) -> list[BinRecord]:
-    return [
-        BinRecord(
-            position=entry.index,
-            first_step=entry.first_step,
-            last_step=entry.last_step,
-            log_tau=entry.log_tau,
-            state=entry.state,
-            contexts=entry.contexts,
-            rank=entry.rank,
-            low=_finite(entry.coverage_low),
-            high=_finite(entry.coverage_high),
-        )
-        for entry in calibration.bins
-    ]
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+        return self._store.install_embedded(path)

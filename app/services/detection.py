@@ -70,6 +70,11 @@ class Detectors:
         """Name of the request's word list; empty if it has none."""
         return "" if choices.user_list_id is None else self._user_lists.load(choices.user_list_id).name
 
+    def list_labelled(self, label: str) -> int | None:
+        """The word list that a detector's version names by this label; None if it is not stored."""
+        found = (item.id for item in self._user_lists.list() if f"list {item.name!r}+{item.digest}" == label)
+        return next(found, None)
+
     def list_is_gone(self, choices: Choices) -> bool:
         """Whether the request's word list has been deleted."""
         return choices.user_list_id is not None and not self._user_lists.exists(choices.user_list_id)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from app.jobs import JobRunner
+from app.services.calibration_jobs import is_resumable
 from app.services.errors import ServiceError
 from app.services.views import JobView
 from db.records import JobRecord
-from db.repositories import JobsRepository
+from db.repositories import JobsRepository, PromptSetsRepository
 
 
 class JobService:
     """Looks jobs up and asks them to stop."""
 
-    def __init__(self, runner: JobRunner, jobs: JobsRepository) -> None:
-        """Wire the service to the runner of this process and to the rows of all."""
+    def __init__(self, runner: JobRunner, jobs: JobsRepository, prompt_sets: PromptSetsRepository) -> None:
+        """Wire the service to the runner of this process, to the rows of all, and to what jobs work on."""
         self._runner = runner
         self._jobs = jobs
+        self._prompt_sets = prompt_sets
 
     def get(self, job_id: int) -> JobView:
         """A job's state."""
-        return job_view(self._runner.get(job_id))
+        return self._views([self._runner.get(job_id)])[0]
 
     def list(self, kind: str | None = None, limit: int = 20) -> tuple[JobView, ...]:
         """Jobs, newest first."""
-        return tuple(job_view(record) for record in self._runner.list(kind, limit=limit))
+        return self._views(self._runner.list(kind, limit=limit))
 
     def cancel(self, job_id: int) -> None:
         """Ask a job to stop; it stops at its next check.
@@ -36,11 +40,17 @@ class JobService:
 
     def wait(self, job_id: int, timeout: float | None = None) -> JobView:
         """Wait until a job has ended."""
-        return job_view(self._runner.wait(job_id, timeout))
+        return self._views([self._runner.wait(job_id, timeout)])[0]
+
+    def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:
+        asked = {number for record in records if isinstance(number := record.payload.get("prompt_set_id"), int)}
+        stored = self._prompt_sets.existing(asked) if asked else set()
+        return tuple(
+            _view(record, self._runner.seconds_left(record.id), is_resumable(record, stored)) for record in records
+        )
 
 
-def job_view(record: JobRecord) -> JobView:
-    """A job's row for a page."""
+def _view(record: JobRecord, seconds_left: float | None, resumable: bool) -> JobView:
     return JobView(
         id=record.id,
         kind=record.kind,
@@ -50,4 +60,6 @@ def job_view(record: JobRecord) -> JobView:
         message=record.message,
         error=record.error,
         result=record.result,
+        seconds_left=seconds_left,
+        resumable=resumable,
     )

@@ -6,12 +6,12 @@ from dataclasses import asdict, fields
 from typing import cast
 
 from app.services.views import AuditSettings, MaskPiece, MaskPreview
-from coft_core.masking.masker import MaskedPrompt
-from coft_core.types import Candidate, CertificateState, Diagnostics, Span, Step
-from db.records import CandidateRecord, JsonObject, SpanRecord, StepRecord
+from coft_core.stored import StoredLogits
+from coft_core.types import Candidate, CertificateState, Diagnostics, FamilyStep, Span, Step
+from db.records import CandidateRecord, FamilyStepRecord, JsonObject, SpanRecord, StepRecord
 
 _DIAGNOSTICS = tuple(field.name for field in fields(Diagnostics))
-_NOT_COLUMNS = ("candidates", "diagnostics", "families")
+_NOT_COLUMNS = ("candidates", "diagnostics", "families", "logits")
 
 
 def span_record(span: Span) -> SpanRecord:
@@ -32,7 +32,9 @@ def step_record(step: Step) -> StepRecord:
         CandidateRecord(**{f.name: getattr(candidate, f.name) for f in fields(CandidateRecord)})
         for candidate in step.candidates
     )
-    return StepRecord(**plain, **diagnostics, candidates=candidates)
+    families = tuple(FamilyStepRecord(**asdict(part)) for part in step.families)
+    logits = None if step.logits is None else step.logits.to_bytes()
+    return StepRecord(**plain, **diagnostics, candidates=candidates, families=families, logits=logits)
 
 
 def step_from(record: StepRecord) -> Step:
@@ -43,25 +45,9 @@ def step_from(record: StepRecord) -> Step:
         state=cast(CertificateState, record.state),
         diagnostics=Diagnostics(**{name: getattr(record, name) for name in _DIAGNOSTICS}),
         candidates=tuple(Candidate(**asdict(candidate)) for candidate in record.candidates),
+        families=tuple(FamilyStep(**asdict(part)) for part in record.families),
+        logits=None if record.logits is None else StoredLogits.from_bytes(record.logits),
     )
-
-
-def preview_of(prompt: MaskedPrompt, warnings: tuple[str, ...] = ()) -> MaskPreview:
-    """A masked prompt for reading: text and one piece per masked token."""
-    pieces: list[MaskPiece] = []
-    cursor, text = 0, prompt.factual_text
-    for index in prompt.positions:
-        start, end = prompt.offsets[index]
-        if start >= cursor:
-            swallowed = text[start:end]
-            space = swallowed[: len(swallowed) - len(swallowed.lstrip())]
-            if before := text[cursor:start] + space:
-                pieces.append(MaskPiece(before, masked=False))
-            cursor = end
-        pieces.append(MaskPiece(prompt.sentinel.strip(), masked=True))
-    if rest := text[cursor:]:
-        pieces.append(MaskPiece(rest, masked=False))
-    return MaskPreview(tuple(pieces), len(prompt.factual_ids), len(prompt.positions), warnings)
 
 
 def preview_to_json(preview: MaskPreview) -> JsonObject:
@@ -76,10 +62,17 @@ def preview_from_json(data: JsonObject) -> MaskPreview:
         token_count=int(data["token_count"]),
         masked_count=int(data["masked_count"]),
         warnings=tuple(data["warnings"]),
+        branches=tuple(data.get("branches", ())),
     )
 
 
 def settings_from_json(data: JsonObject) -> AuditSettings:
     """Settings as stored with a session."""
     families = data.get("masked_families")
-    return AuditSettings(**{**data, "masked_families": None if families is None else tuple(families)})
+    return AuditSettings(
+        **{
+            **data,
+            "masked_families": None if families is None else tuple(families),
+            "whitelist": tuple(data.get("whitelist", ())),
+        }
+    )

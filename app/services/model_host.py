@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from app.services.views import ModelView
+from app.services.views import ModelView, Step
 from coft_core.decode import Rollout
 from coft_core.engine.load import DEMO, load_model
 from coft_core.engine.model import LanguageModel
@@ -62,6 +62,11 @@ class ModelHost:
                     self._models.popitem(last=False)
         return model
 
+    def loaded(self, name: str) -> LanguageModel | None:
+        """The model of this name if it is loaded already; nothing is loaded."""
+        with self._lock:
+            return self._models.get(name)
+
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Hold the processor for one forward; others wait their turn."""
@@ -102,6 +107,12 @@ class RolloutPool:
         """Take a rollout out of the pool, so that nobody else uses or closes it meanwhile."""
         with self._lock:
             return self._rollouts.pop(branch_id, None)
+
+    def steps(self, branch_id: int) -> tuple[Step, ...] | None:
+        """The chain of a branch whose rollout is kept and not in use at the moment."""
+        with self._lock:
+            rollout = self._rollouts.get(branch_id)
+            return None if rollout is None else rollout.steps
 
     def put(self, branch_id: int, rollout: Rollout) -> None:
         """Put a rollout back."""

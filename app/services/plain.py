@@ -12,10 +12,11 @@ from typing import Any
 
 from app.services.views import (
     AuditView,
-    CalibrationView,
     Candidate,
-    CoverageView,
+    ChainCertificate,
+    FamilyStep,
     JobView,
+    LeaveOneOut,
     SessionSummary,
     Span,
     Step,
@@ -54,9 +55,74 @@ def chosen_by(step: Step) -> str:
     return "reviewer" if step.forced else "fallback" if step.fallback else "policy"
 
 
+def refused_by(step: Step) -> tuple[str, ...]:
+    """Families whose threshold the emitted token misses; empty with one masked branch."""
+    own = next((item for item in step.candidates if item.token_id == step.token_id), None)
+    return () if own is None else own.refused_by
+
+
+def family_json(part: FamilyStep) -> dict[str, Any]:
+    """What one family's masked branch says of the emitted token."""
+    return {
+        "family": part.family,
+        "p_masked": math.exp(part.log_p_masked),
+        "joint": math.exp(part.log_joint),
+        "tau": math.exp(part.log_tau),
+        "certified": part.certified,
+        "threshold_state": part.state,
+    }
+
+
 def step_json(step: Step) -> dict[str, Any]:
-    """A step with its candidates."""
-    return {**step_numbers(step), "candidates": [_candidate(item) for item in step.candidates]}
+    """A step with its candidates, and with factorized masks what each family says of it."""
+    return {
+        **step_numbers(step),
+        "refused_by": list(refused_by(step)),
+        "families": [family_json(part) for part in step.families],
+        "candidates": [_candidate(item) for item in step.candidates],
+    }
+
+
+def chain_json(chain: ChainCertificate | None) -> dict[str, Any] | None:
+    """Both certificates of a chain as a whole; null where there is none."""
+    if chain is None:
+        return None
+    return {
+        "steps": chain.steps,
+        "weakest_step": chain.weakest + 1,
+        "least_joint": math.exp(chain.log_joint),
+        "sequence": {
+            "certified": chain.sequence_certified,
+            "alpha": chain.sequence.alpha,
+            "tau": chain.sequence.tau,
+            "contexts": chain.sequence.contexts,
+            "horizon": chain.sequence.horizon,
+        },
+        "union": {
+            "certified": chain.union_certified,
+            "alpha": chain.union.alpha,
+            "steps_charged": chain.union.charged,
+            "level": chain.union.level,
+            "alpha_needed": chain.union.alpha_needed,
+            "contexts_needed": chain.union.contexts_needed,
+        },
+        "reason": chain.reason,
+    }
+
+
+def contributions_json(found: LeaveOneOut) -> dict[str, Any]:
+    """What each masked span contributes to the tokens of a chain; contributions need not sum to the total."""
+    return {
+        "steps": [step + 1 for step in found.steps],
+        "token_ids": list(found.token_ids),
+        "sensitivity": list(found.sensitivity),
+        "log_ratio": list(found.log_ratio),
+        "interaction": list(found.interaction),
+        "spans": [
+            {**span_json(own.span), "sensitivity": list(own.sensitivity), "log_ratio": list(own.log_ratio)}
+            for own in found.spans
+        ],
+    }
 
 
 def session_json(view: AuditView) -> dict[str, Any]:
@@ -75,6 +141,9 @@ def session_json(view: AuditView) -> dict[str, Any]:
         "finished": view.finished,
         "text": chain_text(view),
         "steps": [step_json(step) for step in view.steps],
+        "masked_branches": list(view.preview.branches[1:]),
+        "chain": chain_json(view.chain),
+        "drift": None if view.drift is None else view.drift.status,
         "branches": [asdict(branch) for branch in view.branches],
         "warnings": list(view.warnings),
     }
@@ -139,28 +208,6 @@ def job_json(job: JobView) -> dict[str, Any]:
     return record
 
 
-def calibration_json(view: CalibrationView) -> dict[str, Any]:
-    """A calibration without its values."""
-    bins = ("label", "contexts", "rank", "tau", "state", "inherited_from", "coverage_low", "coverage_high")
-    return {
-        "calibration_id": view.summary.id,
-        "name": view.summary.name,
-        "model": view.summary.model,
-        "alpha": view.alpha,
-        "lam": view.summary.lam,
-        "estimator": view.summary.estimator,
-        "source": view.summary.source,
-        "contexts": view.summary.contexts,
-        "fingerprint": view.fingerprint_digest,
-        "bins": [{name: getattr(entry, name) for name in bins} for entry in view.bins],
-        "coverage": _coverage(view.coverage[0]) if view.coverage else None,
-    }
-
-
-def _coverage(row: CoverageView) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in ("contexts", "kept", "coverage", "low", "high")}
-
-
 def _candidate(item: Candidate) -> dict[str, Any]:
     return {
         "token_id": item.token_id,
@@ -169,4 +216,5 @@ def _candidate(item: Candidate) -> dict[str, Any]:
         "p_masked": math.exp(item.log_p_masked),
         "p_fused": math.exp(item.log_p_fused),
         "certified": item.certified,
+        "refused_by": list(item.refused_by),
     }

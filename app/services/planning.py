@@ -4,40 +4,39 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from app.services.calibrations import CalibrationService
 from app.services.detection import Detectors
-from app.services.errors import ServiceError
-from app.services.mapping import preview_of, preview_to_json
+from app.services.mapping import preview_to_json
+from app.services.mask_previews import branch_names, preview_of
 from app.services.model_host import label_of
+from app.services.policy_choice import other_layout, policy_of
+from app.services.thresholds import Thresholds, own_notes
 from app.services.views import AuditSettings, MaskPreview, Span, StartAudit
-from coft_core.conformal.calibration import Calibration
 from coft_core.decode import Plan, plan
 from coft_core.engine.branches import BranchBatch
 from coft_core.engine.model import LanguageModel
-from coft_core.policies import CoftPolicy, Policy, VanillaPolicy
-from db.records import SessionFields
+from db.records import BatchPlaceRecord, SessionFields
 
 
 class Planner:
     """Turns settings into a policy with its calibration, and a prompt into a plan."""
 
-    def __init__(self, calibrations: CalibrationService, detectors: Detectors) -> None:
+    def __init__(self, thresholds: Thresholds, detectors: Detectors) -> None:
         """Wire the planner.
 
         Args:
-            calibrations: Where thresholds come from.
+            thresholds: Calibrations as settings name them.
             detectors: Find sensitive spans; a detector's version is part of every fingerprint.
         """
-        self._calibrations = calibrations
+        self._thresholds = thresholds
         self._detectors = detectors
 
     def preview(
         self, model: LanguageModel, prompt: str, spans: tuple[Span, ...], settings: AuditSettings
     ) -> MaskPreview:
-        """The prompt as the masked branch reads it, with its warnings."""
+        """The prompt as the masked branches read it, with its warnings."""
         # What is masked does not depend on the calibration, so a mismatch must not hide the preview.
-        prepared = self.plan(model, prompt, spans, replace(settings, policy="vanilla"))
-        return preview_of(prepared.prompt, prepared.warnings)
+        prepared = self.plan(model, prompt, spans, without_calibration(settings))
+        return preview_of(prepared, branch_names(prepared), spans)
 
     def plan(self, model: LanguageModel, prompt: str, spans: tuple[Span, ...] | None, settings: AuditSettings) -> Plan:
         """Mask a prompt and check that it can be decoded with these settings.
@@ -45,15 +44,14 @@ class Planner:
         Raises:
             InvalidInputError: The prompt, a span or a setting cannot be used, or the prompt fills the context.
             CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
-            ServiceError: There is no such policy.
+            ServiceError: There is no such policy, mask or group.
         """
-        calibration = None
-        if settings.policy == "coft" and settings.calibration_id is not None:
-            calibration = self._calibrations.load(settings.calibration_id).read(alpha=settings.alpha)
+        calibration = self._thresholds.of(settings) if settings.policy == "coft" else None
+        refused = None if calibration is None else other_layout(settings, calibration)
         prepared = plan(
             model,
             prompt,
-            _policy(settings, calibration),
+            policy_of(settings, None if refused else calibration),
             spans,
             seed=settings.seed,
             greedy=settings.greedy,
@@ -61,17 +59,16 @@ class Planner:
             detector=self._detectors.choose(settings),
         )
         _require_room(prepared)
-        return prepared
+        return prepared if refused is None else replace(prepared, certificate=refused)
 
     def session_fields(self, request: StartAudit, prepared: Plan) -> SessionFields:
         """What the store keeps of a new session, enough to reopen it without its model."""
         settings, model = request.settings, prepared.model
         certified = settings.policy == "coft" and settings.calibration_id is not None
-        calibration = (
-            self._calibrations.view(settings.calibration_id) if certified and settings.calibration_id else None
-        )
+        calibration = self._thresholds.summary(settings.calibration_id) if certified else None
         detector = self._detectors.choose(settings)
         fingerprint = prepared.policy.fingerprint(model, detector.version)
+        thresholds = self._thresholds.of(settings) if certified else None
         return SessionFields(
             name=request.name or _name_of(request.prompt),
             prompt=request.prompt,
@@ -81,7 +78,7 @@ class Planner:
             policy_settings={
                 "settings": asdict(replace(settings, masked_families=detector.masked_families)),
                 "user_list": self._detectors.list_name(settings),
-                "preview": preview_to_json(preview_of(prepared.prompt, prepared.warnings)),
+                "preview": preview_to_json(preview_of(prepared, branch_names(prepared), request.spans or ())),
                 "model_label": label_of(model),
             },
             lam=settings.lam if settings.policy == "coft" else None,
@@ -96,28 +93,15 @@ class Planner:
             fingerprint_digest=fingerprint.digest,
             certificate=prepared.certificate.text,
             calibration_id=settings.calibration_id if certified else None,
-            calibration_label=calibration.summary.name if calibration else "",
-            warnings=prepared.warnings,
+            calibration_label=calibration.name if calibration else "",
+            batch=None if request.batch is None else BatchPlaceRecord(request.batch.batch_id, request.batch.line),
+            warnings=prepared.warnings + (() if thresholds is None else own_notes(thresholds)),
         )
 
 
-def _policy(settings: AuditSettings, calibration: Calibration | None) -> Policy:
-    controls = {
-        "temperature": settings.temperature,
-        "top_p": settings.top_p,
-        "top_k": settings.top_k,
-        "sentinel": settings.sentinel or None,
-    }
-    if settings.policy == "vanilla":
-        return VanillaPolicy(**controls)  # type: ignore[arg-type]
-    if settings.policy == "coft":
-        return CoftPolicy(
-            lam=settings.lam,
-            calibration=calibration,
-            accept_mismatch=settings.proceed_uncertified,
-            **controls,  # type: ignore[arg-type]
-        )
-    raise ServiceError(f"There is no policy {settings.policy!r}; choose 'coft' or 'vanilla'.")
+def without_calibration(settings: AuditSettings) -> AuditSettings:
+    """The same settings without thresholds, for what depends on masks alone."""
+    return replace(settings, calibration_id=None, group=None)
 
 
 def _require_room(prepared: Plan) -> None:

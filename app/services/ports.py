@@ -6,27 +6,47 @@ Every method that takes user input raises an exception derived from ``app.servic
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from app.services.session_ports import Batches, Comparisons, Library, Swaps
 from app.services.views import (
     AuditSettings,
     AuditView,
+    CalibrationEstimate,
     CalibrationRequest,
     CalibrationSummary,
     CalibrationView,
+    ChainProgress,
+    DriftReport,
     JobView,
+    LeaveOneOut,
     MaskPreview,
     ModelView,
+    Overhead,
     ParsedPromptSet,
     ParsedUserList,
+    PromptPreview,
+    ReadingRequest,
+    RowError,
+    SamplePromptSet,
     SessionSummary,
+    SettingsFit,
     Span,
     StartAudit,
     Step,
     UserListSummary,
     UserListView,
+)
+from app.services.views.verdicts import (
+    CurrentVerdicts,
+    LogCheck,
+    LogEntry,
+    ReviewerAgreement,
+    ReviewView,
+    StandingVerdict,
+    VerdictRequest,
 )
 
 
@@ -55,6 +75,15 @@ class Audits(Protocol):
     def view(self, session_id: int, branch_id: int | None = None) -> AuditView:
         """A session from the store; needs no model. Without a branch, the active one."""
 
+    def progress(self, session_id: int, branch_id: int | None = None) -> ChainProgress:
+        """What the steps so far say of a chain as a whole; cheap enough to be asked after every step."""
+
+    def fit(self, settings: AuditSettings) -> SettingsFit:
+        """How the settings and the calibration that they name agree; needs no model."""
+
+    def adopt(self, settings: AuditSettings) -> AuditSettings:
+        """The settings with everything that the calibration they name was made with; needs no model."""
+
     def step(self, session_id: int, branch_id: int | None = None) -> Step | None:
         """Generate one token; it is durable when this returns. None when the chain is finished."""
 
@@ -67,6 +96,12 @@ class Audits(Protocol):
     def fork(self, session_id: int, branch_id: int, index: int, token: int | str) -> AuditView:
         """Depart from a branch at a step (0-based) with another token: an id, or text that is one token."""
 
+    def contributions(self, session_id: int, branch_id: int | None = None) -> LeaveOneOut:
+        """What each masked span contributes to the sensitivity of each token of a chain; needs the model."""
+
+    def overhead(self, session_id: int) -> Overhead:
+        """Measured time per token of the session's policy against vanilla decoding; needs the model."""
+
     def sessions(self, search: str = "", limit: int = 200) -> tuple[SessionSummary, ...]:
         """Past sessions, newest first."""
 
@@ -77,17 +112,52 @@ class Audits(Protocol):
 class Calibrations(Protocol):
     """Prompt sets and calibration runs."""
 
-    def parse(self, path: Path, filename: str | None = None) -> ParsedPromptSet:
-        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error."""
+    def parse(
+        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
+    ) -> ParsedPromptSet:
+        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
+
+        Args:
+            path: The file.
+            filename: Its name as uploaded.
+            columns: For each field the column to read it from; fields that are left out are read from the column of
+                their own name, ``""`` reads a field from none.
+        """
+
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """Prompt sets that come with the program."""
+
+    def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
+        """All that is wrong with a prompt set for a request, also what only the model can tell; loads the model."""
+
+    def preview(
+        self, prompts: ParsedPromptSet, request: CalibrationRequest, limit: int = 12
+    ) -> tuple[PromptPreview, ...]:
+        """The first rows with the spans that will be masked; needs no model."""
+
+    def estimate(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> CalibrationEstimate:
+        """How long the calibration will take, from a short trial; loads the model."""
 
     def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
         """Store the prompt set, start the calibration as a job, and return the job's id."""
 
+    def resume(self, job_id: int) -> int:
+        """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id."""
+
     def list(self, model: str | None = None) -> tuple[CalibrationSummary, ...]:
         """Finished calibrations, newest first."""
 
-    def view(self, calibration_id: int, alpha: float | None = None) -> CalibrationView:
-        """A calibration read at an alpha (its own by default); needs no model."""
+    def view(self, calibration_id: int, reading: ReadingRequest | None = None) -> CalibrationView:
+        """A calibration read as asked (as it was calibrated by default); needs no model."""
+
+    def reweight(self, calibration_id: int, deployment: tuple[str, ...], name: str) -> int:
+        """Store a calibration anew with weights estimated for other prompts; needs no model. The new one's id."""
+
+    def drift(self, calibration_id: int) -> DriftReport:
+        """What the audits that used a calibration say against it."""
+
+    def export(self, calibration_id: int, folder: Path) -> Path:
+        """Write a calibration as a file that the library and the command line load, and return its path."""
 
     def delete(self, calibration_id: int) -> None:
         """Delete a calibration; sessions that used it keep its label."""
@@ -130,6 +200,37 @@ class Reports(Protocol):
         """Write the report into a folder, atomically, and return its path."""
 
 
+class Verdicts(Protocol):
+    """What reviewers say of sessions, spans and tokens."""
+
+    def add(self, request: VerdictRequest) -> LogEntry:
+        """Write a verdict into the log; it takes the place of the reviewer's earlier one on the same target."""
+
+    def history(self, session_id: int, reviewer: str | None = None) -> tuple[LogEntry, ...]:
+        """The whole log, oldest entry first; to a reviewer in her blind review only what she wrote herself."""
+
+    def current(self, session_id: int, reviewer: str | None = None) -> CurrentVerdicts:
+        """How every target stands, as far as the reader may see it."""
+
+    def start_review(self, session_id: int, reviewer: str, blind: bool = True) -> ReviewView:
+        """Open a review; in a blind one the verdicts of others stay hidden until she finishes it."""
+
+    def finish_review(self, session_id: int, reviewer: str) -> ReviewView:
+        """Submit a review; from here on the reviewer sees the verdicts of others."""
+
+    def adjudicate(self, request: VerdictRequest) -> LogEntry:
+        """Decide a disagreement by a third reviewer's verdict."""
+
+    def disagreements(self, session_id: int, reviewer: str | None = None) -> tuple[StandingVerdict, ...]:
+        """Targets on which reviewers differ, decided or not."""
+
+    def agreement(self, first: str, second: str, session_id: int | None = None) -> ReviewerAgreement:
+        """Cohen's kappa of two reviewers over targets that both judged, on one session or on all."""
+
+    def verify_log(self, session_id: int) -> LogCheck:
+        """Whether every entry of a session's log follows from the one before and says what it was written as."""
+
+
 class Jobs(Protocol):
     """Background work."""
 
@@ -163,5 +264,25 @@ class Services(Protocol):
         """Exports."""
 
     @property
+    def verdicts(self) -> Verdicts:
+        """Verdicts of reviewers."""
+
+    @property
     def jobs(self) -> Jobs:
         """Background work."""
+
+    @property
+    def library(self) -> Library:
+        """Past sessions."""
+
+    @property
+    def batches(self) -> Batches:
+        """Many prompts at once."""
+
+    @property
+    def swaps(self) -> Swaps:
+        """Exchanged attributes."""
+
+    @property
+    def comparisons(self) -> Comparisons:
+        """Chains beside each other."""

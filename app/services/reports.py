@@ -1,37 +1,65 @@
-"""Audit reports as CSV: one row per step, RFC 4180, safe to open in a spreadsheet."""
+"""Audit reports as CSV: one row per step."""
 
 from __future__ import annotations
 
-import csv
-import io
-import os
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from app.services.audit_views import AuditViews
+from app.services.csv_files import FORMULA_STARTS, neutralised, to_csv, write_text
+from app.services.errors import ServiceError
 from app.services.mapping import settings_from_json, span_from, step_from
-from app.services.plain import spans_text, step_numbers
+from app.services.plain import chain_json, family_json, refused_by, spans_text, step_numbers
+from app.services.verdict_rules import log_entry, standing, verdict_at
+from app.services.views.verdicts import StandingVerdict
+from coft_core.conformal.chain import ChainCertificate
 from coft_core.types import Step
-from db.records import AnnotationRecord, BranchRecord, SessionRecord
+from db.records import AnnotationRecord, BranchRecord, SessionRecord, StepRecord
 from db.repositories import AnnotationsRepository, SessionsRepository
+
+__all__ = ["COLUMNS", "FORMULA_STARTS", "ReportService", "neutralised", "to_csv", "write_text"]
 
 COLUMNS = (
     "session_id", "step", "branch", "token_id", "token", "p_factual", "p_masked", "p_fused", "tau", "certified",
     "set_size", "certified_mass", "fallback", "chosen_by", "kl_fused_masked", "tv_bound", "verdict", "note", "model",
     "model_revision", "calibration_id", "fingerprint", "lam", "alpha", "temperature", "top_p", "seed", "spans",
     "threshold_state", "certificate", "tv_on_set", "sensitivity", "log_ratio", "policy", "policy_token", "top_k",
-    "greedy", "calibration", "prompt", "warnings", "user_list", "masked_families",
+    "greedy", "calibration", "prompt", "warnings", "user_list", "masked_families", "mask_layout", "mask_mode",
+    "whitelist", "group", "refused_by", "family_thresholds", "chain_certificate", "drift",
 )  # fmt: skip
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionData:
+    """A stored session as its report needs it.
+
+    Attributes:
+        record: The session.
+        branches: Its branches, the root first.
+        chains: The whole chain of each listed branch, by the branch's id.
+        log: Its verdict log.
+        certificates: What may be claimed of each listed chain as a whole, by the branch's id; None where nothing may.
+        drift: Whether later audits still look like the calibration; None without calibration.
+    """
+
+    record: SessionRecord
+    branches: Sequence[BranchRecord]
+    chains: Mapping[int, Sequence[StepRecord]]
+    log: Sequence[AnnotationRecord]
+    certificates: Mapping[int, ChainCertificate | None]
+    drift: str | None
 
 
 class ReportService:
-    """Exports of stored sessions; needs no model."""
+    """Exports of stored sessions as CSV; needs no model."""
 
-    def __init__(self, sessions: SessionsRepository, annotations: AnnotationsRepository) -> None:
-        """Wire the service to the store."""
+    def __init__(self, sessions: SessionsRepository, log: AnnotationsRepository, views: AuditViews) -> None:
+        """Wire the service to the store, and to what is said of chains and calibrations."""
         self._sessions = sessions
-        self._annotations = annotations
+        self._log = log
+        self._views = views
 
     def csv(self, session_id: int, branch_id: int | None = None) -> str:
         """The report of a session as CSV text.
@@ -43,60 +71,52 @@ class ReportService:
             session_id: The session.
             branch_id: Only this branch's chain.
         """
+        return steps_csv(self.data(session_id, branch_id), whole_chains=branch_id is not None)
+
+    def data(self, session_id: int, branch_id: int | None = None) -> SessionData:
+        """All that is stored of a session, or of one of its branches."""
         record = self._sessions.get(session_id)
-        branches = {branch.id: branch for branch in self._sessions.branches(session_id)}
-        wanted = branches if branch_id is None else {branch_id: branches[branch_id]}
-        verdicts = {(a.branch_id, a.step_index): a for a in self._annotations.latest(session_id)}
-        common = _common_cells(record)
-        rows = []
-        for branch in wanted.values():
-            for stored in self._sessions.chain(branch.id):
-                if branch_id is None and stored.branch_id != branch.id:
-                    continue
-                owner = branches[stored.branch_id or branch.id]
-                annotation = verdicts.get((owner.id, stored.index))
-                rows.append({**common, **_step_cells(step_from(stored), owner, annotation)})
-        return to_csv(COLUMNS, rows)
+        branches = self._sessions.branches(session_id)
+        listed = [branch for branch in branches if branch_id in (None, branch.id)]
+        if not listed:
+            raise ServiceError(f"Branch {branch_id} does not belong to session {session_id}.")
+        chains = {branch.id: self._sessions.chain(branch.id) for branch in listed}
+        drift = self._views.drift(record)
+        return SessionData(
+            record=record,
+            branches=branches,
+            chains=chains,
+            log=self._log.history(session_id),
+            certificates={
+                key: self._views.chain(record, tuple(step_from(step) for step in chain))
+                for key, chain in chains.items()
+            },
+            drift=None if drift is None else drift.status,
+        )
 
     def write_csv(self, session_id: int, folder: Path) -> Path:
         """Write the report into a folder, atomically, and return its path."""
         return write_text(folder / f"coft-audit-session-{session_id}.csv", self.csv(session_id))
 
 
-def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """RFC 4180 text with a header row; cells that a spreadsheet would take for a formula get a leading apostrophe."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n", quoting=csv.QUOTE_MINIMAL)
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow([neutralised(row[column]) for column in columns])
-    return text.getvalue()
+def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
+    """The steps of a session as CSV text, branch by branch.
 
-
-def neutralised(value: object) -> str:
-    """A cell's text, harmless in a spreadsheet."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    text = str(value)
-    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
-
-
-def write_text(path: Path, text: str) -> Path:
-    """Write UTF-8 text so that the file is either whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="", errors="replace") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
+    Args:
+        data: The session.
+        whole_chains: List every chain from its first step; otherwise each step once, on the branch that made it.
+    """
+    branches = {branch.id: branch for branch in data.branches}
+    verdicts = standing(log_entry(record) for record in data.log)
+    common = _common_cells(data.record) | {"drift": data.drift}
+    rows = []
+    for branch_id, chain in data.chains.items():
+        whole = {"chain_certificate": _json(chain_json(data.certificates[branch_id]))}
+        for stored in chain:
+            owner = branches[stored.branch_id or branch_id]
+            if whole_chains or owner.id == branch_id:
+                rows.append({**common, **whole, **_step_cells(step_from(stored), owner, verdicts)})
+    return to_csv(COLUMNS, rows)
 
 
 def _common_cells(record: SessionRecord) -> dict[str, object]:
@@ -122,13 +142,32 @@ def _common_cells(record: SessionRecord) -> dict[str, object]:
         "warnings": " ".join(record.warnings),
         "user_list": record.policy_settings.get("user_list", ""),
         "masked_families": " ".join(settings.masked_families or ()),
+        "mask_layout": settings.mask_layout,
+        "mask_mode": record.fingerprint["mask_mode"],
+        "whitelist": _json(settings.whitelist or None),
+        "group": settings.group,
     }
 
 
-def _step_cells(step: Step, branch: BranchRecord, annotation: AnnotationRecord | None) -> dict[str, object]:
+def _step_cells(step: Step, branch: BranchRecord, verdicts: Sequence[StandingVerdict]) -> dict[str, object]:
+    verdict = verdict_at(verdicts, branch.path, step.index)
     return {
         **step_numbers(step),
+        "refused_by": " ".join(refused_by(step)),
+        "family_thresholds": _json([family_json(part) for part in step.families] or None),
         "branch": branch.path,
-        "verdict": annotation.verdict if annotation else None,
-        "note": annotation.note if annotation else None,
+        "verdict": None if verdict is None else verdict.in_words,
+        "note": None if verdict is None else _note(verdict),
     }
+
+
+def _note(verdict: StandingVerdict) -> str:
+    """The notes on a step; a verdict on a span names its steps, since it is shown at each of them."""
+    if verdict.target.kind != "span":
+        return verdict.notes
+    return f"{verdict.target.label}: {verdict.notes}" if verdict.notes else verdict.target.label
+
+
+def _json(value: object) -> str | None:
+    """A cell that holds more than one thing; empty for None."""
+    return None if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +27,17 @@ class RowProblem(Exception):  # noqa: N818 - data about a row, collected and nev
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """An uploaded CSV file: its delimiter's name, the columns that are not known, and its rows as they are read."""
+    """An uploaded table.
 
-    delimiter: str
+    Attributes:
+        form: ``"CSV, comma"``, ``"CSV, semicolon"``, ``"CSV, tab"`` or ``"JSONL"``.
+        columns: Its columns in order, as they stand in the file.
+        ignored: Columns that are not known to whoever reads it.
+        records: Line number and cells by column, or what is wrong with the row; rows are read as they are asked for.
+    """
+
+    form: str
+    columns: tuple[str, ...]
     ignored: tuple[str, ...]
     records: Iterator[tuple[int, Any]]
 
@@ -63,32 +72,63 @@ def decode(data: bytes, name: str) -> str:
         raise ServiceError(f"{name} is not UTF-8 (line {line}); save it again as UTF-8.") from error
 
 
-def read_table(text: str, name: str, columns: Sequence[str], required: str) -> Table:
+def read_csv(text: str, name: str) -> Table:
     """Read CSV text with a header row; the delimiter is the one that the header has most of.
 
     Args:
         text: The text.
         name: The file's name, for messages.
-        columns: Columns that are known.
+
+    Raises:
+        ServiceError: The header cannot be read, or names a column twice.
+    """
+    delimiter, header, reader = _open(text, name)
+    if doubled := next((column for column in header if column and header.count(column) > 1), None):
+        raise ServiceError(f"{name} has the column “{doubled}” twice; keep one.")
+    columns = tuple(column for column in header if column)
+    return Table(f"CSV, {DELIMITERS[delimiter]}", columns, (), _rows(reader, header))
+
+
+def read_table(text: str, name: str, columns: Sequence[str], required: str) -> Table:
+    """Read CSV text whose columns are known; their letter case does not matter.
+
+    Args:
+        text: The text.
+        name: The file's name, for messages.
+        columns: Columns that are known, in lower case.
         required: The one that must be there.
 
     Raises:
-        ServiceError: The header cannot be read, lacks the required column, or has one twice.
+        ServiceError: The header cannot be read, lacks the required column, or names a column twice.
     """
-    csv.field_size_limit(LARGEST_FIELD)
-    header_line = text.split("\n", 1)[0]
-    delimiter = max(DELIMITERS, key=header_line.count) if any(d in header_line for d in DELIMITERS) else ","
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        header = [column.strip().lower() for column in next(reader, [])]
-    except csv.Error as error:
-        raise ServiceError(f"{name} has a header that cannot be read ({error}); check its quotes.") from error
+    delimiter, typed, reader = _open(text, name)
+    header = [column.lower() for column in typed]
     if required not in header:
         raise ServiceError(f"{name} has no column “{required}” in its first line; name the columns {_all(columns)}.")
     if doubled := sorted({column for column in header if column and header.count(column) > 1}):
         raise ServiceError(f"{name} has the column “{doubled[0]}” twice; keep one.")
     ignored = tuple(column for column in header if column not in columns and column)
-    return Table(DELIMITERS[delimiter], ignored, _rows(reader, header))
+    named = tuple(column for column in header if column)
+    return Table(f"CSV, {DELIMITERS[delimiter]}", named, ignored, _rows(reader, header))
+
+
+def read_jsonl(text: str) -> Table:
+    """Read text with one JSON object a line; its columns are the keys of all objects, in the order of their coming."""
+    records = list(_objects(text))
+    columns = {key: None for _, record in records if isinstance(record, dict) for key in record}
+    return Table("JSONL", tuple(columns), (), iter(records))
+
+
+def _open(text: str, name: str) -> tuple[str, list[str], Any]:
+    """Delimiter, header and the reader of the rows below it."""
+    csv.field_size_limit(LARGEST_FIELD)
+    header_line = text.split("\n", 1)[0]
+    delimiter = max(DELIMITERS, key=header_line.count) if any(d in header_line for d in DELIMITERS) else ","
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        return delimiter, [column.strip() for column in next(reader, [])], reader
+    except csv.Error as error:
+        raise ServiceError(f"{name} has a header that cannot be read ({error}); check its quotes.") from error
 
 
 def _all(columns: Collection[str]) -> str:
@@ -112,3 +152,19 @@ def _rows(reader: Any, header: list[str]) -> Iterator[tuple[int, Any]]:
             else:
                 yield line, dict(zip(header, cells, strict=False))
         line = reader.line_num + 1
+
+
+def _objects(text: str) -> Iterator[tuple[int, Any]]:
+    """Line number and object, or what is wrong with the line."""
+    for line, content in enumerate(text.split("\n"), start=1):
+        if not content.strip():
+            continue
+        try:
+            record = json.loads(content)
+        except json.JSONDecodeError as error:
+            yield line, RowProblem("row", f"is not JSON ({error.msg} at character {error.colno})")
+            continue
+        except (ValueError, RecursionError):
+            yield line, RowProblem("row", "holds a number that is too long, or lists in lists without end")
+            continue
+        yield line, record if isinstance(record, dict) else RowProblem("row", "is not a JSON object")

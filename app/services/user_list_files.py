@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from app.services.csv_files import FORMULA_STARTS, to_csv
 from app.services.errors import ServiceError
-from app.services.reports import FORMULA_STARTS, to_csv
 from app.services.uploads import RowProblem, decode, read_bytes, read_table
 from app.services.views import FAMILY_NAMES, ParsedUserList, RowError, UserTerm
 from coft_core.masking.user_list import folded, term_problem

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.services.csv_files import write_text
 from app.services.errors import ServiceError
-from app.services.reports import write_text
 from app.services.user_list_files import parse_user_list, user_list_csv
 from app.services.views import ParsedUserList, UserListSummary, UserListView, UserTerm
 from coft_core.masking.user_list import UserList

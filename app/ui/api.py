@@ -10,7 +10,6 @@ import gradio as gr
 from gradio.events import api
 
 from app.services.plain import (
-    job_json,
     session_json,
     span_json,
     step_json,
@@ -20,8 +19,9 @@ from app.services.plain import (
 )
 from app.services.ports import Services
 from app.services.views import StartAudit
+from app.ui.api_calibrations import calibration_endpoints
 from app.ui.errors import shown
-from app.ui.presenters_api import audit_settings, calibration_request, user_list_request
+from app.ui.presenters_api import audit_settings, user_list_request
 from app.ui.presenters_session import spans_from
 
 AT_ONCE = 4
@@ -75,13 +75,6 @@ class Endpoints:
         return [summary_json(item) for item in self._services.audits.sessions(search)]
 
     @shown
-    def calibrate(self, file: str, settings: dict[str, Any] | None) -> dict[str, Any]:
-        """Start a calibration on a prompt set (CSV or JSONL) and return its job."""
-        request = calibration_request(Path(file).stem, settings)
-        parsed = self._services.calibrations.parse(Path(file), Path(file).name)
-        return job_json(self._services.jobs.get(self._services.calibrations.submit(parsed, request)))
-
-    @shown
     def user_lists(self, name: str = "") -> list[dict[str, Any]]:
         """Word lists without their terms; with a name, that list alone, with its terms."""
         if name:
@@ -123,11 +116,10 @@ def endpoints(services: Services) -> None:
     with gr.Group(visible=False):
         prompts = gr.File(label="file")
         settings = gr.JSON(label="settings")
-        job = gr.JSON(label="job")
         session = gr.Number(label="session_id", precision=0)
         report = gr.File(label="report")
         stored = gr.JSON(label="user_list")
-        start, export, add = gr.Button(), gr.Button(), gr.Button()
-    start.click(calls.calibrate, [prompts, settings], job, api_name="calibrate", concurrency_limit=AT_ONCE)
+        export, add = gr.Button(), gr.Button()
+        calibration_endpoints(services, prompts, settings)
     add.click(calls.add_user_list, [prompts, settings], stored, api_name="add_user_list", concurrency_limit=AT_ONCE)
     export.click(calls.export_csv, session, report, api_name="export_csv", concurrency_limit=AT_ONCE)

@@ -16,12 +16,14 @@ STYLES = (
     "prompt",
     "transcript",
     "inspector",
+    "chain",
     "calibrate",
+    "calibration_result",
     "sessions",
     "gradio",
     "widths",
 )
-SCRIPTS = ("core", "charts", "editor", "tokens", "session", "inspector", "keys", "lists")
+SCRIPTS = ("core", "charts", "editor", "tokens", "whole", "spans", "session", "inspector", "keys", "lists", "calibrate")
 EXAMPLES = ASSETS / "prompts" / "examples.json"
 PHANTOM = ASSETS / "prompts" / "phantom_examples.json"
 TEMPLATES = ASSETS / "templates"

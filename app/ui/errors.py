@@ -44,5 +44,13 @@ def shown_stream(handler: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
     return wrapped
 
 
+def or_refusal(call: Callable[[], T]) -> T | str:
+    """What a call gives, or the sentence that refuses it, for a page that shows several answers side by side."""
+    try:
+        return call()
+    except USER_ERRORS as error:
+        return str(error)
+
+
 def _message(error: Exception) -> gr.Error:
     return gr.Error(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS, print_exception=False)

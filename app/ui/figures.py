@@ -59,7 +59,7 @@ def template(mode: str) -> dict[str, object]:
         "zerolinecolor": c["control"],
         "tickcolor": c["control"],
         "tickfont": {"color": c["text-3"]},
-        "title": {"font": {"color": c["text-3"]}},
+        "title": {"font": {"color": c["text-3"], "size": FONT_SIZE}},
     }
     factual = {"marker": {"color": c["surface"], "line": {"color": c["text-2"], "width": 1.2}}}
     masked = {
@@ -74,7 +74,13 @@ def template(mode: str) -> dict[str, object]:
     return {
         "data": {
             "bar": [factual, masked, fused, plain],
-            "scatter": [{"line": {"color": c["text"]}, "marker": {"color": c["caution"]}}],
+            "scatter": [
+                {"line": {"color": c["text"]}, "marker": {"color": c["caution"]}},
+                {"line": {"color": c["text"]}, "marker": {"color": c["text"]}},
+                {"line": {"color": c["text-2"]}, "marker": {"color": c["text-2"]}},
+                {"line": {"color": c["accent"]}, "marker": {"color": c["accent"]}},
+                {"line": {"color": c["caution"]}, "marker": {"color": c["caution"]}},
+            ],
         },
         "layout": {
             "font": {"family": SANS, "size": FONT_SIZE, "color": c["text-3"]},
@@ -115,7 +121,7 @@ def candidates_figure(
             )
             for name, values in (("factual", factual), ("masked", masked), ("fused", fused))
         ],
-        layout=_layout(CANDIDATES_HEIGHT, {"l": 34, "r": 4, "t": 12, "b": 22}),
+        layout=plain_layout(CANDIDATES_HEIGHT, {"l": 34, "r": 4, "t": 12, "b": 22}),
     )
     figure.update_layout(barmode="group", bargap=0.24, bargroupgap=0.1)
     figure.update_xaxes(
@@ -136,7 +142,7 @@ def candidates_figure(
 
 def steps_figure() -> go.Figure:
     """Certified-set size (bars, above) and threshold (line, below) by step; the browser appends the steps."""
-    figure = go.Figure(layout=_layout(STEPS_HEIGHT, {"l": 34, "r": 4, "t": 6, "b": 20}))
+    figure = go.Figure(layout=plain_layout(STEPS_HEIGHT, {"l": 34, "r": 4, "t": 6, "b": 20}))
     figure.add_bar(x=[], y=[], name="set size")
     figure.add_scatter(x=[], y=[], name="threshold", yaxis="y2", mode="lines")
     figure.update_layout(
@@ -167,7 +173,7 @@ def support_histogram(log_values: Sequence[float], tau: float, tau_text: str) ->
     limit = math.log10(tau) if tau > 0 else -math.inf
     above = [n if x >= limit else 0 for n, x in zip(counts, places, strict=True)]
     below = [n if x < limit else 0 for n, x in zip(counts, places, strict=True)]
-    figure = go.Figure(layout=_layout(HISTOGRAM_HEIGHT, {"l": 38, "r": 6, "t": 20, "b": 40}))
+    figure = go.Figure(layout=plain_layout(HISTOGRAM_HEIGHT, {"l": 38, "r": 6, "t": 20, "b": 40}))
     # the template colours bars by their order: the first and third place stay empty here
     series: tuple[tuple[str, list[int]], ...] = (
         ("", []),
@@ -211,7 +217,8 @@ def support_histogram(log_values: Sequence[float], tau: float, tau_text: str) ->
     return figure
 
 
-def _layout(height: int, margin: dict[str, int]) -> go.Layout:
+def plain_layout(height: int, margin: dict[str, int]) -> go.Layout:
+    """What all charts have in common: no legend, no zoom, the light template until the page swaps it."""
     return go.Layout(
         template=template("light"),
         height=height,

@@ -10,7 +10,8 @@ import math
 from typing import TypedDict
 
 from app.services.views import Candidate, Step
-from app.ui.presenters_format import digits_for, probability, shown_token, signed, threshold
+from app.ui.presenters_families import FamilyRow, candidate_status, family_rows, refused_by
+from app.ui.presenters_format import MOST_DIGITS, digits_for, probability, shown_token, signed, threshold
 from app.ui.presenters_words import facts, has_threshold, hint, verdict
 
 SENSITIVE = 0.5
@@ -50,7 +51,7 @@ class Card(TypedDict):
     ``n`` masking raises it, ``g`` joins the token before, ``sr`` text for screen readers, ``o`` origin,
     ``v`` verdict, ``b`` the bin words the verdict, ``d`` hint, ``rows`` table, ``p`` bars (factual, masked, fused),
     ``tau`` threshold, ``tt`` its text, ``facts`` figures, ``s`` set size, ``st`` state, ``r`` log ratio,
-    ``pt`` the policy's own token.
+    ``pt`` the policy's own token, ``fam`` the families' lines with factorized masks.
     """
 
     i: int
@@ -76,6 +77,7 @@ class Card(TypedDict):
     st: str
     r: float
     pt: str
+    fam: list[FamilyRow]
 
 
 def step_card(step: Step) -> Card:
@@ -109,6 +111,7 @@ def step_card(step: Step) -> Card:
         st=step.state,
         r=round(ratio, 4),
         pt=shown_token(step.policy_token),
+        fam=family_rows(step, digits),
     )
 
 
@@ -145,7 +148,8 @@ def token_classes(step: Step) -> list[str]:
 def token_marks(step: Step) -> list[str]:
     """Marks over the token: a pin when forced, a triangle when nothing certifies it although a set exists."""
     marks = ["pin"] if step.forced else []
-    if step.fallback or (step.forced and not step.certified and step.state in ("calibrated", "inherited")):
+    missed = not step.certified and (step.state in ("calibrated", "inherited") or _is_refused(step))
+    if step.fallback or (step.forced and missed):
         marks.append("tri")
     return marks
 
@@ -168,11 +172,16 @@ def spoken_state(step: Step) -> str:
 
 
 def _digits(step: Step, tau: float) -> int:
+    if step.families:
+        # Each family has a threshold of its own, so that no number of digits suits them all.
+        return MOST_DIGITS
     values = [math.exp(value) for c in step.candidates for value in (c.log_p_masked, c.log_p_fused)]
     return digits_for(values, tau if has_threshold(step) else 0.0)
 
 
 def _worded_by_bin(step: Step) -> bool:
+    if step.families:
+        return False
     if step.state == "uninformative":
         return True
     return step.state == "inherited" and step.certified and not step.fallback
@@ -189,11 +198,16 @@ def _spoken_certificate(step: Step) -> str:
         return "fallback, nothing certified"
     if step.state in ("none", "mismatch"):
         return {"none": "uncertified, no calibration", "mismatch": "uncertified, policy mismatch"}[step.state]
-    if step.state == "uninformative":
+    if step.state == "uninformative" and not _is_refused(step):
         return "threshold uninformative"
     if not step.certified:
         return "not certified"
     return "inherited threshold" if step.state == "inherited" else "certified"
+
+
+def _is_refused(step: Step) -> bool:
+    """Whether a family with a threshold of its own refuses the token, however weak the others are."""
+    return step.state not in ("none", "mismatch") and bool(refused_by(step))
 
 
 def _bars(shown: list[Candidate], view: str) -> list[float]:
@@ -217,6 +231,8 @@ def _row(step: Step, candidate: Candidate, digits: int) -> Row:
 
 
 def _row_status(step: Step, candidate: Candidate) -> tuple[str, str]:
+    if step.families:
+        return candidate_status(step, candidate)
     if not has_threshold(step):
         return ("open", "no τ")
     short = [

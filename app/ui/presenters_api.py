@@ -8,6 +8,9 @@ from typing import Any
 from app.services.errors import ServiceError
 from app.services.views import AuditSettings, CalibrationRequest
 
+COLUMNS = "columns"
+"""The one setting of a calibration that belongs to its file."""
+
 
 @dataclass(frozen=True, slots=True)
 class UserListRequest:
@@ -26,7 +29,19 @@ def audit_settings(given: dict[str, Any] | None) -> AuditSettings:
 
 def calibration_request(name: str, given: dict[str, Any] | None) -> CalibrationRequest:
     """A calibration request from JSON; raises ServiceError for a name that does not exist."""
-    return CalibrationRequest(**{"name": name, **_known(given, CalibrationRequest)})
+    settings = {key: value for key, value in (given or {}).items() if key != COLUMNS}
+    shares = settings.get("alpha_by_family")
+    if isinstance(shares, dict):
+        settings["alpha_by_family"] = list(shares.items())
+    return CalibrationRequest(**{"name": name, **_known(settings, CalibrationRequest)})
+
+
+def calibration_columns(given: dict[str, Any] | None) -> dict[str, str] | None:
+    """Column by field of a prompt set, from the same JSON; None reads each field from the column of its name."""
+    found = (given or {}).get(COLUMNS)
+    if found is not None and not isinstance(found, dict):
+        raise ServiceError('The setting "columns" must name a column for a field: {"prompt": "question"}.')
+    return found
 
 
 def user_list_request(name: str, given: dict[str, Any] | None) -> UserListRequest:
@@ -40,4 +55,8 @@ def _known(given: dict[str, Any] | None, kind: type) -> dict[str, Any]:
     if unknown:
         raise ServiceError(f"There is no setting {unknown[0]!r}; the settings are {', '.join(names)}.")
     # JSON knows no tuples, and settings are frozen.
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in (given or {}).items()}
+    return {name: _tuples(value) for name, value in (given or {}).items()}
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, (list, tuple)) else value

@@ -10,6 +10,7 @@ __all__ = [
     "count",
     "day",
     "digits_for",
+    "duration",
     "level",
     "plural",
     "probability",
@@ -74,6 +75,18 @@ def signed(value: float, digits: int = 2) -> str:
 def count(value: int) -> str:
     """A whole number with thousands separated."""
     return f"{value:,}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time, roughly: nobody can say more about a running job."""
+    if seconds < 1:
+        return "less than 1 s"
+    if seconds < 90:
+        return f"about {round(seconds)} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"about {minutes} min"
+    return f"about {minutes // 60} h {minutes % 60:02d} min"
 
 
 def plural(number: int, noun: str) -> str:

@@ -1,40 +1,46 @@
-"""What the calibrate page says of a calibration's result, as markup."""
+"""What the calibrate page says of a calibration first: its figures, its notes, and what it can certify."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
 
-from app.services.views import BinView, CalibrationView
+from app.services.views import FAMILY_NAMES, CalibrationView, FamilyThresholds, GroupSummary
 from app.ui.components.markup import badge, icon, table
+from app.ui.presenters_calibrate import run_facts
 from app.ui.presenters_format import count, level, plural, table_threshold
 
-FIELD_NAMES = {"lam": "lambda", "top_p": "top-p", "top_k": "top-k"}
-"""Fingerprint fields whose names are not words."""
 
-OTHER_ALPHAS = (0.20, 0.10, 0.05, 0.01, 0.002)
+def shown_family(view: CalibrationView) -> FamilyThresholds | None:
+    """With factorized masks, the family whose thresholds are shown."""
+    return next((item for item in view.families if item.family == view.family), None)
+
+
+def shown_group(view: CalibrationView) -> GroupSummary | None:
+    """The group whose own thresholds are shown."""
+    return next((item for item in view.groups if item.name == view.group), None)
+
+
+def risk(view: CalibrationView) -> float:
+    """Risk level that the shown thresholds hold at: alpha, or the shown family's share of it."""
+    family = shown_family(view)
+    return family.alpha if family else view.alpha
 
 
 def result_head(view: CalibrationView) -> str:
-    """Headline figures and what the calibration can and cannot certify."""
+    """Name, headline figures, and what must be said with them."""
+    notes = "".join(f"<li>{icon('tri')}<span>{escape(note)}</span></li>" for note in view.notes)
     return (
         f'<section><div class="bar"><h2>Result: {escape(view.summary.name)}</h2>{_state_badge(view)}<div class="end">'
-        f'<a class="btn primary" href="./?calibration={view.summary.id}">Use in audits</a></div></div>{headline(view)}'
-        f'</section><section><div class="bar"><h2>What can I certify with this?</h2></div>{promises(view)}</section>'
-        f"{thresholds(view)}"
+        f'<button type="button" class="btn" data-do="export" data-id="{view.summary.id}">{icon("down")}'
+        "Download</button>"
+        f'<a class="btn primary" href="./?calibration={view.summary.id}">Use in audits</a></div></div>'
+        f'<p class="hint tnum facts-line">{run_facts(view.summary)}</p>{_part(view)}{headline(view)}'
+        f"{f'<ul class=noted aria-label=Notes>{notes}</ul>' if notes else ''}</section>"
     )
 
 
 def headline(view: CalibrationView) -> str:
     """The four figures that matter first."""
-    s = view.summary
-    asked = 1 - view.alpha
-    coverage = "not verified" if s.coverage is None else f"{s.coverage:.2f}"
-    interval = (
-        f"95 % interval {s.coverage_low:.2f} to {s.coverage_high:.2f}, asked for {level(asked)}"
-        if s.coverage_low is not None and s.coverage_high is not None
-        else f"asked for {level(asked)}"
-    )
     first = view.bins[0] if view.bins else None
     tau = first.tau if first and first.state != "uninformative" else 0.0
     at_start = (
@@ -42,8 +48,8 @@ def headline(view: CalibrationView) -> str:
     )
     up_to = f"step {view.calibrated_up_to}" if view.calibrated_up_to else "nowhere"
     items = (
-        ("Coverage on unseen contexts", coverage, interval),
-        ("Contexts", count(s.contexts), f"{plural(view.tokens, 'token')}; only contexts count"),
+        ("Coverage on unseen contexts", *_coverage_figure(view)),
+        ("Contexts", *_contexts_figure(view)),
         ("Threshold at the start", table_threshold(tau), at_start),
         ("Calibrated up to", up_to, "later steps are labelled in every audit"),
     )
@@ -54,183 +60,143 @@ def headline(view: CalibrationView) -> str:
 
 def promises(view: CalibrationView) -> str:
     """What the calibration certifies, and what it does not, in plain words."""
-    yes, no = [], []
+    columns = ((_certified(view), "tick"), (_not_certified(view), "cross"))
+    lists = "".join(
+        f'<ul class="said">{"".join(f"<li>{icon(mark)}<span>{text}</span></li>" for text in texts)}</ul>'
+        for texts, mark in columns
+    )
+    return (
+        f'<section><div class="bar"><h2>What can I certify with this?</h2></div><div class="pair">{lists}</div>'
+        f"{smallest_alpha(view)}</section>"
+    )
+
+
+def smallest_alpha(view: CalibrationView) -> str:
+    """The smallest risk levels that the contexts support: overall, everywhere, for whole chains, and by position."""
+    found = view.smallest_alpha
+    rows = [
+        ["at some step", count(found.contexts), _level_or_none(found.overall)],
+        ["at every step that has data", count(found.contexts), _level_or_none(found.everywhere)],
+    ]
+    if view.sequence is not None:
+        rows.append(["for whole chains", count(view.sequence.contexts), _level_or_none(found.sequence)])
+    rows += [
+        [f"steps {escape(item.label)}", count(item.contexts), _level_or_none(item.smallest_alpha)]
+        for item in found.bins
+    ]
+    named = [[f'<th scope="row">{row[0]}</th>', *row[1:]] for row in rows]
+    head = [("Where", ""), ("Contexts", "n"), ("Smallest alpha", "n")]
+    return (
+        f'<details class="smallest"><summary>{icon("chev", "chev")}{escape(found.sentence)}</summary>'
+        f"{table(head, named, 'plain', 'Smallest alpha by position')}"
+        '<p class="hint">At a smaller alpha every token passes there, and nothing is certified.</p></details>'
+    )
+
+
+def _certified(view: CalibrationView) -> list[str]:
+    found = []
     own = [item for item in view.bins if item.state == "calibrated"]
     if own and view.calibrated_up_to:
-        measured = f" Measured: {view.summary.coverage:.2f}." if view.summary.coverage is not None else ""
-        yes.append(
-            f"<strong>Steps 1 to {view.calibrated_up_to}</strong>, for prompts like these "
-            f"{count(view.summary.contexts)}: "
-            f"averaged over new contexts, the true next token is in the set at least {_often(view.alpha)}.{measured}"
+        overall = view.coverage[0].coverage if view.coverage else None
+        measured = f" Measured: {overall:.2f}." if overall is not None else ""
+        found.append(
+            f"<strong>Steps 1 to {view.calibrated_up_to}</strong>, {_for_whom(view)}: averaged over new contexts, the "
+            f"true next token is in the set at least {_often(risk(view))}.{measured}"
         )
         low, high = min(item.tau for item in own), max(item.tau for item in own)
         span = table_threshold(low) if low == high else f"{table_threshold(low)} to {table_threshold(high)} by position"
-        yes.append(
+        found.append(
             f"That the masked and the fused view both give a certified token at least τ, {span}. This holds for every "
             "certified token there."
         )
-    no.extend(_not_certified(view))
-    no.append(
-        "<strong>Not that a text is fair.</strong> And a whole sentence, another model or other settings each need a "
-        "calibration of their own."
-    )
-    columns = ((yes, "tick"), (no, "cross"))
-    return '<div class="pair">' + "".join(
-        f'<ul class="said">{"".join(f"<li>{icon(mark)}<span>{text}</span></li>" for text in texts)}</ul>'
-        for texts, mark in columns
-    ) + "</div>"  # fmt: skip
-
-
-def thresholds(view: CalibrationView) -> str:
-    """Threshold, contexts and possible coverage by position."""
-    highest = max((item.tau for item in view.bins), default=0.0) or 1.0
-    lows = [item.coverage_low for item in view.bins if item.coverage_low is not None]
-    floor = min(0.8, *(low - 0.02 for low in lows)) if lows else 0.8
-    floor = max(0.0, int(floor * 20) / 20)
-    rows = [_threshold_row(item, highest, floor, view.alpha) for item in view.bins]
-    head = [
-        ("Steps", ""),
-        ("Contexts", "n"),
-        ("Threshold τ, joint support", "wide"),
-        ("<span class=vh>τ</span>", "n"),
-        ("Coverage it can give, 95 % range", "wide"),
-        ("<span class=vh>Range</span>", "n"),
-    ]
-    keys = " ".join(badge(state, state) for state in ("calibrated", "uninformative", "inherited"))
-    return (
-        f'<section><div class="bar"><h2>Threshold by position</h2><span class="key">{keys}</span></div>'
-        f"{table(head, rows, 'thresholds', 'Threshold by position')}"
-        f'<p class="hint">The bar is where true coverage can lie given this many contexts: Beta(n + 1 − k, k), 95 %, '
-        f"drawn from {floor:.2f} to 1. The blue line is the {level(1 - view.alpha)} that was asked for.</p></section>"
-    )
-
-
-def _threshold_row(item: BinView, highest: float, floor: float, alpha: float) -> list[str]:
-    steps = f'<th scope="row">{escape(item.label)}</th>'
-    if item.state == "uninformative":
-        return [
-            steps,
-            count(item.contexts),
-            '<td colspan="2" class="caution">none, every token passes</td>',
-            f'<td colspan="2" class="caution">needs at least {plural(item.needed, "context")}, has '
-            f"{count(item.contexts)}</td>",
-        ]
-    share = f"{100 * item.tau / highest:.1f}%"
-    bar = f'<div class="stem {item.state}" style="--x:{share}"></div>'
-    if item.state == "inherited" or item.coverage_low is None or item.coverage_high is None:
-        note = f"not calibrated here, borrowed from {escape(item.inherited_from or 'a neighbour')}"
-        return [
-            steps,
-            count(item.contexts),
-            bar,
-            table_threshold(item.tau),
-            f'<td colspan="2" class="hint">{note}</td>',
-        ]
-
-    def place(value: float) -> str:
-        return f"{100 * (value - floor) / (1 - floor):.1f}%"
-
-    span = (
-        f'<div class="span-bar" style="--a:{place(item.coverage_low)};--b:{place(item.coverage_high)};'
-        f'--t:{place(1 - alpha)}"></div>'
-    )
-    text = f"{item.coverage_low:.2f} to {item.coverage_high:.2f}"
-    return [steps, count(item.contexts), bar, f"<strong>{table_threshold(item.tau)}</strong>", span, text]
-
-
-def alphas(readings: Sequence[CalibrationView], asked: float) -> str:
-    """The same stored values read at other risk levels."""
-    rows = []
-    for view in readings:
-        first = view.bins[0]
-        strong = abs(view.alpha - asked) < 1e-9
-        usable = (
-            f"1–{view.calibrated_up_to}"
-            if view.calibrated_up_to
-            else badge("uninformative", f"needs {plural(first.needed, 'context')}")
+    chains = view.sequence
+    if chains is not None and chains.state == "calibrated":
+        found.append(
+            f"<strong>A whole chain of up to {plural(chains.horizon, 'step')}</strong>: at least "
+            f"{_often(chains.alpha)} all its true tokens together reach τ {table_threshold(chains.tau)}."
         )
-        tau = table_threshold(first.tau) if first.state != "uninformative" else "none"
-        cells = [level(view.alpha), count(first.rank), tau, usable]
-        rows.append([f"<strong>{cell}</strong>" if strong else cell for cell in cells])
-    first_label = escape(readings[0].bins[0].label) if readings and readings[0].bins else ""
-    head = [("Alpha", ""), ("Rank k", "n"), (f"τ, steps {first_label}", "n"), ("Steps usable", "")]
-    return (
-        f'<section><div class="bar"><h2>If you asked for another alpha</h2></div>'
-        f"{table(head, rows, '', 'Other alphas')}"
-        '<p class="hint">Read from the stored values, no model call.</p></section>'
-    )
-
-
-def result_foot(view: CalibrationView) -> str:
-    """The check on unseen contexts and the fingerprint."""
-    return f"{coverage_table(view)}{fingerprint(view)}"
-
-
-def coverage_table(view: CalibrationView) -> str:
-    """Empirical coverage on the verification split."""
-    if not view.coverage:
-        return ""
-    asked = level(1 - view.alpha)
-    rows = []
-    for item in view.coverage:
-        agrees = {True: f"agrees with {asked}", False: f"differs from {asked}", None: "too few to tell"}[item.agrees]
-        interval = f"{item.low:.3f} to {item.high:.3f}" if item.low is not None and item.high is not None else "none"
-        rate = "none" if item.coverage is None else f"{item.coverage:.3f}"
-        rows.append(
-            [
-                f'<th scope="row">{escape(item.label)}</th>', count(item.contexts), count(item.kept), rate, interval,
-                f'<span class="sub">{agrees}</span>',
-            ]
-        )  # fmt: skip
-    head = [
-        ("Steps", ""), ("Contexts", "n"), ("Kept the true token", "n"), ("Coverage", "n"), ("95 % interval", "n"),
-        ("<span class=vh>Agrees</span>", ""),
-    ]  # fmt: skip
-    return (
-        '<section><div class="bar"><h2>Check on contexts it had not seen</h2><span class="hint">exact interval '
-        f"(Clopper-Pearson)</span></div>{table(head, rows, 'coverage', 'Coverage on unseen contexts')}</section>"
-    )
-
-
-def fingerprint(view: CalibrationView) -> str:
-    """What must be equal for the calibration to hold."""
-    items = "".join(
-        f"<div><dt>{escape(FIELD_NAMES.get(name, name.replace('_', ' ')))}</dt><dd>{escape(value)}</dd></div>"
-        for name, value in view.fingerprint
-    )
-    return (
-        f'<section><div class="bar"><h2>Fingerprint</h2>'
-        f'<span class="mono hint">{escape(view.fingerprint_digest)}</span>'
-        f'</div><dl class="finger">{items}</dl><p class="hint">An audit that differs in any of these is shown as '
-        "“uncertified: policy mismatch”.</p></section>"
-    )
-
-
-def bin_choices(view: CalibrationView) -> list[tuple[str, str]]:
-    """Bins with values, for the histogram's menu."""
-    return [
-        (f"Steps {item.label}, {plural(item.contexts, 'context')}", item.label)
-        for item in view.bins
-        if view.log_values.get(item.label)
-    ]
+    return found
 
 
 def _not_certified(view: CalibrationView) -> list[str]:
+    found = []
+    if reasons := _gaps(view):
+        where = f"steps {view.calibrated_up_to + 1} and later" if view.calibrated_up_to else "any step"
+        found.append(f"<strong>Not {where}.</strong> {'; '.join(reasons)}.")
+    chains = view.sequence
+    if view.families:
+        found.append("<strong>Not whole chains.</strong> With one mask for each family there is no such certificate.")
+    elif chains is not None and chains.state != "calibrated":
+        found.append(
+            f"<strong>Not whole chains.</strong> {plural(chains.contexts, 'context')} are too few for alpha "
+            f"{level(chains.alpha)}."
+        )
+    found.append(
+        "<strong>Not that a text is fair.</strong> And another model or other settings each need a calibration of "
+        "their own."
+    )
+    return found
+
+
+def _gaps(view: CalibrationView) -> list[str]:
     reasons = []
     for item in view.bins:
         if item.state == "uninformative":
             reasons.append(f"{escape(item.label)} has too few contexts")
         elif item.state == "inherited":
-            reasons.append(
-                f"{escape(item.label)} is borrowed from {escape(item.inherited_from or 'a neighbour')} "
-                "and was not tested"
-            )
-    if not reasons:
-        return []
-    where = f"steps {view.calibrated_up_to + 1} and later" if view.calibrated_up_to else "any step"
+            lender = escape(item.inherited_from or "a neighbour")
+            reasons.append(f"{escape(item.label)} is borrowed from {lender} and was not tested")
     if len(reasons) > 4:
         reasons = [*reasons[:3], f"{len(reasons) - 3} more bins likewise"]
-    return [f"<strong>Not {where}.</strong> {'; '.join(reasons)}."]
+    return reasons
+
+
+def _for_whom(view: CalibrationView) -> str:
+    group = shown_group(view)
+    if group:
+        return f"for new prompts of the group {escape(group.name)}"
+    if view.effective_contexts is not None:
+        return "for prompts like those that the weights describe"
+    if view.reading.rho > 1:
+        return f"for prompts at most {view.reading.rho:g} times likelier than here"
+    family = shown_family(view)
+    where = f" where {escape(FAMILY_NAMES.get(family.family, family.family))} is masked" if family else ""
+    return f"for prompts like these {count(view.summary.contexts)}{where}"
+
+
+def _part(view: CalibrationView) -> str:
+    group, family = shown_group(view), shown_family(view)
+    if group:
+        return f'<p class="sub">Thresholds of the group <strong>{escape(group.name)}</strong> alone.</p>'
+    if family:
+        name = escape(FAMILY_NAMES.get(family.family, family.family))
+        return (
+            f'<p class="sub">Thresholds where <strong>{name}</strong> is masked, at its share {level(family.alpha)} of '
+            f"alpha {level(view.alpha)}.</p>"
+        )
+    return ""
+
+
+def _coverage_figure(view: CalibrationView) -> tuple[str, str]:
+    row = view.coverage[0] if view.coverage else None
+    asked = level(1 - risk(view))
+    if row is None or row.coverage is None:
+        return "not verified", f"asked for {asked}"
+    if row.low is None or row.high is None:
+        return f"{row.coverage:.2f}", f"asked for {asked}"
+    return f"{row.coverage:.2f}", f"95 % interval {row.low:.2f} to {row.high:.2f}, asked for {asked}"
+
+
+def _contexts_figure(view: CalibrationView) -> tuple[str, str]:
+    group, family = shown_group(view), shown_family(view)
+    number = group.contexts if group else family.contexts if family else view.summary.contexts
+    if view.effective_contexts is not None:
+        return count(number), f"weighted, they count as {view.effective_contexts:.0f}"
+    return count(number), f"{plural(view.tokens, 'token')}; only contexts count"
+
+
+def _level_or_none(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2g}"
 
 
 def _state_badge(view: CalibrationView) -> str:

@@ -10,15 +10,16 @@ from app.services.views import (
     AuditView,
     BinView,
     BranchView,
-    CalibrationSummary,
-    CalibrationView,
+    ChainProgress,
     MaskPreview,
     Span,
     Step,
     UserListSummary,
 )
 from app.ui.presenters import step_card
-from app.ui.presenters_format import clock, count, shown_token, threshold
+from app.ui.presenters_branches import branches_text, reading_text
+from app.ui.presenters_chain import chain_panel, no_chain
+from app.ui.presenters_format import clock, count, shown_token
 
 Message = dict[str, object]
 
@@ -49,16 +50,20 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "warnings": session_warnings(view),
         "saved": f"{view.name} · all changes saved {clock(view.updated_at)}",
         "fingerprint": view.fingerprint_digest,
+        "chain": chain_panel(view.chain),
+        "nochain": no_chain(view),
+        "cost": branches_text(view.preview.branches),
     }
 
 
-def steps_message(steps: Sequence[Step], finished: str | None = None, done: bool = False) -> Message:
-    """New steps, to be appended; ``done`` ends a run."""
+def steps_message(steps: Sequence[Step], progress: ChainProgress, done: bool = False) -> Message:
+    """New steps, to be appended, and what the chain now is as a whole; ``done`` ends a run."""
     return {
         "kind": "steps",
         "from": steps[0].index if steps else -1,
         "steps": [step_card(step) for step in steps],
-        "finished": finished_text(finished),
+        "finished": finished_text(progress.finished),
+        "chain": chain_panel(progress.chain),
         "done": done,
     }
 
@@ -71,6 +76,7 @@ def preview_message(preview: MaskPreview) -> Message:
         "pieces": [[piece.text, piece.masked] for piece in preview.pieces],
         "counts": f"{tokens}, {count(preview.masked_count)} masked, same length",
         "warnings": list(preview.warnings),
+        "branches": reading_text(preview.branches),
     }
 
 
@@ -108,6 +114,8 @@ def finished_text(finished: str | None) -> str | None:
 def session_warnings(view: AuditView) -> list[str]:
     """Sentences that stay in sight with the session; what is not certified always says so."""
     found = [*view.warnings, *view.preview.warnings]
+    if view.drift is not None and view.drift.status in ("watch", "recalibrate"):
+        found.insert(0, view.drift.sentence)
     if view.certificate != "certified":
         found.insert(0, view.certificate[:1].upper() + view.certificate[1:] + ".")
     return list(dict.fromkeys(found))
@@ -184,52 +192,3 @@ def family_choices() -> list[tuple[str, str]]:
 def list_choices(found: Sequence[UserListSummary]) -> list[tuple[str, int]]:
     """Word lists for a menu; 0 stands for none."""
     return [("None", 0), *((item.name, item.id) for item in found)]
-
-
-def calibration_choices(found: Sequence[CalibrationSummary]) -> list[tuple[str, int]]:
-    """Calibrations for a menu; 0 stands for none."""
-    return [*((item.name, item.id) for item in found), ("None: audit without certificate", 0)]
-
-
-def calibration_status(
-    view: CalibrationView | None, lam: float, detector: str | None = None
-) -> tuple[str, str, list[str]]:
-    """State, badge text and further lines of the calibration that the settings name.
-
-    Args:
-        view: The calibration; None if there is none.
-        lam: Fusion weight of the settings.
-        detector: Version of the detector of the settings; None if it does not matter.
-    """
-    if view is None:
-        return ("uninformative", "uncertified: no calibration", ["Tokens are shown without a certificate."])
-    first = view.bins[0] if view.bins else None
-    lines = [coverage_line(view.summary)]
-    if abs(view.summary.lam - lam) > 1e-9:
-        lines.append(
-            f"Made with lambda {view.summary.lam:.2f}: with another lambda it belongs to another policy, "
-            "and Start will ask."
-        )
-    if detector is not None and dict(view.fingerprint).get("detector", detector) != detector:
-        lines.append(
-            "Made with another word list, other masked families or another detector: it belongs to another policy, "
-            "and Start will ask."
-        )
-    if first is None or first.state != "calibrated":
-        needed = f", {count(first.needed)} needed" if first else ""
-        return ("uninformative", f"uninformative, {count(view.summary.contexts)} contexts{needed}", lines)
-    if view.calibrated_up_to is not None:
-        lines.append(f"own thresholds up to step {view.calibrated_up_to}, τ {threshold(first.tau)} at the start")
-    return ("calibrated", f"calibrated, {count(view.summary.contexts)} contexts", lines)
-
-
-def coverage_line(summary: CalibrationSummary) -> str:
-    """Verified coverage with its interval."""
-    if summary.coverage is None:
-        return "coverage not verified"
-    interval = (
-        f" [{summary.coverage_low:.2f}, {summary.coverage_high:.2f}]"
-        if summary.coverage_low is not None and summary.coverage_high is not None
-        else ""
-    )
-    return f"coverage {summary.coverage:.2f}{interval}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from app.services.views import Step
+from app.ui import presenters_families as families
 from app.ui.presenters_format import count, probability, quoted, signed, threshold, times_likelier
 
 
@@ -20,6 +21,8 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
         return ("Not certified:", "no calibration is used, so there is no threshold.")
     if step.state == "mismatch":
         return ("Not certified:", "the calibration belongs to another policy, so its threshold proves nothing here.")
+    if step.families:
+        return families.verdict(step, _effect_of_masking(step, digits))
     if step.state == "uninformative":
         return ("Not certified in any useful sense:", "too few contexts for this alpha, so every token passes.")
     if step.forced and not step.certified:
@@ -41,22 +44,29 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
 
 def hint(step: Step, digits: int) -> str:
     """The figures behind the verdict, and what would have happened otherwise."""
-    sentences = []
-    tau = threshold(math.exp(step.log_tau))
-    joint = math.exp(min(step.log_p_fused, step.log_p_masked))
-    if step.set_size == 0 and has_threshold(step):
-        best = max(math.exp(candidate.log_joint) for candidate in step.candidates)
-        sentences.append(f"The best joint support is {probability(best, digits)}, under the threshold τ {tau}.")
-    elif has_threshold(step):
-        side = "reaches" if joint >= math.exp(step.log_tau) else "is under"
-        sentences.append(f"Joint support {probability(joint, digits)} {side} the threshold τ {tau}.")
-    else:
-        sentences.append(_effect_of_masking(step, digits))
+    sentences = [families.hint(step, digits)] if _has_families(step) else _support(step, digits)
     if step.state == "inherited" and (step.fallback or not step.certified):
         sentences.append("The threshold is borrowed from another position.")
     if step.forced and step.policy_token_id != step.token_id:
         sentences.append(f"Left alone, COFT would have written {quoted(step.policy_token)}.")
     return " ".join(sentences)
+
+
+def _has_families(step: Step) -> bool:
+    return bool(step.families) and step.state != "none"
+
+
+def _support(step: Step, digits: int) -> list[str]:
+    """The joint support against the threshold; without one, what masking does."""
+    tau = threshold(math.exp(step.log_tau))
+    joint = math.exp(min(step.log_p_fused, step.log_p_masked))
+    if step.set_size == 0 and has_threshold(step):
+        best = max(math.exp(candidate.log_joint) for candidate in step.candidates)
+        return [f"The best joint support is {probability(best, digits)}, under the threshold τ {tau}."]
+    if has_threshold(step):
+        side = "reaches" if joint >= math.exp(step.log_tau) else "is under"
+        return [f"Joint support {probability(joint, digits)} {side} the threshold τ {tau}."]
+    return [_effect_of_masking(step, digits)]
 
 
 def facts(step: Step) -> list[tuple[str, str, str]]:
@@ -71,6 +81,11 @@ def _set_fact(step: Step) -> tuple[str, str, str]:
         "mismatch": "tokens over a threshold of another policy",
         "inherited": "tokens over a borrowed threshold",
     }
+    if step.families:
+        notes |= {
+            "uninformative": "tokens that no family refuses; a family lets every token pass",
+            "calibrated": "tokens certified for every family",
+        }
     if step.state == "none":
         return ("Set size", "none", notes["none"])
     return ("Set size", count(step.set_size), notes.get(step.state, "tokens certified at this step"))
@@ -103,5 +118,6 @@ def _effect_of_masking(step: Step, digits: int) -> str:
     masked = probability(math.exp(step.log_p_masked), digits)
     if seen == masked:
         return f"Masking leaves this token at {seen}."
+    masked += " on average over the families" if len(step.families) > 1 else ""
     verb = "lowers" if step.log_p_masked < step.log_p_factual else "raises"
     return f"Masking {verb} this token from {seen} to {masked}."

@@ -31,7 +31,7 @@
     const highest = Math.max(card.tau || 0, ...card.p.flatMap((values) => values.slice(0, SHOWN)));
     const shapes = card.tau === null ? [] : [tauLine(card.tau)];
     const annotations = card.tau === null ? [] : [{
-      x: 1, xref: "paper", y: card.tau, text: `<b>τ ${card.tt}</b>`, showarrow: false, xanchor: "right", yanchor: "bottom",
+      x: 1, xref: "paper", y: card.tau, text: `<b>${card.fam.length > 1 ? "smallest " : ""}τ ${card.tt}</b>`, showarrow: false, xanchor: "right", yanchor: "bottom",
       bgcolor: colour("surface"), borderpad: 1, font: { color: colour("text"), size: 11 },
     }];
     const node = plot("candidates-plot");

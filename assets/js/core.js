@@ -146,19 +146,22 @@ window.coft = window.coft || {};
     summary(values) {
       if (!values) return [];
       coft.frame.values = values;
-      const [model, policy, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, userList] = values;
+      const [model, policy, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, userList, , mask, attribute, mode, , whitelist] = values;
+      const rail = document.querySelector(".rail");
+      if (rail) Object.assign(rail.dataset, { policy, mask, mode });
       const folded = [
         `${greedy ? "greedy" : `T ${Number(temperature).toFixed(1)}`}, top-p ${Number(topP)}${Number(topK) ? `, top-k ${topK}` : ""}`,
-        `hard, ${sentinel || "own sentinel"}${Number(userList) ? ", word list" : ""}`, `${steps} steps, ${seed}`,
+        `${mode}${sentinel ? `, ${sentinel}` : ""}${Number(userList) ? ", word list" : ""}${whitelist ? ", some kept" : ""}`,
+        `${steps} steps, ${seed}`,
       ];
       document.querySelectorAll(".rail .fold .label-wrap").forEach((node, at) => { node.dataset.summary = folded[at] || ""; });
-      const names = { coft: "COFT, joint mask", vanilla: "Vanilla" };
+      const masks = { joint: "joint mask", single: `${attribute} alone`, factorized: "factorized masks" };
       const line = document.querySelector(".summaryline");
       if (!line) return [];
       const note = document.querySelector(".rail .note .badge");
       line.replaceChildren(
         coft.el("button", { type: "button", class: "btn small", "data-do": "rail" }, coft.icon("rail"), "Settings"),
-        coft.el("span", { text: String(model) }), coft.el("span", { text: names[policy] || String(policy) }),
+        coft.el("span", { text: String(model) }), coft.el("span", { text: policy === "vanilla" ? "Vanilla" : `COFT, ${masks[mask]}` }),
         coft.el("span", { text: `λ ${Number(lam).toFixed(2)}` }),
         coft.el("span", { text: `α ${Number(alpha).toFixed(Number(alpha) < 0.01 ? 3 : 2)}` }),
         ...(note ? [note.cloneNode(true)] : []));

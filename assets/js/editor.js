@@ -4,7 +4,7 @@
   const coft = window.coft;
   const PAUSE = 450;
   const state = {
-    text: "", spans: [], removed: new Set(), history: [], detected: null, waiting: [], busy: false, nonce: 0, choice: null,
+    text: "", spans: [], removed: new Set(), history: [], detected: null, waiting: [], busy: false, nonce: 0, choice: null, look: null,
   };
   let root, field, backdrop, send, families, timer;
 
@@ -50,13 +50,13 @@
   /* the reviewer's decisions outlive a detection */
   const merge = (found) => {
     const own = state.spans.filter((span) => span.source === "user");
-    const kept = new Set(state.spans.filter((span) => span.kept).map((span) => key(span, state.text)));
+    const kept = new Set(state.spans.filter((span) => span.kept && !span.whitelisted).map((span) => key(span, state.text)));
     const fresh = found
       .filter((span) => !state.removed.has(key(span, state.text)))
       .filter((span) => own.every((mine) => mine.end <= span.start || mine.start >= span.end))
       .map((span) => {
         const keep = span.kept || kept.has(key(span, state.text));
-        return { ...span, kept: keep, suggested: span.suggested && !keep };
+        return { ...span, kept: keep, whitelisted: span.kept && span.source !== "list", suggested: span.suggested && !keep };
       });
     return sorted([...own, ...fresh]);
   };
@@ -96,7 +96,8 @@
     if (span.source === "list") return `list: ${span.detail}${span.kept ? ", kept" : ""}`;
     const sure = typeof span.score === "number" && !(span.source === "lexicon" && span.score >= 1) ? ` ${span.score.toFixed(2)}` : "";
     const found = `${span.source}${sure}${span.detail ? `, ${span.detail}` : ""}`;
-    return span.kept ? `${found}, kept by you` : found;
+    if (!span.kept) return found;
+    return `${found}, ${span.whitelisted ? "never masked" : "kept by you"}`;
   };
   const act = (name, at, word, label, spoken) => coft.el("button", {
     type: "button", class: "btn small quiet", "data-do": name, "data-at": at, "aria-label": `${spoken || label}: ${word}`, text: label,
@@ -141,6 +142,9 @@
     box.querySelector(".counts").textContent = preview.counts;
     box.querySelector(".masked").replaceChildren(...preview.pieces.map(([text, masked]) =>
       (masked ? coft.el("b", { text }) : document.createTextNode(text))));
+    const several = box.querySelector(".several");
+    several.hidden = !preview.branches;
+    several.textContent = preview.branches || "";
     cautions(state.spans.length || preview.warnings.length ? preview.warnings : []);
   };
   const cautions = (texts) => root.querySelector(".cautions")
@@ -148,7 +152,7 @@
 
   const render = () => { paint(); list(); offers(); };
 
-  const wire = (spans) => outward(spans.map(({ picked, ...span }) => span), state.text);
+  const wire = (spans) => outward(spans.map(({ picked, whitelisted, ...span }) => span), state.text);
   const preview = () => {
     if (!state.text.trim()) { reading(null); return; }
     state.nonce = send("preview", { prompt: state.text, spans: wire(state.spans) });
@@ -316,9 +320,9 @@
       field.focus();
     },
     /* a stored session's prompt, spans and masked reading */
-    load(text, spans, masked, choice) {
+    load(text, spans, masked, choice, look) {
       clearTimeout(timer);
-      if (choice) state.choice = choice;
+      if (choice) Object.assign(state, { choice, look });
       field.value = text;
       Object.assign(state, { text, detected: text, history: [], busy: false });
       state.removed.clear();
@@ -328,15 +332,16 @@
       render();
       reading(masked);
     },
-    /* the word list and the masked families: another choice finds other spans */
-    chosen(choice) {
-      const before = state.choice;
-      state.choice = choice;
-      if (before === null || before === choice || !state.text.trim()) return;
-      state.detected = null;
-      detect();
+    /* another choice of what is masked finds other spans; another look of the mask only reads otherwise */
+    chosen(choice, look) {
+      const before = { choice: state.choice, look: state.look };
+      Object.assign(state, { choice, look });
+      if (before.choice === null || !state.text.trim()) return;
+      if (before.choice !== choice) {
+        state.detected = null;
+        detect();
+      } else if (before.look !== look && state.detected) preview();
     },
-    refresh() { if (state.text.trim() && state.detected) preview(); },
     /* what Start needs, once the shown spans belong to the shown text */
     ready() {
       const answer = () => ({ prompt: state.text, spans: wire(state.spans) });

@@ -20,6 +20,17 @@
       "Force", at < 9 ? coft.el("kbd", { text: at + 1 }) : null);
   };
   const FIRST = 8;
+  /* with one mask for each family, the joint column gives way to the names of those that refuse */
+  const family = (row) => coft.el("tr", { class: row.mark === "out" ? "out" : null },
+    coft.el("th", { scope: "row" }, coft.el("span", { class: `sw f-${row.f}` }), row.n),
+    ...["m", "j", "tau"].map((name) => coft.el("td", { class: "n", text: row[name] })),
+    coft.el("td", {}, ...MARK[row.mark](row)));
+  const families = (rows) => {
+    const table = root.querySelector(".byfamily");
+    table.hidden = rows.length === 0;
+    table.tBodies[0].replaceChildren(...rows.map(family));
+    root.querySelector(".cand").classList.toggle("factorized", rows.length > 0);
+  };
   const line = (row, at) => coft.el("tr", { class: [row.act && "chosen", row.mark === "out" && "out", at >= FIRST && !row.act && "rest"].filter(Boolean).join(" ") },
     coft.el("td", { class: "t", title: row.t }, ...word(row.t)),
     ...["f", "m", "x", "j"].map((view) => coft.el("td", { class: "n", text: row[view] })),
@@ -79,6 +90,7 @@
       root.querySelector(".verdict").replaceChildren(coft.el("strong", { text: strong }), ` ${rest}`);
       root.querySelector(".because").textContent = card.d;
       root.querySelector(".cand tbody").replaceChildren(...card.rows.map(line));
+      families(card.fam);
       unfold(open);
       after.querySelector(".facts").replaceChildren(...card.facts.map(([name, value, note]) => coft.el("div", {},
         coft.el("dt", { text: name }), coft.el("dd", { text: value }), coft.el("dd", { text: note }))));

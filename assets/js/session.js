@@ -5,7 +5,7 @@
   const state = {
     session: null, branch: null, cards: [], bins: [], total: 0, finished: null, selected: -1,
     running: false, busy: null, touched: false, based: null, values: null, printed: "", follow: true, crumbs: null,
-    catching: false,
+    catching: false, prompt: "", nochain: "",
   };
   let root, strip, send, frame = null;
 
@@ -27,6 +27,7 @@
     find(".word").textContent = fresh ? "Start" : "Run";
     go.disabled = state.busy !== null || (!fresh && Boolean(state.finished));
     button("pause").disabled = !state.running;
+    find("[data-do=overhead]").disabled = state.busy !== null || state.touched;
     button("report").disabled = !open || state.cards.length === 0;
     const count = open ? `${state.cards.length} of ${state.total} steps` : "";
     find(".count").textContent = state.finished && !state.touched ? `${count} · ${state.finished}` : count;
@@ -37,8 +38,11 @@
     box.replaceChildren(...children);
   };
   const flat = (value) => (Array.isArray(value) ? [...value].sort().join() : String(value ?? ""));
-  /* what decides which spans are found: the word list and the masked families */
-  const choice = (values) => (values ? values.slice(12).map(flat).join(":") : null);
+  /* what decides which spans are found: word list, masked families and what is never masked; see the rail's fields */
+  const choice = (values) => (values
+    ? [values[12], values[14] === "single" ? [values[15]] : values[13], values[18]].map(flat).join(":") : null);
+  /* what decides how the masked spans read: one mask or several, hard or soft, the hint */
+  const look = (values) => (values ? [values[14], values[16], values[17]].map(flat).join(":") : null);
   /* the session is what it was started with: another prompt or another setting needs a new one */
   const compare = () => {
     if (state.session === null || !state.based) return;
@@ -81,6 +85,7 @@
       frame = null;
       coft.drawOverview(find(".overview"), find(".ovlab"), state);
       coft.inspector.show(state.cards[state.selected] || null, state);
+      coft.spans.show(state);
       coft.charts.show(state.cards, state.selected);
     });
     controls();
@@ -109,6 +114,7 @@
     const follow = state.follow || state.selected < 0;
     append(message.steps);
     if (message.finished) state.finished = message.finished;
+    coft.whole.show(message.chain, state);
     caret();
     if (message.done) idle();
     if (grown && follow) select(state.cards.length - 1, strip.contains(document.activeElement));
@@ -159,7 +165,8 @@
     const same = message.from > 0;
     Object.assign(state, {
       session: message.session, branch: message.branch, bins: message.bins, total: message.total,
-      finished: message.finished, touched: false, crumbs: message.crumbs, follow: true,
+      finished: message.finished, touched: false, crumbs: message.crumbs, follow: true, prompt: message.prompt,
+      nochain: message.nochain,
     });
     notice();
     find(".empty").hidden = true;
@@ -170,11 +177,13 @@
     else { state.cards = []; strip.replaceChildren(coft.caret()); state.selected = -1; }
     append(message.steps);
     caret();
-    coft.editor.load(message.prompt, message.spans, message.preview, choice(message.settings));
+    coft.editor.load(message.prompt, message.spans, message.preview, choice(message.settings), look(message.settings));
     state.printed = coft.editor.print();
     if (message.settings) state.based = message.settings;
     find(".cautions").replaceChildren(...message.warnings.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
     drawCrumbs(message.crumbs);
+    coft.whole.show(message.chain, state);
+    coft.whole.cost(message.cost, state.session);
     coft.frame.saved(message.saved);
     const target = new URL(location.href);
     target.searchParams.set("session", message.session);
@@ -196,6 +205,7 @@
     if (message.kind === "session") load(message);
     else if (message.kind === "steps") extend(message);
     else if (message.kind === "mismatch") mismatch(message);
+    else if (message.kind === "overhead") { coft.whole.measured(message.text); idle(); }
     else idle();
   };
 
@@ -237,12 +247,13 @@
 
   coft.session = {
     compare, step, back, go, pause, force, select,
-    settings(values) { state.values = values; coft.editor.chosen(choice(values)); compare(); },
+    settings(values) { state.values = values; coft.editor.chosen(choice(values), look(values)); compare(); },
     state: () => state,
     toggle: () => (state.running ? pause() : go()),
     mount(element, trigger, props, watch) {
       root = element.querySelector("section");
       strip = find(".strip");
+      coft.whole.mount(root);
       send = coft.link(trigger, props, watch, receive);
       strip.addEventListener("click", (event) => {
         const hit = event.target.closest(".tok[data-i]");
@@ -257,10 +268,12 @@
       coft.act(root, {
         back: () => back(), step: () => step(), go, pause,
         report: () => send("report", ids()),
+        overhead: () => { if (!state.busy) { coft.whole.measured("Measuring …"); ask("overhead", ids()); } },
         proceed: () => start(true),
         revert: () => reopen(state.branch),
       });
       ["start", "step", "run", "fork"].forEach((name) => coft.onFailure(name, idle));
+      coft.onFailure("overhead", () => { coft.whole.measured(""); idle(); });
       coft.onFailure("open", () => {
         idle();
         if (state.session !== null || !new URLSearchParams(location.search).has("session")) return;

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from coft_core.certify import joint_support
+from coft_core.conformal.ledger import Entry, Ledger, LedgerPhase
 from coft_core.conformal.values import CalibrationValues
 from coft_core.decode import ROOT_PATH
 from coft_core.engine.branches import BranchBatch
@@ -18,16 +21,17 @@ from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.masking.masker import MaskedPrompt
 from coft_core.policies.base import Policy
+from coft_core.policies.factorized import PREFIX
 from coft_core.sampling import choose, keyed_uniform
 
-BATCH_PROMPTS = 16
-"""Prompts of one batch; each has a row for every branch."""
+BATCH_ROWS = 32
+"""Rows of one batch: each prompt has one for every branch."""
+
+JOINT = ""
+"""Name of the masked view of a joint mask."""
 
 TRUTH_PATH = "factual draw"
 """Key of the draws of the true next token, apart from those of the chain."""
-
-Progress = Callable[[int, int], None]
-"""Called with (prompts done, prompts in all); raising from it ends the calibration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +49,75 @@ class ChainPrompt:
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Chains:
-    """Chains of many prompts.
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """What one prompt gave, step by step: T steps, with F masked views of the prompt.
 
     Attributes:
-        truth: Joint support of the true next token at every step: a draw from the factual branch, given the prefix
-            that the policy wrote, under the policy's own sampling controls.
-        chosen: Joint support of the tokens that the policy chose.
-        tokens: Chosen tokens of each prompt, in the prompts' order.
+        truth: Joint support of the true next token in each masked view, ``(T, F)`` float32.
+        chosen: Joint support of the token that the policy chose, against the masked view that an audit shows (with
+            factorized masks the mean of the families'), ``(T,)`` float32.
+        tokens: The chosen tokens, ``(T,)`` int32.
     """
 
-    truth: CalibrationValues
-    chosen: CalibrationValues
-    tokens: tuple[tuple[int, ...], ...]
+    truth: npt.NDArray[np.float32]
+    chosen: npt.NDArray[np.float32]
+    tokens: npt.NDArray[np.int32]
+
+    def entry(self) -> Entry:
+        """The chain as a ledger keeps it."""
+        return {"truth": self.truth, "chosen": self.chosen, "tokens": self.tokens}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chains:
+    """Chains of many prompts, in the prompts' order.
+
+    Attributes:
+        prompts: The prompts.
+        views: Masked views of each prompt: :data:`JOINT`, or the families that it has masked.
+        chains: Their chains.
+    """
+
+    prompts: tuple[ChainPrompt, ...]
+    views: tuple[tuple[str, ...], ...]
+    chains: tuple[Chain, ...]
+
+    def truth(self, view: str = JOINT) -> CalibrationValues:
+        """Joint support of the true next token in one masked view, at every step of the prompts that have it.
+
+        The true next token is a draw from the factual branch, given the prefix that the policy wrote, under the
+        policy's own sampling controls.
+        """
+        having = [index for index, views in enumerate(self.views) if view in views]
+        return self._collect(having, [self.chains[i].truth[:, self.views[i].index(view)] for i in having])
+
+    @property
+    def chosen(self) -> CalibrationValues:
+        """Joint support of the tokens that the policy chose."""
+        return self._collect(range(len(self.chains)), [chain.chosen for chain in self.chains])
+
+    @property
+    def tokens(self) -> tuple[tuple[int, ...], ...]:
+        """Chosen tokens of each prompt."""
+        return tuple(tuple(chain.tokens.tolist()) for chain in self.chains)
+
+    def _collect(self, prompts: Sequence[int], values: Sequence[npt.NDArray[np.float32]]) -> CalibrationValues:
+        own = [self.prompts[index] for index in prompts]
+        return CalibrationValues.of_chains(values, [p.context for p in own], [p.row for p in own])
 
 
 def chain_seed(seed: int, row: int) -> int:
     """Seed of one row's chain; generating the prompt with it under the same policy writes the same chain."""
     digest = hashlib.blake2b(f"{seed}|chain|{row}".encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big")
+
+
+def views_of(policy: Policy, prompt: MaskedPrompt) -> tuple[str, ...]:
+    """Masked views of a prompt under a policy: :data:`JOINT`, or the families that have a branch."""
+    if policy.mask.layout == "joint":
+        return (JOINT,)
+    return tuple(branch.name.removeprefix(PREFIX) for branch in policy.branches(prompt)[1:])
 
 
 @torch.inference_mode()
@@ -75,7 +128,9 @@ def generate_chains(
     max_new_tokens: int,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
-    batch_prompts: int = BATCH_PROMPTS,
+    batch_prompts: int | None = None,
+    ledger: Ledger | None = None,
+    phase: str = "chains",
 ) -> Chains:
     """Let a policy continue prompts, and draw at every step what the factual branch would have written there.
 
@@ -85,8 +140,10 @@ def generate_chains(
         prompts: The prompts.
         max_new_tokens: Steps of a chain at most; it also ends with an end token or a full context.
         seed: Seed of the draws.
-        progress: Called after each batch with the prompts that it held.
-        batch_prompts: Prompts of one batch at most.
+        progress: Called with the prompts that are known already, if any, then after each batch with those it held.
+        batch_prompts: Prompts of one batch at most; None leaves it to the number of their branches.
+        ledger: What is known already, and where chains are kept; bound to these inputs.
+        phase: Label of these chains in the ledger.
 
     Raises:
         InvalidInputError: There are no steps to take, or the model returned NaN.
@@ -94,80 +151,98 @@ def generate_chains(
     """
     if max_new_tokens < 1:
         raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
-    found: dict[int, tuple[list[float], list[float], list[int]]] = {}
-    for batch in _batches(model, prompts, max_new_tokens, batch_prompts):
-        rows = _continue([prompts[i] for i in batch], model, policy, max_new_tokens, seed)
-        found.update(zip(batch, rows, strict=True))
+    _check_lengths(model, prompts)
+    views = tuple(views_of(policy, p.prompt) for p in prompts)
+    own = LedgerPhase(ledger, phase, tuple(p.row for p in prompts))
+    shapes = {"truth": tuple((-1, len(v)) for v in views), "chosen": ((-1,),) * len(views)}
+    known = own.known({**shapes, "tokens": shapes["chosen"]})
+    found = {place: Chain(**entry) for place, entry in known.items()}
+    if found and progress:
+        progress(len(found))
+    # Batches are formed of all prompts, so that those left have the neighbours that they have without an interruption.
+    for batch in _batches(model, policy, prompts, max_new_tokens, batch_prompts):
+        left = [place for place in batch if place not in found]
+        if not left:
+            continue
+        chains = _continue([prompts[place] for place in left], model, policy, max_new_tokens, seed)
+        found.update(zip(left, chains, strict=True))
+        own.put({place: found[place].entry() for place in left})
         if progress:
-            progress(len(batch))
-    ordered = [found[i] for i in range(len(prompts))]
-    return Chains(
-        truth=_collect(prompts, [truth for truth, _, _ in ordered]),
-        chosen=_collect(prompts, [chosen for _, chosen, _ in ordered]),
-        tokens=tuple(tuple(tokens) for _, _, tokens in ordered),
-    )
+            progress(len(left))
+    return Chains(tuple(prompts), views, tuple(found[place] for place in range(len(prompts))))
 
 
-def _batches(model: LanguageModel, prompts: Sequence[ChainPrompt], steps: int, size: int) -> Iterator[list[int]]:
-    """Indices of prompts of similar lengths; a prompt that the context cuts short goes alone and cuts no other."""
-    lengths = [len(p.prompt.factual_ids) for p in prompts]
-    for prompt, length in zip(prompts, lengths, strict=True):
-        if length >= model.context_length:
+def _check_lengths(model: LanguageModel, prompts: Sequence[ChainPrompt]) -> None:
+    for prompt in prompts:
+        if (length := len(prompt.prompt.factual_ids)) >= model.context_length:
             raise PromptTooLongError(
                 f"Example {prompt.row} has {length:,} tokens and the model takes {model.context_length:,}; shorten it."
             )
-    order = sorted(range(len(prompts)), key=lambda i: lengths[i])
+
+
+def _batches(
+    model: LanguageModel, policy: Policy, prompts: Sequence[ChainPrompt], steps: int, size: int | None
+) -> Iterator[list[int]]:
+    """Indices of prompts with the same branches and similar lengths.
+
+    A prompt that the context cuts short goes alone and cuts no other.
+    """
+    lengths = [len(p.prompt.factual_ids) for p in prompts]
+    branches = [tuple(branch.name for branch in policy.branches(p.prompt)) for p in prompts]
+    order = sorted(range(len(prompts)), key=lambda i: (len(branches[i]), branches[i], lengths[i]))
     fitting = [i for i in order if lengths[i] + steps <= model.context_length]
-    yield from (fitting[start : start + size] for start in range(0, len(fitting), size))
-    yield from ([i] for i in order[len(fitting) :])
+    for names, alike in groupby(fitting, key=branches.__getitem__):
+        own = list(alike)
+        most = size or max(BATCH_ROWS // len(names), 1)
+        yield from (own[start : start + most] for start in range(0, len(own), most))
+    yield from ([i] for i in order if lengths[i] + steps > model.context_length)
 
 
 def _continue(
     prompts: Sequence[ChainPrompt], model: LanguageModel, policy: Policy, steps: int, seed: int
-) -> list[tuple[list[float], list[float], list[int]]]:
-    """Joint support of true and of chosen tokens, and the chosen tokens, for each prompt of a batch."""
+) -> list[Chain]:
+    """The chains of a batch of prompts with the same branches."""
     branches = [policy.branches(p.prompt) for p in prompts]
-    width = len(branches[0])
+    names = tuple(branch.name for branch in branches[0])
     batch = BranchBatch(model, [branch.input_ids for row in branches for branch in row])
     seeds = [chain_seed(seed, p.row) for p in prompts]
-    rows: list[tuple[list[float], list[float], list[int]]] = [([], [], []) for _ in prompts]
+    rows: list[list[list[float]]] = [[] for _ in prompts]
     alive = set(range(len(prompts)))
     for step in range(min(steps, batch.room)):
-        logits = batch.logits().view(len(prompts), width, -1)  # (G, B, V)
-        truth, chosen, tokens = _step(policy, logits, step, seeds)  # (G,) each
+        logits = batch.logits().view(len(prompts), len(names), -1)  # (G, B, V)
+        tokens, supports = _step(policy, logits, step, names, seeds)  # (G,), (G, F + 1)
         # One transfer a step: float64 holds token ids and float32 values exactly.
-        host = torch.stack([truth.double(), chosen.double(), tokens.double()], dim=-1).tolist()
+        host = torch.cat([tokens[:, None].double(), supports.double()], dim=-1).tolist()
         for index in sorted(alive):
-            true_support, chosen_support, token = host[index]
-            supports_true, supports_chosen, written = rows[index]
-            supports_true.append(true_support)
-            supports_chosen.append(chosen_support)
-            written.append(int(token))
-            if int(token) in model.end_token_ids:
+            rows[index].append(host[index])
+            if int(host[index][0]) in model.end_token_ids:
                 alive.discard(index)
         if not alive:
             break
-        batch.append(tokens.repeat_interleave(width))
+        batch.append(tokens.repeat_interleave(len(names)))
     batch.close()
-    return rows
+    table = [np.array(row) for row in rows]  # (T, F + 2) each
+    return [
+        Chain(own[:, 2:].astype(np.float32), own[:, 1].astype(np.float32), own[:, 0].astype(np.int32)) for own in table
+    ]
 
 
-def _step(policy: Policy, logits: Tensor, step: int, seeds: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-    views = policy.views(logits, step)
+def _step(
+    policy: Policy, logits: Tensor, step: int, names: tuple[str, ...], seeds: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Chosen tokens ``(G,)``; their joint support, then that of the true token in each masked view ``(G, F + 1)``."""
+    views = policy.views(logits, step, names)
     draws = [
         torch.tensor([keyed_uniform(own, path, step) for own in seeds], dtype=torch.float64, device=logits.device)
         for path in (ROOT_PATH, TRUTH_PATH)
     ]
     chosen = choose(views.log_p_fused, views.certified, policy.sampling, draws[0]).token_ids  # (G,)
     truth = choose(views.log_p_factual, None, policy.sampling, draws[1]).token_ids  # (G,)
-    joint = joint_support(views.log_p_fused, views.log_p_masked)  # (G, V)
-    return joint.gather(-1, truth[:, None])[:, 0], joint.gather(-1, chosen[:, None])[:, 0], chosen
-
-
-def _collect(prompts: Sequence[ChainPrompt], supports: Sequence[Sequence[float]]) -> CalibrationValues:
-    lengths = [len(support) for support in supports]
-    return CalibrationValues(
-        values=np.array([value for support in supports for value in support], dtype=np.float64),
-        steps=np.array([step for length in lengths for step in range(length)], dtype=np.int32),
-        contexts=np.repeat(np.array([p.context for p in prompts], dtype=np.int32), lengths),
-    )
+    families = [own.log_p for own in views.families]
+    masked = [views.log_p_masked] if policy.mask.layout == "joint" else families  # F of (G, V)
+    looked_up = [(views.log_p_masked, chosen), *((log_p, truth) for log_p in masked)]
+    supports = [
+        joint_support(views.log_p_fused.gather(-1, token[:, None]), log_p.gather(-1, token[:, None]))
+        for log_p, token in looked_up
+    ]  # F + 1 of (G, 1)
+    return chosen, torch.cat(supports, dim=-1)

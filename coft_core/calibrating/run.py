@@ -1,30 +1,37 @@
-"""The public calibration: references or rollouts, all contexts together or by group."""
+"""The public calibration: references or rollouts, one masked branch or one a family."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar, Unpack
 
-import numpy as np
-
-from coft_core.calibrating.chains import Progress
-from coft_core.calibrating.rollout import RolloutSettings, drift_baseline, rollout_calibration
+from coft_core.calibrating.chains import JOINT, views_of
+from coft_core.calibrating.prompts import chain_prompts
+from coft_core.calibrating.rollout import Parts, RolloutTask, calibrate_on_rollouts
+from coft_core.conformal import calibrator
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.calibrator import calibrate as calibrate_on_references
-from coft_core.conformal.quantile import check_alpha, check_draws, check_estimator, check_seed
-from coft_core.conformal.record import Reading
-from coft_core.conformal.split import check_share, context_numbers, groups_of, held_out_contexts, with_context_ids
-from coft_core.conformal.stepwise import PositionBins
+from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.ledger import ledger_key
+from coft_core.conformal.options import CalibrationOptions, CalibrationSettings
+from coft_core.conformal.quantile import check_alpha, check_estimator
+from coft_core.conformal.scoring import NOTHING_MASKED
+from coft_core.conformal.shares import split_alpha
+from coft_core.conformal.split import context_numbers, groups_of
 from coft_core.conformal.values import CalibrationValues
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
-from coft_core.masking.masker import DEFAULT_HINT, MaskMode
-from coft_core.masking.spans import SpanDetector, default_detector
+from coft_core.masking.partial import in_page_order
+from coft_core.masking.whitelist import kept_terms
 from coft_core.policies.coft import CoftPolicy
+from coft_core.policies.factorized import FactorizedCoftPolicy
+from coft_core.policies.fused import FusedPolicy, Thresholds
 from coft_core.types import Example
 
 SOURCES = ("reference", "rollout")
 """Where contexts can come from."""
+
+_Policy = TypeVar("_Policy", bound=FusedPolicy[Any])
 
 
 def calibrate(
@@ -34,27 +41,7 @@ def calibrate(
     alpha: float = 0.1,
     estimator: str = "hierarchical",
     source: str = "reference",
-    *,
-    temperature: float = 1.0,
-    top_p: float = 0.9,
-    top_k: int = 0,
-    sentinel: str | None = None,
-    mask_mode: MaskMode = "hard",
-    mask_hint: str = DEFAULT_HINT,
-    families: tuple[str, ...] | None = None,
-    whitelist: tuple[str, ...] = (),
-    bin_width: int = 8,
-    max_position: int = 256,
-    verification_share: float = 0.25,
-    seed: int = 0,
-    detector: SpanDetector | None = None,
-    progress: Progress | None = None,
-    name: str = "",
-    draws: int = 1,
-    by_group: bool = False,
-    max_new_tokens: int = 64,
-    tolerance: float = 0.01,
-    max_iterations: int = 4,
+    **options: Unpack[CalibrationOptions],
 ) -> Calibration:
     """Calibrate thresholds on given prompts.
 
@@ -70,27 +57,7 @@ def calibrate(
         source: ``"reference"``: teacher-forced on each prompt's reference (a missing space between prompt and
             reference is supplied). ``"rollout"``: prefixes are written by the deployed policy itself, thresholds
             included, and the true next token is drawn from the factual branch under the same sampling controls.
-        temperature: Temperature of the policy that will use the thresholds.
-        top_p: Its nucleus mass.
-        top_k: Its number of tokens kept.
-        sentinel: Its sentinel; None takes the tokenizer's own.
-        mask_mode: Its mask mode.
-        mask_hint: Hint of its soft mask.
-        families: Attribute families that it masks; None is all.
-        whitelist: Terms that it never masks; what an example keeps is added.
-        bin_width: Steps that share a threshold.
-        max_position: Steps beyond are tied to the last bin.
-        verification_share: Share of the contexts kept apart.
-        seed: Seed of the split, of ``one_per_context`` and of rollouts.
-        detector: Finds spans where an example has none; the default one if None.
-        progress: Called after each batch with (examples done, examples in all).
-        name: Name of the calibration.
-        draws: Draws of ``one_per_context`` that are averaged.
-        by_group: Keep each context's group, for :meth:`Calibration.for_group`. Rows without a ``context`` are then
-            contexts of their own; otherwise rows that share a ``group`` count as one.
-        max_new_tokens: Steps of a rollout at most.
-        tolerance: Rollouts are iterated on fresh contexts until no bin's tau (a probability) changes by more.
-        max_iterations: Rounds of rollouts at most; fewer where alpha needs more contexts than that leaves to each.
+        options: The policy's controls, how thresholds are read, progress and more; see :class:`CalibrationOptions`.
 
     Returns:
         The calibration with all its values.
@@ -99,116 +66,137 @@ def calibrate(
         InvalidInputError: A parameter is outside its range, there is no example, or an example (named by its number)
             lacks a reference or a group that is needed.
         PromptTooLongError: An example does not fit into the model's context.
+        LedgerMismatchError: The ledger belongs to other inputs.
     """
-    reading = Reading(check_alpha(alpha), check_estimator(estimator), bin_width, max_position, check_draws(draws))
-    PositionBins(bin_width, max_position)
-    detector = detector or default_detector()
-    if source == "rollout":
-        groups = groups_of(examples) if by_group else None
-        return rollout_calibration(
-            model,
-            examples,
-            context_numbers(examples, by_group),
-            CoftPolicy(
-                lam,
-                temperature=temperature,
-                top_p=top_p,
-                top_k=top_k,
-                sentinel=sentinel,
-                mask_mode=mask_mode,
-                mask_hint=mask_hint,
-                families=families,
-                whitelist=whitelist,
-            ),
-            RolloutSettings(
-                reading, max_new_tokens, tolerance, max_iterations, check_share(verification_share), check_seed(seed)
-            ),
-            detector,
-            groups,
-            progress,
-            name,
-        )
-    if source != "reference":
-        raise InvalidInputError(f"There is no context source {source!r}; use one of {', '.join(SOURCES)}.")
-    made = calibrate_on_references(
-        model,
-        with_context_ids(examples, by_group),
-        lam,
-        alpha,
-        estimator,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        sentinel=sentinel,
-        mask_mode=mask_mode,
-        mask_hint=mask_hint,
-        families=families,
-        whitelist=whitelist,
-        bin_width=bin_width,
-        max_position=max_position,
-        verification_share=verification_share,
-        seed=seed,
-        detector=detector,
-        progress=progress,
-        name=name,
-    )
-    made = replace(made, draws=draws)
-    return _grouped(made, examples, verification_share) if by_group else made
+    if _checked(source) == "reference":
+        return calibrator.calibrate(model, examples, lam, alpha, estimator, **options)
+    settings, level = CalibrationSettings(**options), check_alpha(alpha)
+
+    def assemble(parts: Parts, chosen: CalibrationValues) -> Calibration:
+        return replace(parts[JOINT], chosen=chosen)
+
+    def levels(views: Sequence[str]) -> Mapping[str, float]:
+        return dict.fromkeys(views, level)
+
+    policy = _policy(CoftPolicy, lam, settings)
+    return calibrate_on_rollouts(_task(model, examples, policy, levels, assemble, estimator, settings))
 
 
-def record_chains(
+def calibrate_factorized(
     model: LanguageModel,
     examples: Sequence[Example],
-    policy: CoftPolicy,
-    max_new_tokens: int = 64,
-    seed: int = 0,
-    detector: SpanDetector | None = None,
-    progress: Progress | None = None,
-) -> Calibration:
-    """Record what the deployed policy chooses on prompts: the baseline against which drift is measured.
+    lams: Sequence[float] = (0.6,),
+    alpha: float = 0.1,
+    estimator: str = "hierarchical",
+    source: str = "reference",
+    by_family: Mapping[str, float] | None = None,
+    **options: Unpack[CalibrationOptions],
+) -> list[FactorizedCalibration]:
+    """Calibrate thresholds of factorized masks: one set a family, which together hold at ``alpha``.
 
-    A calibration on rollouts has one already. One prompt is one context here; take prompts of the kind that will be
-    audited.
+    Each family is calibrated on the examples in which it is masked. Contexts are split as in :func:`calibrate`, in the
+    same way for all families; each family keeps at least as many as its level needs. Examples in which nothing is
+    masked play no part.
 
     Args:
         model: The model.
-        examples: Prompts; references are not needed.
-        policy: The policy with its calibration.
-        max_new_tokens: Steps of a chain at most.
-        seed: Seed of the draws.
-        detector: Finds spans where an example has none; the default one if None.
-        progress: Called after each batch.
+        examples: Prompts, with references for ``source="reference"``.
+        lams: Fusion weights. References are run once for all of them; rollouts take exactly one.
+        alpha: Risk level of all families together.
+        estimator: See :func:`calibrate`.
+        source: See :func:`calibrate`. In a rollout the chains are written under all families' thresholds together.
+        by_family: A level for each family; None shares ``alpha`` out equally among the families found.
+        options: As for :func:`calibrate`.
 
     Returns:
-        The policy's calibration with the recorded chains.
+        One factorized calibration for each of ``lams``.
 
     Raises:
-        InvalidInputError: The policy has no calibration, or an example (named by its number) has an unusable prompt.
-        CalibrationMismatch: The calibration belongs to another policy.
-        PromptTooLongError: A prompt fills the model's context.
+        InvalidInputError: As in :func:`calibrate`; also when nothing is masked in any example, the shares of ``alpha``
+            do not fit, or rollouts are asked for several weights.
+        PromptTooLongError: An example does not fit into the model's context.
+        LedgerMismatchError: The ledger belongs to other inputs.
     """
-    return drift_baseline(
-        model,
-        examples,
-        context_numbers(examples),
-        policy,
-        detector or default_detector(),
-        max_new_tokens,
-        seed,
-        progress,
+    if _checked(source) == "reference":
+        return calibrator.calibrate_factorized(model, examples, lams, alpha, estimator, by_family=by_family, **options)
+    if len(lams) != 1:
+        raise InvalidInputError(
+            f"There are {len(lams)} fusion weights; chains are written under one, so give one at a time for rollouts."
+        )
+    settings, level = CalibrationSettings(**options), check_alpha(alpha)
+
+    def assemble(parts: Parts, chosen: CalibrationValues) -> FactorizedCalibration:
+        return FactorizedCalibration(level, tuple(parts.items()), chosen)
+
+    def levels(views: Sequence[str]) -> Mapping[str, float]:
+        return split_alpha(level, in_page_order(views), by_family)
+
+    policy = _policy(FactorizedCoftPolicy, lams[0], settings)
+    task = _task(model, examples, policy, levels, assemble, estimator, settings)
+    return [replace(calibrate_on_rollouts(task), unmasked=len(examples) - len(task.prompts))]
+
+
+def _checked(source: str) -> str:
+    if source not in SOURCES:
+        raise InvalidInputError(f"There is no context source {source!r}; use one of {', '.join(SOURCES)}.")
+    return source
+
+
+def _policy(kind: type[_Policy], lam: float, settings: CalibrationSettings) -> _Policy:
+    """The policy that will use the thresholds, without any yet."""
+    return kind(
+        lam,
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        sentinel=settings.sentinel,
+        mask_mode=settings.mask_mode,
+        mask_hint=settings.mask_hint,
+        families=settings.families,
+        whitelist=settings.whitelist,
     )
 
 
-def _grouped(made: Calibration, examples: Sequence[Example], share: float) -> Calibration:
-    """The same values, split again so that every group keeps contexts apart, with the groups' names."""
-    groups = groups_of(examples)
-    everything = CalibrationValues.concat([made.values, made.verification])
-    contexts = np.unique(everything.contexts).tolist()
-    held_out = held_out_contexts(contexts, made.alpha, share, made.seed, groups)
-    kept = sorted(set(contexts) - set(held_out))
-    return replace(
-        made,
-        values=everything.select(kept),
-        verification=everything.select(held_out),
-        context_groups=groups,
+def _task(
+    model: LanguageModel,
+    examples: Sequence[Example],
+    policy: FusedPolicy[Thresholds],
+    levels: Callable[[Sequence[str]], Mapping[str, float]],
+    assemble: Callable[[Parts, CalibrationValues], Thresholds],
+    estimator: str,
+    settings: CalibrationSettings,
+) -> RolloutTask[Thresholds]:
+    """Mask the prompts and say what is calibrated, with the ledger bound to it."""
+    name = check_estimator(estimator)
+    groups = groups_of(examples) if settings.by_group else None
+    numbers = context_numbers(examples, settings.by_group)
+    prompts = chain_prompts(model, examples, numbers, policy, settings.spans)
+    policy = policy.keeping({term for item in prompts for term in kept_terms(item.prompt)})
+    own = replace(policy.fingerprint(model, settings.spans.version), estimator=name, source="rollout")
+    contexts: dict[str, set[int]] = {}
+    for item in prompts:
+        for view in views_of(policy, item.prompt):
+            contexts.setdefault(view, set()).add(item.context)
+    if not contexts:
+        raise InvalidInputError(NOTHING_MASKED)
+    alphas = levels(tuple(contexts))
+    if settings.ledger is not None:
+        settings.ledger.bind(ledger_key("rollout", [own], examples, _decisive(settings, alphas)))
+    return RolloutTask(
+        model=model,
+        policy=policy,
+        fingerprint=own,
+        prompts=[item for item in prompts if views_of(policy, item.prompt)],
+        contexts={view: frozenset(members) for view, members in contexts.items()},
+        alphas=alphas,
+        assemble=assemble,
+        settings=settings,
+        groups=groups,
     )
+
+
+def _decisive(settings: CalibrationSettings, alphas: Mapping[str, float]) -> dict[str, object]:
+    """What chains depend on beside policy and examples: thresholds are in force, so also how they are read."""
+    names = ("bin_width", "max_position", "draws", "seed", "by_group", "verification_share")
+    own = {name: getattr(settings, name) for name in (*names, "max_new_tokens", "tolerance", "max_iterations")}
+    return {**own, "alphas": dict(alphas)}

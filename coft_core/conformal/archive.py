@@ -17,6 +17,9 @@ VERSION = 2
 READABLE = (1, 2)
 """Versions that are read; another is refused, never guessed at. Version 1 had no chains, groups or shift."""
 
+JOINT, FACTORIZED = "joint", "factorized"
+"""Layouts: one set of thresholds, or one for each attribute family. A file that names none is joint."""
+
 _KIND = "coft-calibration"
 _SETTINGS = "calibration.json"
 _Setting = TypeVar("_Setting")
@@ -68,6 +71,19 @@ def unpack(data: bytes, names: Iterable[str]) -> tuple[dict[str, Any], dict[str,
         raise
     except ValueError as error:
         raise CalibrationFormatError(f"The calibration file's settings are damaged ({error}).") from error
+
+
+def layout(data: bytes) -> str:
+    """Layout of a file: :data:`JOINT` or :data:`FACTORIZED`.
+
+    Raises:
+        CalibrationFormatError: The data is damaged, of another version or an unknown layout, or no calibration.
+    """
+    settings, _ = unpack(data, ())
+    found = settings.get("layout", JOINT)
+    if found not in (JOINT, FACTORIZED):
+        raise CalibrationFormatError(f"The calibration's layout is {found!r}, which this program does not know.")
+    return str(found)
 
 
 def require(settings: Mapping[str, Any], name: str, kind: type[_Setting]) -> _Setting:

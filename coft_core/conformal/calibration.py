@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -27,13 +27,13 @@ from coft_core.conformal.sequence import SequenceThreshold, sequence_threshold
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.stepwise import Bin, PositionBins, stepwise_bins
 from coft_core.conformal.values import CalibrationValues
-from coft_core.errors import CalibrationFormatError, InvalidInputError
+from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.types import BinState
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(codec.Stored):
     """Thresholds by position for one policy, and all that is needed to read them off again.
 
     Attributes:
@@ -169,19 +169,11 @@ class Calibration:
         return self.bins[self.positions.bin_of(step)]
 
     def threshold(self, step: int) -> float:
-        """``log_tau`` at a step (0-based); ``-inf`` where every token passes.
-
-        Raises:
-            InvalidInputError: The step is negative.
-        """
+        """``log_tau`` at a step, see :meth:`bin`; ``-inf`` where every token passes."""
         return self.bin(step).log_tau
 
     def state(self, step: int) -> BinState:
-        """What the threshold of a step (0-based) rests on.
-
-        Raises:
-            InvalidInputError: The step is negative.
-        """
+        """What the threshold of a step rests on, see :meth:`bin`."""
         return self.bin(step).state
 
     def read(
@@ -251,17 +243,20 @@ class Calibration:
         Raises:
             InvalidInputError: There is no such group, or it has too few contexts for alpha.
         """
-        members = self.context_groups.contexts(name)
         summary = self._group_summary(name)
         if not summary.certifiable:
             raise InvalidInputError(summary.sentence)
-        return replace(
-            self,
-            values=self.values.select(members),
-            verification=self.verification.select(members),
-            chosen=self.chosen.select(members),
-            group=name,
-        )
+        return self.restricted(name)
+
+    def restricted(self, name: str) -> Calibration:
+        """The contexts of one group alone, however few they are; see :meth:`for_group`.
+
+        Raises:
+            InvalidInputError: There is no such group.
+        """
+        members = self.context_groups.contexts(name)
+        values, verification, chosen = (v.select(members) for v in (self.values, self.verification, self.chosen))
+        return replace(self, values=values, verification=verification, chosen=chosen, group=name)
 
     def sequence(self, alpha: float | None = None, horizon: int | None = None) -> SequenceThreshold:
         """Threshold for whole chains (the paper's ``S = max_t s_t``), from the same values.
@@ -300,34 +295,5 @@ class Calibration:
         return codec.encode(self)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Calibration:
-        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
-
-        Raises:
-            CalibrationFormatError: The data is damaged, of another version, or no calibration.
-        """
-        try:
-            return cls(**codec.decode(data))
-        except InvalidInputError as error:
-            raise CalibrationFormatError(f"The calibration holds a setting that is not usable: {error}") from error
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the calibration to a file: whole, or not at all.
-
-        Raises:
-            InvalidInputError: The file cannot be written there.
-        """
-        codec.write(path, self.to_bytes())
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Calibration:
-        """Read a calibration from a file.
-
-        Raises:
-            CalibrationFormatError: The file is missing, damaged, of another version, or no calibration.
-        """
-        data = codec.read(path)
-        try:
-            return cls.from_bytes(data)
-        except CalibrationFormatError as error:
-            raise CalibrationFormatError(f"{path}: {error}") from error
+    def _arguments(cls, data: bytes) -> dict[str, Any]:
+        return codec.decode(data)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import uuid
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from coft_core.conformal import archive
 from coft_core.conformal.groups import ContextGroups
@@ -17,6 +18,54 @@ from coft_core.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     from coft_core.conformal.calibration import Calibration
+
+
+class Stored(ABC):
+    """What can be written to a file and read back; a subclass says how it becomes bytes and arguments."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def to_bytes(self) -> bytes:
+        """The calibration as a file's content; see :mod:`coft_core.conformal.archive`."""
+
+    @classmethod
+    @abstractmethod
+    def _arguments(cls, data: bytes) -> dict[str, Any]:
+        """Arguments of the class from a file's content."""
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
+
+        Raises:
+            CalibrationFormatError: The data is damaged, of another version or layout, or no calibration.
+        """
+        try:
+            return cls(**cls._arguments(data))
+        except InvalidInputError as error:
+            raise CalibrationFormatError(f"The calibration holds a setting that is not usable: {error}") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the calibration to a file: whole, or not at all.
+
+        Raises:
+            InvalidInputError: The file cannot be written there.
+        """
+        write(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a calibration from a file.
+
+        Raises:
+            CalibrationFormatError: The file is missing, damaged, of another version or layout, or no calibration.
+        """
+        data = read(path)
+        try:
+            return cls.from_bytes(data)
+        except CalibrationFormatError as error:
+            raise CalibrationFormatError(f"{path}: {error}") from error
 
 
 def encode(calibration: Calibration) -> bytes:
@@ -49,6 +98,8 @@ def decode(data: bytes) -> dict[str, Any]:
         CalibrationFormatError: The data is damaged, of another version, or no calibration.
         InvalidInputError: A setting is outside its domain.
     """
+    if archive.layout(data) != archive.JOINT:
+        raise CalibrationFormatError("This calibration has thresholds of its own for each family; load it as such.")
     settings, parts = archive.unpack(data, ("values", "verification"))
     fingerprint = Fingerprint.from_dict(archive.require(settings, "fingerprint", dict))
     if fingerprint.digest != archive.require(settings, "digest", str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -174,21 +174,48 @@ def coverage_report(
     """
     if len(bins) != positions.count:
         raise InvalidInputError(f"There are {len(bins)} thresholds for {positions.count} position bins.")
+    log_tau = np.array([entry.log_tau for entry in bins])  # (B,)
+    kept = verification.values >= log_tau[positions.bins_of(verification.steps)]  # (n,)
+    order = (verification.steps, verification.values)
+    return kept_report(kept, verification.contexts, order, positions, alpha, seed, level)
+
+
+def kept_report(
+    kept: npt.NDArray[np.bool_],
+    contexts: npt.NDArray[np.integer],
+    order: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+    positions: PositionBins,
+    alpha: float | Fraction,
+    seed: int = 0,
+    level: float = 0.95,
+) -> CoverageReport:
+    """Measure coverage where it is known which true tokens were certified.
+
+    Args:
+        kept: Whether each true token was certified, ``(n,)``.
+        contexts: Their contexts, ``(n,)``.
+        order: Their steps, and what tells tokens of equal steps apart, ``(n,)`` each; tokens that are equal in both
+            must be equal in ``kept``.
+        positions: The position bins.
+        alpha: Risk level of the certificate.
+        seed: Seed of the draws.
+        level: Probability of the intervals.
+
+    Raises:
+        InvalidInputError: An argument is outside its domain.
+    """
     risk = check_alpha(alpha)
     streams = np.random.default_rng(check_seed(seed)).spawn(1 + positions.count)
-    bin_of_row = positions.bins_of(verification.steps)  # (n,)
-    log_tau = np.array([entry.log_tau for entry in bins])  # (B,)
-    kept = verification.values >= log_tau[bin_of_row]  # (n,)
-    everything = np.ones(len(verification), dtype=bool)
+    bin_of_row = positions.bins_of(order[0])  # (n,)
 
     def row(label: str, rows: npt.NDArray[np.bool_], generator: np.random.Generator) -> CoverageRow:
-        codes = context_codes(verification.contexts[rows], int(rows.sum()))
-        drawn = draw_one_per_context(codes, (verification.steps[rows], verification.values[rows]), generator)
+        codes = context_codes(contexts[rows], int(rows.sum()))
+        drawn = draw_one_per_context(codes, (order[0][rows], order[1][rows]), generator)
         return _coverage_row(label, int(kept[rows][drawn].sum()), drawn.size, risk, level)
 
     return CoverageReport(
-        overall=row("All steps", everything, streams[0]),
-        bins=tuple(row(entry.label, bin_of_row == entry.index, streams[1 + entry.index]) for entry in bins),
+        overall=row("All steps", np.ones(kept.size, dtype=bool), streams[0]),
+        bins=tuple(row(positions.label(i), bin_of_row == i, streams[1 + i]) for i in range(positions.count)),
         level=level,
     )
 

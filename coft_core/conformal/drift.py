@@ -22,6 +22,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import check_seed
 from coft_core.conformal.support import as_log_support
 from coft_core.conformal.values import CalibrationValues
@@ -129,7 +130,10 @@ def baseline_summaries(chosen: CalibrationValues, window: int = WINDOW) -> npt.N
 
 
 def drift_report(
-    calibration: Calibration, audits: Iterable[float | None], window: int = WINDOW, seed: int = 0
+    calibration: Calibration | FactorizedCalibration,
+    audits: Iterable[float | None],
+    window: int = WINDOW,
+    seed: int = 0,
 ) -> DriftReport:
     """Test audits against a calibration.
 
@@ -210,7 +214,11 @@ def simple_jumper(p_values: npt.NDArray[np.float64], jump: float = JUMP) -> npt.
     return path
 
 
-def _obstacle(calibration: Calibration, baseline: npt.NDArray[np.float64], audits: npt.NDArray[np.float64]) -> str:
+def _obstacle(
+    calibration: Calibration | FactorizedCalibration,
+    baseline: npt.NDArray[np.float64],
+    audits: npt.NDArray[np.float64],
+) -> str:
     if not len(calibration.chosen):
         return "this calibration keeps no chains of the deployed policy; calibrate on rollouts or record chains"
     if not calibration.as_rolled_out:

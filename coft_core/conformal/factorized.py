@@ -7,71 +7,52 @@ certificates holds with probability at least ``1 - sum of alpha_k``.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from coft_core.conformal import archive, codec
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha
+from coft_core.conformal.certifiable import Certifiable
+from coft_core.conformal.coverage import CoverageReport
+from coft_core.conformal.intersection import FamilySequences, intersected_certifiable, intersected_coverage
+from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha, minimum_contexts
+from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
+from coft_core.conformal.shares import split_alpha
+from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.masking.partial import in_page_order
 from coft_core.types import CertificateState
 
-LAYOUT = "factorized"
-SHARE_DECIMALS = 9
-"""Digits of an equal share: shares are rounded down, so that their sum stays within alpha."""
-
-
-def split_alpha(
-    alpha: float, families: Sequence[str], by_family: Mapping[str, float] | None = None
-) -> dict[str, float]:
-    """Share a risk level out among families.
-
-    Args:
-        alpha: Risk level of all families together.
-        families: The families.
-        by_family: A level for each, by hand; None gives each an equal share.
-
-    Returns:
-        Level by family; the sum of the levels as printed is at most ``alpha``.
-
-    Raises:
-        InvalidInputError: A level is outside (0, 1), the levels sum to more than ``alpha``, or a family is missing.
-    """
-    total = exact_alpha(alpha)
-    if by_family is None:
-        share = Fraction(math.floor(total / len(families) * 10**SHARE_DECIMALS), 10**SHARE_DECIMALS)
-        return dict.fromkeys(families, check_alpha(float(share)))
-    if missing := [name for name in families if name not in by_family]:
-        raise InvalidInputError(f"The family {missing[0]!r} has no share of alpha; give one for each family.")
-    shares = {name: check_alpha(by_family[name]) for name in families}
-    if sum(exact_alpha(share) for share in shares.values()) > total:
-        listed = ", ".join(f"{name} {share:g}" for name, share in shares.items())
-        raise InvalidInputError(f"The shares ({listed}) sum to more than alpha {alpha:g}; lower one of them.")
-    return shares
-
 
 @dataclass(frozen=True, slots=True)
-class FactorizedCalibration:
+class FactorizedCalibration(codec.Stored):
     """Calibrations by attribute family, for one policy.
 
     Attributes:
         alpha: Risk level of all families together.
         parts: (family, its calibration), in the order in which pages list families; each at its own level.
+        chosen: Joint support of the tokens that the deployed policy itself chose on calibration prompts, against the
+            mean of the families' masked views as an audit shows it: the baseline of drift; may be empty.
+        unmasked: Calibration prompts in which no family is masked; they play no part.
+        coverage: Coverage of all families' certificates together on the contexts kept apart; computed.
 
     Raises:
-        InvalidInputError: There is no part, a family comes twice, the parts belong to different policies, or their
-            levels sum to more than ``alpha``.
+        InvalidInputError: There is no part, a family comes twice, the parts belong to different policies or differ in
+            bins, shift or seed, or their levels sum to more than ``alpha``.
     """
 
     alpha: float
     parts: tuple[tuple[str, Calibration], ...]
+    chosen: CalibrationValues = field(default_factory=CalibrationValues.empty)
+    unmasked: int = 0
+    coverage: CoverageReport = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Order and check the parts."""
+        """Order and check the parts, and measure their coverage together."""
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
         by_family = dict(self.parts)
         if not self.parts or len(by_family) != len(self.parts):
@@ -80,9 +61,19 @@ class FactorizedCalibration:
         if len(names) != len(by_family):
             raise InvalidInputError(f"One of the families {', '.join(by_family)} is unknown.")
         object.__setattr__(self, "parts", tuple((name, by_family[name]) for name in names))
-        for _, part in self.parts:
+        for name, part in self.parts:
             self.fingerprint.require_equal(part.fingerprint)
+            if _common(part) != _common(self._first):
+                raise InvalidInputError(
+                    f"The family {name!r} has other position bins, another shift, seed or group than {names[0]!r}; "
+                    "read all families alike."
+                )
         split_alpha(self.alpha, names, self.alphas)
+        object.__setattr__(self, "coverage", intersected_coverage(dict(self.parts), exact_alpha(self.alpha)))
+
+    @property
+    def _first(self) -> Calibration:
+        return self.parts[0][1]
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -97,17 +88,81 @@ class FactorizedCalibration:
     @property
     def fingerprint(self) -> Fingerprint:
         """The policy that the values were computed with, equal in all parts."""
-        return self.parts[0][1].fingerprint
+        return self._first.fingerprint
 
     @property
     def estimator(self) -> Estimator:
         """How dependent values of one context are counted."""
-        return self.parts[0][1].estimator
+        return self._first.estimator
 
     @property
     def source(self) -> str:
-        """Where the contexts come from."""
+        """Where the contexts come from: ``reference`` or ``rollout``."""
         return self.fingerprint.source
+
+    @property
+    def name(self) -> str:
+        """The reviewer's name for it."""
+        return self._first.name
+
+    @property
+    def created(self) -> str:
+        """When it was computed, ISO 8601."""
+        return self._first.created
+
+    @property
+    def group(self) -> str | None:
+        """Group that it is restricted to; None for all."""
+        return self._first.group
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the groups that it can be restricted to; empty unless calibrated by group."""
+        return self._first.context_groups.names
+
+    @property
+    def reading(self) -> Reading:
+        """How the thresholds are read off the values at present; its alpha is that of all families together."""
+        return replace(self._first.reading, alpha=self.alpha)
+
+    @property
+    def chains(self) -> ChainRecord | None:
+        """How the policy's chains were generated, with all families' levels together; None without chains."""
+        records = [part.chains for _, part in self.parts if part.chains is not None]
+        if not records:
+            return None
+        alpha = float(sum(exact_alpha(record.reading.alpha) for record in records))
+        return replace(records[0], reading=replace(records[0].reading, alpha=alpha))
+
+    @property
+    def as_rolled_out(self) -> bool:
+        """Whether the chains, if there are any, were generated with these very thresholds in force."""
+        return all(part.as_rolled_out for _, part in self.parts)
+
+    @property
+    def context_count(self) -> int:
+        """Number of contexts that the thresholds of any family rest on."""
+        return int(np.unique(np.concatenate([part.values.contexts for _, part in self.parts])).size)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences that must be shown with the thresholds; empty when there is nothing to add."""
+        sentences = [self._first.shift.sentence]
+        if self.source == "rollout" and (record := self._first.chains) is not None:
+            sentences += [record.sentence, "" if self.as_rolled_out else OTHER_THRESHOLDS]
+        if self.unmasked:
+            sentences.append(f"Prompts without anything masked ({self.unmasked}) play no part in this calibration.")
+        for name, part in self.parts:
+            needed = minimum_contexts(part.shift.level(part.exact_alpha))
+            if part.context_count < needed:
+                sentences.append(
+                    f"The family {name!r} has {part.context_count} contexts and its share of alpha needs {needed}; "
+                    "it refuses nothing."
+                )
+        unmeasured = [name for name, part in self.parts if not len(part.verification)]
+        if unmeasured and self.coverage.contexts:
+            sentences.append(f"No context kept apart has {', '.join(unmeasured)} masked; coverage leaves this out.")
+        return tuple(sentence for sentence in sentences if sentence)
 
     def part(self, family: str) -> Calibration | None:
         """A family's calibration; None if no calibration prompt had it masked."""
@@ -129,8 +184,10 @@ class FactorizedCalibration:
         estimator: str | None = None,
         bin_width: int | None = None,
         max_position: int | None = None,
+        draws: int | None = None,
+        rho: float | None = None,
     ) -> FactorizedCalibration:
-        """Read other thresholds off the same values, without the model.
+        """Read other thresholds off the same values, without the model; see :meth:`Calibration.read`.
 
         Args:
             alpha: Another risk level of all families together, shared out equally unless ``by_family`` is given.
@@ -138,58 +195,104 @@ class FactorizedCalibration:
             estimator: Another estimator.
             bin_width: Other steps per bin.
             max_position: Another number of steps with bins of their own.
+            draws: Another number of draws of ``one_per_context``.
+            rho: Another bound on the density ratio of the deployment prompts.
 
         Raises:
             InvalidInputError: An argument is outside its domain.
         """
+        shares = self._shares(alpha, by_family)
         total = self.alpha if alpha is None else alpha
-        kept = self.alphas if alpha is None and by_family is None else None
-        shares = split_alpha(total, self.families, by_family or kept)
-        parts = tuple((name, part.read(shares[name], estimator, bin_width, max_position)) for name, part in self.parts)
-        return FactorizedCalibration(total, parts)
+        read = {
+            name: part.read(shares[name], estimator, bin_width, max_position, draws, rho) for name, part in self.parts
+        }
+        return replace(self, alpha=total, parts=tuple(read.items()))
+
+    def for_group(self, name: str) -> FactorizedCalibration:
+        """Thresholds of one group alone; a family with too few contexts in it refuses nothing, and a note says so.
+
+        Raises:
+            InvalidInputError: There is no such group, or it has too few contexts for every family's level.
+        """
+        summaries = [group for _, part in self.parts for group in part.groups if group.name == name]
+        if summaries and not any(summary.certifiable for summary in summaries):
+            raise InvalidInputError(max(summaries, key=lambda summary: summary.contexts).sentence)
+        parts = tuple((family, part.restricted(name)) for family, part in self.parts)
+        return replace(self, parts=parts, chosen=self.chosen.select(self._first.context_groups.contexts(name)))
+
+    def sequence(self, alpha: float | None = None, horizon: int | None = None) -> FamilySequences:
+        """Thresholds for whole chains, one a family: together they hold for a whole chain (union bound).
+
+        Args:
+            alpha: Risk level for the whole chain and all families, shared out equally; None takes the calibration's
+                own levels.
+            horizon: Steps of a chain that count; None takes all.
+
+        Raises:
+            InvalidInputError: An argument is outside its domain.
+        """
+        shares = self._shares(alpha)
+        thresholds = tuple((name, part.sequence(shares[name], horizon)) for name, part in self.parts)
+        return FamilySequences(self.alpha if alpha is None else check_alpha(alpha), thresholds)
+
+    def smallest_alpha(self) -> Certifiable:
+        """What can be certified with this: the smallest levels that, shared out equally, give every family a threshold.
+
+        A family without any supported true token is left out; it refuses nothing at any level.
+        """
+        return intersected_certifiable(dict(self.parts), self.context_count)
+
+    def _shares(self, alpha: float | None, by_family: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Levels by family: by hand, else equal for another alpha, else the present ones."""
+        kept = self.alphas if alpha is None else None
+        return split_alpha(self.alpha if alpha is None else alpha, self.families, by_family or kept)
 
     def to_bytes(self) -> bytes:
         """The calibration as a file's content: an archive with one part a family."""
-        settings = {"layout": LAYOUT, "alpha": self.alpha, "families": list(self.families)}
-        return archive.pack(settings, {name: part.to_bytes() for name, part in self.parts})
+        parts = {name: part.to_bytes() for name, part in self.parts}
+        if len(self.chosen):
+            parts[_CHOSEN] = self.chosen.to_bytes()
+        settings = {
+            "layout": archive.FACTORIZED,
+            "alpha": self.alpha,
+            "families": list(self.families),
+            "unmasked": self.unmasked,
+        }
+        return archive.pack(settings, parts)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> FactorizedCalibration:
-        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
-
-        Raises:
-            CalibrationFormatError: The data is damaged, of another version, or no factorized calibration.
-        """
-        settings, _ = archive.unpack(data, ())
-        if settings.get("layout") != LAYOUT:
+    def _arguments(cls, data: bytes) -> dict[str, Any]:
+        if archive.layout(data) != archive.FACTORIZED:
             raise CalibrationFormatError("This calibration has one threshold for all families; load it as such.")
-        names = archive.require(settings, "families", list)
-        _, parts = archive.unpack(data, [str(name) for name in names])
-        try:
-            return cls(
-                archive.require(settings, "alpha", float),
-                tuple((name, Calibration.from_bytes(parts[name])) for name in names),
-            )
-        except InvalidInputError as error:
-            raise CalibrationFormatError(f"The calibration holds a setting that is not usable: {error}") from error
+        settings, _ = archive.unpack(data, ())
+        names = [str(name) for name in archive.require(settings, "families", list)]
+        _, parts = archive.unpack(data, names)
+        arguments: dict[str, Any] = {
+            "alpha": archive.require(settings, "alpha", float),
+            "parts": tuple((name, Calibration.from_bytes(parts[name])) for name in names),
+            "unmasked": archive.require({"unmasked": 0, **settings}, "unmasked", int),
+        }
+        return arguments | ({"chosen": CalibrationValues.from_bytes(parts[_CHOSEN])} if _CHOSEN in parts else {})
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the calibration to a file: whole, or not at all.
 
-        Raises:
-            InvalidInputError: The file cannot be written there.
-        """
-        codec.write(path, self.to_bytes())
+_CHOSEN = "chosen tokens"
+"""Part of a file that holds the policy's own choices; no family has this name."""
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> FactorizedCalibration:
-        """Read a factorized calibration from a file.
 
-        Raises:
-            CalibrationFormatError: The file is missing, damaged, of another version, or no factorized calibration.
-        """
-        data = codec.read(path)
-        try:
-            return cls.from_bytes(data)
-        except CalibrationFormatError as error:
-            raise CalibrationFormatError(f"{path}: {error}") from error
+def load_calibration(data: bytes) -> Calibration | FactorizedCalibration:
+    """Rebuild a calibration of either layout from a file's content.
+
+    Args:
+        data: What ``to_bytes`` of either class wrote.
+
+    Raises:
+        CalibrationFormatError: The data is damaged, of another version, or no calibration.
+    """
+    if archive.layout(data) == archive.FACTORIZED:
+        return FactorizedCalibration.from_bytes(data)
+    return Calibration.from_bytes(data)
+
+
+def _common(part: Calibration) -> tuple[object, ...]:
+    """What all families share, so that their certificates can be intersected."""
+    return (part.positions, part.shift, part.seed, part.draws, part.group, part.context_groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from coft_core.conformal.ledger import Ledger, LedgerPhase
+from coft_core.conformal.options import Progress
 from coft_core.conformal.true_tokens import token_support
 from coft_core.conformal.values import CalibrationValues
 from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits, forced_batches
@@ -29,8 +31,10 @@ TOKEN_BUDGET = 4096
 ACCELERATOR_TOKEN_BUDGET = 16384
 """The same on an accelerator."""
 
-Progress = Callable[[int, int], None]
-"""Called with (examples done, examples in all); raising from it ends the calibration."""
+NOTHING_MASKED = "Nothing is masked in any calibration prompt, so no family can be calibrated; mark sensitive spans."
+
+PHASE = "reference"
+"""Label of this phase in a ledger; its entries have one array, ``"support"``, ``(C, L, B - 1)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,13 @@ class Prepared:
         prompt: Its masked prompt.
         continuation: Tokens of its reference.
         context: Number of its context.
+        row: Number of the example, from 1.
     """
 
     prompt: MaskedPrompt
     continuation: tuple[int, ...]
     context: int
+    row: int
 
     @property
     def length(self) -> int:
@@ -54,13 +60,18 @@ class Prepared:
 
 
 def prepare(
-    model: LanguageModel, examples: Sequence[Example], mask: MaskSettings, detector: SpanDetector
+    model: LanguageModel,
+    examples: Sequence[Example],
+    contexts: Sequence[int],
+    mask: MaskSettings,
+    detector: SpanDetector,
 ) -> list[Prepared]:
-    """Mask and tokenize the examples; those that share a ``group`` get one context number.
+    """Mask and tokenize the examples.
 
     Args:
         model: The model.
         examples: Prompts with references.
+        contexts: Number of each example's context.
         mask: How spans are masked.
         detector: Finds spans where an example has none.
 
@@ -70,17 +81,15 @@ def prepare(
     """
     if not examples:
         raise InvalidInputError("There are no calibration prompts; give at least one with a reference.")
-    context_numbers: dict[object, int] = {}
     prepared = []
-    for number, example in enumerate(examples, start=1):
+    for number, (example, context) in enumerate(zip(examples, contexts, strict=True), start=1):
         if not example.prompt.strip() or not (example.reference or "").strip():
             raise InvalidInputError(f"Example {number} lacks a prompt or a reference; fill it in or leave it out.")
-        key = ("row", number) if example.group is None else ("group", example.group)
-        context = context_numbers.setdefault(key, len(context_numbers))
         try:
-            item = _prepare_one(model, example, mask, detector, context)
+            prompt, continuation = _tokens(model, example, mask, detector)
         except InvalidInputError as error:
             raise InvalidInputError(f"Example {number}: {error}") from error
+        item = Prepared(prompt, continuation, context, number)
         if item.length > model.context_length:
             raise PromptTooLongError(
                 f"Example {number} has {item.length:,} tokens with its reference and the model takes "
@@ -98,6 +107,7 @@ def joint_values(
     mask: MaskSettings | None = None,
     progress: Progress | None = None,
     batch_size: int | None = None,
+    ledger: Ledger | None = None,
 ) -> list[CalibrationValues]:
     """Values for each fusion weight with one masked branch, the model run once.
 
@@ -109,13 +119,15 @@ def joint_values(
         mask: How spans are masked; only its families matter here.
         progress: Called after each batch.
         batch_size: Examples in a batch at most; None leaves it to their lengths.
+        ledger: What is known already, and where results are kept; bound to these inputs.
 
     Returns:
         Values in the order of the examples, for each of ``lams``.
     """
     families = (mask or MaskSettings()).families
     items = [_item(p, (mask_families(p.prompt, families),)) for p in prepared]
-    supports = forced_supports(model, items, lams, temperature, progress, batch_size)
+    phase = LedgerPhase(ledger, PHASE, tuple(p.row for p in prepared))
+    supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase)
     return [_collect(prepared, [support[:, index, 0] for support in supports]) for index in range(len(lams))]
 
 
@@ -127,6 +139,7 @@ def factorized_values(
     mask: MaskSettings | None = None,
     progress: Progress | None = None,
     batch_size: int | None = None,
+    ledger: Ledger | None = None,
 ) -> list[dict[str, CalibrationValues]]:
     """Values of every attribute family for each fusion weight, the model run once.
 
@@ -140,6 +153,7 @@ def factorized_values(
         mask: How spans are masked; only its families matter here.
         progress: Called after each batch.
         batch_size: Examples in a batch at most; None leaves it to their lengths.
+        ledger: What is known already, and where results are kept; bound to these inputs.
 
     Returns:
         Values by family, families in the order in which pages list them, for each of ``lams``.
@@ -150,11 +164,10 @@ def factorized_values(
     wanted = (mask or MaskSettings()).families
     kept = [(p, families) for p in prepared if (families := masked_families(p.prompt, wanted))]
     if not kept:
-        raise InvalidInputError(
-            "Nothing is masked in any calibration prompt, so no family can be calibrated; mark sensitive spans."
-        )
+        raise InvalidInputError(NOTHING_MASKED)
     items = [_item(p, [mask_families(p.prompt, (name,)) for name in families]) for p, families in kept]
-    supports = forced_supports(model, items, lams, temperature, progress, batch_size)
+    phase = LedgerPhase(ledger, PHASE, tuple(p.row for p, _ in kept))
+    supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase)
     present = in_page_order(name for _, families in kept for name in families)
     return [
         {
@@ -175,6 +188,7 @@ def forced_supports(
     temperature: float = 1.0,
     progress: Progress | None = None,
     batch_size: int | None = None,
+    phase: LedgerPhase | None = None,
 ) -> list[npt.NDArray[np.float32]]:
     """Joint support of every scored token.
 
@@ -183,38 +197,47 @@ def forced_supports(
         items: Continuations with their branches, the factual one first.
         lams: Fusion weights, L of them.
         temperature: The policy's temperature.
-        progress: Called after each batch.
+        progress: Called after each batch, and at first if something is known already.
         batch_size: Items in a batch at most; None leaves it to their lengths.
+        phase: The items as a phase of a ledger; None keeps nothing.
 
     Returns:
         ``(C, L, B - 1)`` an item: by scored position, fusion weight and masked branch.
     """
     limits = Limits.of(model.device)
-    scorer = ForcedScorer(model, limits)
     budget = TOKEN_BUDGET if model.device.type == "cpu" else ACCELERATOR_TOKEN_BUDGET
-    found: list[npt.NDArray[np.float32] | None] = [None] * len(items)
-    done = 0
+    phase = phase or LedgerPhase(None, "", ())
+    shapes = tuple((item.scored, len(lams), len(item.prompts) - 1) for item in items)
+    found = {place: entry["support"] for place, entry in phase.known({"support": shapes}).items()}
+    if found and progress:
+        progress(len(found), len(items))
+    if len(found) == len(items):
+        return [found[place] for place in range(len(items))]
+    scorer = ForcedScorer(model, limits)
+    # Batches are formed of all items, so that those left have the neighbours that they have without an interruption.
     for batch in forced_batches(items, budget, batch_size, limits.waste):
-        chosen = [items[i] for i in batch]
+        left = [place for place in batch if place not in found]
+        if not left:
+            continue
+        chosen = [items[place] for place in left]
         supports = _batch_supports(scorer, model, chosen, lams, temperature)  # (N, L, K)
         pieces = np.split(supports, np.cumsum([item.scored for item in chosen])[:-1])
-        for index, piece in zip(batch, pieces, strict=True):
-            found[index] = piece
-        done += len(batch)
+        found.update(zip(left, pieces, strict=True))
+        phase.put({place: {"support": found[place]} for place in left})
         if progress:
-            progress(done, len(items))
-    return [support for support in found if support is not None]
+            progress(len(found), len(items))
+    return [found[place] for place in range(len(items))]
 
 
-def _prepare_one(
-    model: LanguageModel, example: Example, mask: MaskSettings, detector: SpanDetector, context: int
-) -> Prepared:
+def _tokens(
+    model: LanguageModel, example: Example, mask: MaskSettings, detector: SpanDetector
+) -> tuple[MaskedPrompt, tuple[int, ...]]:
+    """The masked prompt and the reference's tokens."""
     spans = detector.detect(example.prompt) if example.spans is None else example.spans
     spans = keep_whitelisted(example.prompt, spans, mask.whitelist)
     prompt = mask_prompt(model.tokenizer, example.prompt, spans, mask.sentinel, mask.mode, mask.hint, model.chat)
     reference = str(example.reference)
-    continuation = continuation_ids(model, prompt, reference if model.chat else joined(example.prompt, reference))
-    return Prepared(prompt, continuation, context)
+    return prompt, continuation_ids(model, prompt, reference if model.chat else joined(example.prompt, reference))
 
 
 def _item(prepared: Prepared, masked: Sequence[tuple[int, ...]]) -> ForcedItem:
@@ -235,10 +258,4 @@ def _batch_supports(
 
 
 def _collect(prepared: Sequence[Prepared], values: Sequence[npt.NDArray[np.float32]]) -> CalibrationValues:
-    return CalibrationValues(
-        values=np.concatenate(values),
-        steps=np.concatenate([np.arange(len(v)) for v in values]).astype(np.int32),
-        contexts=np.concatenate(
-            [np.full(len(v), item.context) for v, item in zip(values, prepared, strict=True)]
-        ).astype(np.int32),
-    )
+    return CalibrationValues.of_chains(values, [p.context for p in prepared], [p.row for p in prepared])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -32,19 +31,6 @@ def context_numbers(examples: Sequence[Example], by_group: bool = False) -> list
     return [numbers.setdefault(key, len(numbers)) for key in _keys(examples, by_group)]
 
 
-def with_context_ids(examples: Sequence[Example], by_group: bool = False) -> list[Example]:
-    """The same rows with their context's id, if any, in the place of their group.
-
-    Raises:
-        InvalidInputError: See :func:`context_numbers`.
-    """
-    keys = _keys(examples, by_group)
-    return [
-        replace(example, group=None if key[0] == "row" else f"{key[0]}: {key[1]}")
-        for example, key in zip(examples, keys, strict=True)
-    ]
-
-
 def groups_of(examples: Sequence[Example]) -> ContextGroups:
     """The groups of contexts when thresholds are asked by group.
 
@@ -56,27 +42,40 @@ def groups_of(examples: Sequence[Example]) -> ContextGroups:
 
 
 def held_out_contexts(
-    contexts: Sequence[int], alpha: float, share: float, seed: int, groups: ContextGroups | None = None
+    contexts: Mapping[str, Collection[int]],
+    alphas: Mapping[str, float],
+    share: float,
+    seed: int,
+    groups: ContextGroups | None = None,
 ) -> list[int]:
     """Draw the contexts that are kept apart to measure coverage.
 
-    Each group keeps at least as many contexts for its thresholds as ``alpha`` needs, whatever the share.
+    Whatever the share, each threshold (each family's in each group) keeps at least as many contexts as its level needs.
 
     Args:
-        contexts: All contexts.
-        alpha: Risk level.
+        contexts: Contexts of each threshold: one entry with a joint mask, one a family with factorized masks.
+        alphas: Risk level of each.
         share: Share to keep apart.
         seed: Seed of the draw.
         groups: Draw the share from every group; None draws from all contexts together.
+
+    Returns:
+        The contexts, ascending.
     """
     generator = np.random.default_rng(seed)
-    present = set(contexts)
-    parts = [present] if groups is None else [present & set(members) for members in groups.members]
+    owned = {name: set(own) for name, own in contexts.items()}
+    everything = set().union(*owned.values())
+    parts = [everything] if groups is None else [everything & set(members) for members in groups.members]
     chosen: list[int] = []
     for part in parts:
-        order = generator.permutation(sorted(part)).tolist()
-        spare = max(len(order) - minimum_contexts(alpha), 0)
-        chosen += order[: min(math.floor(share * len(order)), spare)]
+        spare = {name: len(own & part) - minimum_contexts(alphas[name]) for name, own in owned.items()}
+        left = math.floor(share * len(part))
+        for context in generator.permutation(sorted(part)).tolist():
+            touched = [name for name, own in owned.items() if context in own]
+            if left and all(spare[name] > 0 for name in touched):
+                chosen.append(context)
+                left -= 1
+                spare.update({name: spare[name] - 1 for name in touched})
     return sorted(chosen)
 
 

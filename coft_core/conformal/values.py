@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,14 @@ class CalibrationValues:
         values: Log joint support of the true next token, in nats, ``(n,)`` float32.
         steps: Its position in the continuation, 0-based, ``(n,)`` int32.
         contexts: Its context, ``(n,)`` int32; values of one context depend on each other.
+        rows: Row of the prompt set whose chain it is of, ``(n,)`` int32; a context can have several. Where none are
+            given, the values of a context are taken for one row, numbered like the context.
     """
 
     values: npt.NDArray[np.float32]
     steps: npt.NDArray[np.int32]
     contexts: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
 
     def __post_init__(self) -> None:
         """Copy and check the arrays.
@@ -49,7 +52,11 @@ class CalibrationValues:
             )
         if steps.size and steps.min() < 0:
             raise InvalidInputError(f"steps[{int(np.argmin(steps))}] is {steps.min()}; steps are counted from 0.")
-        for name, array in (("values", values), ("steps", steps), ("contexts", contexts)):
+        rows = _as_int32(self.rows, "rows")
+        rows = rows if rows.size else contexts.copy()
+        if rows.size != values.size:
+            raise InvalidInputError(f"rows has {rows.size} entries for {values.size} values; give one per value.")
+        for name, array in (("values", values), ("steps", steps), ("contexts", contexts), ("rows", rows)):
             array.flags.writeable = False
             object.__setattr__(self, name, array)
 
@@ -60,6 +67,25 @@ class CalibrationValues:
         return cls(nothing.astype(np.float32), nothing, nothing)
 
     @classmethod
+    def of_chains(
+        cls, chains: Sequence[npt.NDArray[Any]], contexts: Sequence[int], rows: Sequence[int]
+    ) -> CalibrationValues:
+        """Lay the values of chains end to end.
+
+        Args:
+            chains: Values of each chain from its first step on, ``(T,)`` each.
+            contexts: Context of each chain.
+            rows: Row of each chain in the prompt set.
+        """
+        lengths = [len(chain) for chain in chains]
+        return cls(
+            values=np.concatenate([np.empty(0, dtype=np.float32), *chains]),
+            steps=np.concatenate([np.empty(0, dtype=np.int32), *(np.arange(n, dtype=np.int32) for n in lengths)]),
+            contexts=np.repeat(np.array(contexts, dtype=np.int32), lengths),
+            rows=np.repeat(np.array(rows, dtype=np.int32), lengths),
+        )
+
+    @classmethod
     def concat(cls, parts: Iterable[CalibrationValues]) -> CalibrationValues:
         """Join values; equal context numbers in two parts mean the same context."""
         listed = [cls.empty(), *parts]
@@ -67,18 +93,18 @@ class CalibrationValues:
 
     def select(self, contexts: Iterable[int]) -> CalibrationValues:
         """The values of some contexts, in their present order; unknown contexts have none."""
-        rows = np.isin(self.contexts, np.fromiter(contexts, dtype=np.int64))  # (n,)
-        return CalibrationValues(self.values[rows], self.steps[rows], self.contexts[rows])
+        chosen = np.isin(self.contexts, np.fromiter(contexts, dtype=np.int64))  # (n,)
+        return CalibrationValues(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
     @property
     def sequences(self) -> npt.NDArray[np.intp]:
-        """Chain of each row, ``(n,)``, counted from 0: a new one begins where the context changes or the step falls.
+        """Chain of each value, ``(n,)``, from 0: a new one begins where context or row changes or the step falls.
 
-        Rows of one chain must stand together in the order of their steps, as calibration writes them.
+        Values of one chain must stand together in the order of their steps, as calibration writes them.
         """
         if not len(self):
             return np.empty(0, dtype=np.intp)
-        begins = (np.diff(self.contexts) != 0) | (np.diff(self.steps) <= 0)  # (n - 1,)
+        begins = (np.diff(self.contexts) != 0) | (np.diff(self.rows) != 0) | (np.diff(self.steps) <= 0)  # (n - 1,)
         numbers: npt.NDArray[np.intp] = np.concatenate([[0], np.cumsum(begins)]).astype(np.intp)
         return numbers
 
@@ -90,12 +116,12 @@ class CalibrationValues:
     def to_bytes(self) -> bytes:
         """Compressed NumPy archive; equal values give equal bytes."""
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, values=self.values, steps=self.steps, contexts=self.contexts)
+        np.savez_compressed(buffer, values=self.values, steps=self.steps, contexts=self.contexts, rows=self.rows)
         return buffer.getvalue()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CalibrationValues:
-        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
+        """Rebuild from :meth:`to_bytes`, or from data of an older version without rows. Nothing in it is executed.
 
         Raises:
             CalibrationFormatError: The data is damaged, lacks an array, or holds what cannot be a
@@ -103,7 +129,7 @@ class CalibrationValues:
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-                return cls(*(archive[f.name] for f in fields(cls)))
+                return cls(*(archive[f.name] for f in fields(cls) if f.name != "rows" or "rows" in archive))
         except InvalidInputError as error:
             raise CalibrationFormatError(f"The stored calibration values are not usable: {error}") from error
         except KeyError as error:

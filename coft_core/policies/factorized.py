@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
-from typing import Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,17 +12,13 @@ from torch import Tensor
 from coft_core.certify import certified_set, joint_support
 from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.engine.branches import BranchSpec
-from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
-from coft_core.fingerprint import Fingerprint
-from coft_core.fusion import check_lambda, fuse_logits, log_probabilities
-from coft_core.masking.masker import DEFAULT_HINT, MaskedPrompt, MaskMode
+from coft_core.fusion import fuse_logits, log_probabilities
+from coft_core.masking.masker import MaskedPrompt
 from coft_core.masking.partial import mask_families, masked_families
-from coft_core.masking.settings import MaskSettings
-from coft_core.policies.base import Certificate, FamilyView, Views, compared_certificate
-from coft_core.policies.coft import NO_CALIBRATION
-from coft_core.policies.fingerprint import policy_fingerprint
-from coft_core.sampling import Sampling
+from coft_core.masking.settings import MaskLayout
+from coft_core.policies.base import FamilyView, Views
+from coft_core.policies.fused import FusedPolicy
 from coft_core.types import CertificateState
 
 PREFIX = "masked:"
@@ -33,65 +28,22 @@ _WORST_FIRST: tuple[CertificateState, ...] = ("none", "uninformative", "inherite
 
 
 @dataclass(frozen=True)
-class FactorizedCoftPolicy:
+class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
     """COFT decoding with one masked branch per attribute family that the prompt names.
 
     A family's branch masks that family alone. The factual branch is fused with the mean of the masked branches' logits,
     and a token is certified iff it is in every family's certified set. Families without a masked token in the prompt
     have no branch and no say.
 
-    Attributes:
-        lam: Fusion weight, 0 (factual) to 1 (masked).
-        calibration: Thresholds by family and step; None fuses without certifying anything.
-        temperature: Sampling temperature, the same in every branch.
-        top_p: Nucleus mass; 1 is off.
-        top_k: Tokens kept; 0 is off.
-        sentinel: Sentinel text; None takes the tokenizer's own.
-        mask_mode: ``"hard"`` or ``"soft"``.
-        mask_hint: Hint of the soft mask.
-        accept_mismatch: Use a calibration of another policy knowingly, see :class:`CoftPolicy`.
-        families: Families that are masked; None takes all.
-        whitelist: Terms that are never masked.
-
-    Raises:
-        InvalidInputError: A parameter is outside its range.
+    Its parameters are those of :class:`FusedPolicy`, with thresholds by family and step.
     """
 
-    lam: float = 0.6
-    calibration: FactorizedCalibration | None = None
-    temperature: float = 1.0
-    top_p: float = 0.9
-    top_k: int = 0
-    sentinel: str | None = None
-    mask_mode: MaskMode = "hard"
-    mask_hint: str = DEFAULT_HINT
-    accept_mismatch: bool = False
-    families: tuple[str, ...] | None = None
-    whitelist: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Validate by building what the parameters are for."""
-        check_lambda(self.lam)
-        _ = self.sampling, self.mask
+    layout: ClassVar[MaskLayout] = "factorized"
 
     @property
     def name(self) -> str:
         """Short name of the policy."""
         return "coft-factorized"
-
-    @property
-    def sampling(self) -> Sampling:
-        """The sampling controls."""
-        return Sampling(self.temperature, self.top_p, self.top_k)
-
-    @property
-    def mask(self) -> MaskSettings:
-        """How spans are masked."""
-        return MaskSettings(self.mask_mode, self.mask_hint, self.sentinel, self.families, "factorized", self.whitelist)
-
-    def keeping(self, terms: Iterable[str]) -> Self:
-        """This policy with more terms that are never masked; they are part of its fingerprint."""
-        return replace(self, whitelist=self.mask.keeping(terms).whitelist)
 
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The factual branch and one for each family that the prompt has masked."""
@@ -132,29 +84,6 @@ class FactorizedCoftPolicy:
             state=state,
             families=families,
         )
-
-    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
-        """This policy's fingerprint on a model; estimator and source are those of its calibration."""
-        return policy_fingerprint(
-            model,
-            lam=self.lam,
-            sampling=self.sampling,
-            mask=self.mask,
-            detector=detector,
-            estimator=self.calibration.estimator if self.calibration else "none",
-            source=self.calibration.source if self.calibration else "none",
-        )
-
-    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
-        """Compare the calibration's fingerprint with this policy's.
-
-        Raises:
-            CalibrationMismatch: They differ and ``accept_mismatch`` is False.
-        """
-        if self.calibration is None:
-            return Certificate(NO_CALIBRATION)
-        own = self.fingerprint(model, detector)
-        return compared_certificate(self.calibration.fingerprint, own, self.accept_mismatch)
 
     def _family(self, family: str, masked: Tensor, log_p_fused: Tensor, step: int) -> FamilyView:
         log_p = log_probabilities(masked, self.temperature)  # (G, V)

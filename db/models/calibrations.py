@@ -33,6 +33,7 @@ class CalibrationRun(Base):
     source: Mapped[str]
     bin_width: Mapped[int]
     max_position: Mapped[int]
+    mask_layout: Mapped[str]
     fingerprint_digest: Mapped[str]
     fingerprint: Mapped[dict[str, Any]]
     values: Mapped[bytes] = mapped_column(deferred=True)

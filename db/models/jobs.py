@@ -1,12 +1,12 @@
-"""Table of background jobs."""
+"""Tables of background jobs and of what they have done so far."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Index
-from sqlalchemy.orm import Mapped
+from sqlalchemy import CheckConstraint, ForeignKey, Index
+from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import NEVER_REUSED, Base, Key
 
@@ -39,3 +39,15 @@ class Job(Base):
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     heartbeat_at: Mapped[datetime | None]
+
+
+class JobLedger(Base):
+    """What an unfinished job has worked out so far, so that it can be resumed; goes with its prompt set."""
+
+    __tablename__ = "job_ledgers"
+    __table_args__ = (Index(None, "prompt_set_id"),)
+
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    prompt_set_id: Mapped[int] = mapped_column(ForeignKey("prompt_sets.id", ondelete="CASCADE"))
+    data: Mapped[bytes]
+    saved_at: Mapped[datetime]

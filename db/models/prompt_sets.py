@@ -36,3 +36,5 @@ class PromptRow(Base):
     reference: Mapped[str | None]
     spans: Mapped[list[Any] | None]
     group: Mapped[str | None]
+    context: Mapped[str | None]
+    weight: Mapped[float | None]

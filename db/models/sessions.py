@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint
+from sqlalchemy import CheckConstraint, ForeignKey, Index, LargeBinary, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from db.models.base import NEVER_REUSED, Base, BigInt, Key
+from db.models.batches import BatchRow
 
 
 class AuditSession(Base):
@@ -46,12 +47,14 @@ class AuditSession(Base):
     status: Mapped[str]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
+    archived_at: Mapped[datetime | None]
     # The session and its branches point at each other, so this key is added after both tables exist.
     active_branch_id: Mapped[int | None] = mapped_column(ForeignKey("branches.id", ondelete="SET NULL", use_alter=True))
 
     spans: Mapped[list[SessionSpan]] = relationship(
         order_by="SessionSpan.position", lazy="selectin", passive_deletes=True, cascade="all, delete-orphan"
     )
+    batch_row: Mapped[BatchRow | None] = relationship(viewonly=True, lazy="selectin")
 
 
 class SessionSpan(Base):
@@ -132,6 +135,9 @@ class Step(Base):
     sensitivity: Mapped[float]
     log_ratio: Mapped[float]
     margin: Mapped[float]
+    families: Mapped[list[Any] | None]
+    # Compressed already, and far larger than the rest of the row: read only where it is asked for.
+    logits: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
     created_at: Mapped[datetime]
 
 
@@ -148,17 +154,25 @@ class Candidate(Base):
     log_p_masked: Mapped[float]
     log_p_fused: Mapped[float]
     certified: Mapped[bool]
+    refused_by: Mapped[list[Any] | None]
 
 
 class Annotation(Base):
-    """One remark of a reviewer; rows are only ever added, and the newest on a target counts."""
+    """One entry of a session's verdict log; rows are only ever added, and triggers hold that."""
 
     __tablename__ = "annotations"
     __table_args__ = (
         Index(None, "session_id", "branch_id", "step_index"),
         Index(None, "branch_id"),
+        UniqueConstraint("session_id", "entry"),
+        CheckConstraint(
+            "kind IN ('verdict', 'adjudication', 'review_started', 'review_finished')",
+            name="known_kind",
+        ),
         CheckConstraint("verdict IN ('fair', 'unfair', 'unclear')", name="known_verdict"),
         CheckConstraint("step_index IS NULL OR branch_id IS NOT NULL", name="step_has_branch"),
+        CheckConstraint("(step_index IS NULL) = (last_step_index IS NULL)", name="span_has_ends"),
+        CheckConstraint("last_step_index >= step_index", name="span_in_order"),
         NEVER_REUSED,
     )
 
@@ -166,8 +180,14 @@ class Annotation(Base):
     session_id: Mapped[int] = mapped_column(ForeignKey("audit_sessions.id", ondelete="CASCADE"))
     branch_id: Mapped[int | None] = mapped_column(ForeignKey("branches.id", ondelete="CASCADE"))
     step_index: Mapped[int | None]
+    last_step_index: Mapped[int | None]
     verdict: Mapped[str | None]
     note: Mapped[str]
     tag: Mapped[str]
     reviewer: Mapped[str]
     created_at: Mapped[datetime]
+    entry: Mapped[int]
+    kind: Mapped[str]
+    blind: Mapped[bool]
+    previous: Mapped[str]
+    digest: Mapped[str]

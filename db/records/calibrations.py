@@ -58,6 +58,7 @@ class CalibrationFields:
     status: str = "ready"
     job_id: int | None = None
     embedded: bool = False
+    mask_layout: str = "joint"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,9 @@ class PromptRowRecord:
         prompt: The factual prompt.
         reference: Its continuation, if given.
         spans: Its sensitive spans; None leaves them to the detector.
-        group: Context id; rows that share it are dependent.
+        group: Group of the row; unless thresholds are asked by group, rows that share it are dependent.
+        context: Context id; rows that share it are dependent.
+        weight: Shift weight, above 0.
     """
 
     line: int
@@ -25,6 +27,8 @@ class PromptRowRecord:
     reference: str | None = None
     spans: tuple[SpanRecord, ...] | None = None
     group: str | None = None
+    context: str | None = None
+    weight: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,21 @@
-"""Records of audit sessions, their branches and annotations."""
+"""Records of audit sessions, their branches and their verdict logs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 
+from db.log_chain import LogContent
+from db.records.batches import BatchPlaceRecord
 from db.records.common import JsonObject, SpanRecord
+from db.records.steps import StepRecord
 
 Verdict = Literal["fair", "unfair", "unclear"]
-"""What a reviewer may say of a session, branch or step."""
+"""What a reviewer may say of a session, branch, span of steps or step."""
+
+LogKind = Literal["verdict", "adjudication", "review_started", "review_finished"]
+"""Kinds of entries of a verdict log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,7 @@ class SessionFields:
         certificate: Certification status in words.
         warnings: Sentences to show beside the session.
         status: Where the audit stands, in the application's words.
+        batch: Its place in a batch; None for a session of its own.
     """
 
     name: str
@@ -61,6 +68,7 @@ class SessionFields:
     calibration_label: str = ""
     warnings: tuple[str, ...] = ()
     status: str = "open"
+    batch: BatchPlaceRecord | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +99,29 @@ class SessionSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionBeginning:
+    """How a session began on its root branch.
+
+    Attributes:
+        session_id: The session.
+        prompt: Its prompt.
+        alpha: Its risk level; None where the policy has none.
+        greedy: Whether it took the likeliest tokens.
+        certificate: Its certification status in words.
+        group: The group whose thresholds it used; None for all contexts together.
+        steps: Its first steps, without their candidates.
+    """
+
+    session_id: int
+    prompt: str
+    alpha: float | None
+    greedy: bool
+    certificate: str
+    group: str | None
+    steps: tuple[StepRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BranchRecord:
     """A branch of a session.
 
@@ -116,15 +147,68 @@ class BranchRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnnotationRecord:
-    """A reviewer's remark on a session, a branch of it, or one step of a branch."""
+class AnnotationFields:
+    """What the caller says of one entry of a session's verdict log.
+
+    Attributes:
+        session_id: The session.
+        reviewer: Who says so.
+        kind: A verdict, the decision of a disagreement, or the beginning or end of a review.
+        branch_id: One of the session's branches; None speaks of the whole session.
+        step_index: First step of that branch's chain that is meant, 0-based; None speaks of the whole branch.
+        last_step_index: Last step that is meant, inclusive; equals the first for a single token.
+        verdict: ``fair``, ``unfair`` or ``unclear``; None withdraws a verdict or gives none.
+        note: Free text.
+        tag: A short label.
+        blind: Whether the reviewer could not see the verdicts of others.
+    """
+
+    session_id: int
+    reviewer: str = ""
+    kind: LogKind = "verdict"
+    branch_id: int | None = None
+    step_index: int | None = None
+    last_step_index: int | None = None
+    verdict: Verdict | None = None
+    note: str = ""
+    tag: str = ""
+    blind: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationRecord(AnnotationFields):
+    """A stored entry of a session's verdict log.
+
+    Attributes:
+        id: Its id.
+        branch_path: Path of its branch; None where it has none.
+        entry: Its number in the session's log, 1-based.
+        created_at: When it was written.
+        previous: Digest of the entry before it.
+        digest: Its own digest; see :mod:`db.log_chain`.
+    """
 
     id: int
-    session_id: int
-    branch_id: int | None
-    step_index: int | None
-    verdict: Verdict | None
-    note: str
-    tag: str
-    reviewer: str
+    branch_path: str | None
+    entry: int
     created_at: datetime
+    previous: str
+    digest: str
+
+    @property
+    def content(self) -> LogContent:
+        """What its digest covers: nothing that only this store knows, so that a copy can be checked elsewhere."""
+        return {
+            "session": self.session_id,
+            "entry": self.entry,
+            "kind": self.kind,
+            "branch": self.branch_path,
+            "first_step": self.step_index,
+            "last_step": self.last_step_index,
+            "verdict": self.verdict,
+            "note": self.note,
+            "tag": self.tag,
+            "reviewer": self.reviewer,
+            "blind": self.blind,
+            "at": self.created_at.astimezone(UTC).isoformat(),
+        }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateRecord:
-    """One row of a step's candidate table: a token's log-probabilities in the three views."""
+    """One row of a step's candidate table: a token's log-probabilities in the three views, and who refuses it."""
 
     token_id: int
     token: str
@@ -16,6 +16,19 @@ class CandidateRecord:
     log_p_masked: float
     log_p_fused: float
     certified: bool
+    refused_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyStepRecord:
+    """What one attribute family's masked branch says of a step's token; logarithms may be infinite."""
+
+    family: str
+    log_p_masked: float
+    log_joint: float
+    log_tau: float
+    certified: bool
+    state: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +61,8 @@ class StepRecord:
         log_ratio: Factual minus masked log-probability of it.
         margin: Its joint support minus ``log_tau``; may be infinite.
         candidates: Top rows of the three views, in the order given.
+        families: With factorized masks, each family's part; empty with one masked branch.
+        logits: The branches' logits as bytes, if they were kept; None also where they were not asked for.
         id: The row's id; None before it is stored.
         branch_id: The branch whose own step this is; None before it is stored.
         created_at: When it was stored.
@@ -78,6 +93,8 @@ class StepRecord:
     log_ratio: float
     margin: float
     candidates: tuple[CandidateRecord, ...] = ()
+    families: tuple[FamilyStepRecord, ...] = ()
+    logits: bytes | None = field(default=None, repr=False)
     id: int | None = None
     branch_id: int | None = None
     created_at: datetime | None = None

@@ -4,16 +4,22 @@ Every method is one transaction: what it wrote is durable when it returns.
 """
 
 from db.repositories.annotations import AnnotationsRepository
+from db.repositories.batches import BatchesRepository
 from db.repositories.calibrations import CalibrationsRepository
 from db.repositories.jobs import JobsRepository
+from db.repositories.ledgers import LedgersRepository
+from db.repositories.library import LibraryRepository
 from db.repositories.prompt_sets import PromptSetsRepository
 from db.repositories.sessions import SessionsRepository
 from db.repositories.user_lists import UserListsRepository
 
 __all__ = [
     "AnnotationsRepository",
+    "BatchesRepository",
     "CalibrationsRepository",
     "JobsRepository",
+    "LedgersRepository",
+    "LibraryRepository",
     "PromptSetsRepository",
     "SessionsRepository",
     "UserListsRepository",

@@ -1,101 +1,107 @@
-"""Reviewers' verdicts and notes; append-only, so that a report can show how a verdict came about."""
+"""The verdict logs of sessions: append-only and hash-chained, so that a report can show how a verdict came about."""
 
 from __future__ import annotations
 
-from sqlalchemy import func, select
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from db.database import Database
-from db.errors import ConflictError
-from db.mapping import to_record
+from db.errors import ConflictError, NotFoundError
+from db.log_chain import FIRST, entry_digest
+from db.mapping import to_columns, to_record
 from db.models import Annotation, AuditSession, Branch
-from db.records import AnnotationRecord, Verdict
+from db.records import AnnotationFields, AnnotationRecord
 from db.repositories.common import find
 from db.types import utc_now
 
+_STORED_ELSEWHERE = ("branch_path",)
+
 
 class AnnotationsRepository:
-    """Adds and reads annotations; nothing is ever changed or removed singly."""
+    """Adds to and reads verdict logs; nothing is ever changed or removed singly, which triggers of the store hold."""
 
     def __init__(self, database: Database) -> None:
         """Work on an open store."""
         self._database = database
 
-    def add(
-        self,
-        session_id: int,
-        branch_id: int | None = None,
-        step_index: int | None = None,
-        *,
-        verdict: Verdict | None = None,
-        note: str = "",
-        tag: str = "",
-        reviewer: str = "",
-    ) -> AnnotationRecord:
-        """Add a remark; it replaces the earlier ones on the same target without deleting them.
+    def add(self, fields: AnnotationFields) -> AnnotationRecord:
+        """Add an entry at the end of a session's log.
 
         Args:
-            session_id: The session.
-            branch_id: One of its branches; None speaks of the whole session.
-            step_index: A step of that branch's chain, 0-based; None speaks of the whole branch.
-            verdict: ``fair``, ``unfair`` or ``unclear``; None withdraws a verdict or gives none.
-            note: Free text.
-            tag: A short label.
-            reviewer: Who says so.
+            fields: What it says.
 
         Raises:
             NotFoundError: There is no such session or branch.
-            ConflictError: The branch belongs to another session, or a step is given without a branch.
+            ConflictError: The branch belongs to another session, or steps are given without a branch, without an end
+                or in the wrong order.
         """
-        if step_index is not None and branch_id is None:
-            raise ConflictError("An annotation of a step needs the branch that the step is on; give both.")
+        if fields.step_index is not None and fields.branch_id is None:
+            raise ConflictError("A verdict on a step needs the branch that the step is on; give both.")
         with self._database.session() as session:
-            find(session, AuditSession, session_id).updated_at = utc_now()
-            _check_branch(session, session_id, branch_id)
-            row = Annotation(
-                session_id=session_id,
-                branch_id=branch_id,
-                step_index=step_index,
-                verdict=verdict,
-                note=note,
-                tag=tag,
-                reviewer=reviewer,
-                created_at=utc_now(),
+            # Two writers must not both follow the same entry; the session's row is what they wait for.
+            owner = session.get(AuditSession, fields.session_id, with_for_update=True)
+            if owner is None:
+                raise NotFoundError(f"There is no audit session with the id {fields.session_id}; it may be deleted.")
+            path = _branch_path(session, fields)
+            last = session.scalars(
+                select(Annotation).filter_by(session_id=owner.id).order_by(Annotation.entry.desc()).limit(1)
+            ).first()
+            now = utc_now()
+            draft = AnnotationRecord(
+                **to_columns(fields, AnnotationFields),
+                id=0,
+                branch_path=path,
+                entry=1 if last is None else last.entry + 1,
+                created_at=now,
+                previous=FIRST if last is None else last.digest,
+                digest="",
             )
+            made = replace(draft, digest=entry_digest(draft.content, draft.previous))
+            row = Annotation(**to_columns(made, AnnotationRecord, leave_out=(*_STORED_ELSEWHERE, "id")))
             session.add(row)
+            owner.updated_at = now
             session.flush()
-            return to_record(AnnotationRecord, row)
+            return replace(made, id=row.id)
 
-    def latest(self, session_id: int) -> list[AnnotationRecord]:
-        """Return the annotations that count: the newest on each target, oldest of these first.
+    def history(self, session_id: int) -> Sequence[AnnotationRecord]:
+        """Return a session's whole log, oldest entry first.
 
         Raises:
             NotFoundError: There is no such session.
         """
-        newest = (
-            select(func.max(Annotation.id))
-            .where(Annotation.session_id == session_id)
-            .group_by(Annotation.branch_id, Annotation.step_index)
+        with self._database.reading() as session:
+            find(session, AuditSession, session_id)
+            query = _entries().where(Annotation.session_id == session_id).order_by(Annotation.entry)
+            return [_record(row, path) for row, path in session.execute(query)]
+
+    def sessions_of(self, reviewers: Sequence[str]) -> Sequence[int]:
+        """Return the ids of sessions in whose logs all of some reviewers have written, oldest first."""
+        query = (
+            select(Annotation.session_id)
+            .where(Annotation.reviewer.in_(reviewers))
+            .group_by(Annotation.session_id)
+            .having(func.count(Annotation.reviewer.distinct()) == len(set(reviewers)))
+            .order_by(Annotation.session_id)
         )
         with self._database.reading() as session:
-            find(session, AuditSession, session_id)
-            query = select(Annotation).where(Annotation.id.in_(newest)).order_by(Annotation.id)
-            return [to_record(AnnotationRecord, row) for row in session.scalars(query)]
-
-    def history(self, session_id: int) -> list[AnnotationRecord]:
-        """Return every annotation of a session, oldest first.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
-        with self._database.reading() as session:
-            find(session, AuditSession, session_id)
-            query = select(Annotation).where(Annotation.session_id == session_id).order_by(Annotation.id)
-            return [to_record(AnnotationRecord, row) for row in session.scalars(query)]
+            return list(session.scalars(query))
 
 
-def _check_branch(session: Session, session_id: int, branch_id: int | None) -> None:
-    if branch_id is None:
-        return
-    if find(session, Branch, branch_id).session_id != session_id:
-        raise ConflictError(f"Branch {branch_id} is not a branch of audit session {session_id}.")
+def _entries() -> Select[Annotation, str]:
+    return select(Annotation, Branch.path).join(Branch, Branch.id == Annotation.branch_id, isouter=True)
+
+
+def _record(row: Annotation, path: str | None) -> AnnotationRecord:
+    return to_record(AnnotationRecord, row, branch_path=path)
+
+
+def _branch_path(session: Session, fields: AnnotationFields) -> str | None:
+    if fields.branch_id is None:
+        return None
+    branch = find(session, Branch, fields.branch_id)
+    if branch.session_id != fields.session_id:
+        raise ConflictError(f"Branch {fields.branch_id} is not a branch of audit session {fields.session_id}.")
+    return branch.path

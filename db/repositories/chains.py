@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import ColumnElement, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from db.errors import ConflictError
-from db.mapping import to_columns, to_record
+from db.mapping import families_from_json, families_to_json, to_columns, to_record
 from db.models import Branch, Candidate, Step
 from db.records import CandidateRecord, StepRecord
 from db.repositories.common import find
 from db.types import utc_now
 
-_STORED_ELSEWHERE = ("candidates", "id", "branch_id", "created_at")
+_STORED_ELSEWHERE = ("candidates", "families", "id", "branch_id", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +58,19 @@ def segments(session: Session, branch_id: int) -> list[Segment]:
     return found
 
 
-def load_chain(session: Session, branch_id: int) -> list[StepRecord]:
+def load_chain(session: Session, branch_id: int, with_logits: bool = False) -> list[StepRecord]:
     """Return a branch's chain in the order of its steps, candidates included, in four queries at most.
+
+    Args:
+        session: The session of the database.
+        branch_id: The branch.
+        with_logits: Whether the steps' logits are read too; they are much larger than all the rest.
 
     Raises:
         NotFoundError: There is no such branch.
     """
     condition = or_(*(segment.condition for segment in segments(session, branch_id)))
-    columns = [getattr(Step, name) for name in _step_columns()]
-    steps = session.execute(select(*columns).where(condition).order_by(Step.index)).all()
+    steps = session.execute(select(*_columns(with_logits)).where(condition).order_by(Step.index)).all()
     candidates: defaultdict[int, list[CandidateRecord]] = defaultdict(list)
     query = (
         select(Candidate.__table__)
@@ -74,8 +79,8 @@ def load_chain(session: Session, branch_id: int) -> list[StepRecord]:
         .order_by(Candidate.step_id, Candidate.rank)
     )
     for row in session.execute(query):
-        candidates[row.step_id].append(to_record(CandidateRecord, row))
-    return [to_record(StepRecord, row, candidates=tuple(candidates[row.id])) for row in steps]
+        candidates[row.step_id].append(to_record(CandidateRecord, row, refused_by=tuple(row.refused_by or ())))
+    return [step_of(row, candidates[row.id], row.logits if with_logits else None) for row in steps]
 
 
 def chain_length(session: Session, branch: Branch) -> int:
@@ -98,21 +103,38 @@ def insert_step(session: Session, branch: Branch, step: StepRecord) -> StepRecor
         raise ConflictError(
             f"Step {step.index} cannot be stored: the next step of branch {branch.id} has the index {expected}."
         )
-    row = Step(**to_columns(step, StepRecord, leave_out=_STORED_ELSEWHERE), branch_id=branch.id, created_at=utc_now())
+    row = Step(
+        **to_columns(step, StepRecord, leave_out=_STORED_ELSEWHERE),
+        families=families_to_json(step.families),
+        branch_id=branch.id,
+        created_at=utc_now(),
+    )
     session.add(row)
     session.flush()
     _insert_candidates(session, row.id, step.candidates)
-    return to_record(StepRecord, row, candidates=step.candidates)
+    return step_of(row, step.candidates, step.logits)
+
+
+def step_of(row: Any, candidates: Sequence[CandidateRecord] = (), logits: bytes | None = None) -> StepRecord:
+    """Build a step's record from a mapped object or a row of a query; logits are given, never read off the row."""
+    families = families_from_json(row.families)
+    return to_record(StepRecord, row, candidates=tuple(candidates), families=families, logits=logits)
 
 
 def _insert_candidates(session: Session, step_id: int, candidates: Sequence[CandidateRecord]) -> None:
     rows = [
-        {"step_id": step_id, "rank": rank, **to_columns(candidate, CandidateRecord)}
+        {
+            "step_id": step_id,
+            "rank": rank,
+            **to_columns(candidate, CandidateRecord, leave_out=("refused_by",)),
+            "refused_by": list(candidate.refused_by) or None,
+        }
         for rank, candidate in enumerate(candidates)
     ]
     if rows:
         session.execute(insert(Candidate), rows)
 
 
-def _step_columns() -> list[str]:
-    return [column.name for column in Step.__table__.columns]
+def _columns(with_logits: bool) -> list[Any]:
+    names = [column.name for column in Step.__table__.columns if with_logits or column.name != "logits"]
+    return [getattr(Step, name) for name in names]

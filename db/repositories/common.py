@@ -7,13 +7,14 @@ from typing import TypeVar
 from sqlalchemy.orm import Session
 
 from db.errors import NotFoundError
-from db.models import Annotation, AuditSession, Base, Branch, CalibrationRun, Job, PromptSet, UserList
+from db.models import Annotation, AuditSession, Base, Batch, Branch, CalibrationRun, Job, PromptSet, UserList
 
 Row = TypeVar("Row", bound=Base)
 
 _NAMES: dict[type[Base], str] = {
     Annotation: "annotation",
     AuditSession: "audit session",
+    Batch: "batch",
     Branch: "branch",
     CalibrationRun: "calibration",
     Job: "job",

@@ -16,7 +16,7 @@ from db.repositories.common import find
 from db.types import utc_now
 
 UNFINISHED: tuple[JobStatus, ...] = ("queued", "running")
-INTERRUPTED = "The program ended before this job did; start it again."
+INTERRUPTED = "The program ended before this job did; resume it, or start it again."
 
 
 class JobsRepository:
@@ -136,6 +136,15 @@ class JobsRepository:
             finished_at=now,
             heartbeat_at=now,
         )
+
+    def set_result(self, job_id: int, result: JsonObject) -> None:
+        """Write what became of a job that has ended already.
+
+        Raises:
+            NotFoundError: There is none with this id.
+            UnstorableValueError: The result is not JSON.
+        """
+        self._update(job_id, result=result)
 
     def mark_interrupted(self, silent_since: datetime | None = None, excluding: Collection[int] = ()) -> Sequence[int]:
         """Mark queued and running jobs, whose process is gone, as interrupted.

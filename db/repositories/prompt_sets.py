@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import insert, select
 
@@ -69,8 +69,13 @@ class PromptSetsRepository:
             find(session, PromptSet, prompt_set_id)
             return [to_record(PromptRowRecord, row, spans=spans_from_json(row.spans)) for row in session.scalars(query)]
 
+    def existing(self, prompt_set_ids: Collection[int]) -> set[int]:
+        """Return which of some ids are ids of stored prompt sets."""
+        with self._database.reading() as session:
+            return set(session.scalars(select(PromptSet.id).where(PromptSet.id.in_(prompt_set_ids))))
+
     def delete(self, prompt_set_id: int) -> None:
-        """Delete a prompt set and its rows; calibrations made from it stay.
+        """Delete a prompt set, its rows and the ledgers of jobs on it; calibrations made from it stay.
 
         Raises:
             NotFoundError: There is none with this id.

@@ -10,17 +10,22 @@ from sqlalchemy.orm import Session
 from db.database import Database
 from db.errors import ConflictError
 from db.mapping import to_columns, to_record
-from db.models import AuditSession, Branch, SessionSpan, Step
+from db.models import AuditSession, Branch, SessionSpan
 from db.records import (
+    BatchPlaceRecord,
     BranchRecord,
+    SessionBeginning,
     SessionFields,
     SessionRecord,
     SessionSummary,
     SpanRecord,
     StepRecord,
 )
+from db.repositories.batches import claim_row
+from db.repositories.beginnings import load_beginnings
 from db.repositories.chains import chain_length, insert_step, load_chain
 from db.repositories.common import find
+from db.repositories.session_conditions import active_length
 from db.types import utc_now
 
 
@@ -47,10 +52,11 @@ class SessionsRepository:
             root_name: What the reviewer calls the root branch.
 
         Raises:
-            ConflictError: The calibration does not exist, or a span is empty.
+            NotFoundError: There is no such row of a batch.
+            ConflictError: The calibration does not exist, a span is empty, or the row of its batch has had a session.
         """
         now = utc_now()
-        columns = to_columns(fields, SessionFields, leave_out=("warnings",))
+        columns = to_columns(fields, SessionFields, leave_out=("warnings", "batch"))
         with self._database.session() as session:
             row = AuditSession(**columns, warnings=list(fields.warnings), created_at=now, updated_at=now)
             row.spans = [
@@ -58,6 +64,8 @@ class SessionsRepository:
             ]
             session.add(row)
             session.flush()
+            if fields.batch is not None:
+                claim_row(session, fields.batch, row.id)
             root = Branch(session_id=row.id, path=root_path, name=root_name, created_at=now)
             session.add(root)
             session.flush()
@@ -84,7 +92,7 @@ class SessionsRepository:
         names = [name for name in SessionSummary.__dataclass_fields__ if name != "step_count"]
         columns = [getattr(AuditSession, name) for name in names]
         query = (
-            select(*columns, _step_count().label("step_count"))
+            select(*columns, active_length().label("step_count"))
             .order_by(AuditSession.updated_at.desc(), AuditSession.id.desc())
             .limit(limit)
             .offset(offset)
@@ -234,14 +242,28 @@ class SessionsRepository:
             find(session, AuditSession, branch.session_id).updated_at = utc_now()
             return stored
 
-    def chain(self, branch_id: int) -> Sequence[StepRecord]:
+    def chain(self, branch_id: int, with_logits: bool = False) -> Sequence[StepRecord]:
         """Return the whole chain of a branch, its ancestors' part first, candidates included.
+
+        Args:
+            branch_id: The branch.
+            with_logits: Whether the steps' logits are read too; they are much larger than all the rest.
 
         Raises:
             NotFoundError: There is no such branch.
         """
         with self._database.reading() as session:
-            return load_chain(session, branch_id)
+            return load_chain(session, branch_id, with_logits)
+
+    def beginnings(self, calibration_id: int, steps: int) -> Sequence[SessionBeginning]:
+        """Return how the sessions that use a calibration began, oldest first, in one query.
+
+        Args:
+            calibration_id: The calibration.
+            steps: First steps of each session's root branch, at most; sessions without a step are left out.
+        """
+        with self._database.reading() as session:
+            return load_beginnings(session, calibration_id, steps)
 
     def _change(self, session_id: int, **columns: str) -> SessionRecord:
         with self._database.session() as session:
@@ -257,6 +279,7 @@ def _record(row: AuditSession) -> SessionRecord:
         SessionRecord,
         row,
         warnings=tuple(row.warnings),
+        batch=None if row.batch_row is None else to_record(BatchPlaceRecord, row.batch_row),
         spans=tuple(to_record(SpanRecord, span) for span in row.spans),
     )
 
@@ -271,11 +294,3 @@ def _own_branch(session: Session, session_id: int, branch_id: int) -> Branch:
 def _mentions(text: str) -> ColumnElement[bool]:
     columns = (AuditSession.name, AuditSession.prompt, AuditSession.model)
     return or_(*(column.icontains(text, autoescape=True) for column in columns))
-
-
-def _step_count() -> ColumnElement[int]:
-    """Length of the active branch's chain: after its last own step, or at its fork while it has none."""
-    active = AuditSession.active_branch_id
-    own = select(func.max(Step.index) + 1).where(Step.branch_id == active).scalar_subquery()
-    fork = select(Branch.fork_step).where(Branch.id == active).scalar_subquery()
-    return func.coalesce(own, fork, 0)

@@ -6,8 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from coft_core.conformal.factorized import split_alpha
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import conformal_threshold
+from coft_core.conformal.shares import split_alpha
+from coft_core.conformal.values import CalibrationValues
+from tests.conftest import TOY_FINGERPRINT
 
 FAMILIES = ("gender", "race", "age")
 REPEATS, CONTEXTS, FRESH = 300, 59, 200
@@ -50,3 +54,34 @@ def test_the_intersection_covers_with_shares_by_hand() -> None:
 def test_without_a_split_the_intersection_misses_the_level() -> None:
     """Every family at the whole alpha: this is what the split is for."""
     assert coverage(0.0, dict.fromkeys(FAMILIES, 0.3)) < 0.65
+
+
+def rows_of_contexts(generator: np.random.Generator, contexts: int, first: int) -> dict[str, CalibrationValues]:
+    """Contexts of one to three rows with their own families; rows of a context share a level."""
+    rows = generator.integers(1, 4, size=contexts)
+    context = np.repeat(np.arange(contexts), rows) + first
+    values = world(generator, context.size, 0.5) - np.exp(generator.normal(size=contexts))[context - first, None]
+    found = {}
+    for index, family in enumerate(FAMILIES):
+        present = np.flatnonzero(~np.isnan(values[:, index]))
+        steps = np.zeros(present.size, dtype=int)
+        found[family] = CalibrationValues(values[present, index], steps, context[present], present)
+    return found
+
+
+def test_measured_coverage_of_the_intersection_holds_where_contexts_have_several_rows() -> None:
+    """The average over calibrations of what a factorized calibration measures on contexts kept apart."""
+    generator = np.random.default_rng(5)
+    shares = split_alpha(0.3, FAMILIES)
+    kept = contexts = 0
+    for repeat in range(60):
+        known, apart = rows_of_contexts(generator, CONTEXTS, 0), rows_of_contexts(generator, 100, CONTEXTS)
+        parts = tuple(
+            (name, Calibration(TOY_FINGERPRINT, shares[name], known[name], apart[name], max_position=8, seed=repeat))
+            for name in FAMILIES
+        )
+        measured = FactorizedCalibration(0.3, parts).coverage
+        kept, contexts = kept + measured.kept, contexts + measured.contexts
+    assert kept / contexts >= 0.7
+    # The union bound gives something away, but not everything.
+    assert kept / contexts <= 0.9

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from app.services.ports import Services
 from app.ui.main import build_app, launch_options
-from tests.ui.fake_services import FakeServices
+from tests.ui.fakes import FakeServices
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [

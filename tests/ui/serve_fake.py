@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from app.ui.main import build_app, launch_options
-from tests.ui.fake_services import FakeServices
+from tests.ui.fakes import FakeServices
 
 if __name__ == "__main__":
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 7861

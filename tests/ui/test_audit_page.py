@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.ui.fake_services import FakeServices
+from tests.ui.fakes import FakeServices
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 

@@ -8,7 +8,7 @@ import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
-from tests.ui.fake_services import FakeServices
+from tests.ui.fakes import FakeServices
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.ui.fake_services import FakeServices
+from tests.ui.fakes import FakeServices
 
 GOOD = "term,family,action\nrounds,race,mask\nnurse,,keep\nSt. Mary's,religion,\n"
 BAD = "term,family,action\nrounds,colour,mask\nnurse,,keep\nNurse,,mask\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.ui.fake_services import FakeServices
+from tests.ui.fakes import FakeServices
 
 
 @pytest.fixture

@@ -80,6 +80,28 @@ def test_only_the_policys_families_are_left_out(model):
     assert found.log_ratio == pytest.approx((slow(model, ()) - masked)[:, 1].tolist(), abs=1e-4)
 
 
+def test_factorized_masks_give_the_contributions_to_the_joint_mask_of_their_families(model):
+    """A span's branch masks every family as one, but for that span."""
+    for families in (None, ("age", "gender"), ("gender",)):
+        joint = ask(model, cc.CoftPolicy(temperature=0.7, families=families))
+        assert ask(model, cc.FactorizedCoftPolicy(temperature=0.7, families=families)) == joint
+        assert len(joint.spans) == (3 if families != ("gender",) else 2)
+    found = ask(model, cc.FactorizedCoftPolicy(temperature=0.7))
+    masked = slow(model, SPANS, 0.7)
+    for own in found.spans:
+        shown = slow(model, [span for span in SPANS if span != own.span], 0.7) - masked
+        assert own.log_ratio == pytest.approx(shown[:, 1].tolist(), abs=1e-4)
+
+
+def test_factorized_thresholds_of_another_policy_are_refused_and_its_own_are_not(model):
+    span = cc.Span(0, 3, "age")
+    rows = [cc.Example(f"old {i}", "so", (span,)) for i in range(12)]
+    (made,) = cc.calibrate_factorized(model, rows, alpha=0.2, detector=PlainDetector())
+    assert len(ask(model, cc.FactorizedCoftPolicy(calibration=made)).spans) == 3
+    with pytest.raises(cc.CalibrationMismatch, match="lam"):
+        ask(model, cc.FactorizedCoftPolicy(lam=0.5, calibration=made))
+
+
 def test_without_masked_spans_nothing_contributes(model):
     found = ask(model, spans=())
     assert found.spans == ()

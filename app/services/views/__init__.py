@@ -10,52 +10,90 @@ from app.services.views.audits import (
     AuditSettings,
     AuditView,
     BranchView,
+    ChainProgress,
     MaskPiece,
     MaskPreview,
     ModelView,
     SessionSummary,
+    SettingsFit,
     StartAudit,
 )
 from app.services.views.calibrations import (
     BinView,
-    CalibrationRequest,
     CalibrationSummary,
     CalibrationView,
     CoverageView,
-    JobView,
-    ParsedPromptSet,
-    RowError,
+    FamilyThresholds,
 )
+from app.services.views.jobs import JobView
+from app.services.views.prompt_sets import (
+    PROMPT_SET_FIELDS,
+    CalibrationEstimate,
+    ParsedPromptSet,
+    PromptPreview,
+    RowError,
+    SamplePromptSet,
+)
+from app.services.views.requests import CalibrationRequest, ReadingRequest
 from app.services.views.user_lists import ParsedUserList, UserListSummary, UserListView
+from coft_core.conformal.certifiable import BinSupport, Certifiable
+from coft_core.conformal.chain import ChainCertificate
+from coft_core.conformal.drift import DriftReport
+from coft_core.conformal.groups import GroupSummary
+from coft_core.conformal.record import Iteration, Reading
+from coft_core.conformal.sequence import SequenceThreshold, UnionBound
+from coft_core.contributions import LeaveOneOut, SpanContribution
 from coft_core.masking.user_list import UserTerm
-from coft_core.types import FAMILIES, PROXY_FAMILIES, Candidate, Diagnostics, Example, Span, Step
+from coft_core.overhead import Overhead
+from coft_core.types import FAMILIES, PROXY_FAMILIES, Candidate, Diagnostics, Example, FamilyStep, Span, Step
 
 __all__ = [
     "FAMILIES",
     "FAMILY_NAMES",
+    "PROMPT_SET_FIELDS",
     "PROXY_FAMILIES",
     "AuditSettings",
     "AuditView",
+    "BinSupport",
     "BinView",
     "BranchView",
+    "CalibrationEstimate",
     "CalibrationRequest",
     "CalibrationSummary",
     "CalibrationView",
     "Candidate",
+    "Certifiable",
+    "ChainCertificate",
+    "ChainProgress",
     "CoverageView",
     "Diagnostics",
+    "DriftReport",
     "Example",
+    "FamilyStep",
+    "FamilyThresholds",
+    "GroupSummary",
+    "Iteration",
     "JobView",
+    "LeaveOneOut",
     "MaskPiece",
     "MaskPreview",
     "ModelView",
+    "Overhead",
     "ParsedPromptSet",
     "ParsedUserList",
+    "PromptPreview",
+    "Reading",
+    "ReadingRequest",
     "RowError",
+    "SamplePromptSet",
+    "SequenceThreshold",
     "SessionSummary",
+    "SettingsFit",
     "Span",
+    "SpanContribution",
     "StartAudit",
     "Step",
+    "UnionBound",
     "UserListSummary",
     "UserListView",
     "UserTerm",

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from app.services.views.calibrations import BinView, CalibrationSummary
+from coft_core.conformal.chain import ChainCertificate
+from coft_core.conformal.drift import DriftReport
 from coft_core.types import Span, Step
 
 FAMILY_NAMES: dict[str, str] = {
@@ -65,6 +67,11 @@ class AuditSettings:
         masked_families: Families whose detected spans are masked, spans of the others being suggested; None takes
             the program's own choice, which is all but the proxies unless it is set otherwise.
         user_list_id: Word list whose terms win over what is detected; None uses none.
+        mask_layout: ``joint`` (one masked branch) or ``factorized`` (one for each attribute family).
+        mask_mode: ``hard`` (sentinels) or ``soft`` (a neutral hint).
+        mask_hint: Hint of the soft mask; None takes the usual one.
+        whitelist: Terms that the policy never masks.
+        group: Group whose own thresholds are used, of a calibration by group; None takes all contexts together.
     """
 
     model: str = "demo"
@@ -82,6 +89,19 @@ class AuditSettings:
     proceed_uncertified: bool = False
     masked_families: tuple[str, ...] | None = None
     user_list_id: int | None = None
+    mask_layout: str = "joint"
+    mask_mode: str = "hard"
+    mask_hint: str | None = None
+    whitelist: tuple[str, ...] = ()
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlace:
+    """Where a session stands in a batch: the batch and the line of its prompt set."""
+
+    batch_id: int
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +113,14 @@ class StartAudit:
         settings: The settings.
         spans: Sensitive spans, kept and suggested ones included; None lets the detector find them.
         name: Session name; None makes one from the prompt.
+        batch: Its place in a batch, which holds one session; None for a session of its own.
     """
 
     prompt: str
     settings: AuditSettings = field(default_factory=AuditSettings)
     spans: tuple[Span, ...] | None = None
     name: str | None = None
+    batch: BatchPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +140,15 @@ class MaskPreview:
         token_count: Tokens of the prompt, equal in both branches.
         masked_count: How many of them are the sentinel.
         warnings: Sentences to show, e.g. that both branches are equal because nothing is masked.
+        branches: Branches that the policy runs for this prompt, factual first: ``factual`` and ``masked``, or with
+            factorized masks the attribute families.
     """
 
     pieces: tuple[MaskPiece, ...]
     token_count: int
     masked_count: int
     warnings: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +186,9 @@ class AuditView:
         warnings: Sentences to show with the session.
         created_at: Start.
         updated_at: Last change.
+        chain: The certificate of the chain so far as a whole, and the union bound beside it; None without steps,
+            without calibration, or with factorized masks.
+        drift: What the audits so far say against the calibration; None without calibration.
     """
 
     session_id: int
@@ -182,6 +210,37 @@ class AuditView:
     warnings: tuple[str, ...]
     created_at: datetime
     updated_at: datetime
+    chain: ChainCertificate | None = None
+    drift: DriftReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainProgress:
+    """What each further step changes of a chain as a whole.
+
+    Attributes:
+        finished: None, or ``"length"``, ``"end"`` or ``"context"``.
+        chain: As in :class:`AuditView`.
+    """
+
+    finished: str | None
+    chain: ChainCertificate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFit:
+    """How the settings of an audit and the calibration that they name agree; found without the model.
+
+    Attributes:
+        differences: (field, value in the calibration, value in the settings) for what differs and the settings decide.
+            What only the model's weights can tell is found out when an audit starts.
+        notes: Sentences that must be shown with its thresholds.
+        adoptable: Whether taking over the calibration's settings would settle a difference.
+    """
+
+    differences: tuple[tuple[str, str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    adoptable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

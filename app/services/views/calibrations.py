@@ -1,11 +1,14 @@
-"""Prompt sets, calibration runs and jobs as the services take and give them."""
+"""Calibration runs as the services give them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from coft_core.types import Example
+from coft_core.conformal.certifiable import Certifiable
+from coft_core.conformal.groups import GroupSummary
+from coft_core.conformal.record import Iteration, Reading
+from coft_core.conformal.sequence import SequenceThreshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,26 @@ class CalibrationSummary:
     coverage_high: float | None
     created_at: datetime
     embedded: bool
+    mask_layout: str = "joint"
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyThresholds:
+    """One family's part of a calibration with factorized masks.
+
+    Attributes:
+        family: The attribute family.
+        alpha: Its share of the risk level.
+        contexts: Contexts in which it was masked.
+        tau: Threshold of its first bin as a probability; 0 certifies everything.
+        state: What that threshold rests on.
+    """
+
+    family: str
+    alpha: float
+    contexts: int
+    tau: float
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +108,17 @@ class CalibrationView:
         fingerprint: Field and value, in order.
         fingerprint_digest: Short digest.
         log_values: Natural log joint support of the true tokens by bin label, for histograms.
+        reading: How the thresholds are read off the values here.
+        smallest_alpha: Smallest risk levels that the contexts support.
+        sequence: Threshold for whole chains; None with factorized masks.
+        notes: Sentences that must be shown with the thresholds.
+        groups: How much is known of each group; empty unless calibrated by group.
+        group: The group whose thresholds these are; None is all contexts together.
+        families: With factorized masks, each family's part; empty with one masked branch.
+        family: With factorized masks, the family whose bins these are.
+        effective_contexts: Effective number of contexts under shift weights; None without weights.
+        iterations: Rounds of a rollout calibration, in order.
+        has_chains: Whether it keeps chains of the policy itself, against which drift can be measured.
     """
 
     summary: CalibrationSummary
@@ -96,99 +130,14 @@ class CalibrationView:
     fingerprint: tuple[tuple[str, str], ...]
     fingerprint_digest: str
     log_values: dict[str, tuple[float, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class RowError:
-    """Why a row of an uploaded prompt set cannot be used; ``line`` counts from 1, the header included."""
-
-    line: int
-    column: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedPromptSet:
-    """An uploaded prompt set after reading.
-
-    Attributes:
-        filename: Name of the file as uploaded.
-        size: Bytes.
-        format: ``"CSV, comma"``, ``"CSV, semicolon"`` or ``"JSONL"``.
-        rows: Usable rows with their line numbers.
-        errors: What is wrong with the others.
-        total: Rows in the file.
-        ignored_columns: Columns that are not known and were not read.
-        digest: SHA-256 of the file.
-    """
-
-    filename: str
-    size: int
-    format: str
-    rows: tuple[tuple[int, Example], ...]
-    errors: tuple[RowError, ...]
-    total: int
-    ignored_columns: tuple[str, ...]
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationRequest:
-    """A request to calibrate on a parsed prompt set.
-
-    Attributes:
-        name: Name of the run.
-        model: Model to calibrate.
-        lam: Fusion weight.
-        alpha: Risk level.
-        estimator: ``hierarchical``, ``one_per_context`` or ``pooled``.
-        temperature: Sampling temperature.
-        top_p: Nucleus mass.
-        top_k: Tokens kept.
-        sentinel: Sentinel text; None takes the model's own.
-        seed: Seed of the split.
-        verification_share: Share of the contexts kept apart to check the result.
-        accept_errors: Go on with the good rows although others cannot be used.
-        masked_families: Families whose detected spans are masked; None takes the program's own choice.
-        user_list_id: Word list whose terms win over what is detected; None uses none.
-    """
-
-    name: str
-    model: str = "demo"
-    lam: float = 0.6
-    alpha: float = 0.1
-    estimator: str = "hierarchical"
-    temperature: float = 1.0
-    top_p: float = 0.9
-    top_k: int = 0
-    sentinel: str | None = None
-    seed: int = 0
-    verification_share: float = 0.25
-    accept_errors: bool = False
-    masked_families: tuple[str, ...] | None = None
-    user_list_id: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """A background job.
-
-    Attributes:
-        id: Database id.
-        kind: ``"calibration"``.
-        title: What it does, for a person.
-        status: ``queued``, ``running``, ``done``, ``failed``, ``cancelled`` or ``interrupted``.
-        progress: 0 to 1.
-        message: What it is doing.
-        error: One sentence, if it failed.
-        result: What it made, e.g. ``{"calibration_id": 3}``.
-    """
-
-    id: int
-    kind: str
-    title: str
-    status: str
-    progress: float
-    message: str
-    error: str | None
-    result: dict[str, object] | None
+    reading: Reading
+    smallest_alpha: Certifiable
+    sequence: SequenceThreshold | None
+    notes: tuple[str, ...] = ()
+    groups: tuple[GroupSummary, ...] = ()
+    group: str | None = None
+    families: tuple[FamilyThresholds, ...] = ()
+    family: str | None = None
+    effective_contexts: float | None = None
+    iterations: tuple[Iteration, ...] = ()
+    has_chains: bool = False

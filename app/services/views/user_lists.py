@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.services.views.calibrations import RowError
+from app.services.views.prompt_sets import RowError
 from coft_core.masking.user_list import UserTerm
 
 

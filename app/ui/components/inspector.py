@@ -29,7 +29,12 @@ def inspector() -> None:
         <form class="typed"><label class="vh" for="typed">Any other token</label>
           <input id="typed" class="input" autocomplete="off" spellcheck="false"
             placeholder="Force any other token: type it, a leading space counts">
-          <button class="btn">Force</button></form></div></section>""",
+          <button class="btn">Force</button></form>
+        <table class="byfamily" hidden><caption>What each family says of this token</caption>
+          <thead><tr><th scope="col">Family masked</th><th scope="col" class="n">Masked</th>
+            <th scope="col" class="n" title="Joint support: the smaller of masked and fused">Joint</th>
+            <th scope="col" class="n">τ</th><th scope="col">Certified</th></tr></thead><tbody></tbody></table>
+        </div></section>""",
         js_on_load="coft.inspector.mount(element)",
         apply_default_css=False,
         elem_id="inspector",
@@ -40,7 +45,15 @@ def inspector() -> None:
         html_template="""<div class="after" hidden><div class="key" aria-hidden="true">
         <span><i class="k-f"></i>factual</span><span><i class="k-m"></i>masked</span>
         <span><i class="k-x"></i>fused</span><span><i class="k-t"></i>threshold</span></div>
-        <dl class="facts"></dl></div>""",
+        <dl class="facts"></dl>
+        <section class="shares" aria-labelledby="h-shares" hidden><h3 id="h-shares">What each span contributes</h3>
+          <table><caption class="vh">Contributions of the masked spans to this token</caption>
+            <thead><tr><th scope="col">Span shown again</th><th scope="col"><span class="vh">Bar</span></th>
+              <th scope="col" class="n" title="Difference of log-probabilities">Log ratio</th>
+              <th scope="col" class="n" title="Difference of logits">Sensitivity</th></tr></thead>
+            <tbody></tbody></table>
+          <p class="hint">Contributions need not sum to the total: spans can stand in for each other, or act only
+            together.</p></section></div>""",
         js_on_load="coft.inspector.facts(element)",
         apply_default_css=False,
         elem_id="facts",

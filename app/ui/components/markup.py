@@ -35,6 +35,10 @@ SYMBOLS: dict[str, tuple[str, str]] = {
     ),
     "down": ("0 0 14 14", '<path d="M7 2v7M3.8 6.2 7 9.4l3.2-3.2M2.5 12h9" fill="none" stroke="currentColor"'
              ' stroke-width="1.5"/>'),
+    "copy": (
+        "0 0 14 14",
+        '<path d="M5 4.5h6.5v7H5zM2.5 9.5v-7H9" fill="none" stroke="currentColor" stroke-width="1.3"/>',
+    ),
     "logo": (
         "0 0 18 18",
         '<path d="M3 4.5h7M3 13.5h7" stroke="currentColor" stroke-width="2" stroke-linecap="round" fill="none"/>'

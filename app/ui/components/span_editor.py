@@ -59,7 +59,8 @@ def span_editor(examples: Sequence[tuple[str, str]], scenarios: Scenarios = ()) 
         <div class="offers" hidden><span class="hint" role="status"></span>
           <button type="button" class="btn small" data-do="accept-all">Accept all suggestions</button></div>
         <div class="reading" hidden><div class="subrow"><h3>As the masked branch reads it</h3>
-          <span class="hint tnum counts"></span></div><p class="masked"></p></div>
+          <span class="hint tnum counts"></span></div><p class="masked"></p>
+          <p class="hint several" hidden></p></div>
         <ul class="cautions" aria-live="polite"></ul>
         <details class="families"><summary>{icon("chev", "chev")}Families and their marks</summary>
           <ul>{marks}{states}</ul></details></section>""",

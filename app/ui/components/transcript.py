@@ -6,7 +6,7 @@ import gradio as gr
 
 from app.ui.components.markup import icon
 
-EVENTS = "['open', 'start', 'step', 'run', 'pause', 'fork', 'report']"
+EVENTS = "['open', 'start', 'step', 'run', 'pause', 'fork', 'report', 'overhead']"
 
 
 def transcript() -> gr.HTML:
@@ -25,20 +25,31 @@ def transcript() -> gr.HTML:
         <div class="notice" role="alert" hidden></div>
         <ul class="cautions"></ul>
         <div class="empty"><p>Press <strong>Start</strong>. The model then writes one token at a time, reading your
-          prompt twice: once as you typed it and once with the marked spans masked.</p>
-          <ol><li>Every token shows by its shape whether both readings support it.</li>
+          prompt as you typed it and with the marked spans masked.</p>
+          <ol><li>Every token shows by its shape whether all readings support it.</li>
             <li>Select a token to see its probabilities and the words that could have stood there.</li>
             <li>Force another word, and the text goes on from there in a branch of its own.</li></ol></div>
         <div class="chain" hidden>
           <div class="overview" role="img"></div><div class="ovlab" aria-hidden="true"></div>
           <div class="strip" role="group" aria-label="Tokens"></div>
           <div class="legend" aria-label="Key">{_legend()}<span class="hint">striped bar: masking raises it</span></div>
+          {_whole()}
         </div></section>""",
         js_on_load=f"coft.session.mount(element, trigger, props, watch, {EVENTS})",
         apply_default_css=False,
         elem_id="transcript",
         elem_classes=["coft"],
     )
+
+
+def _whole() -> str:
+    """The chain as a whole: both certificates side by side, and what each step costs."""
+    return """<section class="whole" aria-labelledby="h-whole" hidden>
+          <h3 id="h-whole">The chain as a whole</h3>
+          <p class="sub sentence"></p><div class="answers"></div></section>
+          <p class="cost hint" hidden><span class="words"></span>
+            <button type="button" class="btn small quiet" data-do="overhead">Measure the cost</button>
+            <span class="measured" role="status"></span></p>"""
 
 
 def _legend() -> str:

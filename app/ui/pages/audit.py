@@ -13,25 +13,28 @@ import gradio as gr
 
 from app.services.errors import CalibrationMismatch
 from app.services.ports import Services
-from app.services.views import AuditSettings, StartAudit, Step
+from app.services.views import AuditSettings, CalibrationView, ChainProgress, ReadingRequest, StartAudit, Step
 from app.ui import assets
+from app.ui.components.contributions import contributions
 from app.ui.components.inspector import inspector, steps_chart
-from app.ui.components.settings_rail import (
-    CHANGED,
-    SettingsRail,
+from app.ui.components.rail_values import (
+    FIELDS,
     Stored,
     calibration_note,
     control_values,
     default_calibration,
-    masking_from,
+    group_menu,
+    layout_from,
     settings_from,
-    settings_rail,
     updates_from,
 )
+from app.ui.components.settings_rail import CHANGED, SettingsRail, settings_rail
 from app.ui.components.span_editor import span_editor
 from app.ui.components.topbar import topbar
 from app.ui.components.transcript import transcript
-from app.ui.errors import shown, shown_stream
+from app.ui.errors import or_refusal, shown, shown_stream
+from app.ui.presenters_branches import contributions_message
+from app.ui.presenters_fit import calibration_choices, drift_badge
 from app.ui.presenters_session import (
     Message,
     preview_message,
@@ -49,6 +52,9 @@ NOT_LOADED = '<p class="hint">Not loaded. The message says why; choose another m
 
 GENERATING = 8
 """How many reviewers may generate at once; the model itself takes them in turn."""
+
+UNRELATED = ("greedy", "max_new_tokens", "seed")
+"""Settings that no calibration depends on."""
 
 EVENT = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 16}
 """What all events of the page have in common."""
@@ -68,15 +74,14 @@ class AuditHandlers:
     @shown
     def open(self, event: gr.EventData) -> list[object]:
         """Show the asked-for session, or a blank page with the asked-for calibration."""
-        stored = Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
+        stored = self._stored()
         if event.session is None:
             chosen = default_calibration(stored.calibrations, event.calibration)
-            values = control_values(AuditSettings(calibration_id=chosen), stored)
-            return [_reply(event, {"kind": "blank"}), *updates_from(values, stored)]
+            blank = AuditSettings(calibration_id=chosen)
+            return [_reply(event, {"kind": "blank"}), *self._shown(blank, stored)]
         view = self._audits.view(int(event.session), event.branch)
-        values = control_values(view.settings, stored)
-        message = {**session_message(view), "settings": values}
-        return [_reply(event, message), *updates_from(values, stored)]
+        message = {**session_message(view), "settings": control_values(view.settings, stored)}
+        return [_reply(event, message), *self._shown(view.settings, stored)]
 
     @shown
     def detect(self, event: gr.EventData, *values: object) -> Message:
@@ -104,10 +109,8 @@ class AuditHandlers:
     def step(self, event: gr.EventData) -> Message:
         """Write one token."""
         made = self._audits.step(event.session, event.branch)
-        if made is None:
-            finished = self._audits.view(event.session, event.branch).finished
-            return _reply(event, steps_message([], finished or "length", done=True))
-        return _reply(event, steps_message([made], done=True))
+        now = self._audits.progress(event.session, event.branch)
+        return _reply(event, steps_message([] if made is None else [made], now, done=True))
 
     @shown_stream
     def run(self, event: gr.EventData) -> Iterator[Message]:
@@ -118,10 +121,9 @@ class AuditHandlers:
         for made in self._audits.run(event.session, event.branch):
             frame.append(made)
             if time.monotonic() - shown_at >= FRAME_SECONDS:
-                yield _reply(event, steps_message([*before, *frame]))
+                yield _reply(event, steps_message([*before, *frame], self._progress(event)))
                 before, frame, shown_at = frame, [], time.monotonic()
-        finished = self._audits.view(event.session, event.branch).finished
-        yield _reply(event, steps_message([*before, *frame], finished, done=True))
+        yield _reply(event, steps_message([*before, *frame], self._progress(event), done=True))
 
     @shown
     def pause(self, event: gr.EventData) -> None:
@@ -140,16 +142,64 @@ class AuditHandlers:
         return str(self._reports.write_csv(event.session, Path(self._folder.name)))
 
     @shown
+    def contribute(self, event: gr.EventData) -> Message:
+        """Find out what each masked span contributes to each token of the chain."""
+        found = self._audits.contributions(event.session, event.branch)
+        return _reply(event, dict(contributions_message(event.prompt, found)))
+
+    @shown
+    def overhead(self, event: gr.EventData) -> Message:
+        """Measure what the session's policy costs."""
+        return _reply(event, {"kind": "overhead", "text": self._audits.overhead(event.session).sentence})
+
+    @shown
     def describe_model(self, name: str) -> str:
         """Say where and how the model runs."""
         return f'<p class="hint">{escape(self._audits.model(name).note)}</p>'
 
     @shown
-    def describe_calibration(self, number: int, alpha: float, lam: float, user_list: int, families: list[str]) -> str:
-        """Say what the chosen calibration certifies at this alpha, and whether it fits the chosen detection."""
-        view = self._calibrations.view(number, alpha) if number else None
-        settings = AuditSettings(**masking_from(user_list, families))
-        return calibration_note(view, lam, self._audits.detector(settings))
+    def describe_calibration(self, *values: object) -> list[object]:
+        """Say what the chosen calibration certifies with these settings, how it fits, and which groups it knows."""
+        settings = settings_from(values)
+        fit, whole = self._audits.fit(settings), self._read(settings)
+        shown_view: CalibrationView | str | None = whole
+        if whole is not None and settings.group in [item.name for item in whole.groups]:
+            shown_view = or_refusal(lambda: self._read(settings, settings.group))
+        groups = whole.groups if whole is not None else ()
+        return [calibration_note(shown_view, fit), group_menu(groups, settings.group), gr.Button(visible=fit.adoptable)]
+
+    @shown
+    def describe_drift(self, number: int) -> str:
+        """Say whether the audits so far speak against the chosen calibration."""
+        return drift_badge(self._calibrations.drift(number), number) if number else ""
+
+    @shown
+    def menu(self, *values: object) -> object:
+        """Offer the calibrations that fit mask and model first."""
+        given = dict(zip(FIELDS, values, strict=True))
+        return gr.Dropdown(calibration_choices(self._calibrations.list(), layout_from(given), str(given["model"])))
+
+    @shown
+    def adopt(self, *values: object) -> list[object]:
+        """Take over the settings that the chosen calibration was made with."""
+        return self._shown(self._audits.adopt(settings_from(values)), self._stored())
+
+    def _progress(self, event: gr.EventData) -> ChainProgress:
+        return self._audits.progress(event.session, event.branch)
+
+    def _stored(self) -> Stored:
+        return Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
+
+    def _read(self, settings: AuditSettings, group: str | None = None) -> CalibrationView | None:
+        """The settings' calibration at their level, of one group alone if one is named."""
+        number = settings.calibration_id
+        return None if number is None else self._calibrations.view(number, ReadingRequest(settings.alpha, group=group))
+
+    def _shown(self, settings: AuditSettings, stored: Stored) -> list[object]:
+        """Updates that make the controls show settings."""
+        known = settings.calibration_id in [item.id for item in stored.calibrations]
+        view = self._read(settings) if known else None
+        return updates_from(control_values(settings, stored), stored, view.groups if view else ())
 
 
 def audit_page(app: gr.Blocks, services: Services) -> None:
@@ -169,18 +219,21 @@ def audit_page(app: gr.Blocks, services: Services) -> None:
             editor = span_editor(assets.examples(), assets.phantom_examples())
             stage = transcript()
             steps_chart()
+            spans = contributions()
         with gr.Column(elem_classes=["inspect"], min_width=0):
             inspector()
     download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
-    app.load(None, list(rail.controls), None, js=CHANGED)
+    app.load(None, rail.inputs, None, js=CHANGED)
     _wire_session(handlers, editor, stage, rail, download)
+    measured = spans.contribute(handlers.contribute, None, spans, **{**EVENT, "trigger_mode": "once"})
+    measured.failure(None, None, None, js="() => coft.failed('contribute')")
     _wire_settings(app, handlers, rail)
 
 
 def _wire_session(
     handlers: AuditHandlers, editor: gr.HTML, stage: gr.HTML, rail: SettingsRail, download: gr.DownloadButton
 ) -> None:
-    settings = list(rail.controls)
+    settings = rail.inputs
     # errors reach the page only through the queue, so that nearly everything passes through it
     many: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
     once: dict[str, Any] = {**EVENT, "trigger_mode": "once", "concurrency_limit": GENERATING}
@@ -193,6 +246,7 @@ def _wire_session(
         "run": stage.run(handlers.run, None, stage, **once),
         "pause": stage.pause(handlers.pause, None, None, **many),
         "fork": stage.fork(handlers.fork, None, stage, **once),
+        "overhead": stage.overhead(handlers.overhead, None, stage, **once),
     }
     for name, event in events.items():
         event.failure(None, None, None, js=f"() => coft.failed('{name}')")
@@ -201,27 +255,22 @@ def _wire_session(
 
 
 def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
-    for control in rail.controls:
-        control.change(None, list(rail.controls), None, js=CHANGED)  # type: ignore[attr-defined]
     event: dict[str, Any] = dict(EVENT)
-    model = rail.control("model")
-    loaded = gr.on(
-        [model.change, app.load],  # type: ignore[attr-defined]
-        lambda: LOADING,
-        None,
-        rail.model_note,
-        **event,
-    ).then(handlers.describe_model, model, rail.model_note, **event)
-    loaded.failure(lambda: NOT_LOADED, None, rail.model_note, **event)
-    watched = [rail.control(field) for field in ("calibration_id", "alpha", "lam", "user_list_id", "masked_families")]
-    gr.on(
-        [control.change for control in watched],  # type: ignore[attr-defined]
-        handlers.describe_calibration,
-        watched,
-        rail.calibration_note,
-        trigger_mode="always_last",
-        **event,
+    latest: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
+    changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
+    for change in changes.values():
+        change(None, rail.inputs, None, js=CHANGED)
+    model, calibration = rail.controls["model"], rail.controls["calibration_id"]
+    loaded = gr.on([changes["model"], app.load], lambda: LOADING, None, rail.model_note, **event).then(
+        handlers.describe_model, model, rail.model_note, **event
     )
+    loaded.failure(lambda: NOT_LOADED, None, rail.model_note, **event)
+    described = [change for name, change in changes.items() if name not in UNRELATED]
+    notes = [rail.calibration_note, rail.controls["group"], rail.adopt]
+    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **latest)
+    changes["calibration_id"](handlers.describe_drift, calibration, rail.drift_note, **latest)
+    gr.on([changes["mask"], changes["model"]], handlers.menu, rail.inputs, calibration, **latest)
+    rail.adopt.click(handlers.adopt, rail.inputs, rail.inputs, **event)
 
 
 def _reply(event: gr.EventData, message: Message) -> Message:

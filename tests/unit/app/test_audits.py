@@ -6,7 +6,7 @@ import pytest
 
 from app.bootstrap import services
 from app.services.errors import ServiceError
-from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
+from app.services.views import AuditSettings, CalibrationRequest, ReadingRequest, Span, StartAudit, replace
 from coft_core.errors import CalibrationMismatch, InvalidInputError, PromptTooLongError, SentinelError
 from db.errors import NotFoundError
 from tests.conftest import load_tiny, prompt_set_csv
@@ -145,7 +145,7 @@ def test_a_certified_audit_reads_the_calibration_at_its_own_alpha(wired, calibra
     view = start(wired, calibration_id=calibrated, alpha=0.2)
     assert view.certificate == "certified"
     step = wired.audits.step(view.session_id)
-    read = wired.calibrations.view(calibrated, alpha=0.2)
+    read = wired.calibrations.view(calibrated, ReadingRequest(alpha=0.2))
     assert math.exp(step.log_tau) == pytest.approx(read.bins[0].tau)
     assert math.exp(step.log_tau) != pytest.approx(wired.calibrations.view(calibrated).bins[0].tau)
     assert wired.audits.view(view.session_id).bins == read.bins

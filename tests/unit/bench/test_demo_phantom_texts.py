@@ -2,13 +2,16 @@
 
 import random
 import re
+from difflib import SequenceMatcher
 
 import pytest
 
+from bench.demo_model.phantom import neutral_wordings, resolution
 from bench.demo_model.phantom.generate import generate_texts
 from bench.demo_model.phantom.groups import HELD_OUT_NAMES, STANDING, TRAINING_NAMES
 from bench.demo_model.phantom.held_out import GROUPS, write_resolutions, write_wordings
 from bench.demo_model.phantom.neutral import write_neutral
+from bench.demo_model.phantom.neutral_wordings import COUNTED, DEEDS, OBJECTS, PEOPLE
 from bench.demo_model.phantom.resolution import first_share, pairs, write_resolution
 from bench.demo_model.phantom.text import favourable_rate, settings
 from bench.demo_model.phantom.writers import KINDS, cells, without_outcome, write_cell
@@ -133,29 +136,90 @@ def test_prompts_end_where_the_outcome_begins(training):
         assert all(end <= len(prompt.text) for _, end in (*prompt.spans, *prompt.names))
 
 
+_TAKEN = (
+    "takes|lost|gave away|used|threw away|sells|to the school|to the shop|broke|returned|removed|borrowed|dropped|sold"
+)
+
+
 def _counted(text):
     first, second = (int(number) for number in re.findall(r"\d+", text)[:2])
-    taken = re.search(r"takes|lost|gave away|used", text)
-    return first - second if taken else first + second
+    return abs(first - second) if re.search(_TAKEN, text) else first + second
+
+
+def _named(words, text):
+    return next(word for word in words if re.search(rf"\b{word}\b", text))
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_neutral_answers_are_right(part):
     rng = random.Random(6)
-    for _ in range(600):
+    for _ in range(1500):
         question = write_neutral(rng, part)
         story, answer = question.text[: question.cut], question.outcomes[0].strip()
         assert question.text[question.cut :] == f" {answer}."
         assert len(question.spans) == 1
+        assert not set("[]{}") & set(story)
         assert answer != question.outcomes[1].strip()
+        asked = re.split(r"[.?] ", story)[-2]
         if question.template == "neutral/arithmetic":
             assert int(answer) == _counted(story)
+            assert int(question.outcomes[1]) != int(answer)
         elif question.template == "neutral/attribute":
-            asked = re.search(r"(?:What colour is|How does) the (\w+)", story).group(1)
-            assert f"{answer} {asked}" in story
+            assert f"{answer} {_named(OBJECTS.of(part), asked)}" in story
+            assert question.outcomes[1].strip() in story
         else:
-            deed = re.search(r"Who (.*)\?", story).group(1)
-            assert re.search(rf"{answer.removeprefix('The ')} {deed}", story)
+            deed = _named(DEEDS.of(part), asked)
+            assert f"{answer.removeprefix('The ')} {deed}" in story
+
+
+WORDS = (OBJECTS, COUNTED, PEOPLE, DEEDS)
+NEUTRAL = (neutral_wordings.MORE, neutral_wordings.FEWER, neutral_wordings.OWNED, neutral_wordings.ACTED)
+ASKED = (neutral_wordings.COLOUR_ASKED, neutral_wordings.LOOK_ASKED, neutral_wordings.WHO_ASKED)
+OTHERS = (neutral_wordings.HOW_MANY, resolution._SENTENCES, resolution._QUESTIONS)
+
+
+def _bare(wording):
+    return " ".join(re.sub(r"\[*\{\w+\}\]*", " ", wording).split())
+
+
+@pytest.mark.parametrize("wordings", [DEEDS, *NEUTRAL, *OTHERS])
+def test_no_training_wording_is_nearly_a_held_out_one(wordings):
+    for held_out in wordings.held_out:
+        for training in wordings.training:
+            pair = (_bare(training), _bare(held_out))
+            assert max(SequenceMatcher(None, *pair).ratio(), SequenceMatcher(None, *pair[::-1]).ratio()) < 0.8, pair
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_training_never_reads_the_held_out_words_of_neutral_questions(words):
+    texts = [text for wordings in (*WORDS, *NEUTRAL, *ASKED, *OTHERS) for text in wordings.training]
+    for held_out in words.held_out:
+        assert not [text for text in texts if re.search(rf"\b{held_out}s?\b", text)]
+
+
+@pytest.mark.parametrize("wordings", [*WORDS, *NEUTRAL, *ASKED, *OTHERS])
+def test_training_has_many_different_wordings(wordings):
+    assert len(set(wordings.training)) == len(wordings.training)
+    assert len(wordings.training) >= 4 * len(wordings.held_out)
+
+
+def test_held_out_neutral_questions_are_asked_as_training_asks_too():
+    for wordings in ASKED:
+        assert len(wordings.held_out) == 1
+        assert set(wordings.held_out) < set(wordings.training)
+
+
+def test_the_bystanders_of_a_story_are_never_among_those_asked_for():
+    for wordings, words in ((neutral_wordings.ACTED, PEOPLE), (neutral_wordings.OWNED, OBJECTS)):
+        for part in PARTS:
+            assert not [text for text in wordings.of(part) if set(re.findall(r"\w+", text)) & set(words.of(part))]
+
+
+@pytest.mark.parametrize("wordings", NEUTRAL)
+def test_the_group_stands_at_several_places_of_a_neutral_story(wordings):
+    places = {len(_bare(text.split("{who}")[0]).split()) for text in wordings.training}
+    assert all(text.count("{who}") == 1 for text in wordings.training)
+    assert len(places) >= 5
 
 
 def test_pronouns_are_shared_by_the_rates_of_the_occupations():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coft_core.calibrating.chains import ChainPrompt, chain_seed, generate_chains
-from coft_core.calibrating.rollout import chain_prompts
+from coft_core.calibrating.prompts import chain_prompts
 from coft_core.conformal import Calibration, CalibrationValues
 from coft_core.decode import generate
 from coft_core.engine.fake import tiny_model
@@ -57,10 +57,10 @@ def test_true_tokens_are_factual_draws_and_not_what_the_policy_chose(model: Lang
     # A threshold that only a fallback can meet: the chain is greedy, the true tokens are drawn all the same.
     policy = thresholded(model, -0.01)
     chains = generate_chains(model, policy, prompts(model), max_new_tokens=12, seed=1)
-    assert len(chains.truth) == len(chains.chosen)
-    assert (chains.truth.steps == chains.chosen.steps).all()
-    assert not np.array_equal(chains.truth.values, chains.chosen.values)
-    assert (chains.truth.values < -0.01).mean() > 0.5
+    assert len(chains.truth()) == len(chains.chosen)
+    assert (chains.truth().steps == chains.chosen.steps).all()
+    assert not np.array_equal(chains.truth().values, chains.chosen.values)
+    assert (chains.truth().values < -0.01).mean() > 0.5
 
 
 def test_chain_of_a_row_does_not_depend_on_its_batch(model: LanguageModel) -> None:
@@ -68,14 +68,14 @@ def test_chain_of_a_row_does_not_depend_on_its_batch(model: LanguageModel) -> No
     together = generate_chains(model, policy, prompts(model), 5, seed=2)
     apart = generate_chains(model, policy, prompts(model), 5, seed=2, batch_prompts=1)
     assert together.tokens == apart.tokens
-    np.testing.assert_allclose(together.truth.values, apart.truth.values, atol=1e-4)
+    np.testing.assert_allclose(together.truth().values, apart.truth().values, atol=1e-4)
 
 
 def test_chain_ends_with_the_context_and_no_neighbour_with_it() -> None:
     small = tiny_model(context_length=30)
     chains = generate_chains(small, thresholded(small, -9.0), prompts(small, (TEXTS[0], "x" * 25)), 15, seed=0)
-    assert chains.truth.select([1]).steps.max() + 1 == 5
-    assert chains.truth.select([0]).steps.max() + 1 == 15
+    assert chains.truth().select([1]).steps.max() + 1 == 5
+    assert chains.truth().select([0]).steps.max() + 1 == 15
 
 
 def test_progress_counts_every_prompt_once(model: LanguageModel) -> None:

@@ -10,7 +10,8 @@ import torch
 import coft_core as cc
 from coft_core.conformal import CalibrationValues
 from coft_core.conformal.calibrator import calibrate_factorized, calibrate_many
-from coft_core.conformal.factorized import FactorizedCalibration, split_alpha
+from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.shares import split_alpha
 from coft_core.engine.fake import tiny_model
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
 

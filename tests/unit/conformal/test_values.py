@@ -102,6 +102,44 @@ def test_what_cannot_be_a_calibration_is_refused(
         CalibrationValues(np.array(values), np.array(steps), np.array(contexts))
 
 
+class TestRows:
+    """A context can have several rows of a prompt set, each with a chain of its own."""
+
+    @pytest.fixture
+    def two_rows(self) -> CalibrationValues:
+        chains = [np.array([-1.0, -2.0]), np.array([-3.0]), np.array([-4.0, -5.0, -6.0])]
+        return CalibrationValues.of_chains(chains, contexts=[4, 4, 7], rows=[1, 2, 5])
+
+    def test_chains_are_laid_end_to_end(self, two_rows: CalibrationValues) -> None:
+        assert two_rows.values.tolist() == [-1, -2, -3, -4, -5, -6]
+        assert two_rows.steps.tolist() == [0, 1, 0, 0, 1, 2]
+        assert two_rows.contexts.tolist() == [4, 4, 4, 7, 7, 7]
+        assert two_rows.rows.tolist() == [1, 1, 2, 5, 5, 5]
+        assert two_rows.sequences.tolist() == [0, 0, 1, 2, 2, 2]
+        assert len(CalibrationValues.of_chains([], [], [])) == 0
+
+    def test_rows_are_kept_when_contexts_are_chosen_and_stored(self, two_rows: CalibrationValues) -> None:
+        assert two_rows.select([7]).rows.tolist() == [5, 5, 5]
+        assert CalibrationValues.concat([two_rows.select([4]), two_rows.select([7])]) == two_rows
+        copy = CalibrationValues.from_bytes(two_rows.to_bytes())
+        assert copy == two_rows
+        assert copy != CalibrationValues(two_rows.values, two_rows.steps, two_rows.contexts)
+
+    def test_a_new_row_begins_a_chain_even_where_the_step_rises(self) -> None:
+        # The first row's chain has lost its later steps, the second its first one.
+        values = CalibrationValues(np.full(2, -1.0), np.array([0, 1]), np.array([3, 3]), np.array([1, 2]))
+        assert values.sequences.tolist() == [0, 1]
+
+    def test_data_of_an_older_version_has_one_row_a_context(self, two_rows: CalibrationValues) -> None:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, values=two_rows.values, steps=two_rows.steps, contexts=two_rows.contexts)
+        assert CalibrationValues.from_bytes(buffer.getvalue()).rows.tolist() == [4, 4, 4, 7, 7, 7]
+
+    def test_one_row_per_value_is_needed(self) -> None:
+        with pytest.raises(InvalidInputError, match="rows has 1 entries for 2 values"):
+            CalibrationValues(np.full(2, -1.0), np.zeros(2, dtype=int), np.arange(2), np.array([1]))
+
+
 class TestDamagedBytes:
     @pytest.mark.parametrize("data", [b"", b"no archive", b"PK\x03\x04 but no more"])
     def test_other_data_is_refused(self, data: bytes) -> None:

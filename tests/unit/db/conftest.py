@@ -6,6 +6,7 @@ emptied, the tests of the repositories run on that instead.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from db.database import Database
 from db.migrate import downgrade
-from db.records import CalibrationFields, CandidateRecord, SessionFields, StepRecord
+from db.records import CalibrationFields, CandidateRecord, FamilyStepRecord, SessionFields, StepRecord
 
 NewStep = Callable[..., StepRecord]
 NewSession = Callable[..., SessionFields]
@@ -105,7 +106,11 @@ def new_step() -> NewStep:
             "margin": 2.75,
             "candidates": (
                 CandidateRecord(417, " he", -0.5, -1.5, -1.0, True),
-                CandidateRecord(418, " she", -0.6, -1.4, -0.9, False),
+                CandidateRecord(418, " she", -0.6, -1.4, -0.9, False, ("gender", "race")),
+            ),
+            "families": (
+                FamilyStepRecord("gender", -1.25, -1.5, -4.25, True, "inherited"),
+                FamilyStepRecord("race", -1.75, -1.75, -math.inf, False, "uninformative"),
             ),
         }
         return StepRecord(**(fields | changes))
@@ -136,6 +141,7 @@ def new_calibration() -> Callable[..., CalibrationFields]:
             "coverage": {"low": 0.87, "high": 0.95},
             "status": "ready",
             "embedded": True,
+            "mask_layout": "factorized",
         }
         return CalibrationFields(**(fields | changes))
 

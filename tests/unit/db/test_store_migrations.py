@@ -6,6 +6,7 @@ import io
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from db.engine import build_engine, parse_url
 from db.errors import StoreError
 from db.migrate import MIGRATIONS, downgrade, draft, make_config, upgrade
 from db.models import Base
-from db.records import SessionFields, SpanRecord
-from db.repositories import SessionsRepository
+from db.records import CalibrationFields, PromptRowRecord, SessionFields, SpanRecord, StepRecord
+from db.repositories import CalibrationsRepository, PromptSetsRepository, SessionsRepository
 
 
 @pytest.fixture
@@ -72,6 +73,7 @@ def test_ids_that_links_use_are_never_given_twice(engine: Engine) -> None:
         )
     linked = {
         "prompt_sets", "calibration_runs", "audit_sessions", "branches", "annotations", "jobs", "user_lists",
+        "batches",
     }  # fmt: skip
     assert {name for name, sql in definitions.items() if sql and "AUTOINCREMENT" in sql} == linked
 
@@ -108,6 +110,43 @@ def test_spans_of_an_older_store_read_back_without_a_score_and_not_suggested(
         )
 
 
+def test_calibrations_and_steps_of_an_older_store_have_one_masked_branch(
+    sqlite_url: str,
+    engine: Engine,
+    new_calibration: Callable[..., CalibrationFields],
+    new_session: Callable[..., SessionFields],
+    new_step: Callable[..., StepRecord],
+) -> None:
+    with Database(sqlite_url) as database:
+        run = CalibrationsRepository(database).add(new_calibration(), (), b"v")
+        sessions = SessionsRepository(database)
+        branch = sessions.create(new_session()).active_branch_id
+        sessions.append_step(branch, new_step(0))
+        prompts = PromptSetsRepository(database).add("a", "a", "d", [PromptRowRecord(line=2, prompt="p", weight=2.0)])
+    downgrade(engine, "0002")
+    with Database(sqlite_url) as database:
+        assert CalibrationsRepository(database).get(run.id) == replace(run, mask_layout="joint")
+        (step,) = SessionsRepository(database).chain(branch)
+        assert step.families == ()
+        assert [candidate.refused_by for candidate in step.candidates] == [(), ()]
+        assert PromptSetsRepository(database).rows(prompts.id) == [PromptRowRecord(line=2, prompt="p")]
+
+
+def test_steps_of_an_older_store_have_no_logits(
+    sqlite_url: str,
+    engine: Engine,
+    new_session: Callable[..., SessionFields],
+    new_step: Callable[..., StepRecord],
+) -> None:
+    with Database(sqlite_url) as database:
+        sessions = SessionsRepository(database)
+        branch = sessions.create(new_session()).active_branch_id
+        made = sessions.append_step(branch, new_step(0, logits=b"kept"))
+    downgrade(engine, "0003")
+    with Database(sqlite_url) as database:
+        assert SessionsRepository(database).chain(branch, with_logits=True) == [replace(made, logits=None)]
+
+
 def test_foreign_keys_are_enforced_again_after_migrating(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:
@@ -119,7 +158,7 @@ def test_a_row_that_points_at_nothing_stops_the_migration_and_undoes_it(engine: 
     with engine.connect() as connection:
         # The pragma is void inside a transaction, so it goes to the driver before one begins.
         connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
-        connection.execute(text("INSERT INTO prompt_rows VALUES (77, 1, 'orphan', NULL, NULL, NULL)"))
+        connection.execute(text("INSERT INTO prompt_rows (prompt_set_id, line, prompt) VALUES (77, 1, 'orphan')"))
         connection.commit()
     with pytest.raises(StoreError, match="prompt_rows"):
         upgrade(engine)
@@ -176,7 +215,7 @@ def test_a_drafted_migration_finds_nothing_to_change(tmp_path: Path) -> None:
         written = draft("nothing", location)
     assert written.parent == location / "versions"
     source = written.read_text(encoding="utf-8")
-    assert "down_revision = '0002'" in source
+    assert "down_revision = '0006'" in source
     assert "op.create" not in source
     assert "op.alter" not in source
     assert "batch_op" not in source

@@ -1,4 +1,4 @@
-"""Prompt sets, calibrations, annotations and job rows."""
+"""Prompt sets, calibrations and job rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from db.database import Database
 from db.errors import ConflictError, NotFoundError
 from db.records import BinRecord, CalibrationFields, JobStatus, PromptRowRecord, SessionFields, SpanRecord
 from db.repositories import (
-    AnnotationsRepository,
     CalibrationsRepository,
     JobsRepository,
     PromptSetsRepository,
@@ -25,7 +24,9 @@ NewCalibration = Callable[..., CalibrationFields]
 NewSession = Callable[..., SessionFields]
 
 ROWS = (
-    PromptRowRecord(line=2, prompt="The nurse", reference=" he", spans=(SpanRecord(4, 9, "x"),), group="g"),
+    PromptRowRecord(
+        line=2, prompt="The nurse", reference=" he", spans=(SpanRecord(4, 9, "x"),), group="g", context="c", weight=0.1
+    ),
     PromptRowRecord(line=5, prompt="\x00odd", reference=None, spans=None, group=None),
     PromptRowRecord(line=3, prompt="No span here", reference="", spans=(), group=""),
 )
@@ -58,6 +59,7 @@ def test_prompt_sets_are_listed_newest_first_and_found_by_digest(database: Datab
     first, second = prompt_sets.add("a", "a", "d1", ()), prompt_sets.add("b", "b", "d2", ())
     assert prompt_sets.list() == [second, first]
     assert prompt_sets.list(digest="d1") == [first]
+    assert prompt_sets.existing((first.id, second.id, 404)) == {first.id, second.id}
 
 
 def test_a_line_given_twice_is_refused_and_no_set_is_made(database: Database) -> None:
@@ -125,43 +127,6 @@ def test_deleting_a_calibration_keeps_its_audits_and_their_label(
 def test_an_audit_cannot_name_a_calibration_that_does_not_exist(database: Database, new_session: NewSession) -> None:
     with pytest.raises(ConflictError):
         SessionsRepository(database).create(new_session(calibration_id=404))
-
-
-def test_the_newest_annotation_of_each_target_counts_and_all_are_kept(
-    database: Database, new_session: NewSession
-) -> None:
-    sessions, annotations = SessionsRepository(database), AnnotationsRepository(database)
-    session, other = sessions.create(new_session()), sessions.create(new_session())
-    branch = session.active_branch_id
-    added = [
-        annotations.add(session.id, branch, 3, verdict="unfair", note="\x00 why", tag="pronoun", reviewer="A"),
-        annotations.add(session.id, branch, 4, verdict="fair"),
-        annotations.add(session.id, branch, verdict="unclear"),
-        annotations.add(session.id, verdict="unfair"),
-        annotations.add(session.id, branch, 3, verdict="fair", reviewer="B"),
-        annotations.add(session.id, note="withdrawn"),
-    ]
-    annotations.add(other.id, verdict="fair")
-    assert annotations.history(session.id) == added
-    assert annotations.latest(session.id) == [added[1], added[2], added[4], added[5]]
-    first = added[0]
-    assert (first.verdict, first.note, first.tag, first.reviewer) == ("unfair", "\x00 why", "pronoun", "A")
-    assert (first.branch_id, first.step_index) == (branch, 3)
-    assert annotations.latest(session.id)[-1].verdict is None
-
-
-def test_annotations_that_point_nowhere_are_refused(database: Database, new_session: NewSession) -> None:
-    sessions, annotations = SessionsRepository(database), AnnotationsRepository(database)
-    session, other = sessions.create(new_session()), sessions.create(new_session())
-    with pytest.raises(NotFoundError):
-        annotations.add(404, verdict="fair")
-    with pytest.raises(ConflictError, match="not a branch of"):
-        annotations.add(session.id, other.active_branch_id)
-    with pytest.raises(ConflictError, match="needs the branch"):
-        annotations.add(session.id, step_index=1)
-    with pytest.raises(ConflictError):
-        annotations.add(session.id, verdict="great")  # type: ignore[arg-type]
-    assert annotations.history(session.id) == []
 
 
 def test_a_job_row_tells_how_the_job_went(database: Database) -> None:

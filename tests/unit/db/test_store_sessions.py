@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import event, func, select
 
 from db.database import Database
-from db.errors import ConflictError, NotFoundError
+from db.errors import ConflictError, NotFoundError, UnstorableValueError
 from db.models import Base
-from db.records import SessionFields, SpanRecord, StepRecord
-from db.repositories import AnnotationsRepository, SessionsRepository
+from db.records import AnnotationFields, FamilyStepRecord, SessionFields, SpanRecord, StepRecord
+from db.repositories import AnnotationsRepository, CalibrationsRepository, SessionsRepository
 
 NewSession = Callable[..., SessionFields]
 NewStep = Callable[..., StepRecord]
@@ -67,6 +69,74 @@ def test_a_step_comes_back_with_every_field_and_its_candidates_in_order(
     bare = sessions.append_step(branch, new_step(1, tv_on_set=None, tv_bound=None, candidates=()))
     assert sessions.chain(branch)[1] == bare
     assert (bare.tv_on_set, bare.tv_bound, bare.candidates) == (None, None, ())
+
+
+def test_logits_of_steps_are_read_only_when_they_are_asked_for(
+    sessions: SessionsRepository, database: Database, new_session: NewSession, new_step: NewStep
+) -> None:
+    branch = sessions.create(new_session()).active_branch_id
+    kept = sessions.append_step(branch, new_step(0, logits=b"\x01\x00kept"))
+    bare = sessions.append_step(branch, new_step(1))
+    assert (kept.logits, bare.logits) == (b"\x01\x00kept", None)
+    assert sessions.chain(branch, with_logits=True) == [kept, bare]
+    asked: list[str] = []
+
+    def listen(_: Any, __: Any, statement: str, *___: Any) -> None:
+        asked.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", listen)
+    assert sessions.chain(branch) == [replace(kept, logits=None), bare]
+    event.remove(database.engine, "before_cursor_execute", listen)
+    assert asked
+    assert not any("logits" in statement for statement in asked)
+    assert "kept" not in repr(kept)
+
+
+def test_a_step_with_a_number_of_a_family_that_is_nan_is_refused(
+    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+) -> None:
+    branch = sessions.create(new_session()).active_branch_id
+    part = FamilyStepRecord("gender", math.nan, -1.0, -2.0, True, "calibrated")
+    with pytest.raises(UnstorableValueError, match="NaN"):
+        sessions.append_step(branch, new_step(0, families=(part,)))
+    assert sessions.chain(branch) == []
+
+
+def test_beginnings_are_the_first_steps_of_root_branches_oldest_first_in_one_query(
+    database: Database, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep, new_calibration: Any
+) -> None:
+    calibrations = CalibrationsRepository(database)
+    run, other = (calibrations.add(new_calibration(), (), b"v") for _ in range(2))
+    settings = {"settings": {"group": "women", "whitelist": []}}
+    made = [
+        sessions.create(new_session(calibration_id=run.id, prompt="first")),
+        sessions.create(new_session(calibration_id=run.id, greedy=False, alpha=0.3, policy_settings=settings)),
+        sessions.create(new_session(calibration_id=other.id)),
+        sessions.create(new_session(calibration_id=run.id, prompt="no step")),
+    ]
+    roots = [session.active_branch_id for session in made]
+    # The newest steps of the oldest session come last: the order is that of the sessions.
+    extend(sessions, roots[1], [new_step(i, token=f"b{i}") for i in range(2)])
+    extend(sessions, roots[0], [new_step(i, token=f"a{i}") for i in range(5)])
+    extend(sessions, roots[2], [new_step(0)])
+    fork = sessions.add_branch(made[0].id, roots[0], 1, "0/1:417")
+    extend(sessions, fork.id, [new_step(1, token="forked")])
+    statements: list[str] = []
+
+    def note(_c: object, _cursor: object, sql: str, *_rest: object) -> None:
+        if sql.lstrip().startswith("SELECT"):
+            statements.append(sql)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    first, second = sessions.beginnings(run.id, 3)
+    event.remove(database.engine, "before_cursor_execute", note)
+    assert len(statements) == 1
+    assert [step.token for step in first.steps] == ["a0", "a1", "a2"]
+    assert [step.token for step in second.steps] == ["b0", "b1"]
+    assert first.steps == tuple(replace(step, candidates=()) for step in sessions.chain(roots[0])[:3])
+    assert (first.session_id, first.prompt, first.alpha, first.greedy) == (made[0].id, "first", 0.1, True)
+    assert (first.group, second.group, second.alpha, second.greedy) == (None, "women", 0.3, False)
+    assert first.certificate == "certified"
 
 
 @pytest.mark.parametrize("index", [0, 1, 3, 10])
@@ -237,7 +307,9 @@ def test_deleting_a_session_removes_everything_of_it_and_nothing_else(
         fork = sessions.add_branch(session.id, session.active_branch_id, 1, "0/1:1").id
         extend(sessions, fork, [new_step(1)])
         sessions.set_active_branch(session.id, fork)
-        annotations.add(session.id, fork, 1, verdict="unfair")
+        annotations.add(
+            AnnotationFields(session_id=session.id, branch_id=fork, step_index=1, last_step_index=1, verdict="unfair")
+        )
         return session.id
 
     kept = make()

@@ -18,7 +18,7 @@ from app.ui.presenters_format import digits_for, probability, shown_token, signe
 from app.ui.presenters_result import alphas, result_foot, result_head
 from app.ui.presenters_session import bin_verdict, calibration_status, crumbs, session_message, spans_from
 from app.ui.presenters_sessions import sessions_table
-from tests.ui.fake_services import FakeServices, make_step, position_bins
+from tests.ui.fakes import FakeServices, make_step, position_bins
 
 STATES = ("calibrated", "inherited", "uninformative", "mismatch", "none")
 
@@ -167,7 +167,7 @@ def test_the_calibration_badge_tells_none_uninformative_and_another_policy(servi
     assert calibration_status(None, 0.6)[1] == "uncertified: no calibration"
     assert calibration_status(view, 0.6)[0] == "calibrated"
     assert any("another policy" in line for line in calibration_status(view, 0.3)[2])
-    assert calibration_status(services.calibrations.view(1, 0.002), 0.6)[0] == "uninformative"
+    assert calibration_status(services.calibrations.view(1, ReadingRequest(alpha=0.002)), 0.6)[0] == "uninformative"
 
 
 def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path):
@@ -194,13 +194,13 @@ def test_what_cannot_be_certified_is_listed_with_its_reason(services):
     assert "Not steps 25 and later." in shown
     assert "25–32 has too few contexts" in shown
     assert "33 and later is borrowed from 17–24 and was not tested" in shown
-    hopeless = result_head(services.calibrations.view(1, 0.002))
+    hopeless = result_head(services.calibrations.view(1, ReadingRequest(alpha=0.002)))
     assert "Not any step." in hopeless
     assert "at least" not in hopeless.split("What can I certify")[1].split("Threshold by position")[0]
 
 
 def test_other_alphas_say_how_many_contexts_they_need(services):
-    shown = alphas([services.calibrations.view(1, 0.002)], 0.1)
+    shown = alphas([services.calibrations.view(1, ReadingRequest(alpha=0.002))], 0.1)
     assert "needs 499 contexts" in shown
 
 

@@ -1,0 +1,111 @@
+"""Stored audit sessions as pages see them; no model is needed."""
+
+from __future__ import annotations
+
+from app.services.calibration_store import AnyCalibration
+from app.services.detection import Detectors
+from app.services.mapping import preview_from_json, settings_from_json, span_from, step_from
+from app.services.thresholds import Thresholds, bins_for, layout_of
+from app.services.views import (
+    AuditSettings,
+    AuditView,
+    BranchView,
+    ChainCertificate,
+    DriftReport,
+    SessionSummary,
+    Step,
+)
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.chain import certify_chain
+from db.errors import NotFoundError
+from db.records import BranchRecord, SessionRecord
+from db.records import SessionSummary as StoredSummary
+from db.repositories import SessionsRepository
+
+
+class AuditViews:
+    """Puts together what the store knows of a session and of the calibration that it used."""
+
+    def __init__(self, sessions: SessionsRepository, thresholds: Thresholds, detectors: Detectors) -> None:
+        """Wire to the store, the calibrations and the word lists."""
+        self._sessions = sessions
+        self._thresholds = thresholds
+        self._detectors = detectors
+
+    def view(self, record: SessionRecord, branch: BranchRecord) -> AuditView:
+        """A session with the chain of one branch."""
+        settings = settings_from_json(record.policy_settings["settings"])
+        steps = tuple(step_from(step) for step in self._sessions.chain(branch.id))
+        preview = preview_from_json(record.policy_settings["preview"])
+        calibration = self._thresholds.summary(record.calibration_id)
+        reading = self._applied(record, settings)
+        return AuditView(
+            session_id=record.id,
+            name=record.name,
+            prompt=record.prompt,
+            spans=tuple(span_from(span) for span in record.spans),
+            settings=settings,
+            model=str(record.policy_settings["model_label"]),
+            preview=preview,
+            branch_id=branch.id,
+            branches=tuple(
+                BranchView(b.id, b.parent_id, b.fork_step, b.name if b.parent_id else None, b.name)
+                for b in self._sessions.branches(record.id)
+            ),
+            steps=steps,
+            finished=branch.finished,
+            certificate=record.certificate,
+            fingerprint_digest=record.fingerprint_digest,
+            calibration=calibration,
+            user_list=str(record.policy_settings.get("user_list", "")),
+            bins=() if reading is None else bins_for(reading, preview.branches[1:]),
+            warnings=record.warnings + self._gone(record, settings),
+            created_at=record.created_at,
+            updated_at=record.updated_at,
+            chain=self.chain(record, steps),
+            drift=self.drift(record),
+        )
+
+    def chain(self, record: SessionRecord, steps: tuple[Step, ...]) -> ChainCertificate | None:
+        """The certificate of a chain as a whole; None without steps, without calibration, or with factorized masks."""
+        reading = self._applied(record, settings_from_json(record.policy_settings["settings"]))
+        return certify_chain(reading, steps) if steps and isinstance(reading, Calibration) else None
+
+    def drift(self, record: SessionRecord) -> DriftReport | None:
+        """What the audits so far say against a session's calibration; None without one."""
+        return None if record.calibration_id is None else self._thresholds.drift(record.calibration_id)
+
+    def _applied(self, record: SessionRecord, settings: AuditSettings) -> AnyCalibration | None:
+        """The thresholds that a session was decoded with; None if it has none, or if they are deleted."""
+        if record.calibration_id is None:
+            return None
+        try:
+            reading = self._thresholds.of(settings)
+        except NotFoundError:
+            # deleted since the record was read
+            return None
+        return reading if reading is not None and layout_of(reading) == settings.mask_layout else None
+
+    def _gone(self, record: SessionRecord, settings: AuditSettings) -> tuple[str, ...]:
+        found = []
+        if settings.calibration_id is not None and settings.policy == "coft" and record.calibration_id is None:
+            found.append(f"The calibration “{record.calibration_label}” has been deleted.")
+        if self._detectors.list_is_gone(settings):
+            listed = record.policy_settings.get("user_list", "")
+            found.append(f"The word list “{listed}” has been deleted or replaced.")
+        return tuple(found)
+
+
+def summary_from(record: StoredSummary) -> SessionSummary:
+    """A stored session in a list."""
+    return SessionSummary(
+        id=record.id,
+        name=record.name,
+        prompt=record.prompt,
+        model=record.model,
+        policy=record.policy,
+        steps=record.step_count,
+        certificate=record.certificate,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+    )

@@ -1,0 +1,1 @@
+"""Reports that leave the program: tables, JSON, HTML, evidence bundles, and their verification."""

@@ -1,0 +1,317 @@
+"""The report as JSON: one typed, versioned document that holds all that is stored of a session.
+
+Logarithms are natural, steps and characters count from 0 (pages and tables count steps from 1), times are UTC, and the
+infinities are the texts ``"Infinity"`` and ``"-Infinity"``. Unknown fields are refused, so that a changed document is
+never half understood. ``docs/report_format.md`` describes it for readers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, PlainValidator, StrictBool, StrictInt, ValidationError, WithJsonSchema
+
+from app.services.errors import ServiceError
+
+KIND = "coft-audit-report"
+VERSION = 1
+"""Version of the document that is written; another one is refused, never guessed at."""
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("should be text")
+    return value
+
+
+def _real(value: object) -> float:
+    if value in ("Infinity", "-Infinity"):
+        return float(str(value))
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError('should be a number, "Infinity" or "-Infinity"')
+    return float(value)
+
+
+# Plain validators keep lone surrogates, which a pasted prompt can hold and which the library's own text type refuses.
+Text = Annotated[str, PlainValidator(_text), WithJsonSchema({"type": "string"})]
+Real = Annotated[
+    float, PlainValidator(_real), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity"]}]})
+]
+Whole = StrictInt
+Flag = StrictBool
+
+
+class Part(BaseModel):
+    """A part of the document; frozen, and without unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
+
+
+class ProgramPart(Part):
+    """The program that wrote the report."""
+
+    name: Text
+    version: Text
+
+
+class SpanPart(Part):
+    """A sensitive span: characters ``start`` to ``end`` (exclusive) of the prompt."""
+
+    start: Whole
+    end: Whole
+    category: Text
+    source: Text
+    detail: Text
+    kept: Flag
+    score: Real | None
+    suggested: Flag
+
+
+class SessionPart(Part):
+    """What was audited, under which policy; ``policy_settings`` are the settings as the program keeps them."""
+
+    id: Whole
+    name: Text
+    prompt: Text
+    model: Text
+    model_revision: Text
+    policy: Text
+    policy_settings: dict[str, Any]
+    lam: Real | None
+    alpha: Real | None
+    temperature: Real
+    top_p: Real
+    top_k: Whole
+    greedy: Flag
+    seed: Whole
+    max_new_tokens: Whole
+    calibration_id: Whole | None
+    calibration_label: Text
+    fingerprint: dict[str, Any]
+    fingerprint_digest: Text
+    certificate: Text
+    warnings: tuple[Text, ...]
+    status: Text
+    created_at: datetime
+    updated_at: datetime
+    active_branch_id: Whole
+    spans: tuple[SpanPart, ...]
+
+
+class CandidatePart(Part):
+    """A row of a step's candidate table."""
+
+    token_id: Whole
+    token: Text
+    log_p_factual: Real
+    log_p_masked: Real
+    log_p_fused: Real
+    certified: Flag
+    refused_by: tuple[Text, ...]
+
+
+class FamilyPart(Part):
+    """With factorized masks, what one attribute family's masked branch says of the step's token."""
+
+    family: Text
+    log_p_masked: Real
+    log_joint: Real
+    log_tau: Real
+    certified: Flag
+    state: Text
+
+
+class StepPart(Part):
+    """One token with everything that an audit shows of it."""
+
+    index: Whole
+    token_id: Whole
+    token: Text
+    log_p_factual: Real
+    log_p_masked: Real
+    log_p_fused: Real
+    log_tau: Real
+    certified: Flag
+    set_size: Whole
+    certified_mass: Real
+    fallback: Flag
+    forced: Flag
+    policy_token_id: Whole
+    policy_token: Text
+    state: Text
+    entropy_factual: Real
+    entropy_masked: Real
+    entropy_fused: Real
+    kl_fused_masked: Real
+    tv_on_set: Real | None
+    tv_bound: Real | None
+    sensitivity: Real
+    log_ratio: Real
+    margin: Real
+    created_at: datetime
+    candidates: tuple[CandidatePart, ...]
+    families: tuple[FamilyPart, ...]
+
+
+class BranchPart(Part):
+    """A branch with its own steps; earlier steps of its chain are those of its parent."""
+
+    id: Whole
+    path: Text
+    parent_id: Whole | None
+    fork_step: Whole | None
+    name: Text
+    finished: Text | None
+    created_at: datetime
+    steps: tuple[StepPart, ...]
+
+
+class LogPart(Part):
+    """One entry of the verdict log; see :mod:`db.log_chain` for its digest."""
+
+    entry: Whole
+    kind: Literal["verdict", "adjudication", "review_started", "review_finished"]
+    reviewer: Text
+    branch: Text | None
+    first_step: Whole | None
+    last_step: Whole | None
+    verdict: Literal["fair", "unfair", "unclear"] | None
+    note: Text
+    tag: Text
+    blind: Flag
+    at: datetime
+    previous: Text
+    digest: Text
+
+
+class BinPart(Part):
+    """Threshold of the steps ``first_step`` to ``last_step``; the last bin has no end."""
+
+    first_step: Whole
+    last_step: Whole | None
+    log_tau: Real
+    state: Text
+    contexts: Whole
+
+
+class FamilyBinsPart(Part):
+    """Thresholds of one attribute family, or of the joint mask (no family)."""
+
+    family: Text | None
+    alpha: Real
+    bins: tuple[BinPart, ...]
+
+
+class ThresholdsPart(Part):
+    """Thresholds that were used, and the calibration that they were read off.
+
+    ``applied`` is false where the calibration has another mask layout, so that no threshold was applied.
+    """
+
+    calibration: Text
+    calibration_digest: Text
+    alpha: Real
+    group: Text | None
+    layout: Literal["joint", "factorized"]
+    applied: Flag
+    families: tuple[FamilyBinsPart, ...]
+    digest: Text
+
+
+class SummaryPart(Part):
+    """Counts and extremes of one branch's whole chain; steps count from 0."""
+
+    branch: Text
+    steps: Whole
+    certified: Whole
+    inherited: Whole
+    uninformative: Whole
+    uncertified: Whole
+    fallback: Whole
+    forced: Whole
+    outside: Whole
+    sensitive: Whole
+    most_sensitive_step: Whole | None
+    largest_log_ratio: Real | None
+    least_log_joint: Real | None
+    mean_set_size: Real | None
+    mean_certified_mass: Real | None
+    mean_kl_fused_masked: Real | None
+    chain: dict[str, Any] | None
+
+
+class ReportPart(Part):
+    """The whole document."""
+
+    kind: Literal["coft-audit-report"] = "coft-audit-report"
+    version: Literal[1] = 1
+    program: ProgramPart
+    session: SessionPart
+    branches: tuple[BranchPart, ...]
+    steps_digest: Text
+    thresholds: ThresholdsPart | None
+    log: tuple[LogPart, ...]
+    log_head: Text
+    summary: tuple[SummaryPart, ...]
+    drift: Text | None
+
+
+def report_text(report: ReportPart) -> str:
+    """The document as JSON text; equal reports give equal text, in ASCII whatever the tokens hold."""
+    return canonical(report.model_dump(), indent=1) + "\n"
+
+
+def report_from(text: str | bytes) -> ReportPart:
+    """Read the document.
+
+    Raises:
+        ServiceError: It is no JSON, no report, of another version, or a field is missing, unknown or of a wrong type.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ServiceError(f"The report is no JSON text ({error}); it is damaged, or another file.") from error
+    if not isinstance(data, dict) or data.get("kind") != KIND:
+        raise ServiceError("This JSON file is no report of an audit; choose one that was exported as a report.")
+    if data.get("version") != VERSION:
+        raise ServiceError(
+            f"The report is of format {data.get('version')!r}; this program reads format {VERSION}. Export it again."
+        )
+    try:
+        return ReportPart.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ServiceError(f"The report cannot be read: {place}: {first['msg']}.") from error
+
+
+def canonical(value: object, indent: int | None = None) -> str:
+    """JSON text that depends on the content alone: ASCII, keys sorted, infinities as text.
+
+    Args:
+        value: Numbers, text, times, and tuples, lists and dictionaries of them.
+        indent: Spaces a level; None writes one line without spaces.
+
+    Raises:
+        ValueError: A number is NaN.
+    """
+    separators = (",", ":") if indent is None else None
+    plain = _plain(value)
+    return json.dumps(
+        plain, ensure_ascii=True, allow_nan=False, indent=indent, sort_keys=indent is None, separators=separators
+    )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, float) and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value

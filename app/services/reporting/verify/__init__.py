@@ -1,0 +1,1 @@
+"""Verification of reports and evidence bundles: everything that can be computed again is, and compared."""

@@ -1,0 +1,143 @@
+"""A report that was read from a file, with everything that its checks need."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from app.services.calibration_store import AnyCalibration
+from app.services.errors import CoftError, ServiceError
+from app.services.mapping import settings_from_json, step_from
+from app.services.reporting.archive import LARGEST_FILE, unpack
+from app.services.reporting.bundle import CALIBRATION, MANIFEST, REPORT, read_manifest
+from app.services.reporting.document import branch_records, chain_records, log_records, session_record
+from app.services.reporting.schema import BranchPart, ReportPart, report_from
+from app.services.reports import SessionData
+from app.services.thresholds import layout_of, reading_for
+from app.services.views import AuditSettings, Step
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.chain import ChainCertificate, certify_chain
+from coft_core.conformal.factorized import load_calibration
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A report and what came with it.
+
+    Attributes:
+        source: Name of the file.
+        report: The document.
+        settings: The settings of its session.
+        files: All files of the bundle by name; None for a report alone.
+        manifest: The bundle's manifest; None for a report alone.
+        bundle_digest: SHA-256 of the manifest.
+        calibration: The calibration as the session read it; None without one, or where it is not in the bundle.
+        calibration_problem: Why a calibration that is in the bundle cannot be used; empty otherwise.
+    """
+
+    source: str
+    report: ReportPart
+    settings: AuditSettings
+    files: Mapping[str, bytes] | None = None
+    manifest: Mapping[str, object] | None = None
+    bundle_digest: str | None = None
+    calibration: AnyCalibration | None = None
+    calibration_problem: str = ""
+
+    @property
+    def applied(self) -> AnyCalibration | None:
+        """The calibration whose thresholds were applied: the session's policy takes none, or none of another layout."""
+        if self.calibration is None or self.settings.policy != "coft":
+            return None
+        return self.calibration if layout_of(self.calibration) == self.settings.mask_layout else None
+
+    @property
+    def mismatched(self) -> bool:
+        """Whether the thresholds are those of another policy, used knowingly."""
+        return self.report.session.certificate.startswith("uncertified: policy mismatch")
+
+    def chains(self) -> dict[str, tuple[Step, ...]]:
+        """The whole chain of every branch by the branch's path; only where the branches hold together."""
+        paths = {branch.id: branch.path for branch in self.report.branches}
+        chains = chain_records(self.report)
+        return {paths[key]: tuple(step_from(step) for step in chain) for key, chain in chains.items()}
+
+    def own_steps(self) -> Iterator[tuple[BranchPart, Step]]:
+        """Every stored step once, with the branch that made it; only where the branches hold together."""
+        chains = self.chains()
+        for branch in self.report.branches:
+            first = branch.fork_step or 0
+            for step in chains[branch.path][first:]:
+                yield branch, step
+
+    def chain_certificate(self, steps: tuple[Step, ...]) -> ChainCertificate | None:
+        """What may be claimed of a chain as a whole."""
+        calibration = self.applied
+        return certify_chain(calibration, steps) if steps and isinstance(calibration, Calibration) else None
+
+    def data(self) -> SessionData:
+        """The session as its tables are written from it; only where the branches hold together."""
+        chains = chain_records(self.report)
+        certificates = {
+            key: self.chain_certificate(tuple(step_from(step) for step in chain)) for key, chain in chains.items()
+        }
+        return SessionData(
+            record=session_record(self.report),
+            branches=branch_records(self.report),
+            chains=chains,
+            log=log_records(self.report),
+            certificates=certificates,
+            drift=self.report.drift,
+        )
+
+
+def load(path: Path) -> Loaded:
+    """Read an evidence bundle, or a report alone (``.json``).
+
+    Raises:
+        ServiceError: It cannot be read, lacks its report or manifest, or the report is damaged.
+    """
+    if path.suffix.lower() == ".json":
+        return _report_alone(path)
+    files = unpack(path)
+    for name in (MANIFEST, REPORT):
+        if name not in files:
+            raise ServiceError(f"{path.name} has no {name}, so it is no evidence bundle; choose one that was exported.")
+    manifest = read_manifest(files[MANIFEST])
+    report = report_from(files[REPORT])
+    loaded = Loaded(
+        source=path.name,
+        report=report,
+        settings=_settings(report),
+        files=files,
+        manifest=manifest,
+        bundle_digest=hashlib.sha256(files[MANIFEST]).hexdigest(),
+    )
+    return loaded if CALIBRATION not in files else _with_calibration(loaded, files[CALIBRATION])
+
+
+def _report_alone(path: Path) -> Loaded:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise ServiceError(f"{path.name} is larger than {LARGEST_FILE // 2**20} MB; it was not read.")
+        report = report_from(path.read_bytes())
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be read ({error.strerror}); check the path.") from error
+    return Loaded(path.name, report, _settings(report))
+
+
+def _settings(report: ReportPart) -> AuditSettings:
+    try:
+        return settings_from_json(report.session.policy_settings["settings"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ServiceError(f"The report's settings cannot be read ({error}); it is damaged.") from error
+
+
+def _with_calibration(loaded: Loaded, data: bytes) -> Loaded:
+    # The session's own id of its calibration means nothing here; only risk level and group are read.
+    try:
+        return replace(loaded, calibration=reading_for(load_calibration(data), loaded.settings))
+    except CoftError as error:
+        return replace(loaded, calibration_problem=str(error))

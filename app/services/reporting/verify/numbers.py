@@ -1,0 +1,196 @@
+"""Checks of the numbers of each step that follow from other numbers of it, without the model and without logits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from app.services.reporting.schema import SummaryPart
+from app.services.reporting.summary import summary_of
+from app.services.reporting.verify.findings import Findings, is_near
+from app.services.reporting.verify.loaded import Loaded
+from app.services.views import Candidate, Step
+from app.services.views.verification import Check
+
+LOG_TOLERANCE = 1e-4
+"""Log-probabilities are rounded to float32 one by one, so that sums of them differ by about this at most."""
+EXACT = 1e-9
+MASS_TOLERANCE = 1e-4
+BOUNDARY = 1e-6
+"""A token this near to its threshold may fall to either side of it."""
+
+
+def check_fusion(loaded: Loaded) -> Check:
+    """Differences of fused log-probabilities are ``(1 - lam)`` of the factual plus ``lam`` of the masked ones (Eq. 4)."""
+    found = Findings("Fusion of the candidates")
+    lam = float(loaded.report.session.fingerprint.get("lam", 0.0))
+    for branch, step in loaded.own_steps():
+        place = f"Branch {branch.path}, step {step.index + 1}"
+        rows = [row for row in step.candidates if _finite(row)]
+        # Fusion leaves one unknown a step, the logarithm of its normaliser; the median of all rows stands for it.
+        offsets = [_offset(row, lam) for row in rows]
+        middle = median(offsets) if offsets else 0.0
+        for row, offset in zip(rows, offsets, strict=True):
+            fits = abs(offset - middle) <= LOG_TOLERANCE
+            found.expect(
+                fits,
+                f"{place}, token {row.token!r} ({row.token_id}): its factual, masked and fused probabilities do not "
+                f"fit together at lambda {lam:g} (off by {offset - middle:+.4g}).",
+            )
+        for view in ("factual", "masked", "fused"):
+            total = math.fsum(math.exp(getattr(row, f"log_p_{view}")) for row in step.candidates)
+            found.expect(
+                total <= 1 + MASS_TOLERANCE, f"{place}: the {view} probabilities of its candidates sum to {total:.6g}."
+            )
+    return found.check()
+
+
+def check_certified(loaded: Loaded) -> Check:
+    """A candidate is certified exactly if its joint support reaches the threshold (Eq. 7)."""
+    found = Findings("Certified tokens")
+    for branch, step in loaded.own_steps():
+        place = f"Branch {branch.path}, step {step.index + 1}"
+        own = next((row for row in step.candidates if row.token_id == step.token_id), None)
+        claims = own is not None and own.certified and step.state not in ("mismatch", "none")
+        found.same(place, "whether its token is certified", step.certified, claims)
+        for row in step.candidates:
+            what = f"{place}, token {row.token!r} ({row.token_id})"
+            if step.families:
+                found.expect(
+                    row.certified == (not row.refused_by) or step.state == "none",
+                    f"{what}: it is certified although a family refuses it, or the other way round.",
+                )
+            elif step.state == "none":
+                found.expect(not row.certified, f"{what}: it is marked as certified, and there is no threshold.")
+            elif abs(row.log_joint - step.log_tau) > BOUNDARY:
+                found.same(what, "whether it is certified", row.certified, row.log_joint >= step.log_tau)
+        for part in step.families:
+            joint = min(step.log_p_fused, part.log_p_masked)
+            found.near(f"{place}, family {part.family}", "the joint support", part.log_joint, joint, EXACT)
+            if part.state not in ("mismatch", "none") and abs(joint - part.log_tau) > BOUNDARY:
+                reaches = joint >= part.log_tau
+                found.same(f"{place}, family {part.family}", "whether it certifies", part.certified, reaches)
+    return found.check()
+
+
+def check_derived(loaded: Loaded) -> Check:
+    """Margin, log ratio and the bound on total variation follow from the step's other numbers."""
+    found = Findings("Margins, ratios and bounds")
+    for branch, step in loaded.own_steps():
+        place = f"Branch {branch.path}, step {step.index + 1}"
+        own = next((row for row in step.candidates if row.token_id == step.token_id), None)
+        for view in ("log_p_factual", "log_p_masked", "log_p_fused"):
+            listed = None if own is None else getattr(own, view)
+            found.near(place, f"{view} of its token", getattr(step, view), listed, 0.0)
+        diagnostics = step.diagnostics
+        supports = [(part.log_joint, part.log_tau) for part in step.families]
+        supports = supports or [(min(step.log_p_fused, step.log_p_masked), step.log_tau)]
+        margin = min(_difference(joint, log_tau) for joint, log_tau in supports)
+        found.near(place, "the margin", diagnostics.margin, margin, EXACT)
+        ratio = _difference(step.log_p_factual, step.log_p_masked)
+        found.near(place, "the log ratio", diagnostics.log_ratio, ratio, EXACT)
+        bound = _tv_bound(step)
+        near = is_near(diagnostics.tv_bound, bound, EXACT * max(1.0, bound or 0.0))
+        found.expect(near, f"{place}: the bound on total variation is {diagnostics.tv_bound}, not {bound}.")
+    return found.check()
+
+
+def check_choices(loaded: Loaded) -> Check:
+    """Fallbacks, the policy's choices and the size and mass of the set fit the candidates."""
+    found = Findings("Fallbacks, choices and sets")
+    for branch, step in loaded.own_steps():
+        place = f"Branch {branch.path}, step {step.index + 1}"
+        members = [row for row in step.candidates if row.certified]
+        empty = step.set_size == 0 and step.state != "none"
+        found.same(place, "whether it is a fallback", step.fallback, empty)
+        found.expect(
+            step.set_size >= len(members),
+            f"{place}: the set has {step.set_size} tokens, and {len(members)} are listed.",
+        )
+        mass = math.fsum(math.exp(row.log_p_fused) for row in members)
+        whole = len(members) == step.set_size
+        fits = (
+            abs(step.certified_mass - mass) <= MASS_TOLERANCE if whole else step.certified_mass >= mass - MASS_TOLERANCE
+        )
+        fits = fits and step.certified_mass <= 1
+        found.expect(fits, f"{place}: the certified mass is {step.certified_mass:.6g}; its candidates give {mass:.6g}.")
+        found.same(
+            place, "whether total variation is undefined", step.diagnostics.tv_on_set is None, step.set_size == 0
+        )
+        _check_choice(found, place, step, members, loaded.report.session.greedy)
+        _check_divergences(found, place, step)
+    return found.check()
+
+
+def check_summary(loaded: Loaded) -> Check:
+    """The summary's counts and extremes are those of the steps."""
+    found = Findings("Summary numbers")
+    stated = {item.branch: item for item in loaded.report.summary}
+    chains = loaded.chains()
+    found.same("Summary", "the list of branches", list(stated), list(chains))
+    for path, steps in chains.items():
+        fresh = summary_of(path, steps, None)
+        for name in SummaryPart.model_fields:
+            if name in ("branch", "chain") or path not in stated:
+                continue
+            own, other = getattr(stated[path], name), getattr(fresh, name)
+            if isinstance(own, float) and isinstance(other, float):
+                found.near(f"Summary of branch {path}", name, own, other, EXACT * max(1.0, abs(other)))
+            else:
+                found.same(f"Summary of branch {path}", name, own, other)
+    return found.check()
+
+
+def _check_choice(found: Findings, place: str, step: Step, members: Sequence[Candidate], greedy: bool) -> None:
+    """Left alone, the policy takes a certified token; the likeliest fused one if it is greedy or falls back."""
+    chosen = next((row for row in step.candidates if row.token_id == step.policy_token_id), None)
+    if chosen is None:
+        return
+    pool = list(members) if members else list(step.candidates)
+    if step.set_size:
+        found.expect(chosen.certified, f"{place}: the policy chose {chosen.token!r}, which is not certified.")
+    if step.fallback or greedy:
+        best = max((row.log_p_fused for row in pool), default=-math.inf)
+        fits = chosen.log_p_fused >= best - BOUNDARY
+        found.expect(fits, f"{place}: the policy chose {chosen.token!r}, and another token is likelier.")
+
+
+def _check_divergences(found: Findings, place: str, step: Step) -> None:
+    """Merging tokens lowers entropies and divergences, so the candidates and one rest bound them from below."""
+    shares = {view: _cells(step, view) for view in ("factual", "masked", "fused")}
+    for view, cells in shares.items():
+        least = -math.fsum(p * math.log(p) for p in cells if p > 0)
+        stated = getattr(step.diagnostics, f"entropy_{view}")
+        found.expect(
+            stated >= least - LOG_TOLERANCE, f"{place}: the {view} entropy is {stated:.6g}, and at least {least:.6g}."
+        )
+    pairs = zip(shares["fused"], shares["masked"], strict=True)
+    least = math.fsum(p * math.log(p / q) for p, q in pairs if p > 0 and q > 0)
+    stated = step.diagnostics.kl_fused_masked
+    found.expect(stated >= least - LOG_TOLERANCE, f"{place}: the divergence is {stated:.6g}, and at least {least:.6g}.")
+
+
+def _cells(step: Step, view: str) -> list[float]:
+    """Probabilities of the candidates and of all other tokens together."""
+    listed = [math.exp(getattr(row, f"log_p_{view}")) for row in step.candidates]
+    return [*listed, max(1.0 - math.fsum(listed), 0.0)]
+
+
+def _offset(row: Candidate, lam: float) -> float:
+    return row.log_p_fused - (1 - lam) * row.log_p_factual - lam * row.log_p_masked
+
+
+def _finite(row: Candidate) -> bool:
+    return all(map(math.isfinite, (row.log_p_factual, row.log_p_masked, row.log_p_fused)))
+
+
+def _tv_bound(step: Step) -> float | None:
+    """Corollary 1's bound ``sqrt(KL / 2) / tau``; None where there is no threshold."""
+    if step.state == "none" or step.log_tau == -math.inf or math.isinf(step.diagnostics.kl_fused_masked):
+        return None
+    return math.sqrt(step.diagnostics.kl_fused_masked / 2) / math.exp(step.log_tau)
+
+
+def _difference(first: float, second: float) -> float:
+    return 0.0 if first == second else first - second

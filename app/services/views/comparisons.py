@@ -1,0 +1,132 @@
+"""Comparisons of sessions as the services take and give them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from coft_core.types import Step
+
+RowKind = Literal["same", "changed", "removed", "added"]
+"""The same token in both; another one in its place; only in the first session; only in the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSummary:
+    """One of the compared chains.
+
+    Attributes:
+        session_id: Its session.
+        branch_id: Its branch.
+        name: Name of the session.
+        branch: Name of the branch.
+        policy: Its policy.
+        model: Its model.
+        certificate: What may be claimed of it.
+        text: Its text without the end token.
+        steps: Its steps.
+        finished: Why it ended; None while it can go on.
+        certified: Certified tokens; None where the session is uncertified.
+        fallbacks: Steps at which no token was certified; None where nothing is thresholded.
+        overruled: Steps at which certification refused the token that the fused view finds likeliest, others being
+            certified; None where nothing is thresholded.
+        mean_log_ratio: Mean absolute log-ratio of the tokens' factual to masked probability; None without tokens.
+    """
+
+    session_id: int
+    branch_id: int
+    name: str
+    branch: str
+    policy: str
+    model: str
+    certificate: str
+    text: str
+    steps: tuple[Step, ...]
+    finished: str | None
+    certified: int | None
+    fallbacks: int | None
+    overruled: int | None
+    mean_log_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedRow:
+    """A place of two aligned chains; steps are 0-based, None where a chain has nothing there."""
+
+    kind: RowKind
+    first: int | None
+    other: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepDivergence:
+    """How far a step's fused view is from its masked view, as stored with the step, in each chain that has it.
+
+    Attributes:
+        step: The step, 0-based.
+        kl: ``KL(fused || masked)`` in nats, one a chain; None where the chain is shorter.
+        tv: Total variation of both on the certified set, one a chain; None where there is no set.
+        log_ratio: Log-ratio of the token's factual to masked probability, one a chain.
+    """
+
+    step: int
+    kl: tuple[float | None, ...]
+    tv: tuple[float | None, ...]
+    log_ratio: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairComparison:
+    """The first chain beside another one.
+
+    Attributes:
+        other: Place of the other chain among the compared ones.
+        rows: Both chains aligned, in reading order.
+        first_divergence: First step at which they have different tokens, or only one has any; None if they are equal.
+        same: Rows with the same token.
+        changed: Rows with another token in its place.
+        removed: Rows of the first chain alone.
+        added: Rows of the other chain alone.
+        by_text: Whether tokens were compared by their text, since the models have different vocabularies.
+        differences: (setting, value of the first, value of the other) for all that the sessions do not share.
+    """
+
+    other: int
+    rows: tuple[AlignedRow, ...]
+    first_divergence: int | None
+    same: int
+    changed: int
+    removed: int
+    added: int
+    by_text: bool
+    differences: tuple[tuple[str, str, str], ...]
+
+    @property
+    def sentence(self) -> str:
+        """The comparison in words."""
+        if self.first_divergence is None:
+            return f"Both chains have the same {self.same} tokens."
+        parts = [f"They part at token {self.first_divergence + 1}"]
+        parts += [
+            f"{count} {word}"
+            for count, word in ((self.changed, "changed"), (self.removed, "left out"), (self.added, "added"))
+            if count
+        ]
+        return f"{'; '.join(parts)}; {self.same} tokens are shared."
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two or more chains beside each other.
+
+    Attributes:
+        chains: The chains; the others are compared with the first.
+        pairs: One a further chain.
+        divergence: What is stored of each step, to the end of the longest chain.
+        notes: Sentences that must be shown with it.
+    """
+
+    chains: tuple[ChainSummary, ...]
+    pairs: tuple[PairComparison, ...]
+    divergence: tuple[StepDivergence, ...]
+    notes: tuple[str, ...]

@@ -1,0 +1,171 @@
+"""What the settings rail says of the chosen calibration: how it fits, what it certifies, what is known of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from app.services.views import (
+    FAMILY_NAMES,
+    CalibrationSummary,
+    CalibrationView,
+    DriftReport,
+    GroupSummary,
+    SettingsFit,
+)
+from app.ui.presenters_drift import WORDS
+from app.ui.presenters_format import count, plural, threshold
+
+NAMES = {
+    "policy": "policy",
+    "model": "model",
+    "revision": "revision of the model",
+    "weights": "weights of the model",
+    "tokenizer": "tokenizer",
+    "dtype": "number type",
+    "chat_template": "chat template",
+    "lam": "lambda",
+    "temperature": "temperature",
+    "top_p": "top-p",
+    "top_k": "top-k",
+    "mask_layout": "mask",
+    "mask_mode": "kind of mask",
+    "families": "families of the policy",
+    "whitelist": "never masked",
+    "sentinel": "sentinel",
+    "detector": "detector",
+    "masked_families": "masked families",
+    "user_list": "word list",
+}
+LAYOUTS = {"joint": "all families together", "factorized": "one mask for each family"}
+NO_CALIBRATION = "None: audit without certificate"
+ALL_GROUPS = ("All groups together", "")
+
+
+def calibration_choices(
+    found: Sequence[CalibrationSummary], layout: str | None = None, model: str | None = None
+) -> list[tuple[str, int]]:
+    """Calibrations for a menu, those that fit mask and model first; what does not fit is named. 0 stands for none.
+
+    Args:
+        found: The calibrations.
+        layout: Mask layout of the settings; None lets any fit.
+        model: Model of the settings; None lets any fit.
+    """
+    reasons = [(item, _misfit(item, layout, model)) for item in found]
+    fitting = [(item.name, item.id) for item, why in reasons if not why]
+    others = [(f"{item.name} ({why})", item.id) for item, why in reasons if why]
+    return [*fitting, *others, (NO_CALIBRATION, 0)]
+
+
+def calibration_status(view: CalibrationView | str | None) -> tuple[str, str, list[str]]:
+    """State, badge text and further lines of the calibration that the settings name.
+
+    Args:
+        view: The calibration at the settings' level and for their group, or why it cannot be read so; None if there
+            is none.
+    """
+    if view is None:
+        return ("uninformative", "uncertified: no calibration", ["Tokens are shown without a certificate."])
+    if isinstance(view, str):
+        return ("uninformative", "not usable for this group", [view])
+    first = view.bins[0] if view.bins else None
+    lines = [coverage_line(view.summary)] if view.group is None else [f"thresholds of the group “{view.group}” alone"]
+    if view.families:
+        names = ", ".join(FAMILY_NAMES.get(part.family, part.family) for part in view.families)
+        lines.append(f"own thresholds for {names}")
+    if first is None or first.state != "calibrated":
+        needed = f", {count(first.needed)} needed" if first else ""
+        return ("uninformative", f"uninformative, {_contexts(view)}{needed}", lines)
+    if view.calibrated_up_to is not None:
+        lines.append(f"own thresholds up to step {view.calibrated_up_to}, τ {threshold(first.tau)} at the start")
+    return ("calibrated", f"calibrated, {_contexts(view)}", lines)
+
+
+def misfit_lines(fit: SettingsFit) -> list[str]:
+    """What differs between a calibration and the settings, and what must be said with its thresholds."""
+    differs = [difference_text(*item) for item in fit.differences]
+    if not differs:
+        return list(fit.notes)
+    return [
+        f"Made with other settings, so it belongs to another policy, and Start will ask: {'; '.join(differs)}.",
+        *fit.notes,
+    ]
+
+
+def difference_text(name: str, made: str, used: str) -> str:
+    """One setting that differs, in words."""
+    if name == "masked_families":
+        return f"{NAMES[name]} {_families_text(made, used)}"
+    if name == "mask_layout":
+        made, used = LAYOUTS.get(made, made), LAYOUTS.get(used, used)
+    if name in ("weights", "tokenizer", "detector", "chat_template"):
+        return f"another {NAMES[name]}" if name != "weights" else "other weights of the model"
+    if name == "user_list":
+        made, used = (value.rpartition("+")[0].removeprefix("list ") or value for value in (made, used))
+    return f"{NAMES.get(name, name)} {made} there, {used} here"
+
+
+def group_choices(groups: Sequence[GroupSummary]) -> list[tuple[str, str]]:
+    """Groups for a menu; those with too few contexts say so."""
+    return [ALL_GROUPS, *((_group_name(group), group.name) for group in groups)]
+
+
+def drift_badge(report: DriftReport | None, calibration_id: int) -> str:
+    """Whether the audits so far speak against a calibration, linked to where it is explained."""
+    if report is None:
+        return ""
+    words = WORDS.get(report.status, report.status)
+    return (
+        f'<p><a class="badge drift-{escape(report.status)}" href="./calibrate?run={calibration_id}#drift" '
+        f'title="{escape(report.sentence)}">drift: {escape(words)}</a></p>'
+    )
+
+
+def coverage_line(summary: CalibrationSummary) -> str:
+    """Verified coverage with its interval."""
+    if summary.coverage is None:
+        return "coverage not verified"
+    interval = (
+        f" [{summary.coverage_low:.2f}, {summary.coverage_high:.2f}]"
+        if summary.coverage_low is not None and summary.coverage_high is not None
+        else ""
+    )
+    return f"coverage {summary.coverage:.2f}{interval}"
+
+
+def _contexts(view: CalibrationView) -> str:
+    """Contexts that the thresholds rest on; families differ in theirs."""
+    if view.families:
+        fewest, most = min(part.contexts for part in view.families), max(part.contexts for part in view.families)
+        if fewest != most:
+            return f"{count(fewest)} to {count(most)} contexts"
+        return plural(most, "context")
+    own = view.bins[0].contexts if view.group is not None and view.bins else view.summary.contexts
+    return plural(own, "context")
+
+
+def _misfit(item: CalibrationSummary, layout: str | None, model: str | None) -> str:
+    reasons = []
+    if layout is not None and item.mask_layout != layout:
+        reasons.append("mask: " + LAYOUTS.get(item.mask_layout, item.mask_layout))
+    if model is not None and item.model != model:
+        reasons.append(f"model: {item.model}")
+    return ", ".join(reasons)
+
+
+def _families_text(made: str, used: str) -> str:
+    """Which families only one side masks; whole lists would hide it."""
+    there, here = (value.split() if value != "none" else [] for value in (made, used))
+    only_there = [FAMILY_NAMES.get(family, family) for family in there if family not in here]
+    only_here = [FAMILY_NAMES.get(family, family) for family in here if family not in there]
+    parts = [
+        f"{', '.join(names)} only {where}" for names, where in ((only_there, "there"), (only_here, "here")) if names
+    ]
+    return ", ".join(parts)
+
+
+def _group_name(group: GroupSummary) -> str:
+    if group.certifiable:
+        return f"{group.name}, {plural(group.contexts, 'context')}"
+    return f"{group.name}: too few, {count(group.contexts)} of {count(group.needed)} contexts"

@@ -1,0 +1,164 @@
+"""What the calibrate page says of a prompt set: its columns, what is wrong with it, and how it will be masked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from app.services.views import (
+    FAMILY_NAMES,
+    CalibrationEstimate,
+    ParsedPromptSet,
+    PromptPreview,
+    RowError,
+    SamplePromptSet,
+    Span,
+)
+from app.ui.components.markup import icon, table
+from app.ui.presenters_format import count, duration, level, plural
+
+MOST_ERRORS = 5000
+"""Rows of the table of errors; a browser cannot lay out many more."""
+
+FIELD_HELP = {
+    "prompt": "required",
+    "reference": "its true continuation",
+    "spans": "JSON list of [start, end, family]",
+    "group": "prompts that belong together",
+    "context": "rows that count as one",
+    "weight": "how likely in use",
+}
+"""What each field of a prompt set holds, in a few words."""
+
+UNMAPPED = '<p class="sub">Choose the column that holds the prompts.</p>'
+
+
+def prompt_set(parsed: ParsedPromptSet) -> str:
+    """An uploaded prompt set: its name, size and format, and the columns that were not read."""
+    kilobytes = max(1, round(parsed.size / 1024))
+    ignored = (
+        f'<p class="hint">Not read: {escape(", ".join(parsed.ignored_columns))}.</p>' if parsed.ignored_columns else ""
+    )
+    choose = "" if "prompt" in dict(parsed.mapping) else UNMAPPED
+    return (
+        f'<p class="sub tnum"><strong>{escape(parsed.filename)}</strong>, {plural(parsed.total, "row")}, '
+        f"{count(kilobytes)} KB, {escape(parsed.format)}</p>{ignored}{choose}"
+    )
+
+
+def samples_list(samples: Sequence[SamplePromptSet]) -> str:
+    """Buttons that load a prompt set which comes with the program."""
+    if not samples:
+        return ""
+    buttons = "".join(
+        f'<button type="button" class="btn small" data-do="sample" data-id="{place}" '
+        f'title="{escape(item.description)}">{escape(item.title)}<span class="hint tnum">{count(item.rows)}</span>'
+        "</button>"
+        for place, item in enumerate(samples)
+    )
+    return f'<div class="samples"><span class="hint">Or try a sample:</span>{buttons}</div>'
+
+
+def needs_mapping(parsed: ParsedPromptSet) -> bool:
+    """Whether a reader should look at the columns: one that matters was not found, and others were left over."""
+    found = dict(parsed.mapping)
+    return "prompt" not in found or ("reference" not in found and bool(parsed.ignored_columns))
+
+
+def column_choices(parsed: ParsedPromptSet) -> list[tuple[str, str]]:
+    """The file's columns for a menu; the empty one reads a field from none."""
+    return [("none", ""), *((column, column) for column in parsed.columns)]
+
+
+def bad_rows(errors: Sequence[RowError]) -> int:
+    """Rows with something wrong."""
+    return len({error.line for error in errors})
+
+
+def row_errors(errors: Sequence[RowError], total: int) -> str:
+    """The rows that cannot be used: line, column, and what is wrong."""
+    if not errors:
+        return ""
+    rows = [[str(error.line), escape(error.column), escape(error.message)] for error in errors[:MOST_ERRORS]]
+    rest = len(errors) - len(rows)
+    more = f'<p class="hint">{count(rest)} more; correct these first.</p>' if rest else ""
+    head = [("Line", "n"), ("Column", ""), ("What is wrong", "")]
+    return (
+        f'<div class="bar"><h3>Rows that can’t be used</h3><span class="hint tnum">{count(bad_rows(errors))} of '
+        f'{count(total)}</span></div><div class="scroller" role="region" tabindex="0" '
+        f'aria-label="Rows that cannot be used">{table(head, rows, "errors", "Rows that cannot be used")}</div>{more}'
+    )
+
+
+def accept_label(good: int) -> str:
+    """The words beside the choice to leave bad rows out."""
+    return f"Go on with the {plural(good, 'good row')}"
+
+
+def preview_rows(rows: Sequence[PromptPreview], total: int) -> str:
+    """The first rows with their spans marked, and whether these were found or given."""
+    if not rows:
+        return '<p class="sub">No row can be used.</p>'
+    items = "".join(_preview_row(row) for row in rows)
+    shown = f"first {count(len(rows))} of {count(total)}" if total > len(rows) else plural(total, "row")
+    return (
+        f'<div class="bar"><h3>As they will be masked</h3><span class="hint tnum">{shown}</span></div>'
+        f'<div class="scroller" role="region" tabindex="0" aria-label="First rows with their spans">'
+        f'<ol class="preview">{items}</ol></div>'
+    )
+
+
+def marked_text(text: str, spans: Sequence[Span]) -> str:
+    """A text with its spans marked as on the audit page; offsets count code points."""
+    pieces, at = [], 0
+    for span in sorted(spans):
+        if span.start < at:
+            continue
+        name = FAMILY_NAMES.get(span.category, span.category)
+        kept = " white" if span.kept else ""
+        pieces.append(escape(text[at : span.start]))
+        pieces.append(
+            f'<span class="span f-{escape(span.category)}{kept}">{escape(text[span.start : span.end])}'
+            f'<span class="vh">, </span><span class="fam">{escape(name)}{", kept" if span.kept else ""}</span></span>'
+        )
+        at = span.end
+    return "".join([*pieces, escape(text[at:])])
+
+
+def _preview_row(row: PromptPreview) -> str:
+    masked = [span for span in row.spans if span.masked]
+    if not masked:
+        state = f'{icon("tri")}<span class="caution">nothing is masked</span>'
+    else:
+        state = f"{plural(len(masked), 'span')} {'detected' if row.detected else 'given in the file'}"
+    more = "".join(
+        f", {name} {escape(value)}" for name, value in (("group", row.group), ("context", row.context)) if value
+    )
+    reference = f' <span class="ref">{escape(row.reference)}</span>' if row.reference else ""
+    return (
+        f'<li><p class="hint tnum">Line {row.line}: {state}{more}</p>'
+        f'<p class="marked">{marked_text(row.prompt, row.spans)}{reference}</p></li>'
+    )
+
+
+def estimate_panel(found: CalibrationEstimate, alpha: float, share: float) -> str:
+    """What a calibration will take and whether its contexts suffice."""
+    kept = round(found.contexts * (1 - share))
+    lines = [
+        f"<strong>{plural(found.prompts, 'prompt')}, {plural(found.contexts, 'context')}</strong>: about {count(kept)} "
+        f"to calibrate, {count(found.contexts - kept)} kept apart. Alpha {level(alpha)} needs at least "
+        f"{count(found.needed)}.",
+        f"It takes {duration(found.seconds)} here, judged by a trial with {plural(found.tried, 'prompt')}.",
+    ]
+    cautions = []
+    if kept < found.needed:
+        cautions.append("Too few contexts: every token would pass. Add prompts, or choose a larger alpha.")
+    if found.unmasked:
+        verb = "masks" if found.unmasked == 1 else "mask"
+        cautions.append(
+            f"{plural(found.unmasked, 'prompt')} {verb} nothing, so both views are equal there. Give spans in the "
+            "file, mask more families, or use a word list."
+        )
+    warned = "".join(f"<li>{icon('tri')}<span>{text}</span></li>" for text in cautions)
+    body = "".join(f'<p class="sub tnum">{line}</p>' for line in lines)
+    return f'<div class="estimate">{body}{f"<ul class=cautions>{warned}</ul>" if warned else ""}</div>'

@@ -1,0 +1,141 @@
+"""What holds for all families at once: coverage of the intersection, its smallest levels, and its chain certificate.
+
+A family that a prompt does not mask cannot refuse, so every statement is about the families that are masked there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.certifiable import BinSupport, Certifiable
+from coft_core.conformal.coverage import CoverageReport, kept_report
+from coft_core.conformal.sequence import SequenceThreshold
+from coft_core.conformal.shares import least_total
+from coft_core.types import Step
+
+
+def intersected_coverage(parts: Mapping[str, Calibration], alpha: Fraction) -> CoverageReport:
+    """Measure how often all families keep the true next token, on the contexts kept apart.
+
+    A step counts as kept iff every family with a value at that step of that row keeps it. Where rows of a context are
+    not told apart, values at the same step count as one, which errs on the side of too little coverage.
+
+    Args:
+        parts: The families' calibrations, with equal bins, shift and seed.
+        alpha: Risk level of all families together.
+    """
+    first = next(iter(parts.values()))
+    positions, shift = first.positions, first.shift
+    held_out = [part.verification for part in parts.values()]
+    contexts = np.unique(np.concatenate([values.contexts for values in held_out]))  # (K,)
+    drawn = shift.thinned(contexts, first.seed).tolist()
+    keys, kept = [], []
+    for part, values in zip(parts.values(), (values.select(drawn) for values in held_out), strict=True):
+        log_tau = np.array([entry.log_tau for entry in part.bins])  # (B,)
+        kept.append(values.values >= log_tau[positions.bins_of(values.steps)])  # (n,)
+        keys.append(np.stack([values.contexts, values.steps, values.rows]))  # (3, n)
+    steps, place = np.unique(np.concatenate(keys, axis=1), axis=1, return_inverse=True)  # (3, N), (sum of n,)
+    together = np.ones(steps.shape[1], dtype=bool)  # (N,)
+    np.logical_and.at(together, place.ravel(), np.concatenate(kept))
+    return kept_report(together, steps[0], (steps[1], steps[2]), positions, shift.level(alpha), first.seed)
+
+
+def intersected_certifiable(parts: Mapping[str, Calibration], contexts: int) -> Certifiable:
+    """The smallest levels that all families support together when each has an equal share.
+
+    Args:
+        parts: The families' calibrations.
+        contexts: Number of contexts of all of them together.
+    """
+    found = [part.smallest_alpha() for part in parts.values()]
+
+    def together(levels: Iterable[float | None]) -> float | None:
+        known = [level for level in levels if level is not None]
+        return least_total(max(known), len(parts)) if known else None
+
+    by_label: dict[str, list[BinSupport]] = {}
+    for own in found:
+        for entry in own.bins:
+            by_label.setdefault(entry.label, []).append(entry)
+    reached = _contexts_by_bin(parts)
+    everywhere = [own.everywhere for own in found]
+    return Certifiable(
+        contexts=contexts,
+        overall=together(own.overall for own in found),
+        everywhere=None if None in everywhere else together(everywhere),
+        sequence=together(own.sequence for own in found),
+        bins=tuple(
+            BinSupport(label, count, together(entry.smallest_alpha for entry in by_label[label]))
+            for label, count in reached.items()
+        ),
+    )
+
+
+def _contexts_by_bin(parts: Mapping[str, Calibration]) -> dict[str, int]:
+    """Contexts with a value of any family, by label of the bin; bins without any are left out."""
+    positions = next(iter(parts.values())).positions
+    contexts = np.concatenate([part.values.contexts for part in parts.values()])  # (n,)
+    bins = positions.bins_of(np.concatenate([part.values.steps for part in parts.values()]))  # (n,)
+    return {positions.label(index): int(np.unique(contexts[bins == index]).size) for index in np.unique(bins).tolist()}
+
+
+@dataclass(frozen=True, slots=True)
+class FamilySequences:
+    """Thresholds for whole chains, one a family: together they hold for a whole chain of a new context.
+
+    Attributes:
+        alpha: Risk level of all families together, for the whole chain at once.
+        thresholds: (family, its threshold), each at its share of ``alpha``.
+    """
+
+    alpha: float
+    thresholds: tuple[tuple[str, SequenceThreshold], ...]
+
+    @property
+    def by_family(self) -> dict[str, SequenceThreshold]:
+        """Threshold by family."""
+        return dict(self.thresholds)
+
+    @property
+    def horizon(self) -> int:
+        """Steps of the longest chain that is spoken of: no family's certificate says anything of longer ones."""
+        return min((own.horizon for _, own in self._calibrated), default=0)
+
+    @property
+    def _calibrated(self) -> tuple[tuple[str, SequenceThreshold], ...]:
+        return tuple((name, own) for name, own in self.thresholds if own.state == "calibrated")
+
+    @property
+    def sentence(self) -> str:
+        """What holds, in words."""
+        without = [name for name, own in self.thresholds if own.state != "calibrated"]
+        silent = f" For {', '.join(without)} there are too few contexts: nothing is refused." if without else ""
+        if not self._calibrated:
+            return f"For whole chains nothing is certified.{silent}"
+        taus = ", ".join(f"{name} {own.tau:.3g}" for name, own in self._calibrated)
+        return (
+            f"With probability at least {1 - self.alpha:.3g}, all true tokens of a new chain of up to {self.horizon} "
+            f"steps reach the threshold of every family that its prompt has masked ({taus}).{silent}"
+        )
+
+    def certifies(self, steps: Sequence[Step]) -> bool | None:
+        """Whether every token of a chain reaches the threshold of each family masked in its prompt.
+
+        Args:
+            steps: The chain so far, from its first step.
+
+        Returns:
+            None where nothing can be said: there is no step, the chain is longer than :attr:`horizon`, it was decoded
+            without these thresholds, or none of its families has one.
+        """
+        taus = {name: own.log_tau for name, own in self._calibrated}
+        parts = [part for step in steps for part in step.families]
+        if any(part.state in ("mismatch", "none") for part in parts) or len(steps) > self.horizon:
+            return None
+        supports = [(part.log_joint, taus[part.family]) for part in parts if part.family in taus]
+        return all(log_joint >= log_tau for log_joint, log_tau in supports) if supports else None

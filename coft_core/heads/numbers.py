@@ -1,0 +1,252 @@
+"""A head with bounds on its tail: normaliser, membership in the certified set, its size and mass, and divergence.
+
+Numbers are bounds on the exact values of the method. Decoding compares in float32, so a decision is called certain only
+if it also stands after every rounding that float32 allows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from coft_core.errors import StoredLogitsError
+from coft_core.fusion import fuse_logits
+from coft_core.heads.tail import FusedTail, fused_tail
+from coft_core.policies.base import Views
+from coft_core.reread_types import Bounds
+from coft_core.stored import StoredLogits
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+UNIT = 2.0**-24
+"""Relative rounding error of one operation in float32."""
+
+OPERATIONS = 32
+"""Roundings that a token's logit goes through on its way to a log-probability, amply counted (mean over families)."""
+
+_LARGEST = 700.0
+"""Natural logarithm of about the largest float64; no tail outweighs a head by more."""
+
+_NEGLIGIBLE = 40.0
+"""Nats below the largest from which on a token's own rounding cannot show in a sum in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """One masked branch with its threshold: a token must pass all of a step's criteria.
+
+    Attributes:
+        log_p: Log-probabilities of the head in that branch, ``(n,)``.
+        log_tau: Threshold on the joint support.
+        tail_largest: Largest log-probability of the tail in that branch.
+        tail_log_mass: Log-probability of the whole tail in that branch.
+    """
+
+    log_p: Floats
+    log_tau: float
+    tail_largest: float
+    tail_log_mass: float
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """What is known of a certified set.
+
+    Attributes:
+        sure: Head tokens that belong to it, ``(n,)``.
+        maybe: Head tokens that may belong to it, ``(n,)``; none of them is sure.
+        tail: How many tokens of the tail belong to it.
+    """
+
+    sure: Flags
+    maybe: Flags
+    tail: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of one step at one lambda; logits divided by the temperature.
+
+    Attributes:
+        ids: Its tokens, rising, ``(n,)``.
+        factual: Logits of the factual branch, ``(n,)``.
+        masked: Logits of the masked branch, or the mean of several, ``(n,)``.
+        fused: Fused logits, ``(n,)``.
+        error: By how much float32 may move a token's log-probability against the others', ``(n,)``.
+        slack: By how much float32 may move all log-probabilities together.
+        tail: The fused tail.
+        tail_count: Number of its tokens.
+        normaliser: Log of the sum of exponentials of the fused logits of all tokens.
+        masked_normaliser: The same of the masked logits.
+        criteria: One a masked branch with a threshold; empty when nothing can refuse a token.
+        twins: A number for each token, ``(n,)``; tokens with the very same logits in every branch share it.
+    """
+
+    ids: npt.NDArray[np.int64]
+    factual: Floats
+    masked: Floats
+    fused: Floats
+    error: Floats
+    slack: float
+    tail: FusedTail
+    tail_count: int
+    normaliser: Bounds
+    masked_normaliser: float
+    criteria: tuple[Criterion, ...]
+    twins: npt.NDArray[np.int64]
+
+    def place(self, token_id: int) -> int:
+        """Where a token stands in the head.
+
+        Raises:
+            StoredLogitsError: It is not in the head.
+        """
+        place = int(np.searchsorted(self.ids, token_id))
+        if place == len(self.ids) or self.ids[place] != token_id:
+            raise StoredLogitsError(f"The kept logits do not hold the step's own token {token_id}; decode it again.")
+        return place
+
+
+def head_of(stored: StoredLogits, views: Views, lam: float) -> Head:
+    """Fuse a stored head and bound what lies outside.
+
+    Args:
+        stored: The logits, of mode ``"head"``.
+        views: What the policy makes of the head; only its thresholds are read.
+        lam: Fusion weight.
+    """
+    kept = stored.tail
+    if kept is None:
+        raise StoredLogitsError("All logits of this step were kept; read them as they are.")
+    logits = stored.tensor().float().double().numpy() / stored.temperature  # (B, n)
+    factual = logits[0]
+    masked = logits[1:].mean(0) if len(logits) > 1 else factual  # (n,)
+    fused = fuse_logits(torch.from_numpy(factual), torch.from_numpy(masked), lam).numpy()  # (n,)
+    tail = fused_tail(kept, lam, stored.temperature)
+    inside = log_sum_exp(fused)
+    normaliser = Bounds(float(np.logaddexp(inside, tail.log_mass.low)), float(np.logaddexp(inside, tail.log_mass.high)))
+    size = np.where(np.isfinite(logits), np.abs(logits), 0.0).max(0)  # (n,)
+    error = OPERATIONS * UNIT * (2.0 * size + abs(normaliser.high) + 1.0)  # (n,)
+    # A sum of V positive numbers is off by less than V roundings, in whatever order it is taken.
+    summing = UNIT * (stored.vocabulary_size + OPERATIONS * math.log(stored.vocabulary_size))
+    heavy = fused >= fused.max() - _NEGLIGIBLE
+    return Head(
+        ids=kept.ids,
+        factual=factual,
+        masked=masked,
+        fused=fused,
+        error=error,
+        slack=summing + float(error[heavy].max()),
+        tail=tail,
+        tail_count=stored.tail_count,
+        normaliser=normaliser,
+        masked_normaliser=float(np.logaddexp(log_sum_exp(masked), kept.fused_log_mass[-1])),
+        criteria=tuple(
+            _criterion(logits[row], log_tau, kept.log_mass[row], kept.largest[row] / stored.temperature)
+            for row, log_tau in thresholds(views, len(logits))
+        ),
+        twins=np.unique(logits, axis=1, return_inverse=True)[1].ravel(),
+    )
+
+
+def thresholds(views: Views, rows: int) -> tuple[tuple[int, float], ...]:
+    """The masked branches with their thresholds; ``rows`` counts all branches."""
+    if rows == 1:
+        return ()
+    if views.families:
+        return tuple((row, view.log_tau) for row, view in enumerate(views.families, start=1))
+    return ((1, views.log_tau),)
+
+
+def members(head: Head, criteria: tuple[Criterion, ...]) -> Members:
+    """Which tokens pass all criteria, as far as the head and the bounds on the tail can tell."""
+    sure, possible = np.ones_like(head.ids, dtype=bool), np.ones_like(head.ids, dtype=bool)
+    tail_low = tail_high = head.tail_count
+    for criterion in (c for c in criteria if c.log_tau > -math.inf):
+        slack = head.slack + head.error + OPERATIONS * UNIT * abs(criterion.log_tau)  # (n,)
+        low = np.minimum(head.fused - head.normaliser.high, criterion.log_p)  # (n,)
+        high = np.minimum(head.fused - head.normaliser.low, criterion.log_p)  # (n,)
+        sure &= low - slack >= criterion.log_tau
+        possible &= high + slack >= criterion.log_tau
+        tail_low, tail_high = 0, min(tail_high, _tail_members(head, criterion, float(slack.max())))
+    return Members(sure, possible & ~sure, Bounds(tail_low, tail_high))
+
+
+def set_size(found: Members) -> Bounds:
+    """Number of tokens in the certified set."""
+    sure, maybe = int(found.sure.sum()), int(found.maybe.sum())
+    return Bounds(sure + found.tail.low, sure + maybe + found.tail.high)
+
+
+def set_mass(head: Head, found: Members) -> Bounds:
+    """Fused probability of the certified set."""
+    if found.sure.all() and found.tail.low == head.tail_count:
+        return Bounds.at(1.0)
+    low = math.exp(log_sum_exp(head.fused[found.sure]) - head.normaliser.high)
+    high = math.exp(log_sum_exp(head.fused[found.sure | found.maybe]) - head.normaliser.low)
+    if found.tail.high:
+        most = found.tail.high * math.exp(min(head.tail.largest - head.normaliser.low, 0.0))
+        high += min(math.exp(head.tail.log_mass.high - head.normaliser.high), most)
+    return Bounds(min(low, 1.0), min(high, 1.0))
+
+
+def divergence(head: Head, lam: float) -> Bounds:
+    """``KL(fused || masked)``; never below 0.
+
+    With Z the sum of exponentials of the fused logits it is ``sum exp(fused) (fused - masked) / Z - log Z + log Z_m``,
+    and ``fused - masked = (1 - lam) (factual - masked)``, so the tail enters by its mass and by the slope of that. For
+    a given slope the value rises up to one mass and falls from there on.
+    """
+    if lam == 1.0:
+        return Bounds.at(0.0)
+    alive = head.fused > -math.inf
+    with np.errstate(invalid="ignore"):
+        gap = (1.0 - lam) * (head.factual - head.masked)[alive]  # (alive,)
+    slope = head.tail.slope
+    if np.isposinf(gap).any() or (slope.exact and slope.low == -math.inf):
+        return Bounds.at(math.inf)
+    inside = log_sum_exp(head.fused)
+    share = np.exp(head.fused[alive] - inside)  # (alive,), sums to 1
+    own = float((share * gap).sum())
+    masses = [math.exp(min(edge - inside, _LARGEST)) for edge in (head.tail.log_mass.low, head.tail.log_mass.high)]
+    if masses[1] == 0.0:
+        return _at_least_zero(own - inside + head.masked_normaliser, own - inside + head.masked_normaliser)
+
+    def value(mass: float, pull: float) -> float:
+        tail = mass * pull if mass else 0.0
+        return (own + tail) / (1.0 + mass) - math.log1p(mass) - inside + head.masked_normaliser
+
+    weakest, strongest = -(1.0 - lam) * slope.high, -(1.0 - lam) * slope.low
+    low = min(value(mass, weakest) for mass in masses)
+    peak = min(max(strongest - own - 1.0, masses[0]), masses[1])
+    high = max(value(mass, strongest) for mass in (*masses, peak))
+    return _at_least_zero(low, high)
+
+
+def log_sum_exp(numbers: Floats) -> float:
+    """Logarithm of the sum of exponentials; ``-inf`` of nothing."""
+    return float(np.logaddexp.reduce(numbers)) if len(numbers) else -math.inf
+
+
+def _at_least_zero(low: float, high: float) -> Bounds:
+    return Bounds(max(low, 0.0), max(high, 0.0))
+
+
+def _criterion(logits: Floats, log_tau: float, tail_log_mass: float, tail_largest: float) -> Criterion:
+    normaliser = float(np.logaddexp(log_sum_exp(logits), tail_log_mass))
+    return Criterion(logits - normaliser, log_tau, tail_largest - normaliser, tail_log_mass - normaliser)
+
+
+def _tail_members(head: Head, criterion: Criterion, slack: float) -> int:
+    """How many tokens of the tail can pass a criterion: each needs tau of both views' mass."""
+    largest = min(head.tail.largest - head.normaliser.low, criterion.tail_largest)
+    if largest + slack < criterion.log_tau:
+        return 0
+    mass = min(head.tail.log_mass.high - head.normaliser.high, criterion.tail_log_mass)
+    ratio = mass + slack - criterion.log_tau
+    return head.tail_count if ratio >= math.log(head.tail_count) else math.floor(math.exp(ratio))

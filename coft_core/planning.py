@@ -1,0 +1,105 @@
+"""What a rollout has to know before its first step: model, policy, masked prompt, and what may be claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coft_core.engine.model import LanguageModel
+from coft_core.errors import InvalidInputError
+from coft_core.keeping import FULL_BYTES, HEAD_TOKENS
+from coft_core.masking.masker import MaskedPrompt, mask_prompt
+from coft_core.masking.partial import mask_families
+from coft_core.masking.spans import SpanDetector, default_detector
+from coft_core.masking.whitelist import keep_whitelisted
+from coft_core.policies.base import Certificate, Policy
+from coft_core.types import Span
+
+NOTHING_MASKED = (
+    "Nothing is masked, so the factual and the masked branch are equal and the audit cannot show any sensitivity."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a rollout needs to know before its first step.
+
+    Attributes:
+        model: The model.
+        policy: The policy. A span that the reviewer keeps in one prompt is an edit of that prompt, not of the policy.
+        prompt: The masked prompt.
+        certificate: What may be claimed.
+        seed: Seed of the keyed draws.
+        greedy: Take the likeliest token instead of drawing.
+        max_new_tokens: Steps at most.
+        keep_logits: Keep the logits of every step, so that it can be read again at another lambda or alpha.
+        full_bytes: Logits of a step that take more bytes than this, before compression, are kept as heads.
+        head_tokens: Likeliest tokens of each branch that a head keeps.
+    """
+
+    model: LanguageModel
+    policy: Policy
+    prompt: MaskedPrompt
+    certificate: Certificate
+    seed: int = 0
+    greedy: bool = False
+    max_new_tokens: int = 64
+    keep_logits: bool = False
+    full_bytes: int = FULL_BYTES
+    head_tokens: int = HEAD_TOKENS
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences that must be shown with anything made from this plan."""
+        rows = {branch.input_ids for branch in self.policy.branches(self.prompt)}
+        masked = mask_families(self.prompt, self.policy.mask.families)
+        return (NOTHING_MASKED,) if rows | {masked} == {self.prompt.factual_ids} else ()
+
+
+def plan(
+    model: LanguageModel,
+    text: str,
+    policy: Policy,
+    spans: Sequence[Span] | None = None,
+    seed: int = 0,
+    greedy: bool = False,
+    max_new_tokens: int = 64,
+    detector: SpanDetector | None = None,
+    keep_logits: bool = False,
+    full_bytes: int = FULL_BYTES,
+) -> Plan:
+    """Mask a prompt and check that it can be decoded under a policy.
+
+    Args:
+        model: The model.
+        text: The reviewer's text.
+        policy: The policy.
+        spans: Sensitive spans; None detects them. Suggested and kept ones are never masked.
+        seed: Seed of the keyed draws.
+        greedy: Take the likeliest token instead of drawing.
+        max_new_tokens: Steps at most.
+        detector: Finds the spans when none are given; its version is part of the fingerprint either way.
+        keep_logits: Keep the logits of every step; see :func:`coft_core.reread`.
+        full_bytes: Logits of a step that take more bytes than this, before compression, are kept as heads.
+
+    Raises:
+        InvalidInputError: The prompt is empty, a span lies outside it, or ``max_new_tokens`` is below 1.
+        CalibrationMismatch: The policy's calibration belongs to another policy.
+    """
+    if not text.strip():
+        raise InvalidInputError("The prompt is empty; type at least one word.")
+    if max_new_tokens < 1:
+        raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
+    detector = detector or default_detector()
+    mask = policy.mask
+    prompt = mask_prompt(
+        model.tokenizer,
+        text,
+        keep_whitelisted(text, detector.detect(text) if spans is None else spans, mask.whitelist),
+        sentinel=mask.sentinel,
+        mode=mask.mode,
+        hint=mask.hint,
+        chat=model.chat,
+    )
+    certificate = policy.certificate(model, detector.version)
+    return Plan(model, policy, prompt, certificate, seed, greedy, max_new_tokens, keep_logits, full_bytes)

@@ -1,0 +1,119 @@
+"""What all COFT policies have in common: their controls, their fingerprint, and whether a calibration fits them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Self, TypeVar
+
+from torch import Tensor
+
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.engine.branches import BranchSpec
+from coft_core.engine.model import LanguageModel
+from coft_core.fingerprint import Fingerprint
+from coft_core.fusion import check_lambda
+from coft_core.masking.masker import DEFAULT_HINT, MaskedPrompt, MaskMode
+from coft_core.masking.settings import MaskLayout, MaskSettings
+from coft_core.policies.base import Certificate, Views, compared_certificate
+from coft_core.policies.fingerprint import policy_fingerprint
+from coft_core.sampling import Sampling
+
+NO_CALIBRATION = "uncertified: no calibration"
+
+Thresholds = TypeVar("Thresholds", bound=Calibration | FactorizedCalibration)
+"""The kind of calibration that a policy takes."""
+
+
+@dataclass(frozen=True)
+class FusedPolicy(ABC, Generic[Thresholds]):
+    """Controls of COFT decoding, whatever the layout of its masks.
+
+    Attributes:
+        lam: Fusion weight, 0 (factual) to 1 (masked).
+        calibration: Thresholds; None fuses without certifying anything.
+        temperature: Sampling temperature, the same in every branch.
+        top_p: Nucleus mass; 1 is off.
+        top_k: Tokens kept; 0 is off.
+        sentinel: Sentinel text; None takes the tokenizer's own.
+        mask_mode: ``"hard"`` or ``"soft"``.
+        mask_hint: Hint of the soft mask.
+        accept_mismatch: Use a calibration of another policy knowingly; the run is then marked
+            ``"uncertified: policy mismatch"`` and no token counts as certified.
+        families: Attribute families that are masked, for example one alone; None masks all.
+        whitelist: Terms that are never masked.
+
+    Raises:
+        InvalidInputError: A parameter is outside its range.
+    """
+
+    lam: float = 0.6
+    calibration: Thresholds | None = None
+    temperature: float = 1.0
+    top_p: float = 0.9
+    top_k: int = 0
+    sentinel: str | None = None
+    mask_mode: MaskMode = "hard"
+    mask_hint: str = DEFAULT_HINT
+    accept_mismatch: bool = False
+    families: tuple[str, ...] | None = None
+    whitelist: tuple[str, ...] = ()
+
+    layout: ClassVar[MaskLayout] = "joint"
+
+    def __post_init__(self) -> None:
+        """Validate by building what the parameters are for."""
+        check_lambda(self.lam)
+        _ = self.sampling, self.mask
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Short name of the policy."""
+
+    @abstractmethod
+    def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
+        """Branches that the policy needs for a prompt, factual first."""
+
+    @abstractmethod
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = ()) -> Views:
+        """Fuse and certify; ``logits`` is ``(G, B, V)``, branches in the order of :meth:`branches`."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """The sampling controls."""
+        return Sampling(self.temperature, self.top_p, self.top_k)
+
+    @property
+    def mask(self) -> MaskSettings:
+        """How spans are masked."""
+        return MaskSettings(self.mask_mode, self.mask_hint, self.sentinel, self.families, self.layout, self.whitelist)
+
+    def keeping(self, terms: Iterable[str]) -> Self:
+        """This policy with more terms that are never masked; they are part of its fingerprint."""
+        return replace(self, whitelist=self.mask.keeping(terms).whitelist)
+
+    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
+        """This policy's fingerprint on a model; estimator and source are those of its calibration."""
+        return policy_fingerprint(
+            model,
+            lam=self.lam,
+            sampling=self.sampling,
+            mask=self.mask,
+            detector=detector,
+            estimator=self.calibration.estimator if self.calibration else "none",
+            source=self.calibration.source if self.calibration else "none",
+        )
+
+    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
+        """Compare the calibration's fingerprint with this policy's.
+
+        Raises:
+            CalibrationMismatch: They differ and ``accept_mismatch`` is False.
+        """
+        if self.calibration is None:
+            return Certificate(NO_CALIBRATION)
+        own = self.fingerprint(model, detector)
+        return compared_certificate(self.calibration.fingerprint, own, self.accept_mismatch)

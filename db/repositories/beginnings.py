@@ -1,0 +1,51 @@
+"""How the audits that used a calibration began: their first steps, all in one query."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from db.models import AuditSession, Branch, Step
+from db.records import SessionBeginning
+from db.repositories.chains import step_of
+
+
+def load_beginnings(session: Session, calibration_id: int, steps: int) -> list[SessionBeginning]:
+    """Return the first steps of the root branches of sessions that use a calibration, oldest session first.
+
+    Sessions without a step are left out; steps come without their candidates.
+    """
+    group = AuditSession.policy_settings["settings"]["group"].as_string()
+    query = (
+        select(
+            AuditSession.id.label("session_id"),
+            AuditSession.prompt,
+            AuditSession.alpha,
+            AuditSession.greedy,
+            AuditSession.certificate,
+            group.label("group"),
+            Step,
+        )
+        .join(Branch, Branch.session_id == AuditSession.id)
+        .join(Step, Step.branch_id == Branch.id)
+        .where(AuditSession.calibration_id == calibration_id, Branch.parent_id.is_(None), Step.index < steps)
+        .order_by(AuditSession.id, Step.index)
+    )
+    found = []
+    for _, rows in groupby(session.execute(query), lambda row: row.session_id):
+        own = list(rows)
+        first = own[0]
+        found.append(
+            SessionBeginning(
+                session_id=first.session_id,
+                prompt=first.prompt,
+                alpha=first.alpha,
+                greedy=first.greedy,
+                certificate=first.certificate,
+                group=first.group,
+                steps=tuple(step_of(row.Step) for row in own),
+            )
+        )
+    return found

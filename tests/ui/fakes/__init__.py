@@ -1,0 +1,31 @@
+"""Services without a model or a database: plausible data in every state that a page has to show."""
+
+from __future__ import annotations
+
+from tests.ui.fakes.audits import FakeAudits
+from tests.ui.fakes.calibrations import FakeCalibrations
+from tests.ui.fakes.data import make_step, position_bins
+from tests.ui.fakes.reports_and_jobs import FakeJobs, FakeReports
+from tests.ui.fakes.user_lists import FakeUserLists
+
+__all__ = ["FakeServices", "make_step", "position_bins"]
+
+
+class FakeServices:
+    """What the pages call; ``pace`` is the time that a run takes for a token, in seconds."""
+
+    def __init__(self, pace: float = 0.0) -> None:
+        self.user_lists = FakeUserLists()
+        self.audits = FakeAudits(self.user_lists, pace)
+        self.jobs = FakeJobs()
+        self.calibrations = FakeCalibrations(self.jobs, self.audits)
+        self.audits.calibrations = self.calibrations
+        self.reports = FakeReports(self.audits)
+
+    def reset(self) -> None:
+        """Forget everything that a test did; the pages keep their references."""
+        self.user_lists.__init__()  # type: ignore[misc]
+        self.audits.__init__(self.user_lists, self.audits.pace)  # type: ignore[misc]
+        self.jobs.__init__()  # type: ignore[misc]
+        self.calibrations.__init__(self.jobs, self.audits)  # type: ignore[misc]
+        self.audits.calibrations = self.calibrations

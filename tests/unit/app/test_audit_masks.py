@@ -1,0 +1,228 @@
+"""Audits with several masks, soft masks, whitelists and groups, and how they fit their calibrations."""
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from app.bootstrap import Services, services
+from app.services.errors import ServiceError
+from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
+from app.settings import Settings
+from coft_core.errors import CalibrationMismatch, InvalidInputError
+from tests.conftest import load_tiny
+
+PROMPT = "The Muslim nurse said he would come"
+SPANS = (Span(4, 10, "religion"), Span(22, 24, "gender"))
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0, alpha=0.2)
+ROWS = "\n".join(
+    [
+        "prompt,reference,group",
+        *(
+            f"He gave the Muslim nurse {i} apples,and she counted {i},{'ward' if i % 3 else 'school'}"
+            for i in range(45)
+        ),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """All services on a tiny model; the tests of this file share them and count nothing that others may add."""
+    folder = tmp_path_factory.mktemp("masks")
+    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+    with services(settings, loader=load_tiny) as opened:
+        yield opened
+
+
+def calibrated(wired: Services, folder, **changes) -> int:
+    path = folder / "set.csv"
+    path.write_text(ROWS, "utf-8")
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.2, **changes)
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    assert job.status == "done", job.error
+    return int(job.result["calibration_id"])
+
+
+@pytest.fixture(scope="module")
+def joint(wired, tmp_path_factory):
+    return calibrated(wired, tmp_path_factory.mktemp("joint"))
+
+
+@pytest.fixture(scope="module")
+def factorized(wired, tmp_path_factory):
+    return calibrated(wired, tmp_path_factory.mktemp("factorized"), mask_layout="factorized")
+
+
+@pytest.fixture(scope="module")
+def grouped(wired, tmp_path_factory):
+    return calibrated(wired, tmp_path_factory.mktemp("grouped"), by_group=True)
+
+
+def start(wired, **changes):
+    return wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
+
+
+def ran(wired, **changes):
+    session = start(wired, **changes).session_id
+    list(wired.audits.run(session))
+    return wired.audits.view(session)
+
+
+def test_a_factorized_audit_certifies_each_token_for_every_family_that_the_prompt_masks(wired, factorized):
+    view = ran(wired, calibration_id=factorized, mask_layout="factorized", alpha=0.8)
+    assert view.certificate == "certified"
+    assert view.preview.branches == ("factual", "gender", "religion")
+    stored = wired.calibrations.load(factorized).read(alpha=0.8)
+    for step in view.steps:
+        assert [part.family for part in step.families] == ["gender", "religion"]
+        for part in step.families:
+            assert part.log_tau == stored.threshold(part.family, step.index)[0]
+            assert part.certified == (part.log_joint >= part.log_tau)
+        assert all(row.certified == (not row.refused_by) for row in step.candidates)
+
+
+def test_a_forced_token_that_a_family_refuses_is_not_certified(wired, factorized):
+    view = start(wired, calibration_id=factorized, mask_layout="factorized", alpha=0.98)
+    wired.audits.step(view.session_id)
+    forced = [wired.audits.fork(view.session_id, view.branch_id, 0, token).steps[0] for token in "xzq~^%"]
+    own = [next(row for row in step.candidates if row.token_id == step.token_id) for step in forced]
+    assert any(row.refused_by for row in own)
+    for step, row in zip(forced, own, strict=True):
+        assert step.certified == (not row.refused_by)
+        assert row.refused_by == tuple(part.family for part in step.families if not part.certified)
+
+
+def test_a_factorized_audits_bins_are_those_of_its_weakest_family(wired, factorized):
+    view = start(wired, calibration_id=factorized, mask_layout="factorized")
+    stored = wired.calibrations.load(factorized)
+    first = [stored.part(family).bins[0] for family in ("gender", "religion")]
+    assert math.isclose(view.bins[0].tau, min(entry.tau for entry in first))
+    assert view.bins[0].contexts == min(entry.contexts for entry in first)
+    assert view.bins[-1].last_step is None
+    assert [entry.first_step for entry in view.bins[1:]] == [entry.last_step + 1 for entry in view.bins[:-1]]
+
+
+def test_a_family_that_was_never_calibrated_makes_its_audit_uninformative(wired, factorized):
+    spans = (Span(11, 16, "age"), *SPANS)
+    view = wired.audits.start(
+        StartAudit(PROMPT, replace(SETTINGS, calibration_id=factorized, mask_layout="factorized"), spans)
+    )
+    assert [entry.state for entry in view.bins] == ["uninformative"]
+    assert wired.audits.step(view.session_id).state == "uninformative"
+
+
+@pytest.mark.parametrize(("made", "layout"), [("joint", "factorized"), ("factorized", "joint")])
+def test_a_calibration_of_another_layout_is_refused_by_name_or_used_without_any_threshold(wired, request, made, layout):
+    number = request.getfixturevalue(made)
+    before = len(wired.audits.sessions())
+    with pytest.raises(CalibrationMismatch, match=f"mask_layout: calibrated with {made}, used with {layout}"):
+        start(wired, calibration_id=number, mask_layout=layout)
+    assert len(wired.audits.sessions()) == before
+    view = ran(wired, calibration_id=number, mask_layout=layout, proceed_uncertified=True)
+    assert view.certificate.startswith("uncertified: policy mismatch (mask_layout")
+    assert view.bins == ()
+    assert view.chain is None
+    assert {(step.state, step.certified) for step in view.steps} == {("none", False)}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"mask_layout": "triple"}, {"mask_mode": "loud"}, {"policy": "vanilla", "mask_layout": "factorized"}],
+)
+def test_a_mask_that_does_not_exist_is_one_sentence(wired, changes):
+    with pytest.raises(ServiceError, match="choose"):
+        start(wired, **changes)
+
+
+def test_one_attribute_alone_fits_a_calibration_of_that_attribute_and_no_other(wired, joint, tmp_path):
+    alone = calibrated(wired, tmp_path, masked_families=("gender",))
+    settings = {"masked_families": ("gender",)}
+    assert start(wired, calibration_id=alone, **settings).certificate == "certified"
+    with pytest.raises(CalibrationMismatch) as refused:
+        start(wired, calibration_id=joint, **settings)
+    assert refused.value.fields == ("detector",)
+
+
+def test_a_soft_mask_and_a_whitelist_are_part_of_the_policy_and_of_the_reading(wired, tmp_path):
+    settings = {"mask_mode": "soft", "mask_hint": "someone; else", "whitelist": ("Muslim",)}
+    number = calibrated(wired, tmp_path, **settings)
+    view = start(wired, calibration_id=number, **settings)
+    assert view.certificate == "certified"
+    assert view.settings.whitelist == ("Muslim",)
+    assert "Muslim" in "".join(piece.text for piece in view.preview.pieces if not piece.masked)
+    assert "<mask>" not in view.preview.pieces[1].text
+    with pytest.raises(CalibrationMismatch) as refused:
+        start(wired, calibration_id=number)
+    assert refused.value.fields == ("mask_mode",)
+
+
+def test_what_is_never_masked_is_kept_when_it_is_detected_and_said_when_it_is_marked(wired):
+    settings = replace(SETTINGS, whitelist=("muslim",))
+    found = {PROMPT[s.start : s.end]: s for s in wired.audits.detect(PROMPT, settings)}
+    assert found["Muslim"].kept
+    assert found["he"].masked
+    preview = wired.audits.preview(PROMPT, SPANS, settings)
+    assert any("“Muslim” is on the whitelist" in warning for warning in preview.warnings)
+    assert not any("whitelist" in warning for warning in wired.audits.preview(PROMPT, SPANS, SETTINGS).warnings)
+
+
+def test_a_groups_audit_uses_the_thresholds_of_that_group_alone(wired, grouped):
+    view = ran(wired, calibration_id=grouped, group="ward")
+    alone = wired.calibrations.load(grouped).for_group("ward")
+    assert view.certificate == "certified"
+    assert [step.log_tau for step in view.steps] == [alone.threshold(step.index) for step in view.steps]
+    assert view.bins[0].contexts == alone.bins[0].contexts
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "error"),
+    [("grouped", {"group": "street"}, InvalidInputError), ("grouped", {"group": "school", "alpha": 0.02}, None),
+     (None, {"group": "ward"}, ServiceError)],
+)  # fmt: skip
+def test_a_group_that_cannot_be_used_is_refused_with_a_reason(wired, request, number, changes, error):
+    chosen = None if number is None else request.getfixturevalue(number)
+    with pytest.raises(error or InvalidInputError, match="group"):
+        start(wired, calibration_id=chosen, **changes)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {},
+        {"lam": 0.3, "temperature": 0.7, "top_k": 5},
+        {"mask_layout": "factorized"},
+        {"mask_mode": "soft", "mask_hint": "a; keeps [1]", "whitelist": ("nurse", "he said")},
+        {"masked_families": ("religion",)},
+    ],
+    ids=["usual", "strength", "factorized", "soft", "single"],
+)
+def test_taking_over_a_calibrations_settings_leaves_no_difference(wired, tmp_path, made):
+    number = calibrated(wired, tmp_path, **made)
+    other = replace(SETTINGS, calibration_id=number, lam=0.9, top_p=0.5, masked_families=("age",), sentinel="#")
+    before = wired.audits.fit(other)
+    assert {"lam", "top_p", "masked_families", "sentinel"} <= {name for name, _, _ in before.differences}
+    assert before.adoptable
+    adopted = wired.audits.adopt(other)
+    assert wired.audits.fit(adopted).differences == ()
+    assert wired.audits.start(StartAudit(PROMPT, adopted, SPANS)).certificate == "certified"
+
+
+def test_what_differs_is_named_before_an_audit_starts(wired, joint, factorized):
+    fields = [name for name, _, _ in wired.audits.fit(replace(SETTINGS, calibration_id=factorized)).differences]
+    assert fields == ["mask_layout"]
+    assert wired.audits.fit(replace(SETTINGS, calibration_id=joint)).differences == ()
+    assert wired.audits.fit(SETTINGS).differences == ()
+    vanilla = wired.audits.fit(replace(SETTINGS, calibration_id=joint, policy="vanilla"))
+    assert vanilla.differences == (("policy", "coft", "vanilla"),)
+
+
+def test_a_calibration_of_another_model_is_named_and_cannot_be_taken_over(wired, joint):
+    fit = wired.audits.fit(replace(SETTINGS, model="never-loaded", calibration_id=joint))
+    assert fit.differences == (("model", "tiny-0", "never-loaded"),)
+    assert not fit.adoptable
+
+
+def test_without_a_calibration_there_is_nothing_to_take_over(wired):
+    with pytest.raises(ServiceError, match="choose one"):
+        wired.audits.adopt(SETTINGS)

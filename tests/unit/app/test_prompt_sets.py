@@ -1,0 +1,205 @@
+"""Reading prompt sets: formats, columns, and what is wrong with a row."""
+
+import json
+
+import pytest
+
+from app.services.errors import ServiceError
+from app.services.prompt_sets import parse_prompt_set, row_from, row_record, rows_of
+
+
+def write(tmp_path, content, name="set.csv"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def problems(tmp_path, content, name="set.csv"):
+    return [(e.line, e.column, e.message) for e in parse_prompt_set(write(tmp_path, content, name)).errors]
+
+
+def test_a_well_formed_csv_is_read_whole(tmp_path):
+    parsed = parse_prompt_set(
+        write(tmp_path, 'prompt,reference,spans,group\n"He, too",went,"[[0, 2, ""gender""]]",a\nx y,z,,\n')
+    )
+    assert parsed.format == "CSV, comma"
+    assert parsed.errors == ()
+    (line, first), (_, second) = parsed.rows
+    assert (line, first.prompt, first.reference, first.group) == (2, "He, too", "went", "a")
+    assert parsed.columns == ("prompt", "reference", "spans", "group")
+    assert dict(parsed.mapping) == {name: name for name in parsed.columns}
+    assert (first.spans[0].start, first.spans[0].end, first.spans[0].category) == (0, 2, "gender")
+    assert second.spans is None
+    assert second.group is None
+
+
+@pytest.mark.parametrize(("delimiter", "name"), [(";", "semicolon"), ("\t", "tab"), (",", "comma")])
+def test_other_delimiters_are_recognised(tmp_path, delimiter, name):
+    parsed = parse_prompt_set(write(tmp_path, f"\ufeffprompt{delimiter}reference\r\na{delimiter}b\r\n"))
+    assert parsed.format == f"CSV, {name}"
+    assert parsed.rows[0][1].reference == "b"
+
+
+def test_jsonl_is_read_with_spans_as_lists_or_text(tmp_path):
+    text = '{"prompt": "he ran", "spans": [[0, 2, "gender"]], "group": 3}\n\n{"prompt": "x", "other": 1}\n'
+    parsed = parse_prompt_set(write(tmp_path, text, "set.jsonl"))
+    assert parsed.ignored_columns == ("other",)
+    assert [line for line, _ in parsed.rows] == [1, 3]
+    assert parsed.rows[0][1].group == "3"
+
+
+def test_row_problems_name_line_and_column_and_do_not_hide_good_rows(tmp_path):
+    text = (
+        "prompt,reference,spans\n"
+        "good,one,\n"
+        ",two,\n"
+        'bad,three,"[[0, 99, ""gender""]]"\n'
+        "bad,four,she;gender\n"
+        'bad,five,"[[0, 2, ""caste""]]"\n'
+        "good,one,\n"
+        "too,many,,cells\n"
+        '"two\nlines",six,\n'
+        'bad,seven,"[[2, 1, ""gender""]]"\n'
+        'bad,eight,"[[0, true]]"\n'
+    )
+    found = problems(tmp_path, text)
+    assert [(line, column) for line, column, _ in found] == [
+        (3, "prompt"),
+        (4, "spans"),
+        (5, "spans"),
+        (6, "spans"),
+        (7, "prompt"),
+        (8, "row"),
+        (11, "spans"),
+        (12, "spans"),
+    ]
+    messages = [message for _, _, message in found]
+    assert messages[0] == "is empty"
+    assert messages[1] == "ends at 99, the prompt has 3 characters"
+    assert "caste" in messages[3]
+    assert messages[4] == "same prompt and reference as line 2"
+    parsed = parse_prompt_set(write(tmp_path, text))
+    assert [line for line, _ in parsed.rows] == [2, 9]
+    assert parsed.total == 10
+
+
+def test_jsonl_problems_name_the_line(tmp_path):
+    found = problems(tmp_path, '{"prompt": 3}\nnot json\n[1]\n{"prompt": "a", "group": []}\n', "set.jsonl")
+    assert [line for line, _, _ in found] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        ("", "set.csv", "has no rows"),
+        ("prompt,reference\n", "set.csv", "has no rows"),
+        ("prompt,prompt\na,b\n", "set.csv", "twice"),
+        (b"prompt,reference\na,\xff\xfe\n", "set.csv", r"not UTF-8 \(line 2\)"),
+        ("prompt,reference\na,b\n".encode("utf-16"), "set.csv", "not UTF-8"),
+        ("prompt\na\n", "set.xlsx", "neither CSV nor JSONL"),
+        ("", "set.jsonl", "has no rows"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(tmp_path, content, name, message):
+    with pytest.raises(ServiceError, match=message) as caught:
+        parse_prompt_set(write(tmp_path, content, name))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_over_the_limit_is_refused_unread(tmp_path):
+    path = write(tmp_path, b"")
+    with path.open("r+b") as file:
+        file.truncate(100_000_000)
+    with pytest.raises(ServiceError, match="100 MB and at most 20 MB"):
+        parse_prompt_set(path)
+
+
+def test_an_unclosed_quote_is_a_row_problem(tmp_path):
+    assert problems(tmp_path, 'prompt,reference\na,b\n"never closed,c\n')[0][0] == 3
+
+
+def test_contexts_are_text_or_whole_numbers_and_weights_are_numbers_above_zero(tmp_path):
+    lines = [
+        {"prompt": "a", "context": 7, "weight": 0.5},
+        {"prompt": "b", "context": " seven ", "weight": "2"},
+        {"prompt": "c", "context": [7], "weight": 1},
+        {"prompt": "d", "weight": 0},
+        {"prompt": "e", "weight": "much"},
+        {"prompt": "f", "weight": float("nan")},
+        {"prompt": "g", "weight": True},
+        {"prompt": "h"},
+    ]
+    path = write(tmp_path, "".join(json.dumps(line) + "\n" for line in lines), "set.jsonl")
+    parsed = parse_prompt_set(path)
+    assert [example.context for _, example in parsed.rows] == ["7", "seven"]
+    assert parsed.weights == (0.5, 2.0)
+    assert [(e.line, e.column) for e in parsed.errors] == [
+        (3, "context"),
+        *((line, "weight") for line in range(4, 9)),
+    ]
+    assert "is missing, and other rows have one" in parsed.errors[-1].message
+
+
+def test_a_set_without_any_weight_has_none_and_misses_none(tmp_path):
+    parsed = parse_prompt_set(write(tmp_path, "prompt,weight\na,\nb,\n"))
+    assert (parsed.weights, parsed.errors) == ((), ())
+    assert [row.weight for row in rows_of(parsed)] == [None, None]
+
+
+def test_obvious_names_are_guessed_in_any_letter_case_and_the_guess_is_shown(tmp_path):
+    parsed = parse_prompt_set(write(tmp_path, "Input , COMPLETION,Context_ID,notes\na,b,c,d\n"))
+    assert dict(parsed.mapping) == {"prompt": "Input", "reference": "COMPLETION", "context": "Context_ID"}
+    assert parsed.columns == ("Input", "COMPLETION", "Context_ID", "notes")
+    assert parsed.ignored_columns == ("notes",)
+    example = parsed.rows[0][1]
+    assert (example.prompt, example.reference, example.context) == ("a", "b", "c")
+
+
+def test_a_column_of_the_exact_name_wins_over_a_guess(tmp_path):
+    parsed = parse_prompt_set(write(tmp_path, "text,Prompt,prompt,response,reference\n1,2,3,4,5\n"))
+    assert dict(parsed.mapping) == {"prompt": "prompt", "reference": "reference"}
+    assert parsed.rows[0][1].prompt == "3"
+
+
+def test_columns_can_be_chosen_and_a_field_can_be_read_from_none(tmp_path):
+    path = write(tmp_path, "title,prompt,reference\na,b,c\n")
+    parsed = parse_prompt_set(path, columns={"prompt": "title", "reference": ""})
+    assert dict(parsed.mapping) == {"prompt": "title"}
+    assert (parsed.rows[0][1].prompt, parsed.rows[0][1].reference) == ("a", None)
+    assert parsed.ignored_columns == ("prompt", "reference")
+
+
+def test_a_column_that_is_asked_for_one_field_is_not_taken_for_another(tmp_path):
+    parsed = parse_prompt_set(write(tmp_path, "prompt,reference\na,b\n"), columns={"prompt": "reference"})
+    assert dict(parsed.mapping) == {"prompt": "reference"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"prompt": "text", "reference": "text"}, "column “text” is asked for prompt and for reference"),
+        ({"prompt": "body"}, "no column “body” to read prompt from; its columns are “text”, “answer”"),
+        ({"promt": "text"}, "no field “promt”"),
+    ],
+)
+def test_a_choice_of_columns_that_does_not_fit_is_refused(tmp_path, columns, message):
+    with pytest.raises(ServiceError, match=message):
+        parse_prompt_set(write(tmp_path, "text,answer\na,b\n"), columns=columns)
+
+
+def test_a_file_without_a_column_of_prompts_is_read_without_rows_so_that_one_can_be_chosen(tmp_path):
+    parsed = parse_prompt_set(write(tmp_path, "body,label\na,b\n"))
+    assert (parsed.rows, parsed.errors, parsed.total) == ((), (), 1)
+    assert parsed.columns == ("body", "label")
+    assert "prompt" not in dict(parsed.mapping)
+
+
+def test_a_jsonl_file_without_any_object_names_what_is_wrong_with_its_lines(tmp_path):
+    parsed = parse_prompt_set(write(tmp_path, "nothing\n[1]\n" + "[" * 100_000 + "\n", "set.jsonl"))
+    assert [(e.line, e.column) for e in parsed.errors] == [(1, "row"), (2, "row"), (3, "row")]
+
+
+def test_stored_rows_are_the_rows_that_were_read(tmp_path):
+    text = 'prompt,reference,spans,group,context,weight\n"He, too", went,"[[0, 2, ""gender""]]",a,c,0.1\nShe,,,,,2\n'
+    rows = rows_of(parse_prompt_set(write(tmp_path, text)))
+    assert [row_from(row_record(row)) for row in rows] == list(rows)

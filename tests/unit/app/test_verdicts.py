@@ -1,0 +1,238 @@
+"""Verdicts: what stands, who sees what in a blind review, how disagreements are decided, and the log's integrity."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+import pytest
+
+from app.bootstrap import Services
+from app.services.errors import ServiceError, StoreError
+from app.services.verdict_rules import verdict_at
+from app.services.verdicts import VerdictService
+from app.services.views import AuditSettings, Span, StartAudit
+from app.services.views.verdicts import Target, VerdictRequest
+from app.settings import Settings
+
+Give = Callable[..., object]
+
+
+@pytest.fixture
+def session(wired: Services):
+    """Six steps on the main branch and a fork at the third."""
+    view = wired.audits.start(StartAudit("he said", AuditSettings(model="tiny", max_new_tokens=6), (Span(0, 2),)))
+    list(wired.audits.run(view.session_id))
+    fork = wired.audits.fork(view.session_id, view.branch_id, 2, "x")
+    return view.session_id, view.branch_id, fork.branch_id
+
+
+@pytest.fixture
+def verdicts(wired: Services) -> VerdictService:
+    return wired.verdicts
+
+
+@pytest.fixture
+def give(verdicts: VerdictService, session) -> Give:
+    def one(reviewer: str, verdict: str | None, step: int | None = None, last: int | None = None, **more: object):
+        branch = more.pop("branch", session[1] if step is not None else None)
+        return verdicts.add(VerdictRequest(session[0], reviewer, verdict, branch, step, last, **more))
+
+    return one
+
+
+def stands(verdicts: VerdictService, session_id: int, reviewer: str | None = None) -> dict[str, str]:
+    return {item.target.label: item.in_words for item in verdicts.current(session_id, reviewer).targets}
+
+
+def test_a_token_a_span_and_the_session_can_be_judged_with_note_and_tag(verdicts, session, give) -> None:
+    give("Å. Osei", "unfair", 1, note=" copied from the prompt ", tag="pronoun")
+    give("Å. Osei", "unclear", 2, 4)
+    give("Å. Osei", "fair")
+    session_wide, token, span = verdicts.current(session[0]).targets
+    assert [t.target.kind for t in (session_wide, token, span)] == ["session", "token", "span"]
+    assert [t.target.label for t in (session_wide, token, span)] == [
+        "the whole session", "step 2 of branch 0", "steps 3–5 of branch 0",
+    ]  # fmt: skip
+    assert [t.verdict for t in (session_wide, token, span)] == ["fair", "unfair", "unclear"]
+    (opinion,) = token.opinions
+    assert (opinion.reviewer, opinion.note, opinion.tag) == ("Å. Osei", "copied from the prompt", "pronoun")
+
+
+def test_a_reviewers_newest_verdict_stands_and_the_log_keeps_them_all(verdicts, session, give) -> None:
+    for verdict in ("fair", "unfair", None):
+        give("A", verdict, 0)
+    (item,) = verdicts.current(session[0]).targets
+    assert (item.status, item.verdict) == ("withdrawn", None)
+    assert [entry.verdict for entry in verdicts.history(session[0])] == ["fair", "unfair", None]
+
+
+def test_a_step_judged_on_a_fork_is_judged_on_the_branch_that_made_it(verdicts, session, give) -> None:
+    give("A", "fair", 1, branch=session[2])
+    give("B", "unfair", 1, branch=session[1])
+    give("A", "fair", 1, 2, branch=session[2])
+    first, second = verdicts.current(session[0]).targets
+    assert (first.target.branch, first.status) == ("0", "disputed")
+    assert second.target.branch.startswith("0/2:")
+
+
+def test_a_step_without_a_verdict_of_its_own_has_that_of_the_shortest_span_around_it(verdicts, session, give) -> None:
+    give("A", "fair", 0, 5)
+    give("A", "unfair", 2, 3)
+    give("A", "unclear", 3)
+    found = verdicts.current(session[0]).targets
+    assert [verdict_at(found, "0", step).verdict for step in range(6)] == [
+        "fair", "fair", "unfair", "unclear", "fair", "fair",
+    ]  # fmt: skip
+    assert verdict_at(found, "0/2:1", 2) is None
+
+
+def test_in_a_blind_review_a_reviewer_sees_nothing_of_others_until_she_finishes(verdicts, session, give) -> None:
+    give("A", "fair", 1, note="harmless")
+    verdicts.start_review(session[0], "B")
+    give("B", "unfair", 1)
+    mine = verdicts.current(session[0], "B")
+    assert [item.verdict for item in mine.targets] == ["unfair"]
+    assert (mine.hidden, mine.review.open, mine.review.blind) == (1, True, True)
+    assert {entry.reviewer for entry in verdicts.history(session[0], "B")} == {"B"}
+    assert stands(verdicts, session[0], "A") == {"step 2 of branch 0": "disputed"}
+    with pytest.raises(ServiceError, match="blind review"):
+        verdicts.disagreements(session[0], "B")
+    verdicts.finish_review(session[0], "B")
+    after = verdicts.current(session[0], "B")
+    assert (after.targets[0].status, after.hidden, after.review.open) == ("disputed", 0, False)
+    assert "harmless" in after.targets[0].notes
+
+
+def test_only_what_is_said_inside_a_blind_review_is_blind(verdicts, session, give) -> None:
+    verdicts.start_review(session[0], "B")
+    give("B", "fair", 1)
+    give("A", "fair", 1)
+    verdicts.finish_review(session[0], "B")
+    give("B", "unfair", 1)
+    assert [(e.reviewer, e.blind) for e in verdicts.history(session[0]) if e.kind == "verdict"] == [
+        ("B", True), ("A", False), ("B", False),
+    ]  # fmt: skip
+
+
+def test_whoever_may_have_seen_other_verdicts_cannot_review_blind_any_more(verdicts, session, give) -> None:
+    give("A", "fair", 1)
+    verdicts.start_review(session[0], "A")
+    verdicts.finish_review(session[0], "A")
+    with pytest.raises(ServiceError, match="may have seen"):
+        verdicts.start_review(session[0], "A")
+    give("B", "fair", 2)
+    with pytest.raises(ServiceError, match="may have seen"):
+        verdicts.start_review(session[0], "B")
+    assert not verdicts.start_review(session[0], "B", blind=False).blind
+    verdicts.start_review(session[0], "C")
+    with pytest.raises(ServiceError, match="open review"):
+        verdicts.start_review(session[0], "C", blind=False)
+    with pytest.raises(ServiceError, match="no open review"):
+        verdicts.finish_review(session[0], "D")
+
+
+def test_a_disagreement_is_decided_by_a_third_person_and_reopened_by_a_later_verdict(verdicts, session, give) -> None:
+    give("A", "fair", 1)
+    give("B", "unfair", 1)
+    give("A", "fair", 2)
+    (dispute,) = verdicts.disagreements(session[0])
+    assert (dispute.target.label, dispute.status, dispute.verdict) == ("step 2 of branch 0", "disputed", None)
+    decision = VerdictRequest(session[0], "C", "unfair", session[1], 1, note="the prompt names nobody")
+    with pytest.raises(ServiceError, match="third person"):
+        verdicts.adjudicate(VerdictRequest(session[0], "A", "unfair", session[1], 1))
+    with pytest.raises(ServiceError, match="do not disagree"):
+        verdicts.adjudicate(VerdictRequest(session[0], "C", "fair", session[1], 2))
+    with pytest.raises(ServiceError, match="needs a verdict"):
+        verdicts.adjudicate(VerdictRequest(session[0], "C", None, session[1], 1))
+    verdicts.start_review(session[0], "D")
+    with pytest.raises(ServiceError, match="blind review"):
+        verdicts.adjudicate(VerdictRequest(session[0], "D", "fair", session[1], 1))
+    assert verdicts.adjudicate(decision).kind == "adjudication"
+    (decided,) = verdicts.disagreements(session[0])
+    assert (decided.status, decided.verdict, decided.adjudication.reviewer) == ("adjudicated", "unfair", "C")
+    assert decided.notes == "A (fair); B (unfair); C (decides unfair): the prompt names nobody"
+    give("A", "unclear", 1)
+    assert stands(verdicts, session[0])["step 2 of branch 0"] == "disputed"
+    give("A", "unfair", 1)
+    assert stands(verdicts, session[0])["step 2 of branch 0"] == "unfair"
+    assert verdicts.disagreements(session[0]) == ()
+
+
+def test_agreement_counts_targets_that_both_judged_by_their_independent_verdicts(verdicts, session, give) -> None:
+    for step in range(6):
+        give("A", "fair" if step % 2 else "unfair", step)
+    give("A", "fair")
+    verdicts.start_review(session[0], "B")
+    assert verdicts.agreement("A", "B").waiting == 1
+    for step in range(6):
+        give("B", "fair" if step % 2 else "unfair", step)
+    give("B", "fair")
+    verdicts.finish_review(session[0], "B")
+    # Said after she saw the others, so it is no independent judgement.
+    give("B", "unclear")
+    give("A", "unclear", 0, 1)
+    one = verdicts.agreement("A", "B")
+    assert (one.result.pairs, one.result.agreed, one.blind_pairs, one.sessions, one.waiting) == (7, 7, 7, 1, 0)
+    assert not one.result.scored
+    assert "7 of the 7 were judged blind" in one.sentence
+    for branch_step in (1, 2):
+        give("A", "fair", branch_step, 2, branch=session[2])
+        give("B", "fair", branch_step, 2, branch=session[2])
+    scored = verdicts.agreement("A", "B", session[0]).result
+    assert (scored.pairs, scored.kappa) == (9, pytest.approx(1.0))
+    with pytest.raises(ServiceError, match="name two reviewers"):
+        verdicts.agreement("A", " A ")
+
+
+def test_a_verdict_that_points_nowhere_or_says_nothing_known_is_refused(verdicts, session, give) -> None:
+    for call, sentence in (
+        (lambda: give(" ", "fair"), "no name"),
+        (lambda: give("A", "great"), "no verdict 'great'"),
+        (lambda: give("A", "fair", 6), "has 6 steps"),
+        (lambda: give("A", "fair", 3, 2), "not after the last"),
+        (lambda: give("A", "fair", -1), "not in the chain"),
+        (lambda: give("A", "fair", note="x" * 20_001), "at most 20,000"),
+        (lambda: give("A", "fair", 0, branch=999), "does not belong"),
+        (lambda: verdicts.add(VerdictRequest(session[0], "A", "fair", None, 1)), "needs the branch"),
+        (lambda: verdicts.add(VerdictRequest(session[0], "A", "fair", session[1], None, 1)), "first step"),
+    ):
+        with pytest.raises(ServiceError, match=sentence):
+            call()
+    with pytest.raises(StoreError, match="no audit session"):
+        verdicts.add(VerdictRequest(404, "A", "fair"))
+    assert verdicts.history(session[0]) == ()
+
+
+def test_the_log_is_whole_until_someone_changes_the_file(verdicts, session, give, settings: Settings) -> None:
+    assert verdicts.verify_log(session[0]).sentence == "The verdict log is empty."
+    for step in range(3):
+        give("A", "fair", step)
+    whole = verdicts.verify_log(session[0])
+    assert (whole.whole, whole.entries, whole.head) == (True, 3, verdicts.history(session[0])[-1].digest)
+    with sqlite3.connect(settings.database_url.removeprefix("sqlite:///")) as file:
+        file.execute("DROP TRIGGER annotations_keep")
+        file.execute("UPDATE annotations SET verdict = 'unfair' WHERE entry = 2")
+    broken = verdicts.verify_log(session[0])
+    assert (broken.whole, broken.broken_entry) == (False, 2)
+    assert "Entry 2 was changed" in broken.sentence
+
+
+def test_no_method_of_the_services_or_the_store_changes_or_removes_an_entry() -> None:
+    from db.repositories import AnnotationsRepository
+
+    public = {name for name in dir(AnnotationsRepository) if not name.startswith("_")}
+    assert public == {"add", "history", "sessions_of"}
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        (Target(), "session"),
+        (Target("0"), "branch"),
+        (Target("0", None, 1, 1), "token"),
+        (Target("0", None, 1, 2), "span"),
+    ],
+)
+def test_a_target_knows_what_it_is(target: Target, kind: str) -> None:
+    assert target.kind == kind

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import coft_core as cc
+from coft_core.conformal.ledger import Entry, LedgerPhase
+from tests.conftest import TOY_FINGERPRINT
+
+entries = st.dictionaries(
+    st.tuples(st.sampled_from(["reference", "rollout/1", "verification"]), st.integers(1, 10**6)),
+    st.dictionaries(
+        st.sampled_from(["support", "truth", "tokens"]),
+        arrays.arrays(
+            st.sampled_from([np.dtype(np.float32), np.dtype(np.int32)]),
+            arrays.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4),
+            elements={"min_value": -100, "max_value": 100},
+        ),
+        min_size=1,
+    ),
+    max_size=8,
+)
+
+
+def filled(found: dict[tuple[str, int], Entry], key: str = "k") -> cc.MemoryLedger:
+    ledger = cc.MemoryLedger()
+    ledger.bind(key)
+    for (phase, number), entry in found.items():
+        ledger.put_many(phase, {number: entry})
+    return ledger
+
+
+@settings(derandomize=True, deadline=None, max_examples=20)
+@given(found=entries)
+def test_bytes_give_back_every_array(found: dict[tuple[str, int], Entry]) -> None:
+    original = filled(found)
+    copy = cc.MemoryLedger.from_bytes(original.to_bytes())
+    assert (len(copy), copy.key) == (len(found), "k")
+    for (phase, number), entry in found.items():
+        own = copy.get_many(phase, [number, 0])
+        assert set(own) == {number}
+        assert set(own[number]) == set(entry)
+        for name, array in entry.items():
+            assert own[number][name].dtype == array.dtype
+            np.testing.assert_array_equal(own[number][name], array)
+
+
+def small() -> cc.MemoryLedger:
+    return filled({("reference", 3): {"support": np.ones((2, 1, 1), dtype=np.float32)}})
+
+
+@pytest.mark.parametrize("data", [b"", b"no ledger", b"PK\x03\x04"])
+def test_other_data_is_refused(data: bytes) -> None:
+    with pytest.raises(cc.LedgerMismatchError, match="damaged"):
+        cc.MemoryLedger.from_bytes(data)
+
+
+def test_every_truncation_is_refused() -> None:
+    data = small().to_bytes()
+    for length in range(0, len(data), 11):
+        with pytest.raises(cc.LedgerMismatchError):
+            cc.MemoryLedger.from_bytes(data[:length])
+
+
+def test_another_version_and_arrays_that_do_not_fit_are_refused() -> None:
+    with np.load(io.BytesIO(small().to_bytes())) as archive:
+        parts = {name: archive[name] for name in archive.files}
+    header = json.loads(parts["header"].tobytes())
+    for change in (
+        {"header": np.frombuffer(json.dumps({**header, "version": 9}).encode(), dtype=np.uint8)},
+        {"data0": np.ones(5, dtype=np.float32)},
+        {"data0": np.array([print, print], dtype=object)},
+    ):
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **{**parts, **change})  # type: ignore[arg-type]
+        with pytest.raises(cc.LedgerMismatchError):
+            cc.MemoryLedger.from_bytes(buffer.getvalue())
+
+
+def test_first_calibration_gives_the_key_and_others_are_refused() -> None:
+    ledger = cc.MemoryLedger()
+    assert ledger.key == ""
+    ledger.bind("a")
+    ledger.bind("a")
+    with pytest.raises(cc.LedgerMismatchError):
+        ledger.bind("b")
+    with pytest.raises(cc.LedgerMismatchError):
+        cc.MemoryLedger.from_bytes(ledger.to_bytes()).bind("b")
+
+
+def test_key_changes_with_everything_that_results_depend_on() -> None:
+    examples = [cc.Example("a b", "c"), cc.Example("d", "e", (cc.Span(0, 1, "age"),))]
+    keys = {
+        cc.ledger_key("reference", [TOY_FINGERPRINT], examples, {}),
+        cc.ledger_key("rollout", [TOY_FINGERPRINT], examples, {}),
+        cc.ledger_key("reference", [TOY_FINGERPRINT] * 2, examples, {}),
+        cc.ledger_key("reference", [replace(TOY_FINGERPRINT, weights="w2")], examples, {}),
+        cc.ledger_key("reference", [TOY_FINGERPRINT], examples[:1], {}),
+        cc.ledger_key("reference", [TOY_FINGERPRINT], [examples[0], cc.Example("d", "e")], {}),
+        cc.ledger_key("reference", [TOY_FINGERPRINT], [cc.Example("a b", "c d"), examples[1]], {}),
+        cc.ledger_key("reference", [TOY_FINGERPRINT], examples, {"seed": 1}),
+    }
+    assert len(keys) == 8
+    assert {len(key) for key in keys} == {64}
+    again = cc.ledger_key("reference", [TOY_FINGERPRINT], list(examples), {})
+    assert again in keys
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"support": np.zeros((3, 1, 1))},
+        {"support": np.zeros((2, 1))},
+        {"other": np.zeros((2, 1, 1))},
+        {"support": np.zeros((2, 1, 1)), "other": np.zeros(1)},
+    ],
+)
+def test_entry_that_cannot_belong_to_its_example_is_refused(entry: Entry) -> None:
+    ledger = filled({("reference", 7): entry})
+    phase = LedgerPhase(ledger, "reference", (5, 7))
+    with pytest.raises(cc.LedgerMismatchError, match="example 7 in the phase 'reference'"):
+        phase.known({"support": ((4, 1, 1), (2, 1, 1))})
+
+
+def test_phase_without_a_ledger_knows_and_keeps_nothing() -> None:
+    phase = LedgerPhase(None, "reference", (1, 2))
+    phase.put({0: {"support": np.zeros(1)}})
+    assert phase.known({"support": ((1,), (1,))}) == {}

@@ -1,0 +1,159 @@
+"""Batches: every row has at most one session, and what the sessions say is measured from their steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from db.database import Database
+from db.errors import ConflictError, NotFoundError
+from db.records import BatchPlaceRecord, BatchRecord, CandidateRecord, PromptRowRecord, SessionFields, StepRecord
+from db.repositories import BatchesRepository, JobsRepository, PromptSetsRepository, SessionsRepository
+
+NewSession = Callable[..., SessionFields]
+NewStep = Callable[..., StepRecord]
+
+
+@pytest.fixture
+def batches(database: Database) -> BatchesRepository:
+    return BatchesRepository(database)
+
+
+@pytest.fixture
+def sessions(database: Database) -> SessionsRepository:
+    return SessionsRepository(database)
+
+
+@pytest.fixture
+def batch(database: Database, batches: BatchesRepository) -> BatchRecord:
+    rows = [PromptRowRecord(line=line, prompt=f"p{line}") for line in (2, 3, 5)]
+    prompts = PromptSetsRepository(database).add("set", "set.csv", "d", rows)
+    return batches.add("hiring", prompts.id, {"lam": 0.5}, [5, 2, 3])
+
+
+def test_a_batch_comes_back_and_is_listed_newest_first(batches: BatchesRepository, batch: BatchRecord) -> None:
+    assert (batch.name, batch.request, batch.job_id, batch.row_count) == ("hiring", {"lam": 0.5}, None, 3)
+    assert batches.get(batch.id) == batch
+    second = batches.add("b", batch.prompt_set_id, {}, [2])
+    assert list(batches.list()) == [second, batch]
+    assert batches.rename(batch.id, "c") == replace(batch, name="c")
+    with pytest.raises(ConflictError):
+        batches.add("x", 99, {}, [1])
+
+
+def test_a_row_gets_one_session_in_the_same_transaction_that_makes_it(
+    batches: BatchesRepository, sessions: SessionsRepository, batch: BatchRecord, new_session: NewSession
+) -> None:
+    place = BatchPlaceRecord(batch.id, 3)
+    batches.fail(batch.id, 3, "too long")
+    made = sessions.create(new_session(batch=place))
+    assert sessions.get(made.id).batch == made.batch == place
+    row = {row.line: row for row in batches.rows(batch.id)}[3]
+    assert (row.session_id, row.begun, row.error, row.steps, row.text) == (made.id, True, None, 0, "")
+    for refused, error in ((place, ConflictError), (BatchPlaceRecord(batch.id, 4), NotFoundError)):
+        with pytest.raises(error):
+            sessions.create(new_session(batch=refused))
+    assert sessions.count() == 1
+
+
+def test_a_deleted_session_leaves_a_row_that_has_begun_and_is_not_begun_again(
+    batches: BatchesRepository, sessions: SessionsRepository, batch: BatchRecord, new_session: NewSession
+) -> None:
+    made = sessions.create(new_session(batch=BatchPlaceRecord(batch.id, 2)))
+    sessions.delete(made.id)
+    row = batches.rows(batch.id)[0]
+    assert (row.line, row.session_id, row.begun, row.certificate) == (2, None, True, None)
+    with pytest.raises(ConflictError):
+        sessions.create(new_session(batch=BatchPlaceRecord(batch.id, 2)))
+
+
+def test_deleting_a_batch_keeps_its_sessions_and_frees_its_prompts(
+    database: Database,
+    batches: BatchesRepository,
+    sessions: SessionsRepository,
+    batch: BatchRecord,
+    new_session: NewSession,
+) -> None:
+    prompts = PromptSetsRepository(database)
+    made = sessions.create(new_session(batch=BatchPlaceRecord(batch.id, 2)))
+    with pytest.raises(ConflictError):
+        prompts.delete(batch.prompt_set_id)
+    batches.delete(batch.id)
+    assert sessions.get(made.id) == replace(made, batch=None)
+    prompts.delete(batch.prompt_set_id)
+    with pytest.raises(NotFoundError):
+        batches.rows(batch.id)
+
+
+def test_one_job_at_a_time_runs_a_batch(database: Database, batches: BatchesRepository, batch: BatchRecord) -> None:
+    jobs = JobsRepository(database)
+    first, second = jobs.add("batch", "a", {}), jobs.add("batch", "b", {})
+    assert batches.begin(batch.id, first.id).job_id == first.id
+    assert batches.begin(batch.id, first.id).job_id == first.id
+    with pytest.raises(ConflictError, match="already"):
+        batches.begin(batch.id, second.id)
+    jobs.finish(first.id, "cancelled", progress=0.5, message="")
+    assert batches.begin(batch.id, second.id).job_id == second.id
+
+
+def candidate(token_id: int, p_fused: float, certified: bool) -> CandidateRecord:
+    return CandidateRecord(token_id, "t", -1.0, -1.0, math.log(p_fused), certified)
+
+
+def test_a_row_is_measured_on_its_root_branch_alone(
+    batches: BatchesRepository,
+    sessions: SessionsRepository,
+    batch: BatchRecord,
+    new_session: NewSession,
+    new_step: NewStep,
+) -> None:
+    made = sessions.create(new_session(batch=BatchPlaceRecord(batch.id, 5)))
+    root = made.active_branch_id
+    kept = (candidate(1, 0.6, True), candidate(2, 0.3, False))
+    overruled = (candidate(1, 0.3, True), candidate(2, 0.6, False))
+    empty = (candidate(1, 0.3, False), candidate(2, 0.6, False))
+    for index, (candidates, ratio, margin, certified, fallback) in enumerate(
+        [(kept, -2.0, 1.5, True, False), (overruled, 1.0, 0.5, True, False), (empty, 0.0, math.inf, False, True)]
+    ):
+        sessions.append_step(
+            root,
+            new_step(
+                index,
+                token=f"<{index}>",
+                candidates=candidates,
+                log_ratio=ratio,
+                margin=margin,
+                certified=certified,
+                fallback=fallback,
+            ),
+        )
+    fork = sessions.add_branch(made.id, root, 1, "0/1:9")
+    sessions.append_step(fork.id, new_step(1, log_ratio=50.0, margin=-9.0))
+    sessions.set_active_branch(made.id, fork.id)
+    sessions.set_finished(root, "length")
+    row = batches.rows(batch.id)[2]
+    assert (row.root_branch_id, row.finished, row.text) == (root, "length", "<0><1><2>")
+    assert (row.steps, row.certified, row.fallbacks, row.overruled) == (3, 2, 1, 1)
+    assert row.mean_log_ratio == pytest.approx(1.0)
+    assert (row.max_log_ratio, row.min_margin) == (2.0, 0.5)
+    sessions.set_finished(root, "end")
+    assert batches.rows(batch.id)[2].text == "<0><1>"
+    assert [(r.line, r.begun, r.mean_log_ratio) for r in batches.rows(batch.id)[:2]] == [
+        (2, False, None),
+        (3, False, None),
+    ]
+
+
+def test_only_infinite_margins_stay_infinite(
+    batches: BatchesRepository,
+    sessions: SessionsRepository,
+    batch: BatchRecord,
+    new_session: NewSession,
+    new_step: NewStep,
+) -> None:
+    made = sessions.create(new_session(batch=BatchPlaceRecord(batch.id, 2)))
+    sessions.append_step(made.active_branch_id, new_step(0, margin=math.inf))
+    assert batches.rows(batch.id)[0].min_margin == math.inf

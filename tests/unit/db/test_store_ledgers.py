@@ -1,0 +1,66 @@
+"""Ledgers of jobs: replaced whole, handed over, and gone with their job's prompt set."""
+
+from __future__ import annotations
+
+import pytest
+
+from db.database import Database
+from db.errors import ConflictError
+from db.repositories import JobsRepository, LedgersRepository, PromptSetsRepository
+
+
+@pytest.fixture
+def ledgers(database: Database) -> LedgersRepository:
+    return LedgersRepository(database)
+
+
+@pytest.fixture
+def job_id(database: Database) -> int:
+    return JobsRepository(database).add("calibration", "t").id
+
+
+@pytest.fixture
+def prompt_set_id(database: Database) -> int:
+    return PromptSetsRepository(database).add("a", "a", "d", ()).id
+
+
+def test_the_last_ledger_of_a_job_counts(ledgers: LedgersRepository, job_id: int, prompt_set_id: int) -> None:
+    assert ledgers.load(job_id) is None
+    for data in (bytes(range(256)), b"", b"last"):
+        ledgers.save(job_id, prompt_set_id, data)
+        assert ledgers.load(job_id) == data
+    ledgers.delete(job_id)
+    ledgers.delete(job_id)
+    assert ledgers.load(job_id) is None
+
+
+def test_a_ledger_goes_with_its_prompt_set_and_the_job_stays(
+    database: Database, ledgers: LedgersRepository, job_id: int, prompt_set_id: int
+) -> None:
+    ledgers.save(job_id, prompt_set_id, b"half")
+    PromptSetsRepository(database).delete(prompt_set_id)
+    assert ledgers.load(job_id) is None
+    assert JobsRepository(database).get(job_id).id == job_id
+
+
+def test_a_ledger_is_handed_over_to_the_job_that_resumes(
+    database: Database, ledgers: LedgersRepository, job_id: int, prompt_set_id: int
+) -> None:
+    ledgers.save(job_id, prompt_set_id, b"half")
+    heir = JobsRepository(database).add("calibration", "t").id
+    ledgers.move(job_id, heir)
+    assert (ledgers.load(job_id), ledgers.load(heir)) == (None, b"half")
+    ledgers.save(job_id, prompt_set_id, b"other")
+    with pytest.raises(ConflictError, match="ledger of its own"):
+        ledgers.move(job_id, heir)
+    ledgers.move(404, JobsRepository(database).add("calibration", "t").id)
+
+
+def test_a_ledger_of_no_job_or_no_prompt_set_is_refused(
+    ledgers: LedgersRepository, job_id: int, prompt_set_id: int
+) -> None:
+    with pytest.raises(ConflictError):
+        ledgers.save(404, prompt_set_id, b"")
+    with pytest.raises(ConflictError):
+        ledgers.save(job_id, 404, b"")
+    assert ledgers.load(job_id) is None

@@ -1,0 +1,251 @@
+"""The verdict log: entries come back, every one follows from the one before, and none can be changed or removed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+
+from db.database import Database
+from db.engine import build_engine, parse_url
+from db.errors import ConflictError, NotFoundError, StoreError
+from db.log_chain import FIRST, LogBreak, entry_digest, first_break
+from db.migrate import downgrade, upgrade
+from db.records import AnnotationFields, AnnotationRecord, SessionFields
+from db.repositories import AnnotationsRepository, SessionsRepository
+
+NewSession = Callable[..., SessionFields]
+
+
+@pytest.fixture
+def log(database: Database) -> AnnotationsRepository:
+    return AnnotationsRepository(database)
+
+
+@pytest.fixture
+def branch(database: Database, new_session: NewSession) -> tuple[int, int]:
+    """A session and its root branch."""
+    made = SessionsRepository(database).create(new_session())
+    return made.id, made.active_branch_id
+
+
+def write(log: AnnotationsRepository, session_id: int, count: int = 3) -> list[AnnotationRecord]:
+    return [log.add(AnnotationFields(session_id=session_id, reviewer="A", note=str(i))) for i in range(count)]
+
+
+def broken(entries: list[AnnotationRecord]) -> LogBreak | None:
+    return first_break([(entry.content, entry.previous, entry.digest) for entry in entries])
+
+
+def change(database: Database, sql: str, guarded: bool = False) -> None:
+    """Change the table behind the repository's back; unguarded, as someone with the file in his hands would."""
+    with database.session() as session:
+        if not guarded:
+            postgres = database.engine.dialect.name == "postgresql"
+            for name in ("annotations_keep",) if postgres else ("annotations_keep", "annotations_stay"):
+                session.execute(text(f"DROP TRIGGER {name}" + (" ON annotations" if postgres else "")))
+        session.execute(text(sql))
+
+
+def test_an_entry_comes_back_with_every_field(
+    database: Database, log: AnnotationsRepository, branch: tuple[int, int]
+) -> None:
+    fields = AnnotationFields(
+        session_id=branch[0],
+        reviewer="Å. Osei",
+        kind="adjudication",
+        branch_id=branch[1],
+        step_index=2,
+        last_step_index=5,
+        verdict="unfair",
+        note="\x00 why",
+        tag="pronoun \ud83d",
+        blind=True,
+    )
+    made = log.add(fields)
+    (stored,) = log.history(branch[0])
+    assert stored == made
+    for name in AnnotationFields.__dataclass_fields__:
+        assert getattr(stored, name) == getattr(fields, name), name
+    assert (stored.entry, stored.branch_path, stored.previous) == (1, "0", FIRST)
+    assert stored.digest == entry_digest(stored.content, FIRST)
+    assert SessionsRepository(database).get(branch[0]).updated_at == stored.created_at
+
+
+def test_every_entry_follows_from_the_one_before_and_logs_are_apart_by_session(
+    database: Database, log: AnnotationsRepository, branch: tuple[int, int], new_session: NewSession
+) -> None:
+    other = SessionsRepository(database).create(new_session()).id
+    log.add(AnnotationFields(session_id=branch[0], reviewer="A"))
+    write(log, other)
+    log.add(AnnotationFields(session_id=branch[0], reviewer="B"))
+    first, second = log.history(branch[0])
+    assert (first.entry, second.entry, second.previous) == (1, 2, first.digest)
+    assert broken([first, second]) is None
+    assert broken(log.history(other)) is None
+    assert log.sessions_of(["A"]) == [branch[0], other]
+    assert log.sessions_of(["A", "B"]) == [branch[0]]
+
+
+def test_writers_at_the_same_time_make_one_chain(
+    database: Database, log: AnnotationsRepository, branch: tuple[int, int]
+) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: write(log, branch[0], 5), range(4)))
+    entries = log.history(branch[0])
+    assert [entry.entry for entry in entries] == list(range(1, 21))
+    assert broken(entries) is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "entry", "word"),
+    [
+        ("UPDATE annotations SET note = 'other' WHERE entry = 2", 2, "changed"),
+        ("UPDATE annotations SET reviewer = 'B' WHERE entry = 1", 1, "changed"),
+        ("UPDATE annotations SET verdict = 'fair' WHERE entry = 3", 3, "changed"),
+        ("UPDATE annotations SET digest = previous WHERE entry = 1", 1, "changed"),
+        ("DELETE FROM annotations WHERE entry = 2", 2, "missing"),
+        ("DELETE FROM annotations WHERE entry = 1", 1, "missing"),
+    ],
+)
+def test_a_row_changed_behind_the_stores_back_is_found(
+    sql: str, entry: int, word: str, database: Database, log: AnnotationsRepository, branch: tuple[int, int]
+) -> None:
+    write(log, branch[0])
+    change(database, sql)
+    found = broken(log.history(branch[0]))
+    assert found is not None
+    assert found.entry == entry
+    assert word in found.reason
+
+
+def test_an_entry_that_was_written_anew_with_its_digest_breaks_the_next_link(
+    log: AnnotationsRepository, branch: tuple[int, int]
+) -> None:
+    entries = list(write(log, branch[0]))
+    forged = replace(entries[0], note="forged")
+    entries[0] = replace(forged, digest=entry_digest(forged.content, forged.previous))
+    found = broken(entries)
+    assert found is not None
+    assert (found.entry, "replaced" in found.reason) == (2, True)
+
+
+def test_a_log_moved_to_another_session_does_not_hold(log: AnnotationsRepository, branch: tuple[int, int]) -> None:
+    entries = [replace(entry, session_id=branch[0] + 1) for entry in write(log, branch[0])]
+    found = broken(entries)
+    assert found is not None
+    assert found.entry == 1
+
+
+@pytest.mark.parametrize("sql", ["UPDATE annotations SET note = 'x'", "DELETE FROM annotations"])
+def test_the_store_itself_refuses_to_change_or_remove_an_entry(
+    sql: str, database: Database, log: AnnotationsRepository, branch: tuple[int, int]
+) -> None:
+    entries = write(log, branch[0])
+    with pytest.raises(StoreError, match="append-only"):
+        change(database, sql, guarded=True)
+    assert log.history(branch[0]) == entries
+
+
+def test_a_branch_with_verdicts_cannot_be_taken_away_singly(
+    database: Database, log: AnnotationsRepository, branch: tuple[int, int]
+) -> None:
+    log.add(AnnotationFields(session_id=branch[0], branch_id=branch[1], reviewer="A"))
+    with pytest.raises(StoreError, match="append-only"):
+        change(database, f"DELETE FROM branches WHERE id = {branch[1]}", guarded=True)
+    assert len(log.history(branch[0])) == 1
+
+
+def test_a_deleted_session_takes_its_log_along(
+    database: Database, log: AnnotationsRepository, branch: tuple[int, int], new_session: NewSession
+) -> None:
+    other = SessionsRepository(database).create(new_session()).id
+    write(log, branch[0])
+    log.add(AnnotationFields(session_id=branch[0], branch_id=branch[1], reviewer="A"))
+    kept = write(log, other, 1)
+    SessionsRepository(database).delete(branch[0])
+    with pytest.raises(NotFoundError):
+        log.history(branch[0])
+    assert log.history(other) == kept
+    with database.reading() as session:
+        assert session.scalar(text("SELECT count(*) FROM annotations")) == 1
+
+
+def test_entries_that_point_nowhere_are_refused(
+    database: Database, log: AnnotationsRepository, branch: tuple[int, int], new_session: NewSession
+) -> None:
+    other = SessionsRepository(database).create(new_session())
+    session_id, branch_id = branch
+    with pytest.raises(NotFoundError):
+        log.add(AnnotationFields(session_id=404, verdict="fair"))
+    with pytest.raises(ConflictError, match="not a branch of"):
+        log.add(AnnotationFields(session_id=session_id, branch_id=other.active_branch_id))
+    with pytest.raises(ConflictError, match="needs the branch"):
+        log.add(AnnotationFields(session_id=session_id, step_index=1, last_step_index=1))
+    for wrong in (
+        {"verdict": "great"},
+        {"kind": "rumour"},
+        {"branch_id": branch_id, "step_index": 3},
+        {"branch_id": branch_id, "step_index": 3, "last_step_index": 2},
+    ):
+        with pytest.raises(ConflictError):
+            log.add(AnnotationFields(session_id=session_id, **wrong))  # type: ignore[arg-type]
+    assert log.history(session_id) == []
+
+
+def test_digests_depend_on_every_part_of_an_entry() -> None:
+    content = {"session": 1, "entry": 1, "note": "a", "verdict": None, "blind": False}
+    digests = {entry_digest(content, FIRST), entry_digest(content, "1" * 64)}
+    digests |= {entry_digest({**content, name: "other"}, FIRST) for name in content}
+    assert len(digests) == 7
+
+
+@pytest.mark.skipif("COFT_TEST_DATABASE_URL" in os.environ, reason="builds an older store in a file")
+def test_annotations_of_an_older_store_become_a_whole_log(sqlite_url: str, new_session: NewSession) -> None:
+    engine = build_engine(parse_url(sqlite_url))
+    with Database(sqlite_url) as database:
+        sessions = SessionsRepository(database)
+        one, two = (sessions.create(new_session()) for _ in range(2))
+    downgrade(engine, "0003")
+    insert = (
+        "INSERT INTO annotations (session_id, branch_id, step_index, verdict, note, tag, reviewer, created_at) VALUES "
+        "(:s, :b, :i, 'unfair', :note, '', 'A', '2026-01-02 03:04:05.000678')"
+    )
+    with engine.begin() as connection:
+        for session, branch_id, step in ((one.id, one.active_branch_id, 4), (two.id, None, None), (one.id, None, None)):
+            # U+0010 and four digits stand for NUL in a stored text.
+            connection.execute(text(insert), {"s": session, "b": branch_id, "i": step, "note": "\x100000 é"})
+    engine.dispose()
+    with Database(sqlite_url) as database:
+        log = AnnotationsRepository(database)
+        first, second = log.history(one.id)
+        assert broken([first, second]) is None
+        assert broken(log.history(two.id)) is None
+        assert (first.step_index, first.last_step_index, first.kind, first.note) == (4, 4, "verdict", "\x00 é")
+        assert log.add(AnnotationFields(session_id=one.id)).previous == second.digest
+    with pytest.raises(StoreError, match="append-only"), Database(sqlite_url) as database:
+        change(database, "UPDATE annotations SET note = ''", guarded=True)
+
+
+@pytest.mark.skipif("COFT_TEST_DATABASE_URL" in os.environ, reason="looks at the triggers of a file")
+def test_downgrading_keeps_the_verdicts_and_upgrading_guards_them_again(
+    sqlite_url: str, new_session: NewSession
+) -> None:
+    engine = build_engine(parse_url(sqlite_url))
+    with Database(sqlite_url) as database:
+        session_id = SessionsRepository(database).create(new_session()).id
+        log = AnnotationsRepository(database)
+        log.add(AnnotationFields(session_id=session_id, kind="review_started", reviewer="A"))
+        log.add(AnnotationFields(session_id=session_id, verdict="fair", reviewer="A"))
+    downgrade(engine, "0003")
+    upgrade(engine)
+    engine.dispose()
+    with Database(sqlite_url) as database:
+        (entry,) = AnnotationsRepository(database).history(session_id)
+        assert (entry.entry, entry.verdict, broken([entry])) == (1, "fair", None)
+        with pytest.raises(StoreError, match="append-only"):
+            change(database, "DELETE FROM annotations", guarded=True)
