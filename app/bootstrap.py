@@ -19,6 +19,8 @@ from app.services.detection import Detectors, families_from_text
 from app.services.job_views import JobService
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
+from app.services.reporting.exports import ExportService
+from app.services.reporting.verify.run import BundleVerifier
 from app.services.reports import ReportService
 from app.services.session_library import SessionLibrary
 from app.services.swaps import SwapService
@@ -56,6 +58,7 @@ class Services:
     calibrations: CalibrationService
     user_lists: UserListService
     reports: ReportService
+    exports: ExportService
     verdicts: VerdictService
     jobs: JobService
     library: SessionLibrary
@@ -85,6 +88,16 @@ def services(
         yield _wire(settings, database, runner, loader)
 
 
+def verifier(settings: Settings, loader: Callable[..., LanguageModel] = load_model) -> BundleVerifier:
+    """What verifies reports from elsewhere; it opens no store, and loads a model only for a replay.
+
+    Args:
+        settings: Device and number type of the model.
+        loader: What loads a model.
+    """
+    return BundleVerifier(ModelHost(settings.device, settings.dtype, loader=loader))
+
+
 def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Callable[..., LanguageModel]) -> Services:
     host = ModelHost(settings.device, settings.dtype, loader=loader)
     detector = SpanDetector(
@@ -108,10 +121,13 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
         calibrations=calibrations,
         user_lists=user_lists,
         reports=reports,
+        exports=ExportService(reports, sessions, runs, thresholds),
         verdicts=VerdictService(sessions, log),
         jobs=listed,
         library=SessionLibrary(LibraryRepository(database), sessions, audits, reports, detectors),
-        batches=BatchService(BatchesRepository(database), prompt_sets, runner, listed, audits, host, largest),
+        batches=BatchService(
+            BatchesRepository(database), prompt_sets, runner, listed, audits, thresholds, host, largest
+        ),
         swaps=SwapService(audits, Planner(thresholds, detectors), host),
         comparisons=ComparisonService(sessions, audits),
         runner=runner,

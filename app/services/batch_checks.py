@@ -8,6 +8,7 @@ from dataclasses import replace
 from app.services.audits import AuditService
 from app.services.prompt_columns import require_prompts
 from app.services.prompt_sets import PromptRow
+from app.services.thresholds import Thresholds
 from app.services.views.audits import AuditSettings
 from app.services.views.batches import BatchRequest
 from app.services.views.prompt_sets import ParsedPromptSet, RowError
@@ -17,7 +18,7 @@ from coft_core.masking.masker import mask_prompt
 
 
 def row_errors(
-    prompts: ParsedPromptSet, request: BatchRequest, model: LanguageModel, audits: AuditService
+    prompts: ParsedPromptSet, request: BatchRequest, model: LanguageModel, thresholds: Thresholds
 ) -> tuple[RowError, ...]:
     """All that is wrong with a prompt set for a request, in the order of its lines.
 
@@ -25,15 +26,17 @@ def row_errors(
         prompts: The prompt set.
         request: What is asked of it.
         model: The model that will read it.
-        audits: Knows whether a group has thresholds.
+        thresholds: Knows which groups have some.
 
     Raises:
-        ServiceError: None of its columns is known to hold the prompts.
+        ServiceError: None of its columns is known to hold the prompts, or thresholds by group are asked for without a
+            calibration.
+        NotFoundError: The calibration has been deleted.
     """
     require_prompts(prompts)
     found = [*prompts.errors, *_too_long(prompts, request.settings, model)]
     if request.group_thresholds:
-        found += _without_thresholds(prompts, request.settings, audits)
+        found += _without_thresholds(prompts, request.settings, thresholds)
     return tuple(sorted(found, key=lambda error: error.line))
 
 
@@ -66,12 +69,14 @@ def _too_long(prompts: ParsedPromptSet, settings: AuditSettings, model: Language
             yield RowError(line, "prompt", f"has {length:,} tokens and the model takes {model.context_length:,}")
 
 
-def _without_thresholds(prompts: ParsedPromptSet, settings: AuditSettings, audits: AuditService) -> Iterator[RowError]:
+def _without_thresholds(
+    prompts: ParsedPromptSet, settings: AuditSettings, thresholds: Thresholds
+) -> Iterator[RowError]:
     """Rows whose group has no thresholds of its own; each group is looked up once."""
     problems: dict[str | None, str] = {None: "is empty, and thresholds by group need one"}
     for group in {example.group for _, example in prompts.rows} - {None}:
         try:
-            audits.fit(replace(settings, group=group))
+            thresholds.of(replace(settings, group=group))
         except InvalidInputError as error:
             problems[group] = f"has no thresholds: {error}"
     for line, example in prompts.rows:

@@ -20,6 +20,7 @@ from app.services.model_host import ModelHost
 from app.services.outcomes import outcomes_of
 from app.services.prompt_sets import parse_prompt_set, row_from, row_record, rows_of
 from app.services.reports import write_text
+from app.services.thresholds import Thresholds
 from app.services.views.batches import (
     BatchOrder,
     BatchRequest,
@@ -45,6 +46,7 @@ class BatchService:
         runner: JobRunner,
         jobs: JobService,
         audits: AuditService,
+        thresholds: Thresholds,
         host: ModelHost,
         max_upload_bytes: int = 20_000_000,
     ) -> None:
@@ -56,6 +58,7 @@ class BatchService:
             runner: Runs batches in the background.
             jobs: Looks jobs up.
             audits: Starts and steps the sessions.
+            thresholds: Knows which groups have some.
             host: Owner of the models.
             max_upload_bytes: Largest prompt set that is read.
         """
@@ -64,6 +67,7 @@ class BatchService:
         self._running = BatchJobs(batches, prompt_sets, runner, audits)
         self._jobs = jobs
         self._audits = audits
+        self._thresholds = thresholds
         self._host = host
         self._max_upload_bytes = max_upload_bytes
 
@@ -89,7 +93,7 @@ class BatchService:
             ServiceError: None of the columns holds the prompts.
             CoftError: The model cannot be loaded.
         """
-        return row_errors(prompts, request, self._host.get(request.settings.model), self._audits)
+        return row_errors(prompts, request, self._host.get(request.settings.model), self._thresholds)
 
     def submit(self, prompts: ParsedPromptSet, request: BatchRequest) -> int:
         """Store a batch, start it as a job, and return the batch's id.

@@ -47,8 +47,8 @@ class Fitting:
         if settings.policy == "vanilla":
             return SettingsFit((("policy", "coft", "vanilla"),), adoptable=True)
         differences = tuple(self._differences(settings, whole))
-        changed = replace(self.adopt(settings), alpha=settings.alpha) != settings
-        return SettingsFit(differences, own_notes(self._of_group(settings, whole)), bool(differences) and changed)
+        left = tuple(self._differences(self.adopt(settings), whole)) if differences else ()
+        return SettingsFit(differences, own_notes(self._of_group(settings, whole)), len(left) < len(differences))
 
     def _of_group(self, settings: AuditSettings, whole: AnyCalibration) -> AnyCalibration:
         try:

@@ -16,7 +16,7 @@ from coft_core.overhead import Overhead, measure_overhead
 from coft_core.policies import VanillaPolicy
 from db.records import SessionRecord
 
-TIMED_TOKENS = 16
+TIMED_TOKENS = 8
 """Steps that are timed; the first one, which reads the prompt, is not."""
 
 

@@ -149,8 +149,7 @@ def _meet(item: Pronoun, span: Span) -> bool:
 
 def _cased_word(word: str, text: str, span: Span) -> str:
     old = text[span.start : span.end]
-    letters = [char for char in text if char.isalpha()]
-    if len(letters) > len(old) and all(char.isupper() for char in letters):
+    if _in_capitals(text) and len(text.strip()) > len(old):
         return word.upper()
     opens = old[:1].isupper() and _OPENS_SENTENCE.search(text, 0, span.start) is not None
     return word[:1].upper() + word[1:] if opens else word
@@ -164,8 +163,20 @@ def _article(text: str, start: int, word: str) -> Replacement | None:
     old = found.group(1)
     new = "an" if wanted else "a"
     if old[0].isupper():
-        new = new.upper() if len(old) > 1 and old.isupper() else new.capitalize()
+        new = new.upper() if _in_capitals(text) else new.capitalize()
     return None if new == old else Replacement(found.start(1), found.end(1), old, new, "article")
+
+
+def _in_capitals(text: str) -> bool:
+    letters = [char for char in text if char.isalpha()]
+    return all(char.isupper() for char in letters)
+
+
+def _left_without_verb(text: str, item: Pronoun, wanted: PronounSet) -> bool:
+    """Whether "they" gives way to "she" or "he" before what may be a verb that was not changed."""
+    if item.role != "subject" or item.sets != {"they"} or wanted == "they":
+        return False
+    return agreeing_edit(text, item.start, item.end, plural=False) is None and may_need_a_verb(text, item.end)
 
 
 def _apart(changes: Iterable[Replacement]) -> list[Replacement]:
@@ -187,7 +198,7 @@ def _notes(text: str, changing: Sequence[Pronoun], marked: Sequence[Pronoun], wa
     for item in changing:
         if not item.sure:
             yield f"{named(item)} was read as {_ROLE_NAMES[item.role]}; if it is not, say what it is."
-        if item.role == "subject" and item.sets == {"they"} and wanted != "they" and may_need_a_verb(text, item.end):
+        if _left_without_verb(text, item, wanted):
             yield f"Check the verb after {named(item)}: it was left as it is."
     starts = {item.start for item in marked}
     if others := [named(item) for item in changing if item.start not in starts]:

@@ -64,7 +64,7 @@ def thresholds_figure(bins: Sequence[BinView], coverage: Sequence[CoverageView],
         barmode="overlay",
         xaxis={**_labels([item.label for item in bins]), "anchor": "y3"},
         yaxis={"domain": [0.56, 1], "rangemode": "tozero", "nticks": 4},
-        yaxis2={"domain": [0.24, 0.45], "range": [max(0.0, min([asked, *lows]) - 0.03), 1.005], "nticks": 3},
+        yaxis2={"domain": [0.24, 0.45], "range": [max(0.0, min([asked, *lows]) - 0.03), 1.02], "nticks": 3},
         yaxis3={"domain": [0, 0.12], "range": [0, 1.4 * most], "tickvals": [], "fixedrange": True},
     )
     return figure
@@ -164,7 +164,7 @@ def _measured(bins: Sequence[BinView], measured: dict[str, CoverageView]) -> go.
     found = [(place, row.coverage) for place, row in rows if row is not None and row.coverage is not None]
     return go.Scatter(
         x=[place for place, _ in found], y=[value for _, value in found], yaxis="y2", mode="markers",
-        marker={"symbol": "diamond-open", "size": 9, "line": {"width": 1.6}},
+        marker={"symbol": "diamond-open", "size": 9, "line": {"width": 1.6}}, cliponaxis=False,
         hovertemplate="measured %{y:.3f}<extra></extra>",
     )  # fmt: skip
 

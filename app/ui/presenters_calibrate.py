@@ -28,7 +28,7 @@ def job_status(job: JobView | None) -> str:
         percent = round(100 * job.progress)
         left = f", {duration(job.seconds_left)} left" if job.seconds_left is not None else ""
         return (
-            f'<div class="run"><span>{title}<br><span class="hint tnum">{escape(job.message)}{left}</span></span>'
+            f'<div class="run"><span>{title}<span class="hint tnum">{escape(job.message)}{left}</span></span>'
             f'<span class="hint tnum">{percent} %</span><div class="progress" role="progressbar" aria-valuemin="0" '
             f'aria-valuemax="100" aria-valuenow="{percent}" aria-label="{title}">'
             f'<i style="width:{percent}%"></i></div><span class="hint wide">If you cancel, what is done is kept: the '

@@ -60,13 +60,14 @@ def headline(view: CalibrationView) -> str:
 
 def promises(view: CalibrationView) -> str:
     """What the calibration certifies, and what it does not, in plain words."""
-    columns = ((_certified(view), "tick"), (_not_certified(view), "cross"))
+    shown = [(texts, mark) for texts, mark in ((_certified(view), "tick"), (_not_certified(view), "cross")) if texts]
     lists = "".join(
         f'<ul class="said">{"".join(f"<li>{icon(mark)}<span>{text}</span></li>" for text in texts)}</ul>'
-        for texts, mark in columns
+        for texts, mark in shown
     )
     return (
-        f'<section><div class="bar"><h2>What can I certify with this?</h2></div><div class="pair">{lists}</div>'
+        '<section><div class="bar"><h2>What can I certify with this?</h2></div>'
+        f'<div class="{"pair" if len(shown) > 1 else "alone"}">{lists}</div>'
         f"{smallest_alpha(view)}</section>"
     )
 

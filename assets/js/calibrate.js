@@ -55,6 +55,10 @@
         document.addEventListener("click", async (event) => {
           const hit = event.target.closest("[data-do=copy]");
           if (!hit) return;
+          if (!navigator.clipboard) {
+            coft.frame.saved("This browser copies only on a secure address: select the digest by hand.");
+            return;
+          }
           await navigator.clipboard.writeText(hit.dataset.text);
           coft.frame.saved("Copied.");
         });

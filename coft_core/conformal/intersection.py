@@ -34,15 +34,18 @@ def intersected_coverage(parts: Mapping[str, Calibration], alpha: Fraction) -> C
     held_out = [part.verification for part in parts.values()]
     contexts = np.unique(np.concatenate([values.contexts for values in held_out]))  # (K,)
     drawn = shift.thinned(contexts, first.seed).tolist()
-    keys, kept = [], []
+    columns, flags = [], []
     for part, values in zip(parts.values(), (values.select(drawn) for values in held_out), strict=True):
         log_tau = np.array([entry.log_tau for entry in part.bins])  # (B,)
-        kept.append(values.values >= log_tau[positions.bins_of(values.steps)])  # (n,)
-        keys.append(np.stack([values.contexts, values.steps, values.rows]))  # (3, n)
-    steps, place = np.unique(np.concatenate(keys, axis=1), axis=1, return_inverse=True)  # (3, N), (sum of n,)
-    together = np.ones(steps.shape[1], dtype=bool)  # (N,)
-    np.logical_and.at(together, place.ravel(), np.concatenate(kept))
-    return kept_report(together, steps[0], (steps[1], steps[2]), positions, shift.level(alpha), first.seed)
+        flags.append(values.values >= log_tau[positions.bins_of(values.steps)])  # (n,)
+        columns.append(np.stack([values.rows, values.steps, values.contexts]))  # (3, n)
+    order = np.lexsort(np.concatenate(columns, axis=1))  # (N,), by context, step and row
+    keys, kept = np.concatenate(columns, axis=1)[:, order], np.concatenate(flags)[order]  # (3, N), (N,)
+    differ = (keys[:, 1:] != keys[:, :-1]).any(axis=0)  # (N - 1,)
+    begins = np.flatnonzero(np.concatenate([np.ones(min(kept.size, 1), dtype=bool), differ]))  # (steps,)
+    rows, steps, numbers = keys[:, begins]
+    together = np.logical_and.reduceat(kept, begins)  # (steps,)
+    return kept_report(together, numbers, (steps, rows), positions, shift.level(alpha), first.seed)
 
 
 def intersected_certifiable(parts: Mapping[str, Calibration], contexts: int) -> Certifiable:

@@ -27,7 +27,7 @@ def test_only_the_documented_endpoints_are_offered(client: Client):
     names = set(client.view_api(return_format="dict")["named_endpoints"])
     assert names == {
         "/detect_spans", "/start_audit", "/step", "/run_to_end", "/fork", "/calibrate", "/export_csv", "/list_sessions",
-        "/user_lists", "/add_user_list", "/remove_user_list",
+        "/user_lists", "/add_user_list", "/remove_user_list", "/read_calibration", "/drift",
     }  # fmt: skip
 
 
@@ -61,6 +61,31 @@ def test_a_calibration_over_the_endpoints(client: Client, tmp_path: Path):
     job = client.predict(handle_file(path), {"alpha": 0.2}, api_name="/calibrate")
     assert job["status"] in ("queued", "running", "done")
     assert job["job_id"] >= 1
+
+
+def test_a_calibration_takes_columns_and_shares_from_json(client: Client, services: FakeServices, tmp_path: Path):
+    path = tmp_path / "set.csv"
+    path.write_text("question,answer\nThe nurse said that he, left\n", "utf-8")
+    settings = {
+        "columns": {"prompt": "question", "reference": "answer"}, "mask_layout": "factorized",
+        "masked_families": ["gender"], "alpha_by_family": {"gender": 0.05},
+    }  # fmt: skip
+    client.predict(handle_file(path), settings, api_name="/calibrate")
+    assert services.calibrations.requests[-1].alpha_by_family == (("gender", 0.05),)
+    assert services.calibrations.submitted[-1].rows[0][1].prompt == "The nurse said that he"
+
+
+def test_a_finished_calibration_is_read_and_watched_over_the_endpoints(client: Client, services: FakeServices):
+    as_calibrated = client.predict(1, api_name="/read_calibration")
+    assert as_calibrated["alpha"] == 0.1
+    other = client.predict(1, 0.05, "pooled", 4, api_name="/read_calibration")
+    assert (other["alpha"], other["estimator"], other["bins"][0]["label"]) == (0.05, "pooled", "1–4")
+    assert other["bins"][0]["tau"] < as_calibrated["bins"][0]["tau"]
+    services.calibrations.drifts[1] = "watch"
+    report = client.predict(1, api_name="/drift")
+    assert report["status"] == "watch"
+    assert len(report["p_values"]) == report["audits"]
+    assert report["sentence"].startswith("The audits begin to differ")
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones(client: Client):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import zipfile
 from dataclasses import dataclass
 
 from app.services.errors import ServiceError
@@ -62,6 +64,12 @@ def bundle_of(evidence: Evidence) -> bytes:
     files.update(evidence.extra)
     manifest = canonical(manifest_of(evidence.report, files), indent=1) + "\n"
     return pack({MANIFEST: manifest.encode("ascii"), **files})
+
+
+def bundle_digest(bundle: bytes) -> str:
+    """SHA-256 of a bundle's manifest: whoever knows it can tell whether anything in a bundle was exchanged."""
+    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+        return hashlib.sha256(archive.read(MANIFEST)).hexdigest()
 
 
 def manifest_of(report: ReportPart, files: dict[str, bytes]) -> dict[str, object]:

@@ -101,13 +101,18 @@ def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group
         layout="joint" if own == "joint" else "factorized",
         applied=own == layout,
         families=families,
-        digest=digest_of([family.model_dump() for family in families]),
+        digest=thresholds_digest(families),
     )
 
 
 def steps_digest(branches: Sequence[BranchPart]) -> str:
     """SHA-256 of all branches with all their steps."""
     return digest_of([branch.model_dump() for branch in branches])
+
+
+def thresholds_digest(families: Sequence[FamilyBinsPart]) -> str:
+    """SHA-256 of all thresholds."""
+    return digest_of([family.model_dump() for family in families])
 
 
 def digest_of(value: object) -> str:

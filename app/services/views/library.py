@@ -203,7 +203,8 @@ class PrunePreview:
         if self.refusal:
             return self.refusal
         others = len(self.branches) - 1
-        along = "" if not others else f" and {others} {'branch' if others == 1 else 'branches'} that depart from it"
+        plural = "1 branch that departs" if others == 1 else f"{others} branches that depart"
+        along = f" and {plural} from it" if others else ""
         return f"“{self.branches[0]}”{along} will be deleted with {_steps(self.steps)}; this cannot be undone."
 
 

@@ -52,14 +52,18 @@ class Target:
     @property
     def label(self) -> str:
         """The target in words; steps count from 1."""
+        return self.named(f"branch {self.branch}")
+
+    def named(self, branch: str) -> str:
+        """The target in words with another name for its branch; no name leaves the branch out."""
         if self.kind == "session":
             return "the whole session"
         if self.first_step is None or self.last_step is None:
-            return f"branch {self.branch}"
+            return branch or "the whole chain"
         steps = f"step {self.first_step + 1}"
         if self.kind == "span":
             steps = f"steps {self.first_step + 1}\N{EN DASH}{self.last_step + 1}"
-        return f"{steps} of branch {self.branch}"
+        return f"{steps} of {branch}" if branch else steps
 
     def covers(self, branch: str, step: int) -> bool:
         """Whether it is about a step of a branch, alone or among others."""

@@ -61,6 +61,8 @@ def calibration_view(
     bins = position_bins(level, reading.bin_width)
     if family == "religion":
         bins = tuple(replace(item, tau=item.tau * 0.6, contexts=item.contexts // 2) for item in bins)
+    if request.source == "rollout":
+        bins = tuple(replace(item, tau=item.tau * 0.85) for item in bins)
     groups = _groups(level) if request.by_group else ()
     if asked.group:
         bins = _group_bins(bins, next(item for item in groups if item.name == asked.group))

@@ -44,7 +44,8 @@ class FakeJobs:
         if job.status == "running" and not self.hold and self._asked[job_id] >= 2:
             job = replace(job, status="done", progress=1.0, message="finished", seconds_left=None)
         elif job.status == "running":
-            job = replace(job, progress=0.5, message="60 of 120 contexts", seconds_left=80.0)
+            more = ", round 2 of at most 4, under the thresholds of the round before" if self._asked[job_id] % 2 else ""
+            job = replace(job, progress=0.5, message=f"60 of 120 contexts{more}", seconds_left=80.0)
         self.stored[job_id] = job
         return job
 

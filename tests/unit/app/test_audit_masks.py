@@ -1,5 +1,8 @@
 """Audits with several masks, soft masks, whitelists and groups, and how they fit their calibrations."""
 
+import csv
+import io
+import json
 import math
 from collections.abc import Iterator
 
@@ -226,3 +229,48 @@ def test_a_calibration_of_another_model_is_named_and_cannot_be_taken_over(wired,
 def test_without_a_calibration_there_is_nothing_to_take_over(wired):
     with pytest.raises(ServiceError, match="choose one"):
         wired.audits.adopt(SETTINGS)
+
+
+def rows_of(wired, session):
+    return list(csv.DictReader(io.StringIO(wired.reports.csv(session), newline="")))
+
+
+def test_a_factorized_audits_report_holds_every_familys_threshold_and_refusals(wired, factorized):
+    view = start(wired, calibration_id=factorized, mask_layout="factorized", alpha=0.98)
+    wired.audits.step(view.session_id)
+    for token in "xzq~^%":
+        wired.audits.fork(view.session_id, view.branch_id, 0, token)
+    rows = rows_of(wired, view.session_id)
+    for row in rows:
+        parts = json.loads(row["family_thresholds"])
+        assert [part["family"] for part in parts] == ["gender", "religion"]
+        assert row["refused_by"].split() == [part["family"] for part in parts if part["joint"] < part["tau"]]
+        assert (row["certified"] == "true") == (not row["refused_by"])
+        assert (row["mask_layout"], row["mask_mode"], row["chain_certificate"]) == (
+            "factorized",
+            "hard; factorized",
+            "",
+        )
+        assert row["drift"] == "unknown"
+    assert any(row["refused_by"] for row in rows)
+
+
+def test_a_grouped_audits_report_names_group_mask_and_the_certificate_of_each_chain(wired, grouped, tmp_path):
+    view = ran(wired, calibration_id=grouped, group="ward")
+    fork = wired.audits.fork(view.session_id, view.branch_id, 1, "x")
+    rows = rows_of(wired, view.session_id)
+    assert {(row["group"], row["mask_layout"], row["mask_mode"], row["refused_by"]) for row in rows} == {
+        ("ward", "joint", "hard", "")
+    }
+    by_branch = {row["branch"]: json.loads(row["chain_certificate"]) for row in rows}
+    assert by_branch["0"]["steps"] == len(view.steps)
+    assert by_branch["0"]["sequence"]["certified"] == view.chain.sequence_certified
+    assert by_branch["0"]["union"]["level"] == view.chain.union.level
+    assert sorted(found["steps"] for found in by_branch.values()) == sorted([len(view.steps), len(fork.steps)])
+
+
+def test_an_uncertified_report_claims_nothing_for_its_chains(wired):
+    view = ran(wired, whitelist=("=cmd",))
+    row = rows_of(wired, view.session_id)[0]
+    assert (row["chain_certificate"], row["drift"], row["group"], row["family_thresholds"]) == ("", "", "", "")
+    assert json.loads(row["whitelist"]) == ["=cmd"]

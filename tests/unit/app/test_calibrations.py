@@ -1,172 +1,141 @@
-"""Prompt sets and calibration runs through the service."""
+"""Calibration runs through the service: made, stored, read in every way, weighted, exported and deleted."""
 
+import csv
+import io
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
 import pytest
 
-from app.services.errors import ServiceError
-from app.services.prompt_sets import parse_prompt_set
-from app.services.views import CalibrationRequest
+import coft_core as cc
+from app.bootstrap import services
+from app.services.calibration_readings import CalibrationReadings
+from app.services.errors import ServiceError, StoreError
+from app.services.plain_calibrations import calibration_json, drift_json
+from app.services.views import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
+from app.settings import Settings
 from coft_core.errors import InvalidInputError
-from tests.conftest import prompt_set_csv
+from tests.conftest import load_tiny, prompt_set_csv
 
 REQUEST = CalibrationRequest(name="set", model="tiny")
 
 
 def write(tmp_path, content, name="set.csv"):
     path = tmp_path / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    path.write_text(content)
     return path
 
 
-def problems(tmp_path, content, name="set.csv"):
-    return [(e.line, e.column, e.message) for e in parse_prompt_set(write(tmp_path, content, name)).errors]
+def rows_csv(rows):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
-def test_a_well_formed_csv_is_read_whole(tmp_path):
-    parsed = parse_prompt_set(
-        write(tmp_path, 'prompt,reference,spans,group\n"He, too",went,"[[0, 2, ""gender""]]",a\nx y,z,,\n')
-    )
-    assert parsed.format == "CSV, comma"
-    assert parsed.errors == ()
-    (line, first), (_, second) = parsed.rows
-    assert (line, first.prompt, first.reference, first.group) == (2, "He, too", "went", "a")
-    assert (first.spans[0].start, first.spans[0].end, first.spans[0].category) == (0, 2, "gender")
-    assert second.spans is None
-    assert second.group is None
-
-
-@pytest.mark.parametrize(("delimiter", "name"), [(";", "semicolon"), ("\t", "tab"), (",", "comma")])
-def test_other_delimiters_are_recognised(tmp_path, delimiter, name):
-    parsed = parse_prompt_set(write(tmp_path, f"\ufeffprompt{delimiter}reference\r\na{delimiter}b\r\n"))
-    assert parsed.format == f"CSV, {name}"
-    assert parsed.rows[0][1].reference == "b"
-
-
-def test_jsonl_is_read_with_spans_as_lists_or_text(tmp_path):
-    text = '{"prompt": "he ran", "spans": [[0, 2, "gender"]], "group": 3}\n\n{"prompt": "x", "other": 1}\n'
-    parsed = parse_prompt_set(write(tmp_path, text, "set.jsonl"))
-    assert parsed.ignored_columns == ("other",)
-    assert [line for line, _ in parsed.rows] == [1, 3]
-    assert parsed.rows[0][1].group == "3"
-
-
-def test_row_problems_name_line_and_column_and_do_not_hide_good_rows(tmp_path):
-    text = (
-        "prompt,reference,spans\n"
-        "good,one,\n"
-        ",two,\n"
-        'bad,three,"[[0, 99, ""gender""]]"\n'
-        "bad,four,she;gender\n"
-        'bad,five,"[[0, 2, ""caste""]]"\n'
-        "good,one,\n"
-        "too,many,,cells\n"
-        '"two\nlines",six,\n'
-        'bad,seven,"[[2, 1, ""gender""]]"\n'
-        'bad,eight,"[[0, true]]"\n'
-    )
-    found = problems(tmp_path, text)
-    assert [(line, column) for line, column, _ in found] == [
-        (3, "prompt"),
-        (4, "spans"),
-        (5, "spans"),
-        (6, "spans"),
-        (7, "prompt"),
-        (8, "row"),
-        (11, "spans"),
-        (12, "spans"),
+def grouped_rows(count=60):
+    """Two groups, each row a context of its own, in which either gender or race is named."""
+    who = ("He", "The Black man")
+    return [
+        {
+            "prompt": f"{who[i % 2]} said number {i} to them,",
+            "reference": f"and wrote {i} down",
+            "group": ("a", "b")[i % 2],
+            "weight": 1 + i % 2,
+        }
+        for i in range(count)
     ]
-    messages = [message for _, _, message in found]
-    assert messages[0] == "is empty"
-    assert messages[1] == "ends at 99, the prompt has 3 characters"
-    assert "caste" in messages[3]
-    assert messages[4] == "same prompt and reference as line 2"
-    parsed = parse_prompt_set(write(tmp_path, text))
-    assert [line for line, _ in parsed.rows] == [2, 9]
-    assert parsed.total == 10
 
 
-def test_jsonl_problems_name_the_line(tmp_path):
-    found = problems(tmp_path, '{"prompt": 3}\nnot json\n[1]\n{"prompt": "a", "group": []}\n', "set.jsonl")
-    assert [line for line, _, _ in found] == [1, 2, 3, 4]
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory):
+    """All services on a tiny model; the tests of this file share them and count nothing that others may add."""
+    folder = tmp_path_factory.mktemp("store")
+    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+    with services(settings, loader=load_tiny) as opened:
+        yield opened
 
 
-@pytest.mark.parametrize(
-    ("content", "name", "message"),
-    [
-        ("", "set.csv", "no column “prompt”"),
-        ("prompt,reference\n", "set.csv", "has no rows"),
-        ("text,reference\na,b\n", "set.csv", "no column “prompt”"),
-        ("prompt,prompt\na,b\n", "set.csv", "twice"),
-        (b"prompt,reference\na,\xff\xfe\n", "set.csv", r"not UTF-8 \(line 2\)"),
-        ("prompt,reference\na,b\n".encode("utf-16"), "set.csv", "not UTF-8"),
-        ("prompt\na\n", "set.xlsx", "neither CSV nor JSONL"),
-        ("", "set.jsonl", "has no rows"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_refused_in_one_sentence(tmp_path, content, name, message):
-    with pytest.raises(ServiceError, match=message) as caught:
-        parse_prompt_set(write(tmp_path, content, name))
-    assert "\n" not in str(caught.value)
+@pytest.fixture
+def made(wired, tmp_path):
+    """Calibrate on rows, and give the view."""
+
+    def calibrate(rows=None, **changes):
+        parsed = wired.calibrations.parse(write(tmp_path, rows_csv(rows) if rows else prompt_set_csv()))
+        job = wired.jobs.wait(wired.calibrations.submit(parsed, replace(REQUEST, **changes)))
+        assert job.status == "done", job.error
+        return wired.calibrations.view(job.result["calibration_id"])
+
+    return calibrate
 
 
-def test_a_file_over_the_limit_is_refused_unread(tmp_path):
-    path = write(tmp_path, b"")
-    with path.open("r+b") as file:
-        file.truncate(100_000_000)
-    with pytest.raises(ServiceError, match="100 MB and at most 20 MB"):
-        parse_prompt_set(path)
-
-
-def test_an_unclosed_quote_is_a_row_problem(tmp_path):
-    assert problems(tmp_path, 'prompt,reference\na,b\n"never closed,c\n')[0][0] == 3
-
-
-def test_a_calibration_is_stored_with_its_values_and_read_at_another_alpha(wired, tmp_path):
-    prompts = wired.calibrations.parse(write(tmp_path, prompt_set_csv()))
-    job = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST))
-    assert job.status == "done"
-    assert job.progress == 1
-    view = wired.calibrations.view(job.result["calibration_id"])
+def test_a_calibration_is_stored_with_its_values_and_read_at_another_alpha(wired, made):
+    view = made()
     assert view.summary.contexts + view.coverage[0].contexts == 20
     assert view.bins[0].state == "calibrated"
     assert view.bins[0].contexts == view.summary.contexts
-    assert wired.calibrations.view(view.summary.id, alpha=0.3).bins[0].tau >= view.bins[0].tau
-    assert wired.calibrations.view(view.summary.id, alpha=0.001).bins[0].state == "uninformative"
+    assert wired.calibrations.view(view.summary.id, ReadingRequest(alpha=0.3)).bins[0].tau >= view.bins[0].tau
+    fine = wired.calibrations.view(view.summary.id, ReadingRequest(alpha=0.001))
+    assert fine.bins[0].state == "uninformative"
+    assert fine.smallest_alpha == view.smallest_alpha
+    assert fine.smallest_alpha.overall == pytest.approx(1 / (view.summary.contexts + 1))
     assert sum(len(v) for v in view.log_values.values()) == view.tokens
+    assert view.sequence.contexts == view.summary.contexts
+    assert (view.families, view.family, view.groups, view.group) == ((), None, (), None)
 
 
-def test_bins_without_data_stand_in_one_row_and_name_their_lender(wired, tmp_path):
-    prompts = wired.calibrations.parse(write(tmp_path, prompt_set_csv()))
-    job = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST))
-    last = wired.calibrations.view(job.result["calibration_id"]).bins[-1]
+def test_bins_without_data_stand_in_one_row_and_name_their_lender(made):
+    last = made().bins[-1]
     assert last.state == "inherited"
     assert last.label == "25 and later"
     assert last.inherited_from == "17–24"
 
 
+def test_every_reading_is_that_of_the_calibration_itself(wired, made):
+    view = made(estimator="one_per_context", draws=3)
+    stored = wired.calibrations.load(view.summary.id)
+    assert view.reading == stored.reading
+    for asked in (
+        {"alpha": 0.2},
+        {"estimator": "pooled"},
+        {"bin_width": 4, "max_position": 16},
+        {"draws": 7},
+        {"rho": 2.0},
+        {"alpha": 0.3, "rho": 1.5, "bin_width": 1},
+    ):
+        read, expected = wired.calibrations.view(view.summary.id, ReadingRequest(**asked)), stored.read(**asked)
+        assert read.reading == expected.reading
+        assert read.notes == expected.notes
+        assert read.smallest_alpha == expected.smallest_alpha()
+        assert read.sequence == expected.sequence()
+        by_step = {entry.first_step: entry for entry in read.bins}
+        for entry in expected.bins:
+            if entry.contexts:
+                shown = by_step[entry.first_step]
+                assert (shown.tau, shown.state, shown.rank) == (entry.tau, entry.state, entry.rank)
+    assert wired.calibrations.view(view.summary.id) == view
+
+
 def test_bad_rows_stop_a_calibration_unless_the_reviewer_goes_on(wired, tmp_path):
     prompts = wired.calibrations.parse(write(tmp_path, prompt_set_csv() + "only a prompt,,\n" + "x" * 300 + ",y,\n"))
+    before = wired.jobs.list()
     with pytest.raises(ServiceError, match=r"2 of 42 rows cannot be used, the first on line 42 \(reference is empty\)"):
         wired.calibrations.submit(prompts, REQUEST)
-    assert wired.jobs.list() == ()
-    accepted = CalibrationRequest(name="set", model="tiny", accept_errors=True)
+    assert wired.jobs.list() == before
+    accepted = replace(REQUEST, accept_errors=True)
     assert wired.jobs.wait(wired.calibrations.submit(prompts, accepted)).status == "done"
 
 
 @pytest.mark.parametrize("change", [{"lam": 2.0}, {"alpha": 0.0}, {"temperature": -1.0}])
 def test_settings_outside_their_range_are_refused_before_a_job_is_made(wired, tmp_path, change):
     prompts = wired.calibrations.parse(write(tmp_path, prompt_set_csv()))
+    before = wired.jobs.list()
     with pytest.raises(InvalidInputError):
-        wired.calibrations.submit(prompts, CalibrationRequest(name="set", model="tiny", **change))
-    assert wired.jobs.list() == ()
-
-
-def test_a_cancelled_calibration_stores_nothing(wired, tmp_path):
-    prompts = wired.calibrations.parse(write(tmp_path, prompt_set_csv(400)))
-    before = wired.calibrations.list("tiny")
-    job_id = wired.calibrations.submit(prompts, REQUEST)
-    wired.jobs.cancel(job_id)
-    assert wired.jobs.wait(job_id).status == "cancelled"
-    assert wired.calibrations.list("tiny") == before
+        wired.calibrations.submit(prompts, replace(REQUEST, **change))
+    assert wired.jobs.list() == before
 
 
 def test_the_embedded_calibration_cannot_be_deleted(wired):
@@ -176,7 +145,193 @@ def test_the_embedded_calibration_cannot_be_deleted(wired):
         wired.calibrations.delete(embedded[0].id)
 
 
-def test_a_row_without_a_reference_is_a_problem_for_calibration(wired, tmp_path):
-    prompts = wired.calibrations.parse(write(tmp_path, "prompt,reference\na,\nb,c\n"))
-    assert [(e.line, e.column, e.message) for e in prompts.errors] == [(2, "reference", "is empty")]
-    assert [line for line, _ in prompts.rows] == [3]
+def test_a_calibration_by_group_is_read_for_each_group(wired, made):
+    view = made(grouped_rows(), by_group=True)
+    assert [group.name for group in view.groups] == ["a", "b"]
+    assert sum(group.contexts for group in view.groups) == view.summary.contexts
+    stored = wired.calibrations.load(view.summary.id)
+    part = wired.calibrations.view(view.summary.id, ReadingRequest(group="b"))
+    assert part.group == "b"
+    assert part.tokens == len(stored.for_group("b").values)
+    assert part.bins[0].tau == stored.for_group("b").bins[0].tau
+    assert part.groups == view.groups == stored.groups
+    # What each group needs follows alpha, although its size is looked up once.
+    assert wired.calibrations.view(view.summary.id, ReadingRequest(alpha=0.3)).groups == stored.read(alpha=0.3).groups
+    with pytest.raises(InvalidInputError, match="nothing is certified for it"):
+        wired.calibrations.view(view.summary.id, ReadingRequest(alpha=0.01, group="b"))
+    with pytest.raises(InvalidInputError, match="no group 'c'"):
+        wired.calibrations.view(view.summary.id, ReadingRequest(group="c"))
+
+
+def test_a_factorized_calibration_is_stored_read_by_family_exported_and_deleted(wired, made, tmp_path):
+    shares = (("gender", 0.07), ("race", 0.13))
+    view = made(grouped_rows(120), mask_layout="factorized", alpha=0.2, alpha_by_family=shares)
+    assert view.summary.mask_layout == "factorized"
+    assert [(part.family, part.alpha) for part in view.families] == list(shares)
+    assert (view.alpha, view.family, view.sequence) == (0.2, "gender", None)
+    stored = wired.calibrations.load(view.summary.id)
+    assert view.bins[0].tau == stored.part("gender").bins[0].tau
+    assert view.coverage[0].kept == stored.coverage.kept
+    race = wired.calibrations.view(view.summary.id, ReadingRequest(family="race"))
+    assert (race.family, race.tokens) == ("race", len(stored.part("race").values))
+    assert race.bins[0].contexts == race.families[1].contexts
+    equal = wired.calibrations.view(view.summary.id, ReadingRequest(alpha=0.3))
+    assert [part.alpha for part in equal.families] == [0.15, 0.15]
+    other = wired.calibrations.view(view.summary.id, ReadingRequest(alpha_by_family=(("gender", 0.1), ("race", 0.1))))
+    assert [part.alpha for part in other.families] == [0.1, 0.1]
+    with pytest.raises(ServiceError, match="“age” was not calibrated"):
+        wired.calibrations.view(view.summary.id, ReadingRequest(family="age"))
+    path = wired.calibrations.export(view.summary.id, tmp_path)
+    assert cc.load_calibration(path.read_bytes()) == stored
+    wired.calibrations.delete(view.summary.id)
+    with pytest.raises(StoreError):
+        wired.calibrations.view(view.summary.id)
+    assert view.summary.id not in [item.id for item in wired.calibrations.list()]
+
+
+def test_one_masked_branch_has_no_families_to_read(wired, made):
+    number = made().summary.id
+    for asked in (ReadingRequest(family="gender"), ReadingRequest(alpha_by_family=(("gender", 0.1),))):
+        with pytest.raises(ServiceError, match="one masked branch"):
+            wired.calibrations.view(number, asked)
+
+
+def test_a_calibration_on_rollouts_keeps_its_rounds_and_chains(made):
+    view = made([{"prompt": f"He said {i}"} for i in range(40)], source="rollout", max_new_tokens=10, max_iterations=2)
+    assert view.summary.source == "rollout"
+    assert [entry.final for entry in view.iterations][-1] is True
+    assert view.has_chains
+    assert any("settle" in note for note in view.notes)
+
+
+@pytest.mark.parametrize("layout", ["joint", "factorized"])
+def test_chains_are_recorded_on_the_contexts_kept_apart_where_they_are_enough(wired, made, layout):
+    request = {"record_chains": True, "max_new_tokens": 9, "mask_layout": layout, "verification_share": 0.45}
+    few = made(grouped_rows(20), by_group=True, **request)
+    stored = wired.calibrations.load(few.summary.id)
+    assert set(np.unique(stored.chosen.contexts)) == set(range(20))
+    many = made(grouped_rows(60), by_group=True, **request)
+    stored = wired.calibrations.load(many.summary.id)
+    parts = [part for _, part in stored.parts] if layout == "factorized" else [stored]
+    held_out = {n for part in parts for n in np.unique(part.verification.contexts).tolist()}
+    assert set(np.unique(stored.chosen.contexts).tolist()) == held_out
+    assert many.has_chains
+    assert stored.chains.reading.alpha == pytest.approx(0.1)
+
+
+def test_weights_of_a_column_are_those_of_the_contexts(wired, made):
+    rows = grouped_rows(80)
+    view = made(rows, weighting="column", by_group=True)
+    stored = wired.calibrations.load(view.summary.id)
+    assert dict(zip(stored.shift.contexts, stored.shift.weights, strict=True)) == {i: 1 + i % 2 for i in range(80)}
+    assert view.effective_contexts == stored.effective_contexts < view.summary.contexts
+    plain = wired.calibrations.load(made(rows, by_group=True).summary.id)
+    assert stored == replace(plain.reweighted({i: 1 + i % 2 for i in range(80)}), created=stored.created)
+
+
+def test_a_bound_on_the_density_ratio_is_part_of_the_stored_calibration(wired, made):
+    view = made(rho=2.0)
+    assert view.reading.rho == 2
+    assert view.bins[0].needed == 19
+    assert any("at most 2" in note for note in view.notes)
+
+
+def test_estimated_weights_favour_prompts_like_those_in_use(wired, made):
+    deployment = tuple(f"The Black man said number {i} to them," for i in range(40))
+    view = made(grouped_rows(120), weighting="estimated", by_group=True, deployment=deployment)
+    stored = wired.calibrations.load(view.summary.id)
+    weights = np.array(stored.shift.weights)
+    assert stored.shift.estimated
+    assert weights[1::2].mean() > 2 * weights[::2].mean()
+    assert any("estimated" in note for note in view.notes)
+
+
+def test_weights_that_leave_too_few_contexts_are_refused_in_the_cores_words(wired, tmp_path):
+    rows = [dict(row, weight=1000 if i == 0 else 0.001) for i, row in enumerate(grouped_rows())]
+    parsed = wired.calibrations.parse(write(tmp_path, rows_csv(rows)))
+    request = replace(REQUEST, weighting="column", by_group=True)
+    job = wired.jobs.wait(wired.calibrations.submit(parsed, request))
+    assert job.status == "failed"
+    assert "The weights leave 60 contexts worth 1.0 and at least 30 are needed" in job.error
+
+
+@pytest.mark.parametrize("layout", ["joint", "factorized"])
+def test_a_stored_calibration_is_weighted_anew_without_the_model(wired, made, monkeypatch, layout):
+    view = made(grouped_rows(160), by_group=True, mask_layout=layout)
+    monkeypatch.setattr(wired.calibrations._host, "get", None)
+    mixed = tuple(f"{who} said number {i} to them," for i in range(30) for who in ("He", "The Black man", "A man"))
+    number = wired.calibrations.reweight(view.summary.id, mixed, "for the ward")
+    shown = wired.calibrations.view(number)
+    assert (shown.summary.name, shown.summary.mask_layout) == ("for the ward", layout)
+    assert any("estimated" in note for note in shown.notes)
+    assert shown.effective_contexts is not None
+    before = wired.calibrations.load(view.summary.id)
+    assert wired.calibrations.load(number).fingerprint == before.fingerprint
+    assert wired.calibrations.view(view.summary.id) == view
+    assert wired.calibrations.view(wired.calibrations.reweight(view.summary.id, mixed, " ")).summary.name == (
+        "set, weighted"
+    )
+
+
+def test_a_calibration_whose_prompts_are_not_stored_cannot_be_weighted_anew(wired, made):
+    embedded = next(item for item in wired.calibrations.list() if item.embedded)
+    number = made().summary.id
+    wired.calibrations._prompt_sets.delete(wired.calibrations._store.get(number).prompt_set_id)
+    for gone in (embedded.id, number):
+        with pytest.raises(ServiceError, match="are not stored"):
+            wired.calibrations.reweight(gone, tuple(f"he {i}" for i in range(30)), "new")
+
+
+def test_an_exported_calibration_is_the_stored_one(wired, made, tmp_path):
+    number = made().summary.id
+    path = wired.calibrations.export(number, tmp_path)
+    assert cc.Calibration.load(path) == wired.calibrations.load(number)
+
+
+def test_soft_masks_and_whitelists_are_part_of_the_policy_that_is_calibrated(wired, made):
+    view = made(mask_mode="soft", mask_hint="someone", whitelist=("the nurse", "She"))
+    settings = AuditSettings(
+        model="tiny",
+        calibration_id=view.summary.id,
+        mask_mode="soft",
+        mask_hint="someone",
+        whitelist=("she", "The  Nurse"),
+    )
+    assert wired.audits.start(StartAudit("He saw her", settings)).certificate == "certified"
+    other = replace(settings, whitelist=())
+    with pytest.raises(cc.CalibrationMismatch):
+        wired.audits.start(StartAudit("He saw her", other))
+
+
+def test_a_reading_reuses_what_does_not_depend_on_alpha_and_never_a_deleted_runs(wired, made):
+    number = made(grouped_rows(), by_group=True).summary.id
+    readings: CalibrationReadings = wired.calibrations._readings
+    first = readings.view(number, ReadingRequest(alpha=0.2))
+    second = readings.view(number, ReadingRequest(alpha=0.3))
+    assert first.log_values is second.log_values
+    assert first.bins[0].tau != second.bins[0].tau
+    assert readings.view(number, ReadingRequest(bin_width=4)).log_values is not first.log_values
+    assert readings.view(number, ReadingRequest(group="a")).log_values is not first.log_values
+    wired.calibrations.delete(number)
+    with pytest.raises(StoreError, match="no calibration"):
+        readings.view(number)
+
+
+def test_smaller_alphas_never_give_larger_thresholds(wired, made):
+    number = made().summary.id
+    taus = [wired.calibrations.view(number, ReadingRequest(alpha=a)).bins[0].tau for a in (0.4, 0.3, 0.2, 0.1)]
+    assert all(larger >= smaller for larger, smaller in pairwise(taus))
+
+
+def test_contexts_of_the_file_count_as_one_each(made):
+    rows = [{"prompt": f"He said {i}", "reference": "so", "context": i // 3} for i in range(60)]
+    view = made(rows, verification_share=0.0)
+    assert view.summary.contexts == 20
+
+
+def test_what_a_calibration_says_is_json(wired, made):
+    for changes in ({}, {"mask_layout": "factorized"}, {"source": "rollout", "max_new_tokens": 8}):
+        view = made(**changes)
+        text = json.dumps(calibration_json(view), allow_nan=False)
+        assert json.loads(text)["calibration_id"] == view.summary.id
+        json.dumps(drift_json(wired.calibrations.drift(view.summary.id)), allow_nan=False)

@@ -14,7 +14,7 @@ from app.services.views.library import LibraryQuery
 from app.services.views.verdicts import VerdictRequest
 from coft_core.errors import CalibrationMismatch
 from db.errors import ConflictError, NotFoundError
-from tests.conftest import load_tiny, prompt_set_csv
+from tests.conftest import prompt_set_csv
 
 PROMPT = "The nurse said he would come"
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0)
@@ -180,7 +180,7 @@ def test_pruning_says_before_what_goes_and_then_takes_exactly_that(wired):
     preview = wired.library.prune_preview(view.session_id, first.branch_id)
     assert (preview.branches, preview.steps, preview.verdicts, preview.allowed) == (("a man", "y"), 3, 0, True)
     assert preview.sentence == (
-        "“a man” and 1 branch that depart from it will be deleted with 3 steps of their own; this cannot be undone."
+        "“a man” and 1 branch that departs from it will be deleted with 3 steps of their own; this cannot be undone."
     )
     wired.audits.view(view.session_id, inner.branch_id)
     after = wired.library.prune(view.session_id, first.branch_id)
@@ -235,5 +235,4 @@ def test_the_library_needs_no_model(wired, settings, tmp_path):
     with services(settings, loader=none) as reopened:
         assert reopened.library.search(LibraryQuery()).total == 1
         reopened.library.prefill(view.session_id)
-        reopened.library.export([view.session_id], tmp_path)
-    assert load_tiny("x") is not None
+        assert reopened.library.export([view.session_id], tmp_path).sessions == 1

@@ -14,10 +14,10 @@ FORBIDDEN = {
     "app/ui": ("coft_core", "db", "app.cli", "app.bootstrap", "sqlalchemy", "torch", "bench", "tests"),
 }
 CORE_LEVELS = (
-    ("types", "errors", "assets"),
+    ("types", "errors", "assets", "stored"),
     ("fusion", "certify", "fingerprint", "sampling", "masking", "conformal", "engine"),
     ("policies",),
-    ("steps", "decode"),
+    ("keeping", "planning", "steps", "decode", "reread_types", "heads", "reread"),
     ("calibrating", "contributions", "overhead"),
 )
 WITHIN_LEVEL_EXCEPTIONS = {

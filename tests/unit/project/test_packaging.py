@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from app.services.prompt_sets import parse_prompt_set
+from app.services.views import PROMPT_SET_FIELDS
 from app.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -153,6 +155,16 @@ def test_the_environment_that_the_container_sets_is_accepted(monkeypatch):
     assert settings.host == "0.0.0.0"
     assert settings.device == "cpu"
     assert settings.database_url == "sqlite:////somewhere/data/coft-audit.sqlite3"
+
+
+def test_both_prompt_set_templates_hold_every_field_and_can_be_used_as_they_are():
+    parsed = [parse_prompt_set(ROOT / f"assets/templates/prompt_set.{kind}") for kind in ("csv", "jsonl")]
+    for found in parsed:
+        assert dict(found.mapping) == {field: field for field in PROMPT_SET_FIELDS}
+        assert found.errors == ()
+        assert len(found.weights) == len(found.rows) == found.total
+    assert [row for _, row in parsed[0].rows] == [row for _, row in parsed[1].rows]
+    assert parsed[0].weights == parsed[1].weights
 
 
 def test_both_licences_stand_beside_what_they_cover():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,10 +12,8 @@ from hypothesis import strategies as st
 from app.services.views import BinView
 from app.ui.figures import PALETTES, candidates_figure, support_histogram, template
 from app.ui.presenters import is_plainly_certified, step_card, token_classes
-from app.ui.presenters_calibrate import prompt_set, runs_list
 from app.ui.presenters_format import digits_for, probability, shown_token, signed, threshold, times_likelier
-from app.ui.presenters_result import alphas, result_foot, result_head
-from app.ui.presenters_session import bin_verdict, calibration_status, crumbs, session_message, spans_from
+from app.ui.presenters_session import bin_verdict, crumbs, session_message, spans_from
 from app.ui.presenters_sessions import sessions_table
 from tests.ui.fakes import FakeServices, make_step, position_bins
 
@@ -162,46 +159,12 @@ def test_spans_from_the_browser_keep_every_field():
     assert spans_from([]) == ()
 
 
-def test_the_calibration_badge_tells_none_uninformative_and_another_policy(services):
-    view = services.calibrations.view(1)
-    assert calibration_status(None, 0.6)[1] == "uncertified: no calibration"
-    assert calibration_status(view, 0.6)[0] == "calibrated"
-    assert any("another policy" in line for line in calibration_status(view, 0.3)[2])
-    assert calibration_status(services.calibrations.view(1, ReadingRequest(alpha=0.002)), 0.6)[0] == "uninformative"
-
-
-def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path):
+def test_markup_from_the_outside_is_shown_and_never_run(services):
     nasty = "<img src=x onerror=alert(1)>"
-    path = tmp_path / "a.csv"
-    path.write_text(f"prompt,reference\n{nasty},{nasty}\n{nasty},\n", "utf-8")
-    parsed = services.calibrations.parse(path)
-    view = services.calibrations.view(1)
-    view = replace(view, summary=replace(view.summary, name=nasty), fingerprint=((nasty, nasty),))
     session = replace(services.audits.sessions()[0], name=nasty, prompt=nasty, certificate=nasty)
-    pieces = [
-        prompt_set(parsed),
-        result_head(view),
-        result_foot(view),
-        runs_list([view.summary], 1),
-        sessions_table([session]),
-    ]
-    assert all("<img" not in piece for piece in pieces)
-    assert all("&lt;img" in piece for piece in pieces)
-
-
-def test_what_cannot_be_certified_is_listed_with_its_reason(services):
-    shown = result_head(services.calibrations.view(1))
-    assert "Not steps 25 and later." in shown
-    assert "25–32 has too few contexts" in shown
-    assert "33 and later is borrowed from 17–24 and was not tested" in shown
-    hopeless = result_head(services.calibrations.view(1, ReadingRequest(alpha=0.002)))
-    assert "Not any step." in hopeless
-    assert "at least" not in hopeless.split("What can I certify")[1].split("Threshold by position")[0]
-
-
-def test_other_alphas_say_how_many_contexts_they_need(services):
-    shown = alphas([services.calibrations.view(1, ReadingRequest(alpha=0.002))], 0.1)
-    assert "needs 499 contexts" in shown
+    shown = sessions_table([session])
+    assert "<img" not in shown
+    assert "&lt;img" in shown
 
 
 def test_a_bin_without_rank_draws_no_coverage():

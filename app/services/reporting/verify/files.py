@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from app.services.reporting.bundle import CALIBRATION, MANIFEST, TABLES, digests_of, tables_of
-from app.services.reporting.document import steps_digest, thresholds_of
+from app.services.reporting.document import steps_digest, thresholds_digest
 from app.services.reporting.verify.findings import Findings, failed, skipped
 from app.services.reporting.verify.loaded import Loaded
 from app.services.views.verification import Check
@@ -46,11 +46,9 @@ def check_digests(loaded: Loaded) -> Check:
     if report.thresholds is not None and loaded.files is not None and CALIBRATION in loaded.files:
         actual = hashlib.sha256(loaded.files[CALIBRATION]).hexdigest()
         found.same("report.json", "the digest of the calibration", report.thresholds.calibration_digest, actual)
-    if report.thresholds is not None and loaded.calibration is not None and loaded.files is not None:
-        fresh = thresholds_of(
-            loaded.calibration, loaded.files[CALIBRATION], loaded.settings.mask_layout, loaded.settings.group
-        )
-        found.same("report.json", "the digest of the thresholds", report.thresholds.digest, fresh.digest)
+    if report.thresholds is not None:
+        own = thresholds_digest(report.thresholds.families)
+        found.same("report.json", "the digest of the thresholds", report.thresholds.digest, own)
     if loaded.manifest is not None:
         stated = loaded.manifest.get("digests")
         stated = stated if isinstance(stated, dict) else {}

@@ -22,7 +22,7 @@ BOUNDARY = 1e-6
 
 
 def check_fusion(loaded: Loaded) -> Check:
-    """Differences of fused log-probabilities are ``(1 - lam)`` of the factual plus ``lam`` of the masked ones (Eq. 4)."""
+    """Differences of fused log-probabilities are ``1 - lam`` of the factual plus ``lam`` of the masked ones (Eq. 4)."""
     found = Findings("Fusion of the candidates")
     lam = float(loaded.report.session.fingerprint.get("lam", 0.0))
     for branch, step in loaded.own_steps():
@@ -187,9 +187,10 @@ def _finite(row: Candidate) -> bool:
 
 def _tv_bound(step: Step) -> float | None:
     """Corollary 1's bound ``sqrt(KL / 2) / tau``; None where there is no threshold."""
-    if step.state == "none" or step.log_tau == -math.inf or math.isinf(step.diagnostics.kl_fused_masked):
+    tau = math.exp(step.log_tau)
+    if step.state == "none" or tau == 0 or math.isinf(step.diagnostics.kl_fused_masked):
         return None
-    return math.sqrt(step.diagnostics.kl_fused_masked / 2) / math.exp(step.log_tau)
+    return math.sqrt(step.diagnostics.kl_fused_masked / 2) / tau
 
 
 def _difference(first: float, second: float) -> float:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+from app.services.plain import chain_json
 from app.services.reporting.bundle import CALIBRATION
 from app.services.reporting.document import thresholds_of
+from app.services.reporting.schema import ThresholdsPart
 from app.services.reporting.verify.findings import Findings, failed, is_near, skipped
 from app.services.reporting.verify.loaded import Loaded
 from app.services.views import Step
@@ -14,14 +16,13 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.errors import CalibrationFormatError
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.base import compared_certificate
-from coft_core.types import CertificateState
 
 THRESHOLDS = "Thresholds by step"
 CERTIFICATE = "Calibration and certificate"
 TOLERANCE = 1e-12
 """Thresholds are read off the same values by the same rule, so that only their printing may differ."""
 
-_WORST_FIRST: tuple[CertificateState, ...] = ("none", "uninformative", "inherited", "calibrated")
+_WORST_FIRST = ("none", "uninformative", "inherited", "calibrated")
 
 
 def check_certificate(loaded: Loaded) -> Check:
@@ -56,7 +57,7 @@ def check_certificate(loaded: Loaded) -> Check:
 def check_thresholds(loaded: Loaded) -> Check:
     """Thresholds are those of the calibration's values, in the report's list and at every step."""
     stated = loaded.report.thresholds
-    if stated is not None and loaded.calibration is None:
+    if loaded.calibration_problem:
         return _without(loaded, THRESHOLDS)
     if stated is None and loaded.report.session.calibration_label:
         return skipped(THRESHOLDS, "the calibration had been deleted before the export")
@@ -64,23 +65,17 @@ def check_thresholds(loaded: Loaded) -> Check:
     if stated is not None and loaded.calibration is not None and loaded.files is not None:
         settings = loaded.settings
         fresh = thresholds_of(loaded.calibration, loaded.files[CALIBRATION], settings.mask_layout, settings.group)
-        found.same("report.json", "the risk level of the thresholds", stated.alpha, fresh.alpha)
-        for own, other in zip(stated.families, fresh.families, strict=False):
-            for index, (listed, computed) in enumerate(zip(own.bins, other.bins, strict=False)):
-                found.same(f"report.json, bin {index + 1}", "the threshold", listed, computed)
-        sizes = [len(family.bins) for family in stated.families]
-        found.same("report.json", "the number of bins", sizes, [len(family.bins) for family in fresh.families])
+        _compare_lists(found, stated, fresh)
     steps = 0
     for branch, step in loaded.own_steps():
         steps += 1
         place = f"Branch {branch.path}, step {step.index + 1}"
-        if step.families and loaded.applied is not None:
-            _check_families(found, loaded, place, step)
-        log_tau, state = _expected(loaded, step)
-        found.near(place, "the log-threshold", step.log_tau, log_tau, TOLERANCE)
-        found.same(place, "what the threshold rests on", step.state, state)
-    contexts = "" if loaded.calibration is None else f" from {loaded.calibration.context_count} contexts"
-    return found.check(f"{steps:,} steps{contexts}")
+        _check_step(found, loaded, place, step)
+    if stated is None:
+        return found.check(f"{steps:,} steps without a threshold")
+    if loaded.calibration is None:
+        return found.check(f"{steps:,} steps, against the report's own list; the values behind it are in its bundle")
+    return found.check(f"{steps:,} steps, from the values of {loaded.calibration.context_count} contexts")
 
 
 def check_chains(loaded: Loaded) -> Check:
@@ -88,8 +83,6 @@ def check_chains(loaded: Loaded) -> Check:
     name = "Certificates of whole chains"
     if loaded.report.thresholds is not None and loaded.calibration is None:
         return _without(loaded, name)
-    from app.services.plain import chain_json
-
     found = Findings(name)
     summaries = {item.branch: item for item in loaded.report.summary}
     for path, steps in loaded.chains().items():
@@ -107,28 +100,61 @@ def _without(loaded: Loaded, name: str) -> Check:
     return skipped(name, "the calibration's values are not with the report; they are in its bundle")
 
 
-def _expected(loaded: Loaded, step: Step) -> tuple[float, CertificateState]:
-    """Log-threshold and state that a step should have, given the families that it names."""
-    calibration = loaded.applied
-    if calibration is None:
-        return -math.inf, "none"
-    log_tau, state = -math.inf, "uninformative"
-    if isinstance(calibration, Calibration):
-        log_tau, state = calibration.threshold(step.index), calibration.state(step.index)
-    elif step.families:
-        parts = [calibration.threshold(part.family, step.index) for part in step.families]
-        log_tau = min(value for value, _ in parts)
-        state = min((own for _, own in parts), key=_WORST_FIRST.index)
-    return log_tau, "mismatch" if loaded.mismatched else state
+def _compare_lists(found: Findings, stated: ThresholdsPart, fresh: ThresholdsPart) -> None:
+    place = "report.json"
+    for name in ("calibration", "alpha", "group", "layout", "applied"):
+        found.same(place, f"{name} of the thresholds", getattr(stated, name), getattr(fresh, name))
+    sizes, counted = ([(part.family, part.alpha, len(part.bins)) for part in one.families] for one in (stated, fresh))
+    found.same(place, "the list of families and bins", sizes, counted)
+    for own, other in zip(stated.families, fresh.families, strict=False):
+        family = "" if own.family is None else f", family {own.family}"
+        for index, (listed, computed) in enumerate(zip(own.bins, other.bins, strict=False)):
+            found.same(f"{place}, bin {index + 1}{family}", "the threshold", listed, computed)
 
 
-def _check_families(found: Findings, loaded: Loaded, place: str, step: Step) -> None:
-    calibration = loaded.applied
-    if calibration is None or isinstance(calibration, Calibration):
-        found.expect(False, f"{place}: it names attribute families, and the calibration has none.")
-        return
+def _check_step(found: Findings, loaded: Loaded, place: str, step: Step) -> None:
+    families = []
     for part in step.families:
-        log_tau, state = calibration.threshold(part.family, step.index)
-        fits = is_near(part.log_tau, log_tau, TOLERANCE)
-        fits = fits and part.state == ("mismatch" if loaded.mismatched else state)
+        log_tau, state = _threshold(loaded, part.family, step.index)
+        fits = is_near(part.log_tau, log_tau, TOLERANCE) and part.state == _effective(loaded, state)
         found.expect(fits, f"{place}: the threshold of the family {part.family} is not that of its calibration.")
+        families.append((log_tau, state))
+    if not _is_applied(loaded):
+        log_tau, state = -math.inf, "none"
+    elif loaded.settings.mask_layout == "joint":
+        log_tau, state = _threshold(loaded, None, step.index)
+    else:
+        log_tau = min((value for value, _ in families), default=-math.inf)
+        state = min((own for _, own in families), key=_WORST_FIRST.index, default="uninformative")
+    found.near(place, "the log-threshold", step.log_tau, log_tau, TOLERANCE)
+    found.same(place, "what the threshold rests on", step.state, _effective(loaded, state))
+
+
+def _is_applied(loaded: Loaded) -> bool:
+    return loaded.report.thresholds is not None and loaded.report.thresholds.applied
+
+
+def _effective(loaded: Loaded, state: str) -> str:
+    return "mismatch" if loaded.mismatched and state != "none" else state
+
+
+def _threshold(loaded: Loaded, family: str | None, step: int) -> tuple[float, str]:
+    """Log-threshold and state of a family (None: of the joint mask) at a step, from the values if they are there."""
+    if not _is_applied(loaded):
+        return -math.inf, "none"
+    calibration = loaded.applied
+    if isinstance(calibration, Calibration):
+        return calibration.threshold(step), calibration.state(step)
+    if calibration is not None:
+        return calibration.threshold(family or "", step)
+    return _listed(loaded.report.thresholds, family, step)
+
+
+def _listed(thresholds: ThresholdsPart | None, family: str | None, step: int) -> tuple[float, str]:
+    for part in () if thresholds is None else thresholds.families:
+        if part.family == family:
+            for entry in part.bins:
+                if entry.first_step <= step and (entry.last_step is None or step <= entry.last_step):
+                    return entry.log_tau, entry.state
+    # A family that was never calibrated refuses nothing.
+    return -math.inf, "uninformative"

@@ -1,0 +1,126 @@
+"""Exports of stored sessions: tables, JSON, HTML and the evidence bundle; no model is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.services.errors import ServiceError
+from app.services.mapping import settings_from_json
+from app.services.reporting.archive import write_bytes
+from app.services.reporting.bundle import Evidence, bundle_of, tables_zip
+from app.services.reporting.document import document_of, thresholds_of
+from app.services.reporting.html import render
+from app.services.reporting.logits import FILE, logits_file
+from app.services.reporting.schema import ReportPart, report_text
+from app.services.reports import ReportService, SessionData
+from app.services.thresholds import Thresholds
+from db.errors import NotFoundError
+from db.records import SessionRecord
+from db.repositories import CalibrationsRepository, SessionsRepository
+
+SUFFIXES = {"csv": ".csv", "json": ".json", "html": ".html", "zip": ".zip", "bundle": "-bundle.zip"}
+"""Kinds of exports with the ends of their files' names."""
+
+
+class ExportService:
+    """Writes reports that leave the program; the same session gives the same bytes."""
+
+    def __init__(
+        self,
+        reports: ReportService,
+        sessions: SessionsRepository,
+        runs: CalibrationsRepository,
+        thresholds: Thresholds,
+    ) -> None:
+        """Wire the service.
+
+        Args:
+            reports: Puts together what is stored of a session.
+            sessions: The store of sessions, for their logits.
+            runs: The store of calibrations, for their values.
+            thresholds: Calibrations as sessions read them.
+        """
+        self._reports = reports
+        self._sessions = sessions
+        self._runs = runs
+        self._thresholds = thresholds
+
+    def json(self, session_id: int) -> str:
+        """The report as a typed, versioned JSON document."""
+        return report_text(self._evidence(session_id).report)
+
+    def tables(self, session_id: int) -> bytes:
+        """An archive of the steps, candidates and verdict log as CSV files."""
+        return tables_zip(self._reports.data(session_id))
+
+    def html(self, session_id: int) -> str:
+        """The report for people: one HTML file that needs nothing else, also to be printed."""
+        evidence = self._evidence(session_id)
+        return render(evidence.data, evidence.report)
+
+    def bundle(self, session_id: int) -> bytes:
+        """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all."""
+        return bundle_of(self._evidence(session_id, with_logits=True))
+
+    def content(self, session_id: int, kind: str) -> bytes:
+        """An export as a file's content.
+
+        Args:
+            session_id: The session.
+            kind: ``csv``, ``json``, ``html``, ``zip`` or ``bundle``.
+
+        Raises:
+            ServiceError: There is no such kind.
+        """
+        if kind == "bundle":
+            return self.bundle(session_id)
+        if kind == "zip":
+            return self.tables(session_id)
+        texts = {"csv": self._reports.csv, "json": self.json, "html": self.html}
+        if kind not in texts:
+            raise ServiceError(f"There is no export {kind!r}; choose {', '.join(SUFFIXES)}.")
+        # A lone surrogate has no UTF-8; only the JSON file, which is ASCII, keeps it.
+        return texts[kind](session_id).encode("utf-8", "replace")
+
+    def write(self, session_id: int, kind: str, folder: Path) -> Path:
+        """Write an export into a folder, atomically, and return its path.
+
+        Raises:
+            ServiceError: There is no such kind.
+        """
+        content = self.content(session_id, kind)
+        return write_bytes(folder / f"coft-audit-session-{session_id}{SUFFIXES[kind]}", content)
+
+    def _evidence(self, session_id: int, with_logits: bool = False) -> Evidence:
+        data = self._reports.data(session_id)
+        calibration, report = self._document(data)
+        extra = self._logits(data) if with_logits else ()
+        return Evidence(data, report, calibration, extra)
+
+    def _document(self, data: SessionData) -> tuple[bytes | None, ReportPart]:
+        settings = settings_from_json(data.record.policy_settings["settings"])
+        stored = self._calibration(data.record)
+        if stored is None:
+            return None, document_of(data, None)
+        reading = self._thresholds.of(settings)
+        if reading is None:
+            return None, document_of(data, None)
+        return stored, document_of(data, thresholds_of(reading, stored, settings.mask_layout, settings.group))
+
+    def _calibration(self, record: SessionRecord) -> bytes | None:
+        """The calibration's file; None without one, or where it was deleted, which the report then says."""
+        if record.calibration_id is None:
+            return None
+        try:
+            return self._runs.values(record.calibration_id)
+        except NotFoundError:
+            return None
+
+    def _logits(self, data: SessionData) -> tuple[tuple[str, bytes], ...]:
+        kept = [
+            (branch_id, step.index, step.logits)
+            for branch_id in data.chains
+            for step in self._sessions.chain(branch_id, with_logits=True)
+            if step.logits is not None and step.branch_id == branch_id
+        ]
+        return ((FILE, logits_file(kept)),) if kept else ()

@@ -1,0 +1,263 @@
+"""The report as one HTML file that needs nothing else: no network, no fonts, no other files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from app.services.mapping import preview_from_json, settings_from_json, span_from, step_from
+from app.services.plain import span_state
+from app.services.reporting import formats, words
+from app.services.reporting.bundle import digests_of
+from app.services.reporting.figures import plotly_script, steps_chart, strip
+from app.services.reporting.schema import BranchPart, ReportPart, SummaryPart
+from app.services.reports import SessionData
+from app.services.verdict_rules import log_entry, reviews, standing, verdict_at
+from app.services.views import FAMILY_NAMES, AuditSettings, Span, Step
+from app.services.views.verdicts import StandingVerdict, Target
+from coft_core.assets import assets_path
+
+TALLEST_BAR = 13
+_PIXELS_PER_LOG = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPiece:
+    """A run of the prompt; ``family`` is empty outside of spans."""
+
+    text: str
+    family: str = ""
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of the transcript: its shape, its marks and the height of its sensitivity bar in pixels."""
+
+    text: str
+    said: str
+    classes: str
+    bar: int
+    down: bool
+    forced: bool
+    fallback: bool
+    shared: bool
+    glued: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A branch as the report shows it."""
+
+    name: str
+    origin: str
+    sentences: tuple[str, ...]
+    chain_sentence: str
+    tokens: tuple[Token, ...]
+    strip: Markup
+    chart: Markup
+    rows: tuple[Mapping[str, str], ...]
+    finished: str
+
+
+def render(data: SessionData, report: ReportPart) -> str:
+    """The report as HTML text; the same session gives the same text.
+
+    Args:
+        data: The stored session.
+        report: Its document.
+    """
+    settings = settings_from_json(data.record.policy_settings["settings"])
+    entries = [log_entry(record) for record in data.log]
+    verdicts = standing(entries)
+    summaries = {item.branch: item for item in report.summary}
+    chains = tuple(
+        _chain(data, report, branch, summaries[branch.path], verdicts, settings) for branch in report.branches
+    )
+    folder = assets_path("reports")
+    page = _environment(str(folder)).get_template("report.html.j2")
+    return page.render(
+        style=Markup((folder / "report.css").read_text(encoding="utf-8")),
+        script=plotly_script() if any(chain.tokens for chain in chains) else None,
+        report=report,
+        prompt=_prompt(data.record.prompt, [span_from(span) for span in data.record.spans]),
+        spans=_spans(data),
+        preview=preview_from_json(data.record.policy_settings["preview"]),
+        facts=_facts(data, report, settings),
+        chains=chains,
+        claims=words.claims(report),
+        not_claimed=words.not_claimed(report),
+        verdicts=[(item, _about(item.target, report)) for item in verdicts],
+        entries=[(entry, _about(entry.target, report)) for entry in entries],
+        reviews=reviews(entries),
+        settings=_settings(data, settings),
+        fingerprint=[(name.replace("_", " "), str(value)) for name, value in data.record.fingerprint.items()],
+        digests=digests_of(report),
+        stamp=words.stamp(report),
+        certified=report.session.certificate == "certified" and not words.is_empty(report),
+    )
+
+
+def _environment(folder: str) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters: dict[str, Any] = {"moment": formats.moment, "plural": formats.plural, "short": formats.short}
+    environment.filters.update(filters)
+    return environment
+
+
+def _chain(
+    data: SessionData,
+    report: ReportPart,
+    branch: BranchPart,
+    summary: SummaryPart,
+    verdicts: Sequence[StandingVerdict],
+    settings: AuditSettings,
+) -> Chain:
+    steps = [step_from(step) for step in data.chains[branch.id]]
+    names = {other.id: _branch_name(other) for other in report.branches}
+    owners = {other.id: other.path for other in report.branches}
+    first = branch.fork_step or 0
+    certificate = data.certificates[branch.id]
+    origin = ""
+    if branch.parent_id is not None:
+        origin = f"departs from “{names[branch.parent_id]}” at step {first + 1}; steps before are shared"
+    rows = tuple(
+        _row(step, verdict_at(verdicts, owners[record.branch_id or branch.id], step.index))
+        for step, record in zip(steps, data.chains[branch.id], strict=True)
+        if step.index >= first
+    )
+    return Chain(
+        name=names[branch.id],
+        origin=origin,
+        sentences=words.what_happened(summary, steps, settings),
+        chain_sentence="" if certificate is None else certificate.sentence,
+        tokens=tuple(_token(step, shared=step.index < first) for step in steps),
+        strip=strip(steps),
+        chart=steps_chart(steps, str(branch.id)) if steps else Markup(""),
+        rows=rows,
+        finished={"length": "the number of steps asked for", "end": "the model's end token"}.get(
+            branch.finished or "", "a full context" if branch.finished else "not finished"
+        ),
+    )
+
+
+def _branch_name(branch: BranchPart) -> str:
+    return formats.shown_token(branch.name) if branch.name else branch.path
+
+
+def _about(target: Target, report: ReportPart) -> str:
+    """A verdict's target by the branch's name; a single branch needs none."""
+    branch = next((item for item in report.branches if item.path == target.branch), None)
+    if branch is None or len(report.branches) == 1:
+        return target.named("")
+    return target.named(f"“{_branch_name(branch)}”")
+
+
+def _token(step: Step, shared: bool) -> Token:
+    ratio = step.diagnostics.log_ratio
+    text = step.token
+    return Token(
+        text=formats.shown_token(text),
+        said=f"step {step.index + 1}: {words.step_words(step)}",
+        classes=words.token_classes(step),
+        bar=min(TALLEST_BAR, round(abs(ratio) * _PIXELS_PER_LOG)) if math.isfinite(ratio) else TALLEST_BAR,
+        down=ratio < 0,
+        forced=step.forced,
+        fallback=step.fallback,
+        shared=shared,
+        glued=step.index > 0 and not text.startswith((" ", "\n")),
+    )
+
+
+def _row(step: Step, verdict: StandingVerdict | None) -> dict[str, str]:
+    diagnostics = step.diagnostics
+    limited = step.state not in ("none", "uninformative")
+    return {
+        "step": str(step.index + 1),
+        "token": formats.shown_token(step.token),
+        "factual": formats.probability(math.exp(step.log_p_factual)),
+        "masked": formats.probability(math.exp(step.log_p_masked)),
+        "fused": formats.probability(math.exp(step.log_p_fused)),
+        "tau": formats.threshold(words.tau_of(step)),
+        "status": words.status_word(step),
+        "size": f"{step.set_size:,}" if limited else "all" if step.state == "uninformative" else "none",
+        "mass": formats.probability(step.certified_mass) if limited else "",
+        "ratio": formats.signed(diagnostics.log_ratio),
+        "times": formats.times(diagnostics.log_ratio),
+        "chosen": words.chosen(step),
+        "verdict": "" if verdict is None else verdict.in_words,
+    }
+
+
+def _prompt(text: str, spans: Sequence[Span]) -> tuple[PromptPiece, ...]:
+    """The prompt in runs; where spans overlap, the first one is marked and the table lists them all."""
+    pieces, cursor = [], 0
+    for span in sorted(spans):
+        if span.start < cursor:
+            continue
+        if span.start > cursor:
+            pieces.append(PromptPiece(text[cursor : span.start]))
+        family = FAMILY_NAMES.get(span.category, span.category)
+        pieces.append(PromptPiece(text[span.start : span.end], family, span_state(span)))
+        cursor = span.end
+    if cursor < len(text):
+        pieces.append(PromptPiece(text[cursor:]))
+    return tuple(pieces)
+
+
+def _spans(data: SessionData) -> list[tuple[str, str, str, str, str]]:
+    found = []
+    for record in data.record.spans:
+        span = span_from(record)
+        source = f"{span.source}, {span.detail}" if span.detail else span.source
+        sure = "" if span.score is None else f" ({span.score:.2f})"
+        places = f"{span.start + 1}\N{EN DASH}{span.end}"
+        family = FAMILY_NAMES.get(span.category, span.category)
+        found.append((data.record.prompt[span.start : span.end], family, span_state(span), f"{source}{sure}", places))
+    return found
+
+
+def _facts(data: SessionData, report: ReportPart, settings: AuditSettings) -> list[tuple[str, str]]:
+    record = data.record
+    policy = "COFT" if settings.policy == "coft" else "plain decoding (vanilla), masked reading observed"
+    if settings.policy == "coft":
+        policy += f", {settings.mask_layout} mask, lambda {settings.lam:g}"
+    calibration = record.calibration_label or "none"
+    if record.calibration_label and report.thresholds is None:
+        calibration += " (deleted since)"
+    elif report.thresholds is not None:
+        calibration += f", risk level alpha {report.thresholds.alpha:g}"
+    return [
+        ("Model", f"{record.policy_settings['model_label']}, revision {record.model_revision}"),
+        ("Policy", policy),
+        ("Calibration", calibration),
+        ("Certificate", words.stamp(report)),
+        ("Started", formats.moment(record.created_at)),
+        ("Last changed", formats.moment(record.updated_at)),
+        ("Report", f"session {record.id}, {report.program.name} {report.program.version}"),
+    ]
+
+
+def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str]]:
+    record = data.record
+    return [
+        ("seed", str(record.seed)),
+        ("decoding", "greedy" if record.greedy else "sampling"),
+        ("steps at most", str(record.max_new_tokens)),
+        ("masked families", ", ".join(settings.masked_families or ()) or "none"),
+        ("word list", str(record.policy_settings.get("user_list") or "none")),
+        ("whitelist", ", ".join(settings.whitelist) or "none"),
+        ("group", settings.group or "all contexts together"),
+    ]

@@ -1,0 +1,104 @@
+"""The check by replay: the model writes every branch again from the same seed and forced tokens."""
+
+from __future__ import annotations
+
+from app.services.errors import CoftError, ServiceError
+from app.services.mapping import span_from
+from app.services.model_host import ModelHost
+from app.services.policy_choice import policy_of
+from app.services.reporting.document import session_record
+from app.services.reporting.schema import BranchPart
+from app.services.reporting.verify.findings import Findings, failed, skipped
+from app.services.reporting.verify.loaded import Loaded
+from app.services.reporting.verify.steps import compare_steps
+from app.services.views import Step
+from app.services.views.verification import Check
+from coft_core.decode import Plan, Rollout
+from coft_core.engine.model import LanguageModel
+from coft_core.masking.masker import mask_prompt
+from coft_core.masking.whitelist import keep_whitelisted
+from coft_core.policies.base import Certificate
+
+NAME = "Replay on the model"
+TOLERANCES = {"float32": 1e-3, "float64": 1e-3}
+"""Allowed difference of logarithms by the model's number type; other processors round otherwise."""
+COARSE_TOLERANCE = 0.1
+"""The same for 16-bit types, whose logits carry about three decimal digits."""
+
+
+def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
+    """Every token and every number comes out again.
+
+    Args:
+        loaded: The report.
+        host: Loads the model; None if a replay was not asked for.
+    """
+    if host is None:
+        return skipped(NAME, "not asked for; --replay loads the model and writes every branch again")
+    if loaded.report.thresholds is not None and loaded.calibration is None:
+        return skipped(NAME, "the calibration is not with the report, and thresholds decide which tokens are drawn")
+    session = loaded.report.session
+    try:
+        model = host.get(loaded.settings.model)
+    except CoftError as error:
+        return failed(NAME, f"The model {loaded.settings.model} cannot be loaded: {error}")
+    used = (model.weights_digest, model.tokenizer_digest, model.dtype_name)
+    stated = tuple(session.fingerprint.get(name) for name in ("weights", "tokenizer", "dtype"))
+    if used != stated:
+        return failed(
+            NAME,
+            f"The model {loaded.settings.model} has other weights, another tokenizer or another number type here "
+            f"({', '.join(used)}) than in the report ({', '.join(map(str, stated))}); load the very same model.",
+        )
+    found = Findings(NAME)
+    tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
+    try:
+        plan = _plan(loaded, model)
+        for branch, chain in zip(loaded.report.branches, loaded.chains().values(), strict=True):
+            with host.turn():
+                _replay(found, plan, branch, chain, tolerance)
+    except (CoftError, ServiceError) as error:
+        return failed(NAME, f"The audit cannot be decoded again: {error}")
+    steps = sum(len(branch.steps) for branch in loaded.report.branches)
+    return found.check(f"{steps:,} steps; tokens exactly, logarithms within {tolerance:g}")
+
+
+def _plan(loaded: Loaded, model: LanguageModel) -> Plan:
+    """The session's plan with the report's own spans and calibration; whatever detectors are here plays no part."""
+    session, settings = loaded.report.session, loaded.settings
+    policy = policy_of(settings, loaded.applied)
+    spans = [span_from(span) for span in session_record(loaded.report).spans]
+    prompt = mask_prompt(
+        model.tokenizer,
+        session.prompt,
+        keep_whitelisted(session.prompt, spans, policy.mask.whitelist),
+        sentinel=policy.mask.sentinel,
+        mode=policy.mask.mode,
+        hint=policy.mask.hint,
+        chat=model.chat,
+    )
+    certificate = Certificate(session.certificate, mismatched=loaded.mismatched and loaded.applied is not None)
+    return Plan(model, policy, prompt, certificate, session.seed, session.greedy, session.max_new_tokens)
+
+
+def _replay(found: Findings, plan: Plan, branch: BranchPart, chain: tuple[Step, ...], tolerance: float) -> None:
+    first = branch.fork_step or 0
+    rollout = Rollout(plan, branch.path, chain[:first])
+    try:
+        for step in chain[first:]:
+            place = f"Branch {branch.path}, step {step.index + 1}"
+            if rollout.finished:
+                found.expect(False, f"{place}: decoded again, the chain has ended before it ({rollout.finished}).")
+                return
+            fresh = rollout.step(step.token_id if step.forced else None)
+            if fresh.token_id != step.token_id:
+                found.same(place, "the emitted token", step.token, fresh.token)
+                # The rest of the chain is compared after the token that was reported.
+                rollout.back()
+                rollout.step(step.token_id)
+                continue
+            compare_steps(found, place, step, fresh, tolerance)
+        if branch.finished is not None:
+            found.same(f"Branch {branch.path}", "why it ended", branch.finished, rollout.finished)
+    finally:
+        rollout.close()

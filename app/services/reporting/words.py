@@ -1,0 +1,221 @@
+"""A report in plain words: what happened, what is claimed, and what is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from app.services.reporting.formats import plural, probability, quoted, times_likelier
+from app.services.reporting.schema import ReportPart, SummaryPart
+from app.services.reporting.summary import SENSITIVE, has_threshold
+from app.services.views import AuditSettings, Step
+
+STATE_WORDS = {
+    "calibrated": "calibrated",
+    "inherited": "borrowed",
+    "uninformative": "uninformative",
+    "mismatch": "other policy",
+    "none": "none",
+}
+
+
+def what_happened(summary: SummaryPart, steps: Sequence[Step], settings: AuditSettings) -> tuple[str, ...]:
+    """The summary of one chain in sentences.
+
+    Args:
+        summary: Its numbers.
+        steps: Its steps.
+        settings: The session's settings.
+    """
+    if not steps:
+        return ("No token has been written yet.",)
+    opening = f"The model wrote {plural(summary.steps, 'token')}."
+    return (opening, *_certified_sentences(summary, settings), *_sensitivity_sentences(summary, steps))
+
+
+def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[str]:
+    if summary.uncertified == summary.steps:
+        if settings.policy != "coft":
+            return ["Plain decoding was observed, so nothing is certified."]
+        return ["Nothing is certified: there is no calibration of this very policy."]
+    if summary.uninformative == summary.steps:
+        return [
+            "Nothing useful is certified: there were too few calibration texts for this risk level, so that every token "
+            "passes."
+        ]
+    every = summary.certified == summary.steps
+    counted = "Every token" if every else plural(summary.certified, "token")
+    found = [
+        f"{counted} {'is' if every else _are(summary.certified)} certified: likely enough both when the masked words "
+        "are visible and when they are masked."
+    ]
+    if summary.inherited:
+        found.append(
+            f"{plural(summary.inherited, 'token')} {_are(summary.inherited)} certified with a threshold borrowed from "
+            "other steps, because no calibration text reached so far."
+        )
+    if summary.uninformative:
+        found.append(
+            f"At {plural(summary.uninformative, 'step')} there were too few calibration texts for this risk level, so "
+            "that every token passes and nothing is shown."
+        )
+    if summary.fallback:
+        found.append(
+            f"At {plural(summary.fallback, 'step')} no token was likely enough in both readings; the likeliest one was "
+            "written, and nothing is certified there (fallback)."
+        )
+    if summary.forced:
+        found.append(_forced_sentence(summary))
+    return found
+
+
+def _forced_sentence(summary: SummaryPart) -> str:
+    outside = min(summary.outside - summary.fallback, summary.forced)
+    sentence = f"The reviewer forced {plural(summary.forced, 'token')}"
+    if outside <= 0:
+        return f"{sentence}."
+    if summary.forced == 1:
+        return f"{sentence}, which is outside the certified set."
+    return f"{sentence}, {outside} of them outside the certified set."
+
+
+def _sensitivity_sentences(summary: SummaryPart, steps: Sequence[Step]) -> list[str]:
+    factor = f"{math.exp(SENSITIVE):.2f}"
+    if summary.most_sensitive_step is None or summary.largest_log_ratio is None:
+        return []
+    step = steps[summary.most_sensitive_step]
+    strongest = f"{quoted(step.token)} at step {step.index + 1}, {times_likelier(summary.largest_log_ratio)}"
+    if not summary.sensitive:
+        return [f"No token is {factor} times likelier in one reading than in the other; the nearest is {strongest}."]
+    many = f"{plural(summary.sensitive, 'token')} {_are(summary.sensitive)}"
+    return [f"{many} at least {factor} times likelier in one reading than in the other. The strongest is {strongest}."]
+
+
+def is_empty(report: ReportPart) -> bool:
+    """Whether no threshold could be read at the session's risk level, so that a certificate says nothing."""
+    families = () if report.thresholds is None else report.thresholds.families
+    return bool(families) and all(entry.state == "uninformative" for family in families for entry in family.bins)
+
+
+def stamp(report: ReportPart) -> str:
+    """The certificate in a few words, with the reservation that empties it."""
+    text = report.session.certificate
+    return f"{text}, but uninformative: every token passes" if text == "certified" and is_empty(report) else text
+
+
+def claims(report: ReportPart) -> tuple[str, ...]:
+    """What the certificate claims, as sentences; a single one where it claims nothing."""
+    session, thresholds = report.session, report.thresholds
+    if session.certificate != "certified" or thresholds is None:
+        return (f"Nothing is certified. The session says: {session.certificate}.",)
+    if is_empty(report):
+        return (
+            f"Nothing: at the risk level {thresholds.alpha:g} the calibration “{thresholds.calibration}” has too few "
+            "texts for a threshold, so that every token passes and the certificate is empty.",
+        )
+    level = f"{1 - thresholds.alpha:.6g}"
+    group = "" if thresholds.group is None else f" of the group “{thresholds.group}”"
+    contexts = max((entry.contexts for family in thresholds.families for entry in family.bins), default=0)
+    return (
+        f"At one step of a new text{group} like those of the calibration “{thresholds.calibration}”, the true next "
+        f"token is in the certified set with probability at least {level}, on average over such texts.",
+        "Every certified token has at least the probability τ of its step in the fused reading and, at the same time, "
+        "in the reading in which the sensitive words are masked.",
+        f"The thresholds rest on up to {plural(contexts, 'independent text')} a range of steps.",
+    )
+
+
+def not_claimed(report: ReportPart) -> tuple[str, ...]:
+    """What must not be read into the certificate."""
+    found = [
+        "That this text, or the model, is fair. Certified means likely enough in both readings, and no more.",
+        "Anything about this one prompt: the level is an average over texts like those of the calibration.",
+        "Anything about the text as a whole, unless a certificate of the whole chain is given above.",
+        "Anything about words of the prompt that were not masked, or that hint at an attribute unnoticed.",
+    ]
+    source = report.session.fingerprint.get("source")
+    if source == "reference":
+        found.append(
+            "An exact level for texts that the policy writes itself: the calibration followed given texts, so that the "
+            "level is approximate where its own beginnings differ from them."
+        )
+    if report.session.fingerprint.get("estimator") == "pooled":
+        found.append(
+            "A level that holds although tokens of one text depend on each other: these thresholds count tokens as if "
+            "they were independent, as the paper does."
+        )
+    if report.thresholds is not None:
+        found.append("Anything about prompts of another kind than the calibration's.")
+    return tuple(found)
+
+
+def step_words(step: Step) -> str:
+    """A step's state in a sentence."""
+    joint = probability(math.exp(min(step.log_p_fused, step.log_p_masked)))
+    tau = probability(math.exp(step.log_tau))
+    if step.state == "none":
+        sentence = "Not certified: there is no threshold."
+    elif step.state == "mismatch":
+        sentence = "Not certified: the threshold belongs to another policy."
+    elif step.state == "uninformative":
+        sentence = "Not certified in any useful sense: too few calibration texts, so every token passes."
+    elif step.fallback:
+        sentence = "Fallback: no token reached the threshold in both readings, so nothing is certified here."
+    elif not step.certified:
+        sentence = f"Not certified: joint support {joint} is under the threshold {tau}."
+    else:
+        borrowed = " with a borrowed threshold" if step.state == "inherited" else ""
+        sentence = f"Certified{borrowed}: joint support {joint}, threshold {tau}."
+    forced = ""
+    if step.forced:
+        same = step.policy_token_id == step.token_id
+        forced = " Forced by the reviewer"
+        forced += "; the policy would have written the same." if same else f" instead of {quoted(step.policy_token)}."
+    return f"{sentence}{forced} {_capital(times_likelier(step.diagnostics.log_ratio))}."
+
+
+def status_word(step: Step) -> str:
+    """A step's state in a word or two, for a column."""
+    if step.state in ("none", "mismatch", "uninformative"):
+        return {"none": "no threshold", "mismatch": "other policy", "uninformative": "uninformative"}[step.state]
+    if step.fallback:
+        return "fallback"
+    if not step.certified:
+        return "not certified"
+    return "certified" if step.state == "calibrated" else "certified, borrowed τ"
+
+
+def token_classes(step: Step) -> str:
+    """The shape of a token in the transcript, in the vocabulary of the audit page's style sheet."""
+    found = []
+    if step.fallback:
+        found.append("fallback")
+    elif step.state in ("uninformative", "none", "mismatch"):
+        found.append("open")
+    elif not step.certified:
+        found.append("outside")
+    elif step.state == "inherited":
+        found.append("inherited")
+    if abs(step.diagnostics.log_ratio) >= SENSITIVE:
+        found.append("sensitive")
+    return " ".join(found)
+
+
+def chosen(step: Step) -> str:
+    """Who chose a token."""
+    if step.forced:
+        return "reviewer"
+    return "fallback" if step.fallback else "policy"
+
+
+def tau_of(step: Step) -> float:
+    """Threshold of a step as a probability; 0 where there is none."""
+    return math.exp(step.log_tau) if has_threshold(step) else 0.0
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

@@ -1,0 +1,169 @@
+"""Chains as a whole, contributions of spans, and what a policy costs, as the audit service gives them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.bootstrap import Services, services
+from app.services.errors import ServiceError
+from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
+from app.settings import Settings
+from coft_core.conformal.chain import certify_chain
+from coft_core.contributions import leave_one_out
+from coft_core.engine.fake import tiny_model
+from coft_core.errors import InvalidInputError
+from coft_core.masking.spans import SpanDetector
+from coft_core.policies import CoftPolicy
+from tests.conftest import load_tiny, prompt_set_csv
+
+PROMPT = "The Muslim nurse said he would come"
+SPANS = (Span(4, 10, "religion"), Span(22, 24, "gender"))
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=8, top_p=1.0, alpha=0.2)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Settings:
+    folder = tmp_path_factory.mktemp("chains")
+    return Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+
+
+@pytest.fixture(scope="module")
+def wired(store) -> Iterator[Services]:
+    """All services on a tiny model, shared by the tests of this file."""
+    with services(store, loader=load_tiny) as opened:
+        yield opened
+
+
+def calibrated(wired, folder, **changes) -> int:
+    path = folder / "set.csv"
+    path.write_text(prompt_set_csv(60))
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.2, **changes)
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    assert job.status == "done", job.error
+    return int(job.result["calibration_id"])
+
+
+@pytest.fixture(scope="module")
+def joint(wired, tmp_path_factory):
+    return calibrated(wired, tmp_path_factory.mktemp("joint"))
+
+
+def start(wired, **changes):
+    return wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
+
+
+def test_the_chains_certificate_is_the_cores_for_the_steps_so_far(wired, joint):
+    session = start(wired, calibration_id=joint)
+    assert session.chain is None
+    reading = wired.calibrations.load(joint)
+    for _ in range(4):
+        wired.audits.step(session.session_id)
+        view = wired.audits.view(session.session_id)
+        assert view.chain == certify_chain(reading, view.steps)
+        assert wired.audits.progress(session.session_id).chain == view.chain
+
+
+def test_a_branchs_certificate_counts_its_whole_chain(wired, joint):
+    session = start(wired, calibration_id=joint)
+    for _ in range(4):
+        wired.audits.step(session.session_id)
+    fork = wired.audits.fork(session.session_id, session.branch_id, 2, "x")
+    assert fork.chain.steps == 3
+    assert wired.audits.progress(session.session_id, fork.branch_id).chain == fork.chain
+    assert wired.audits.progress(session.session_id, session.branch_id).chain.steps == 4
+
+
+def test_the_certificate_of_a_reopened_chain_needs_no_model(wired, store, joint):
+    session = start(wired, calibration_id=joint)
+    list(wired.audits.run(session.session_id))
+    now = wired.audits.progress(session.session_id)
+
+    def none(name, **_):
+        raise AssertionError("no model is needed to read a session")
+
+    with services(store, loader=none) as restarted:
+        assert restarted.audits.progress(session.session_id) == now
+        assert restarted.audits.view(session.session_id).chain == now.chain
+    assert now.finished in ("length", "end")
+
+
+def test_the_level_of_a_chain_is_the_sessions_and_not_the_calibrations(wired, joint):
+    session = start(wired, calibration_id=joint, alpha=0.3)
+    wired.audits.step(session.session_id)
+    chain = wired.audits.progress(session.session_id).chain
+    assert (chain.sequence.alpha, chain.union.alpha) == (0.3, 0.3)
+
+
+def test_without_a_calibration_or_with_another_policys_there_is_no_claim_for_a_chain(wired, joint):
+    plain = start(wired)
+    wired.audits.step(plain.session_id)
+    assert wired.audits.view(plain.session_id).chain is None
+    other = start(wired, calibration_id=joint, lam=0.1, proceed_uncertified=True)
+    wired.audits.step(other.session_id)
+    chain = wired.audits.view(other.session_id).chain
+    assert (chain.sequence_certified, chain.union_certified) == (None, None)
+    assert "another policy" in chain.reason
+
+
+def test_a_sessions_drift_is_its_calibrations(wired, joint):
+    assert start(wired).drift is None
+    view = start(wired, calibration_id=joint)
+    assert view.drift == wired.calibrations.drift(joint)
+
+
+def test_contributions_are_the_cores_for_the_stored_chain(wired):
+    session = start(wired)
+    for _ in range(3):
+        wired.audits.step(session.session_id)
+    tokens = [step.token_id for step in wired.audits.view(session.session_id).steps]
+    found = wired.audits.contributions(session.session_id)
+    own = leave_one_out(
+        tiny_model(), PROMPT, CoftPolicy(top_p=1.0), tokens, SPANS, detector=SpanDetector(pipeline=None)
+    )
+    assert [part.span for part in found.spans] == list(SPANS)
+    assert found.token_ids == tuple(tokens)
+    assert found.log_ratio == pytest.approx(own.log_ratio, abs=1e-5)
+    for mine, theirs in zip(found.spans, own.spans, strict=True):
+        assert mine.log_ratio == pytest.approx(theirs.log_ratio, abs=1e-5)
+
+
+def test_contributions_need_a_token_and_the_model_that_the_session_was_made_with(wired, store):
+    session = start(wired)
+    with pytest.raises(InvalidInputError, match="at least one step"):
+        wired.audits.contributions(session.session_id)
+    wired.audits.step(session.session_id)
+    with (
+        services(store, loader=lambda name, **_: tiny_model(seed=1)) as changed,
+        pytest.raises(ServiceError, match="other weights"),
+    ):
+        changed.audits.contributions(session.session_id)
+
+
+def test_a_deleted_calibration_is_no_obstacle_to_contributions(wired, tmp_path):
+    session = start(wired, calibration_id=(number := calibrated(wired, tmp_path)))
+    wired.audits.step(session.session_id)
+    wired.calibrations.delete(number)
+    assert len(wired.audits.contributions(session.session_id).log_ratio) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "branches"),
+    [({}, 2), ({"mask_layout": "factorized"}, 3), ({"policy": "vanilla"}, 2)],
+    ids=["joint", "factorized", "vanilla"],
+)
+def test_the_cost_is_measured_against_one_branch_of_vanilla_decoding(wired, changes, branches):
+    session = start(wired, **changes)
+    found = wired.audits.overhead(session.session_id)
+    assert (found.branches, found.baseline_branches) == (branches, 1)
+    assert all(ratio > 0 for ratio in found.ratios)
+    assert len(wired.audits.view(session.session_id).preview.branches) == branches
+    assert wired.audits.view(session.session_id).steps == ()
+
+
+def test_a_prompt_that_leaves_room_for_few_steps_is_timed_on_those(wired):
+    room = tiny_model().context_length
+    view = wired.audits.start(StartAudit("x" * (room - 4), SETTINGS, ()))
+    assert wired.audits.overhead(view.session_id).branches == 2
+    full = wired.audits.start(StartAudit("x" * (room - 1), SETTINGS, ()))
+    with pytest.raises(ServiceError, match="shorten"):
+        wired.audits.overhead(full.session_id)

@@ -1,0 +1,333 @@
+"""Batch audits: one session a prompt whatever interrupts them, true summaries, outcomes and exports."""
+
+import csv
+import io
+import threading
+from dataclasses import asdict
+
+import pytest
+
+from app.bootstrap import services
+from app.services.comparisons import overruled
+from app.services.errors import ServiceError
+from app.services.impact import impact_table
+from app.services.views import AuditSettings, CalibrationRequest, StartAudit, replace
+from app.services.views.audits import BatchPlace
+from app.services.views.batches import BatchRequest, OutcomeRule
+from app.services.views.library import LibraryQuery
+from app.services.views.verdicts import VerdictRequest
+from coft_core.errors import CalibrationMismatch, InvalidInputError
+from db.errors import ConflictError, NotFoundError
+from tests.conftest import load_tiny, prompt_set_csv
+
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0, seed=5)
+REQUEST = BatchRequest("hiring", SETTINGS)
+SET = """prompt,spans,group,context,reference
+He is a nurse,"[[0, 2, ""gender""]]",men,1,
+She is a nurse,,women,1,
+=He left,,men,2,x
+Nobody left,,,,
+"""
+
+
+def parsed(wired, tmp_path, text=SET):
+    path = tmp_path / "prompts.csv"
+    path.write_text(text)
+    return wired.batches.parse(path)
+
+
+def run(wired, tmp_path, request=REQUEST, text=SET):
+    batch_id = wired.batches.submit(parsed(wired, tmp_path, text), request)
+    job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
+    assert job.status == "done", job.error
+    return batch_id
+
+
+@pytest.fixture
+def calibrated(wired, tmp_path):
+    path = tmp_path / "set.csv"
+    path.write_text(prompt_set_csv())
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    assert job.status == "done", job.error
+    return job.result["calibration_id"]
+
+
+def test_every_prompt_becomes_a_session_of_its_own_with_its_spans_group_and_seed(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    view = wired.batches.view(batch_id)
+    assert [row.line for row in view.rows] == [2, 3, 4, 5]
+    assert [row.state for row in view.rows] == ["finished"] * 4
+    assert (view.counts, view.resumable, view.filename) == ({"finished": 4}, False, "prompts.csv")
+    assert view.request == REQUEST
+    sessions = [wired.audits.view(row.session_id) for row in view.rows]
+    assert [s.prompt for s in sessions] == ["He is a nurse", "She is a nurse", "=He left", "Nobody left"]
+    assert [(x.start, x.end, x.source) for x in sessions[0].spans] == [(0, 2, "user")]
+    assert [(x.start, x.end, x.source) for x in sessions[1].spans] == [(0, 3, "lexicon")]
+    assert [s.settings.seed for s in sessions] == [5, 5, 6, 7]
+    assert sessions[0].name == "hiring, line 2"
+    for row, session in zip(view.rows, sessions, strict=True):
+        assert row.text == "".join(step.token for step in session.steps)
+        assert row.steps == len(session.steps) == 4
+    found = wired.library.search(LibraryQuery(batch_id=batch_id))
+    assert found.total == 4
+    assert {entry.batch_id for entry in found.entries} == {batch_id}
+
+
+def test_a_batch_writes_the_tokens_that_a_session_of_its_own_would_write(wired, tmp_path):
+    batch_id = run(wired, tmp_path, replace(REQUEST, same_seed=True))
+    row = wired.batches.view(batch_id).rows[1]
+    alone = wired.audits.start(StartAudit("She is a nurse", SETTINGS))
+    list(wired.audits.run(alone.session_id))
+    tokens = [[s.token_id for s in wired.audits.view(i).steps] for i in (row.session_id, alone.session_id)]
+    assert tokens[0] == tokens[1]
+
+
+def test_the_summary_is_what_the_steps_of_the_sessions_say(wired, tmp_path, calibrated):
+    settings = replace(SETTINGS, calibration_id=calibrated, max_new_tokens=12, alpha=0.9)
+    batch_id = run(wired, tmp_path, replace(REQUEST, settings=settings))
+    rows = wired.batches.view(batch_id).rows
+    for row in rows:
+        steps = wired.audits.view(row.session_id).steps
+        ratios = [abs(step.diagnostics.log_ratio) for step in steps]
+        assert row.certificate == "certified"
+        assert row.certified_share == pytest.approx(sum(s.certified for s in steps) / len(steps))
+        assert row.fallbacks == sum(s.fallback for s in steps)
+        assert row.overruled == sum(overruled(s) for s in steps)
+        assert row.mean_log_ratio == pytest.approx(sum(ratios) / len(ratios))
+        assert row.max_log_ratio == pytest.approx(max(ratios))
+        assert row.min_margin == pytest.approx(min(s.diagnostics.margin for s in steps))
+
+
+def test_nothing_is_claimed_of_thresholds_where_there_are_none(wired, tmp_path):
+    row = wired.batches.view(run(wired, tmp_path)).rows[0]
+    assert row.certificate == "uncertified: no calibration"
+    assert (row.certified_share, row.fallbacks, row.overruled, row.min_margin) == (None, None, None, None)
+    assert row.mean_log_ratio > 0
+
+
+def test_verdicts_stand_beside_the_rows(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    first, second, *_ = wired.batches.view(batch_id).rows
+    for reviewer, verdict in (("A", "fair"), ("B", "unfair")):
+        wired.verdicts.add(VerdictRequest(session_id=first.session_id, reviewer=reviewer, verdict=verdict))
+    wired.verdicts.add(VerdictRequest(session_id=second.session_id, reviewer="A", verdict="unclear"))
+    branch = wired.audits.view(second.session_id).branch_id
+    token = VerdictRequest(
+        session_id=second.session_id, reviewer="A", verdict="fair", branch_id=branch, first_step=1, last_step=1
+    )
+    wired.verdicts.add(token)
+    rows = wired.batches.view(batch_id, "verdict").rows
+    assert [(row.line, row.verdict, row.verdicts) for row in rows] == [
+        (2, "disputed", 1),
+        (3, "unclear", 2),
+        (4, "", 0),
+        (5, "", 0),
+    ]
+    assert [row.line for row in wired.batches.view(batch_id, "verdict", descending=True).rows] == [3, 2, 4, 5]
+
+
+class Crash(Exception):  # noqa: N818
+    """Stands for the death of the process."""
+
+
+def halt_after(audits, steps, error):
+    """Make the audit service fail after some steps, as if the process had ended there."""
+    original, left = audits.step, [steps]
+
+    def step(*args, **kwargs):
+        if left[0] == 0:
+            raise error
+        left[0] -= 1
+        return original(*args, **kwargs)
+
+    audits.step = step
+
+
+def test_after_a_crash_a_cut_off_session_is_continued_and_nothing_is_run_twice(wired, settings, tmp_path):
+    halt_after(wired.audits, 7, Crash("the lights went out"))
+    batch_id = wired.batches.submit(parsed(wired, tmp_path), REQUEST)
+    job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
+    assert (job.status, job.error) == ("failed", "the lights went out")
+    before = wired.batches.view(batch_id)
+    assert [(row.state, row.steps) for row in before.rows] == [
+        ("finished", 4),
+        ("unfinished", 2),
+        ("waiting", 0),
+        ("waiting", 0),
+    ]
+    assert before.resumable
+    assert before.notes[-1] == "3 rows are not finished and in no total."
+    with services(settings, loader=load_tiny) as restarted:
+        job = restarted.jobs.wait(restarted.batches.resume(batch_id))
+        assert (job.status, job.message) == ("done", "4 of 4 prompts")
+        after = restarted.batches.view(batch_id)
+        assert [row.state for row in after.rows] == ["finished"] * 4
+        assert [row.session_id for row in after.rows[:2]] == [row.session_id for row in before.rows[:2]]
+        assert after.rows[1].text.startswith(before.rows[1].text)
+        assert restarted.library.search(LibraryQuery()).total == 4
+        with pytest.raises(ServiceError, match="nothing to resume"):
+            restarted.batches.resume(batch_id)
+    whole = run(wired_again(wired), tmp_path)
+    assert [row.text for row in wired.batches.view(whole).rows] == [row.text for row in after.rows]
+
+
+def wired_again(wired):
+    """The services with a whole audit service again."""
+    del wired.audits.step
+    return wired
+
+
+def test_cancelling_keeps_what_is_finished_and_resuming_runs_the_rest(wired, tmp_path):
+    reached, go = threading.Event(), threading.Event()
+    original, left = wired.audits.step, [5]
+
+    def step(*args, **kwargs):
+        left[0] -= 1
+        if left[0] == 0:
+            reached.set()
+            assert go.wait(60)
+        return original(*args, **kwargs)
+
+    wired.audits.step = step
+    batch_id = wired.batches.submit(parsed(wired, tmp_path), REQUEST)
+    assert reached.wait(60)
+    view = wired.batches.view(batch_id)
+    assert (view.job.status, view.resumable) == ("running", False)
+    assert "of 4 prompts" in view.job.message
+    with pytest.raises(ServiceError, match="running already"):
+        wired.batches.resume(batch_id)
+    with pytest.raises(ServiceError, match="cancel it first"):
+        wired.batches.delete(batch_id)
+    wired.batches.cancel(batch_id)
+    go.set()
+    assert wired.jobs.wait(view.job.id).status == "cancelled"
+    stopped = wired.batches.view(batch_id)
+    assert stopped.counts["finished"] == 1
+    assert stopped.resumable
+    assert not wired.audits.running(stopped.rows[1].session_id)
+    assert wired.jobs.wait(wired.batches.resume(batch_id)).status == "done"
+    assert wired.batches.view(batch_id).counts == {"finished": 4}
+
+
+def test_a_deleted_session_is_not_made_again(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    row = wired.batches.view(batch_id).rows[0]
+    wired.library.delete([row.session_id])
+    view = wired.batches.view(batch_id)
+    assert (view.rows[0].state, view.rows[0].session_id, view.resumable) == ("deleted", None, False)
+    with pytest.raises(ConflictError):
+        wired.audits.start(StartAudit("He is a nurse", SETTINGS, batch=BatchPlace(batch_id, 2)))
+
+
+def test_what_is_wrong_with_one_row_stands_beside_it_and_is_tried_again(wired, tmp_path):
+    original = wired.audits.start
+
+    def start(request):
+        if request.prompt.startswith("She"):
+            raise InvalidInputError("No luck with this one.")
+        return original(request)
+
+    wired.audits.start = start
+    batch_id = run(wired, tmp_path)
+    view = wired.batches.view(batch_id)
+    assert [row.state for row in view.rows] == ["finished", "failed", "finished", "finished"]
+    assert view.rows[1].error == "No luck with this one."
+    assert (view.job.message, view.job.result["failed"], view.resumable) == ("4 of 4 prompts, 1 failed", 1, True)
+    wired.audits.start = original
+    wired.jobs.wait(wired.batches.resume(batch_id))
+    again = wired.batches.view(batch_id)
+    assert (again.rows[1].state, again.rows[1].error) == ("finished", "")
+
+
+def test_what_is_wrong_with_the_settings_ends_the_job(wired, tmp_path, calibrated):
+    request = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated))
+    gate = threading.Event()
+    original = wired.audits.start
+
+    def start(asked):
+        assert gate.wait(60)
+        return original(asked)
+
+    wired.audits.start = start
+    batch_id = wired.batches.submit(parsed(wired, tmp_path), request)
+    wired.calibrations.delete(calibrated)
+    gate.set()
+    job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
+    assert job.status == "failed"
+    assert "no calibration" in job.error
+    assert wired.batches.view(batch_id).counts == {"waiting": 4}
+
+
+def test_a_set_or_settings_that_cannot_be_used_leave_nothing_behind(wired, tmp_path, calibrated):
+    good = parsed(wired, tmp_path)
+    long = parsed(wired, tmp_path, SET + "x" * 300 + ",,,,\n,,,,y\n")
+    for prompts, changes, error, words in (
+        (good, {"name": "  "}, ServiceError, "no name"),
+        (long, {}, ServiceError, r"2 of 6 rows cannot be used, the first on line 6 \(prompt has 300 tokens"),
+        (good, {"settings": replace(SETTINGS, lam=3.0)}, InvalidInputError, "3.0"),
+        (good, {"settings": replace(SETTINGS, policy="none")}, ServiceError, "no policy"),
+        (good, {"settings": replace(SETTINGS, calibration_id=99)}, NotFoundError, "99"),
+        (good, {"settings": replace(SETTINGS, calibration_id=calibrated, lam=0.1)}, CalibrationMismatch, "lam"),
+        (
+            good,
+            {"group_thresholds": True, "settings": replace(SETTINGS, calibration_id=calibrated)},
+            ServiceError,
+            r"4 of 4 rows .* line 2 \(group has no thresholds",
+        ),
+    ):
+        with pytest.raises(error, match=words):
+            wired.batches.submit(prompts, replace(REQUEST, **changes))
+    assert wired.batches.list() == ()
+    accepted = wired.batches.submit(long, replace(REQUEST, accept_errors=True))
+    wired.jobs.wait(wired.batches.view(accepted).job.id)
+    assert wired.batches.view(accepted).counts == {"finished": 4}
+
+
+def test_batches_are_listed_and_deleted_without_their_sessions(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    (listed,) = wired.batches.list()
+    assert (listed.id, listed.name, listed.rows, listed.job.status) == (batch_id, "hiring", 4, "done")
+    wired.batches.delete(batch_id)
+    assert wired.batches.list() == ()
+    entries = wired.library.search(LibraryQuery()).entries
+    assert len(entries) == 4
+    assert {entry.batch_id for entry in entries} == {None}
+
+
+def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    rows = wired.batches.view(batch_id).rows
+    rule = OutcomeRule(".", regex=True)
+    found = wired.batches.outcomes(batch_id, rule)
+    assert found.pairs == [("men", True), ("women", True), ("men", True), (None, True)]
+    table, again = wired.batches.impact(batch_id, rule)
+    assert (table, again) == (impact_table(found.pairs), found)
+    assert table.unknown == 1
+    nobody = wired.batches.outcomes(batch_id, OutcomeRule("nowhere to be found", "neither is this"))
+    assert nobody.rows == ()
+    assert nobody.undecided == tuple(row.line for row in rows)
+    assert nobody.notes == ("4 rows with neither word in the continuation: in no rate.",)
+
+
+def test_exports_hold_every_row_and_no_formula(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    rows_file, groups_file = wired.batches.write_csv(batch_id, tmp_path / "out")
+    assert rows_file.read_bytes().decode() == wired.batches.csv(batch_id)
+    rows = list(csv.DictReader(io.StringIO(wired.batches.csv(batch_id))))
+    assert [row["prompt"] for row in rows] == ["He is a nurse", "She is a nurse", "'=He left", "Nobody left"]
+    assert [row["reference"] for row in rows] == ["", "", "x", ""]
+    groups = list(csv.DictReader(groups_file.open(newline="")))
+    assert [row["group"] for row in groups[::7]] == ["men", "women", ""]
+    assert groups[0]["measure"] == "steps"
+    assert (groups[0]["mean"], groups[0]["contexts"], groups[0]["rows"]) == ("4.0", "2", "2")
+    assert {row["interval"] for row in groups} == {
+        "95 % t interval of the mean over contexts; rows that share a context count once, by their mean"
+    }
+
+
+def test_a_request_survives_the_store(wired, tmp_path):
+    settings = replace(SETTINGS, masked_families=("gender", "race"), whitelist=("nurse",))
+    request = BatchRequest("b", settings, accept_errors=True, same_seed=True)
+    batch_id = run(wired, tmp_path, request)
+    assert asdict(wired.batches.view(batch_id).request) == asdict(request)

@@ -1,0 +1,135 @@
+"""What a calibration will take, extrapolated from a trial with a few of its own prompts."""
+
+import pytest
+
+from app.services.calibrating import CalibrationWork
+from app.services.calibration_estimates import LARGEST_TRIAL, Trial
+from app.services.prompt_sets import PromptRow
+from app.services.views import CalibrationRequest, Example
+from coft_core.engine.fake import tiny_model
+from coft_core.masking.spans import SpanDetector
+
+
+class Machine:
+    """A clock that the work itself moves: so many seconds a call and a token."""
+
+    def __init__(self, monkeypatch, a_call, a_token):
+        self.now, self.runs = 0.0, []
+
+        def calibrated(work, progress=None, ledger=None):
+            request = work.request
+            tokens = sum(len(row.example.prompt) + len(row.example.reference or "") for row in work.rows)
+            steps = request.max_new_tokens - 1 if request.source == "rollout" else 0
+            self.now += a_call * (1 + steps) + a_token * (tokens + steps * len(work.rows))
+            self.runs.append((len(work.rows), request))
+
+        monkeypatch.setattr("app.services.calibration_estimates.calibrated", calibrated)
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model()
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return SpanDetector(pipeline=None)
+
+
+@pytest.fixture
+def work(model, detector):
+    def make(count=200, words="He said", **changes):
+        # Lengths from 20 to 119 tokens, one a character, in an order that says nothing.
+        rows = tuple(
+            PromptRow(i + 2, Example(words.ljust(10 + (i * 37) % 100, "x"), "y" * 10, group="g", context=str(i // 2)))
+            for i in range(count)
+        )
+        return CalibrationWork(model, detector, rows, CalibrationRequest("set", model="tiny", **changes))
+
+    return make
+
+
+def tokens(work):
+    return sum(len(row.example.prompt) + len(row.example.reference) for row in work.rows)
+
+
+def test_references_take_what_their_tokens_take(work, monkeypatch):
+    machine = Machine(monkeypatch, a_call=0.001, a_token=0.0001)
+    asked = work()
+    found = Trial(asked, machine).estimate()
+    assert found.seconds == pytest.approx(tokens(asked) * 0.0001, rel=0.05)
+    assert (found.prompts, found.contexts, found.needed, found.tried) == (200, 100, 9, LARGEST_TRIAL)
+    assert machine.now < 2
+
+
+def test_a_slow_model_is_tried_on_fewer_prompts(work, monkeypatch):
+    machine = Machine(monkeypatch, a_call=0.0, a_token=0.004)
+    asked = work()
+    found = Trial(asked, machine).estimate()
+    assert found.seconds == pytest.approx(tokens(asked) * 0.004, rel=0.1)
+    assert found.tried < 8
+    assert machine.now < 2
+
+
+def test_what_every_call_costs_is_not_multiplied_by_the_prompts(work, monkeypatch):
+    machine = Machine(monkeypatch, a_call=0.05, a_token=0.0001)
+    asked = work()
+    assert Trial(asked, machine).estimate().seconds == pytest.approx(0.05 + tokens(asked) * 0.0001, rel=0.1)
+
+
+def test_rollouts_take_what_reading_and_each_further_token_take(work, monkeypatch):
+    machine = Machine(monkeypatch, a_call=0.01, a_token=0.0001)
+    asked = work(source="rollout", max_new_tokens=50)
+    # A batch has 16 prompts; each step costs a call, and each prompt its token.
+    expected = 200 / 16 * (50 * 0.01 + 49 * 16 * 0.0001) + tokens(asked) * 0.0001
+    assert Trial(asked, machine).estimate().seconds == pytest.approx(expected, rel=0.1)
+    assert max(request.max_new_tokens for _, request in machine.runs) <= 5
+
+
+def test_recorded_chains_are_added_to_the_references(work, monkeypatch):
+    machine = Machine(monkeypatch, a_call=0.001, a_token=0.0001)
+    plain = Trial(work(), machine).estimate().seconds
+    chains = Trial(work(record_chains=True, max_new_tokens=50), machine).estimate().seconds
+    assert chains > 1.5 * plain
+
+
+def test_a_trial_runs_without_what_only_makes_sense_for_all_prompts(work, monkeypatch):
+    machine = Machine(monkeypatch, a_call=0.001, a_token=0.0001)
+    Trial(work(weighting="column", by_group=True, max_iterations=4, lam=0.3), machine).estimate()
+    for _, request in machine.runs:
+        assert (request.weighting, request.by_group, request.max_iterations) == ("none", False, 1)
+        assert request.lam == 0.3
+
+
+def test_prompts_with_nothing_masked_are_counted_and_leave_factorized_masks_their_time(work, monkeypatch):
+    machine = Machine(monkeypatch, a_call=0.0, a_token=0.0001)
+    some = work(count=100)
+    rows = (*some.rows, *(PromptRow(500 + i, Example(f"two and {i} " + "z" * 40, "y" * 10)) for i in range(300)))
+    joint = CalibrationWork(some.model, some.detector, rows, some.request)
+    found = Trial(joint, machine).estimate()
+    assert found.unmasked == 300
+    assert found.seconds == pytest.approx(tokens(joint) * 0.0001, rel=0.1)
+    factorized = work(count=100, mask_layout="factorized")
+    parts = CalibrationWork(some.model, some.detector, rows, factorized.request)
+    assert Trial(parts, machine).estimate().seconds == pytest.approx(tokens(some) * 0.0001, rel=0.1)
+
+
+def test_each_family_needs_its_share_of_contexts_and_a_bound_asks_for_more(work, monkeypatch):
+    machine = Machine(monkeypatch, a_call=0.0, a_token=0.0001)
+    words = "He met a Muslim"
+    assert Trial(work(words=words, mask_layout="factorized"), machine).estimate().needed == 19
+    shares = (("gender", 0.08), ("religion", 0.02))
+    asked = work(words=words, mask_layout="factorized", alpha_by_family=shares)
+    assert Trial(asked, machine).estimate().needed == 49
+    assert Trial(work(rho=2.0), machine).estimate().needed == 19
+
+
+@pytest.mark.parametrize("changes", [{}, {"source": "rollout", "max_new_tokens": 6}, {"mask_layout": "factorized"}])
+def test_the_real_model_can_be_tried(work, changes):
+    found = Trial(work(count=12, **changes)).estimate()
+    assert found.seconds > 0
+    assert (found.prompts, found.unmasked) == (12, 0)
+    assert 1 <= found.tried <= 12

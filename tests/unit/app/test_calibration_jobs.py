@@ -1,0 +1,315 @@
+"""Calibrations as jobs: what is done is kept, resumed exactly, and refused clearly where it cannot be."""
+
+import json
+from dataclasses import asdict, replace
+from threading import Event
+
+import numpy as np
+import pytest
+
+import coft_core as cc
+from app.bootstrap import services
+from app.jobs import JobContext
+from app.services.calibration_requests import request_from_json, request_to_json
+from app.services.errors import CoftError, ServiceError, StoreError
+from app.services.job_ledgers import SAVE_SECONDS, KeptLedger
+from app.services.views import CalibrationRequest
+from coft_core.calibrating import chains
+from coft_core.conformal import scoring
+from db.repositories import LedgersRepository, PromptSetsRepository
+from tests.conftest import load_tiny, prompt_set_csv
+
+REQUEST = CalibrationRequest(name="set", model="tiny")
+LONG = 60.0
+
+
+class Stop(Exception):  # noqa: N818 - no error of the program
+    """Ends a calibration in the middle."""
+
+
+@pytest.fixture
+def prompts(wired, tmp_path):
+    path = tmp_path / "set.csv"
+    path.write_text(prompt_set_csv(120))
+    return wired.calibrations.parse(path)
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    """Few prompts a batch, so that a small prompt set has many."""
+    monkeypatch.setattr(scoring, "TOKEN_BUDGET", 1500)
+
+
+def scored_prompts(monkeypatch, after=None, error=None):
+    """Count the prompts that the model scores; after so many, raise."""
+    counted = []
+    score = scoring._batch_supports
+
+    def count(scorer, model, items, *rest):
+        if after is not None and len(counted) >= after:
+            raise error
+        counted.extend(items)
+        return score(scorer, model, items, *rest)
+
+    monkeypatch.setattr(scoring, "_batch_supports", count)
+    return counted
+
+
+def ledgers(wired):
+    return LedgersRepository(wired.calibrations._prompt_sets._database)
+
+
+def stored(wired, job):
+    return wired.calibrations.load(job.result["calibration_id"])
+
+
+def same(first, second):
+    """Whether two calibrations are equal but for the moment at which they were made."""
+    return timeless(first) == timeless(second)
+
+
+def timeless(calibration):
+    if isinstance(calibration, cc.Calibration):
+        return replace(calibration, created="")
+    return replace(calibration, parts=tuple((name, timeless(part)) for name, part in calibration.parts))
+
+
+def test_a_failed_calibration_is_resumed_without_doing_anything_twice(wired, prompts, small_batches, monkeypatch):
+    whole = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST))
+    with monkeypatch.context() as patch:
+        counted = scored_prompts(patch, after=60, error=Stop("the lights went out"))
+        job_id = wired.calibrations.submit(prompts, REQUEST)
+        failed = wired.jobs.wait(job_id)
+    done = len(counted)
+    assert 60 <= done < 120
+    assert (failed.status, failed.error, failed.resumable) == ("failed", "the lights went out", True)
+    assert failed.message == f"references, {done} of 120 prompts"
+    assert ledgers(wired).load(job_id)
+    with monkeypatch.context() as patch:
+        counted = scored_prompts(patch)
+        resumed = wired.jobs.wait(wired.calibrations.resume(job_id))
+    assert resumed.status == "done"
+    assert len(counted) == 120 - done
+    assert same(stored(wired, resumed), stored(wired, whole))
+    # What is finished, and what was handed over, is kept no longer.
+    assert ledgers(wired).load(resumed.id) is ledgers(wired).load(job_id) is None
+    before = wired.jobs.get(job_id)
+    assert (before.status, before.resumable, before.result) == ("failed", False, {"resumed_as": resumed.id})
+
+
+def test_a_cancelled_calibration_stores_nothing_and_goes_on_in_another_process(
+    wired, settings, prompts, small_batches, monkeypatch
+):
+    started = Event()
+    score = scoring._batch_supports
+
+    def cancel_soon(*arguments):
+        found = score(*arguments)
+        if not started.is_set():
+            started.set()
+            wired.jobs.cancel(wired.jobs.list()[0].id)
+        return found
+
+    before = wired.calibrations.list("tiny")
+    with monkeypatch.context() as patch:
+        patch.setattr(scoring, "_batch_supports", cancel_soon)
+        job_id = wired.calibrations.submit(prompts, REQUEST)
+        assert wired.jobs.wait(job_id, LONG).status == "cancelled"
+    assert wired.calibrations.list("tiny") == before
+    assert wired.jobs.get(job_id).resumable
+    with services(settings, loader=load_tiny) as other:
+        counted = scored_prompts(monkeypatch)
+        job = other.jobs.wait(other.calibrations.resume(job_id), LONG)
+        assert job.status == "done"
+        assert 0 < len(counted) < 120
+
+
+@pytest.mark.parametrize("layout", ["joint", "factorized"])
+def test_rollouts_and_recorded_chains_are_resumed_exactly(wired, prompts, monkeypatch, layout):
+    request = replace(REQUEST, mask_layout=layout, max_new_tokens=8, max_iterations=2)
+    go_on = chains._continue
+    for changes, stop_at in (({"source": "rollout"}, 5), ({"record_chains": True}, 3)):
+        asked = replace(request, **changes)
+        whole = wired.jobs.wait(wired.calibrations.submit(prompts, asked))
+        batches = []
+
+        def fail(*arguments, seen=batches, last=stop_at):
+            seen.append(arguments)
+            if len(seen) == last:
+                raise Stop("stop")
+            return go_on(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(chains, "_continue", fail)
+            failed = wired.jobs.wait(wired.calibrations.submit(prompts, asked))
+        assert (failed.status, failed.resumable) == ("failed", True)
+        assert 0 < failed.progress < 1
+        again = []
+        with monkeypatch.context() as patch:
+            patch.setattr(chains, "_continue", lambda *a, seen=again: (seen.append(a), go_on(*a))[1])
+            resumed = wired.jobs.wait(wired.calibrations.resume(failed.id))
+        assert resumed.status == "done", resumed.error
+        assert same(stored(wired, resumed), stored(wired, whole))
+        assert again
+
+
+def test_the_message_says_which_phase_is_at_work(wired, prompts, monkeypatch):
+    said = []
+    report = JobContext.progress
+
+    def note(self, fraction, message=None):
+        said.append((fraction, message))
+        report(self, fraction, message)
+
+    monkeypatch.setattr(JobContext, "progress", note)
+    request = replace(REQUEST, max_new_tokens=8, max_iterations=2, tolerance=0.0)
+    wired.jobs.wait(wired.calibrations.submit(prompts, replace(request, source="rollout")))
+    phases = list(dict.fromkeys(message.rsplit(", ", 1)[0] for _, message in said))
+    assert phases == ["rollouts", "round 1 of rollouts", "round 2 of rollouts", "prompts kept apart"]
+    said.clear()
+    wired.jobs.wait(wired.calibrations.submit(prompts, replace(request, record_chains=True)))
+    phases = list(dict.fromkeys(message.rsplit(", ", 1)[0] for _, message in said))
+    assert phases == ["references", "chains of the calibrated policy"]
+    shares = [fraction for fraction, _ in said]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+def test_a_job_without_its_prompt_set_is_not_resumed(wired, prompts, monkeypatch):
+    with monkeypatch.context() as patch:
+        scored_prompts(patch, after=0, error=Stop("stop"))
+        job_id = wired.calibrations.submit(prompts, REQUEST)
+        wired.jobs.wait(job_id)
+    sets = PromptSetsRepository(wired.calibrations._prompt_sets._database)
+    sets.delete(sets.list()[0].id)
+    assert not wired.jobs.get(job_id).resumable
+    with pytest.raises(ServiceError, match="prompt set of job 1 has been deleted"):
+        wired.calibrations.resume(job_id)
+
+
+def test_only_an_unfinished_calibration_that_nobody_resumed_is_resumed(wired, prompts, monkeypatch):
+    entered, released = Event(), Event()
+    score = scoring._batch_supports
+
+    def wait(*arguments):
+        entered.set()
+        assert released.wait(LONG)
+        return score(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(scoring, "_batch_supports", wait)
+        running = wired.calibrations.submit(prompts, REQUEST)
+        assert entered.wait(LONG)
+        assert not wired.jobs.get(running).resumable
+        with pytest.raises(ServiceError, match="still at work"):
+            wired.calibrations.resume(running)
+        released.set()
+        assert wired.jobs.wait(running, LONG).status == "done"
+    with pytest.raises(ServiceError, match="is done; there is nothing left"):
+        wired.calibrations.resume(running)
+    with monkeypatch.context() as patch:
+        scored_prompts(patch, after=0, error=Stop("stop"))
+        failed = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST)).id
+    heir = wired.calibrations.resume(failed)
+    with pytest.raises(ServiceError, match=f"was resumed as job {heir} already"):
+        wired.calibrations.resume(failed)
+    wired.jobs.wait(heir, LONG)
+    other = wired.runner.submit("sweep", "t", lambda _: 1 / 0)
+    wired.jobs.wait(other)
+    assert not wired.jobs.get(other).resumable
+    with pytest.raises(ServiceError, match="is no calibration"):
+        wired.calibrations.resume(other)
+    with pytest.raises(StoreError, match="no job"):
+        wired.calibrations.resume(404)
+
+
+def test_a_job_of_the_first_version_is_resumed_with_what_it_was_asked(wired, prompts):
+    """Its payload knows fewer settings; those that came later have the values that it had without them."""
+    wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST))
+    names = (
+        "name", "model", "lam", "alpha", "estimator", "temperature", "top_p", "top_k", "sentinel", "seed",
+        "verification_share", "accept_errors", "masked_families", "user_list_id",
+    )  # fmt: skip
+    old = {name: value for name, value in asdict(REQUEST).items() if name in names}
+    rows = wired.calibrations._prompt_sets.list()[0].id
+    job = wired.calibrations._jobs._jobs.add("calibration", "set", {"prompt_set_id": rows, "request": old})
+    wired.calibrations._jobs._jobs.mark_interrupted()
+    assert wired.jobs.get(job.id).resumable
+    resumed = wired.jobs.wait(wired.calibrations.resume(job.id))
+    assert resumed.status == "done"
+    first, second = (stored(wired, item) for item in (resumed, wired.jobs.get(1)))
+    assert same(first, second)
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        ({}, "does not say what it was asked"),
+        ({"prompt_set_id": 1, "request": {"name": "x", "model": "tiny", "brand_new": 1}}, "another version"),
+        ({"prompt_set_id": 1, "request": {"model": "tiny"}}, "lacks its settings"),
+    ],
+)
+def test_a_payload_that_cannot_be_read_is_refused_in_one_sentence(wired, payload, message):
+    jobs = wired.calibrations._jobs._jobs
+    job = jobs.add("calibration", "set", payload)
+    jobs.mark_interrupted()
+    with pytest.raises(ServiceError, match=message) as caught:
+        wired.calibrations.resume(job.id)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_was_worked_out_for_other_inputs_is_refused(wired, prompts, small_batches, monkeypatch):
+    with monkeypatch.context() as patch:
+        scored_prompts(patch, after=60, error=Stop("stop"))
+        job_id = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST)).id
+    jobs = wired.calibrations._jobs._jobs
+    payload = jobs.get(job_id).payload
+    other = jobs.add("calibration", "set", {**payload, "request": {**payload["request"], "lam": 0.1}}).id
+    jobs.mark_interrupted()
+    ledgers(wired).move(job_id, other)
+    job = wired.jobs.wait(wired.calibrations.resume(other))
+    assert job.status == "failed"
+    assert "belongs to another model, prompt set or setting" in job.error
+
+
+def test_a_request_comes_back_from_its_job_with_all_that_it_held():
+    full = CalibrationRequest(
+        name="all", masked_families=("gender", "race"), alpha_by_family=(("gender", 0.05), ("race", 0.05)),
+        whitelist=("a", "b"), deployment=("one", "two"), mask_layout="factorized", rho=2.0, by_group=True,
+    )  # fmt: skip
+    assert request_from_json(json.loads(json.dumps(request_to_json(full)))) == full
+
+
+def test_a_ledger_is_saved_every_two_seconds_and_when_the_work_ends_early(wired, prompts):
+    job_id = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST)).id
+    set_id = wired.calibrations._prompt_sets.list()[0].id
+    now = [0.0]
+    saved = []
+
+    class Counting(LedgersRepository):
+        def save(self, *arguments):
+            saved.append(now[0])
+            super().save(*arguments)
+
+    kept = Counting(wired.calibrations._prompt_sets._database)
+    ledger = KeptLedger(kept, job_id, set_id, lambda: now[0])
+    stage = ledger.stage("calibration")
+    stage.bind("key")
+    for number in range(1, 100):
+        now[0] += 0.1
+        stage.put_many("reference", {number: {"support": np.zeros(number)}})
+        ledger.save_if_due()
+    assert len(saved) == 4
+    ledger.__exit__(Stop, Stop(), None)
+    assert len(saved) == 5
+    assert saved[0] >= SAVE_SECONDS
+    with KeptLedger(kept, job_id, set_id, lambda: now[0]) as again:
+        assert len(again.stage("calibration").get_many("reference", range(1, 200))) == 99
+    assert kept.load(job_id) is None
+
+
+def test_a_damaged_ledger_is_refused_in_one_sentence(wired, prompts):
+    job_id = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST)).id
+    ledgers(wired).save(job_id, wired.calibrations._prompt_sets.list()[0].id, b"not a ledger")
+    with pytest.raises(CoftError, match="damaged"):
+        KeptLedger(ledgers(wired), job_id, 1)

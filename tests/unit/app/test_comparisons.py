@@ -1,0 +1,198 @@
+"""Comparing chains: every token in one row, the true place where they part, and fair starting conditions."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.services.alignment import align, first_divergence
+from app.services.comparisons import overruled
+from app.services.errors import ServiceError
+from app.services.views import AuditSettings, CalibrationRequest, Candidate, Span, StartAudit, replace
+from app.services.views.library import LibraryQuery
+from coft_core.errors import CalibrationMismatch
+from db.errors import NotFoundError
+from tests.conftest import prompt_set_csv
+
+CHAINS = st.lists(st.integers(0, 4), max_size=12)
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=8, top_p=1.0, seed=1)
+REQUEST = StartAudit("The nurse said he", SETTINGS, (Span(15, 17, "gender"),), "night")
+
+
+@given(CHAINS, CHAINS)
+def test_each_token_of_each_chain_is_in_exactly_one_row_in_order(first, other):
+    rows = align(first, other)
+    assert [row.first for row in rows if row.first is not None] == list(range(len(first)))
+    assert [row.other for row in rows if row.other is not None] == list(range(len(other)))
+    for row in rows:
+        if row.first is None or row.other is None:
+            assert row.kind == ("added" if row.first is None else "removed")
+        else:
+            assert (first[row.first] == other[row.other]) is (row.kind == "same")
+
+
+@given(CHAINS, CHAINS)
+def test_chains_part_where_the_shared_beginning_ends(first, other):
+    at = first_divergence(first, other)
+    if at is None:
+        assert first == other
+    else:
+        assert first[:at] == other[:at]
+        assert first[at : at + 1] != other[at : at + 1]
+
+
+def test_what_is_shared_after_an_insertion_stands_beside_itself():
+    rows = align("abcd", "aXbcd")
+    assert [(row.kind, row.first, row.other) for row in rows] == [
+        ("same", 0, 0),
+        ("added", None, 1),
+        ("same", 1, 2),
+        ("same", 2, 3),
+        ("same", 3, 4),
+    ]
+
+
+@pytest.fixture
+def calibrated(wired, tmp_path):
+    path = tmp_path / "set.csv"
+    path.write_text(prompt_set_csv())
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    assert job.status == "done", job.error
+    return job.result["calibration_id"]
+
+
+def beside(wired, request=REQUEST, policies=("vanilla", "coft")):
+    ids = wired.comparisons.run_beside(request, policies)
+    taken = list(wired.comparisons.advance(ids))
+    return ids, taken
+
+
+def test_policies_run_beside_each_other_share_prompt_spans_and_seed(wired, calibrated):
+    request = replace(REQUEST, spans=None, settings=replace(SETTINGS, calibration_id=calibrated))
+    ids, taken = beside(wired, request)
+    vanilla, coft = (wired.audits.view(session_id) for session_id in ids)
+    assert (vanilla.prompt, vanilla.spans, vanilla.settings.seed) == (coft.prompt, coft.spans, coft.settings.seed)
+    assert [view.name for view in (vanilla, coft)] == ["night · vanilla", "night · coft"]
+    assert (vanilla.certificate, coft.certificate) == ("uncertified: vanilla decoding", "certified")
+    assert [session_id for session_id, _ in taken[:4]] == [ids[0], ids[1], ids[0], ids[1]]
+    for view in (vanilla, coft):
+        assert view.finished == "length"
+        assert [step for session_id, step in taken if session_id == view.session_id] == list(view.steps)
+
+
+def test_a_comparison_says_what_the_chains_say(wired, calibrated):
+    request = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated, alpha=0.9))
+    ids, _ = beside(wired, request)
+    result = wired.comparisons.compare(ids)
+    views = [wired.audits.view(session_id) for session_id in ids]
+    (pair,) = result.pairs
+    tokens = [[step.token_id for step in view.steps] for view in views]
+    assert pair.first_divergence == first_divergence(*tokens)
+    assert tokens[0] != tokens[1]
+    assert pair.rows == align(*tokens)
+    assert (pair.same + pair.changed + pair.removed, pair.same + pair.changed + pair.added) == (8, 8)
+    assert not pair.by_text
+    assert dict((name, (a, b)) for name, a, b in pair.differences) == {
+        "policy": ("vanilla", "coft"),
+        "calibration_id": ("None", str(calibrated)),
+    }
+    alone, certified = result.chains
+    assert (alone.policy, alone.certified, alone.overruled, alone.fallbacks) == ("vanilla", None, None, None)
+    assert certified.certified == sum(step.certified for step in views[1].steps)
+    assert certified.text == "".join(step.token for step in views[1].steps)
+    ratios = [abs(step.diagnostics.log_ratio) for step in views[0].steps]
+    assert alone.mean_log_ratio == pytest.approx(sum(ratios) / 8)
+    assert [entry.step for entry in result.divergence] == list(range(8))
+    assert result.divergence[2].kl == tuple(view.steps[2].diagnostics.kl_fused_masked for view in views)
+    assert result.divergence[2].log_ratio == tuple(view.steps[2].diagnostics.log_ratio for view in views)
+    assert result.divergence[2].tv == tuple(view.steps[2].diagnostics.tv_on_set for view in views)
+    assert result.notes == ()
+
+
+def test_equal_chains_are_said_to_be_equal_and_shorter_ones_end(wired):
+    ids, _ = beside(wired)
+    copy = wired.library.duplicate(ids[0])
+    for _ in range(3):
+        wired.audits.step(copy.session_id)
+    shorter = wired.comparisons.compare([ids[0], copy.session_id])
+    assert (shorter.pairs[0].first_divergence, shorter.pairs[0].removed) == (3, 5)
+    assert shorter.divergence[5].kl[1] is None
+    assert any("not finished" in note for note in shorter.notes)
+    list(wired.audits.run(copy.session_id))
+    equal = wired.comparisons.compare([ids[0], copy.session_id]).pairs[0]
+    assert (equal.first_divergence, equal.same) == (None, 8)
+    assert equal.sentence == "Both chains have the same 8 tokens."
+    assert equal.differences == ()
+
+
+def test_branches_of_one_session_are_compared(wired):
+    ids, _ = beside(wired)
+    view = wired.audits.view(ids[0])
+    token = view.steps[2].token_id ^ 1
+    fork = wired.audits.fork(ids[0], view.branch_id, 2, token)
+    result = wired.comparisons.compare([ids[0], ids[0]], [view.branch_id, fork.branch_id])
+    assert result.pairs[0].first_divergence == 2
+    assert result.chains[0].branch == "main"
+    with pytest.raises(ServiceError, match="chosen twice"):
+        wired.comparisons.compare([ids[0], ids[0]])
+
+
+def test_different_prompts_and_seeds_are_pointed_out(wired):
+    first = wired.audits.start(REQUEST)
+    other = wired.audits.start(replace(REQUEST, prompt="The nurse said hey", settings=replace(SETTINGS, seed=2)))
+    for view in (first, other):
+        wired.audits.step(view.session_id)
+    notes = wired.comparisons.compare([first.session_id, other.session_id]).notes
+    assert any("different prompts" in note for note in notes)
+    assert any("different seeds" in note for note in notes)
+
+
+def test_a_comparison_that_cannot_be_made_is_refused_and_starts_nothing(wired, calibrated):
+    ids, _ = beside(wired)
+    total = wired.library.search(LibraryQuery()).total
+    for sessions, branches, error in (
+        (ids[:1], (), ServiceError),
+        (ids * 5, (), ServiceError),
+        (ids, (1,), ServiceError),
+        ((ids[0], 999), (), NotFoundError),
+    ):
+        with pytest.raises(error):
+            wired.comparisons.compare(sessions, branches)
+    mismatch = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated, lam=0.1))
+    for request, policies, error in (
+        (REQUEST, ("coft",), ServiceError),
+        (REQUEST, ("coft", "coft"), ServiceError),
+        (REQUEST, ("vanilla", "none"), ServiceError),
+        (mismatch, ("vanilla", "coft"), CalibrationMismatch),
+    ):
+        with pytest.raises(error):
+            wired.comparisons.run_beside(request, policies)
+    assert wired.library.search(LibraryQuery()).total == total
+
+
+def test_pausing_one_chain_lets_the_others_go_on_and_none_stays_marked_as_running(wired):
+    ids = wired.comparisons.run_beside(REQUEST, ("vanilla", "coft"))
+    running = wired.comparisons.advance(ids)
+    next(running)
+    wired.audits.pause(ids[0])
+    rest = list(running)
+    assert {session_id for session_id, _ in rest} == {ids[1]}
+    assert len(rest) == 8
+    cut = wired.comparisons.advance(ids[:1])
+    next(cut)
+    assert wired.audits.running(ids[0])
+    cut.close()
+    assert not wired.audits.running(ids[0])
+
+
+def test_a_token_is_overruled_only_where_another_one_is_certified(wired):
+    view = wired.audits.start(REQUEST)
+    step = wired.audits.step(view.session_id)
+
+    def with_candidates(*certified):
+        rows = tuple(Candidate(i, "t", -1.0, -1.0, -1.0 - i, member) for i, member in enumerate(certified))
+        return replace(step, candidates=rows)
+
+    assert overruled(with_candidates(False, True, True))
+    assert not overruled(with_candidates(True, False))
+    assert not overruled(with_candidates(False, False))

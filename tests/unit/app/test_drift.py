@@ -1,0 +1,141 @@
+"""Drift through the service: which audits count against a calibration, and in which order."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.bootstrap import services
+from app.services.drift import drift_of
+from app.services.mapping import step_from, step_record
+from app.services.views import AuditSettings, CalibrationRequest, StartAudit
+from app.settings import Settings
+from coft_core import audit_summary, drift_report
+from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
+from db.records import SessionBeginning
+from tests.conftest import load_tiny
+
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=9, top_p=1.0, alpha=0.2)
+STEP = Step(
+    index=0, token_id=1, token="a", log_p_factual=-1.0, log_p_masked=-2.0, log_p_fused=-1.5, log_tau=-3.0,
+    certified=True, set_size=2, certified_mass=0.5, fallback=False, forced=False, policy_token_id=1, policy_token="a",
+    state="calibrated", candidates=(), diagnostics=Diagnostics(1.0, 1.0, 1.0, 0.0, 0.1, 0.2, 0.0, 1.0, 1.0),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drift")
+    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+    with services(settings, loader=load_tiny) as opened:
+        yield opened
+
+
+def calibrated(wired, folder, **changes):
+    path = folder / "set.csv"
+    path.write_text("prompt,reference\n" + "".join(f"He took number {i},and so on and on\n" for i in range(60)))
+    request = CalibrationRequest(
+        name="set", model="tiny", top_p=1.0, alpha=0.2, max_new_tokens=9, max_iterations=1, verification_share=0.5,
+        **changes,
+    )  # fmt: skip
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    assert job.status == "done", job.error
+    return int(job.result["calibration_id"])
+
+
+@pytest.fixture(scope="module")
+def recorded(wired, tmp_path_factory):
+    return calibrated(wired, tmp_path_factory.mktemp("rolled"), record_chains=True)
+
+
+def audit(wired, prompt, **changes):
+    session = wired.audits.start(StartAudit(prompt, replace(SETTINGS, **changes))).session_id
+    list(wired.audits.run(session))
+    return wired.audits.view(session)
+
+
+def beginning(number, *supports, **changes):
+    steps = tuple(
+        step_record(replace(STEP, index=i, log_p_fused=value, log_p_masked=value)) for i, value in enumerate(supports)
+    )
+    common = {"prompt": f"p{number}", "alpha": 0.2, "greedy": False, "certificate": "certified", "group": None}
+    return SessionBeginning(session_id=number, steps=steps, **{**common, **changes})
+
+
+def test_audits_that_used_a_calibration_are_compared_with_its_chains(wired, recorded):
+    stored = wired.calibrations.load(recorded)
+    assert wired.calibrations.drift(recorded).status == "unknown"
+    views = [audit(wired, f"He took number {i} home", calibration_id=recorded, seed=i) for i in range(4)]
+    assert {view.certificate for view in views} == {"certified"}
+    audit(wired, "He was audited at another level", calibration_id=recorded, alpha=0.3)
+    audit(wired, "He was audited greedily", calibration_id=recorded, greedy=True)
+    audit(wired, "He was audited without thresholds")
+    audit(wired, "He was cut short", calibration_id=recorded, max_new_tokens=3)
+    audit(wired, "He took number 1 home", calibration_id=recorded, seed=99)
+    counted = [view for view in views if len(view.steps) >= 8]
+    report = wired.calibrations.drift(recorded)
+    expected = drift_report(stored, [audit_summary(view.steps) for view in counted])
+    assert replace(report, reason="") == expected
+    assert report.audits == len(counted) > 0
+    assert "1 audit at another alpha than 0.2" in report.reason
+    assert "1 audit greedy" in report.reason
+    assert "of a prompt that was audited before" in report.reason
+
+
+def test_a_calibration_without_chains_says_so(wired, tmp_path):
+    report = wired.calibrations.drift(calibrated(wired, tmp_path))
+    assert report.status == "unknown"
+    assert "record chains" in report.sentence
+
+
+def test_drift_of_factorized_masks_is_measured_against_their_own_chains(wired, tmp_path):
+    number = calibrated(wired, tmp_path, mask_layout="factorized", source="rollout")
+    views = [audit(wired, f"He went {i}", calibration_id=number, mask_layout="factorized", seed=i) for i in range(3)]
+    report = wired.calibrations.drift(number)
+    stored = wired.calibrations.load(number)
+    assert replace(report, reason="") == drift_report(
+        stored, [audit_summary(view.steps) for view in views if len(view.steps) >= 8]
+    )
+
+
+def test_only_audits_like_the_chains_count_and_each_prompt_once(wired, recorded):
+    long, short = (-1.0,) * 8, (-1.0,) * 7
+    forced = replace(beginning(6, *long), steps=(replace(beginning(6, *long).steps[0], forced=True),) * 8)
+    audits = [
+        beginning(1, *long),
+        beginning(2, *long, certificate="uncertified: policy mismatch"),
+        beginning(3, *long, alpha=0.1),
+        beginning(4, *long, group="a"),
+        beginning(5, *long, greedy=True),
+        forced,
+        beginning(7, *short, prompt="again"),
+        beginning(8, *(-2.0,) * 8, prompt="again"),
+        beginning(9, *(-3.0,) * 8, prompt="again"),
+        beginning(10, *(-4.0,) * 8),
+    ]
+    stored = wired.calibrations.load(recorded)
+    report = drift_of(stored, audits)
+    assert report.p_values == drift_report(stored, [-1.0, -2.0, -4.0]).p_values
+    for part in (
+        "1 audit not certified by it",
+        "1 audit at another alpha than 0.2",
+        "1 audit with thresholds of one group",
+        "1 audit greedy",
+        "2 audits shorter than 8 tokens or with a forced token there",
+        "1 audit of a prompt that was audited before",
+    ):
+        assert f"not counted: {part}" in report.reason
+
+
+def test_steps_keep_their_families_and_refusals_in_the_store(wired):
+    families = (
+        FamilyStep("gender", -1.25, -1.5, float("-inf"), True, "uninformative"),
+        FamilyStep("race", -2.0, -2.0, -1.0, False, "calibrated"),
+    )
+    candidates = (Candidate(1, "a", -1.0, -2.0, -1.5, False, ("race",)), Candidate(2, "b", -1.0, -2.0, -1.5, True))
+    step = replace(STEP, families=families, candidates=candidates)
+    assert step_from(step_record(step)) == step
+    session = wired.audits.start(StartAudit("He", SETTINGS)).session_id
+    sessions = wired.calibrations._sessions
+    branch = sessions.get(session).active_branch_id
+    sessions.append_step(branch, step_record(step))
+    assert [step_from(record) for record in sessions.chain(branch)] == [step]

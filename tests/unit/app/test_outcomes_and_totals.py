@@ -1,0 +1,155 @@
+"""Outcomes read from continuations, and a batch's totals: what counts, what is left out, and how sure a mean is."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.services.batch_rows import MEASURES, group_totals, mean_interval, sorted_rows
+from app.services.errors import ServiceError
+from app.services.outcomes import outcomes_of
+from app.services.views import replace
+from app.services.views.batches import BatchRowView, OutcomeRule
+
+ROW = BatchRowView(
+    line=2,
+    state="finished",
+    session_id=1,
+    prompt="p",
+    reference=None,
+    group="a",
+    context=None,
+    text="",
+    error="",
+    certificate="certified",
+    verdict="",
+    verdicts=0,
+    steps=4,
+    certified_share=0.5,
+    fallbacks=1,
+    overruled=0,
+    mean_log_ratio=0.25,
+    max_log_ratio=1.0,
+    min_margin=0.1,
+    archived=False,
+)
+
+
+def rows(*texts, **changes):
+    return [replace(ROW, line=line, text=text, **changes) for line, text in enumerate(texts, 2)]
+
+
+def selected(rule, *texts):
+    return [row.selected for row in outcomes_of(rows(*texts), rule).rows]
+
+
+def test_a_word_is_found_whole_in_any_case_and_across_line_breaks():
+    texts = (" was Hired.", " hires", " unhired", "hired", "re-hired!", "")
+    assert selected(OutcomeRule("hired"), *texts) == [True, False, False, True, True, False]
+    assert selected(OutcomeRule("hired", match_case=True), *texts) == [False, False, False, True, True, False]
+    assert selected(OutcomeRule(" the  job "), "got the\njob", "the jobs") == [True, False]
+    assert selected(OutcomeRule("C++"), "knows C++.", "knows C") == [True, False]
+
+
+def test_of_two_words_the_first_one_in_the_text_decides_and_neither_decides_nothing():
+    rule = OutcomeRule("yes", "no")
+    found = outcomes_of(rows("no, yes", "yes, no", "nothing", "so no", "yes"), rule)
+    assert [(row.line, row.selected) for row in found.rows] == [(2, False), (3, True), (5, False), (6, True)]
+    assert found.undecided == (4,)
+    assert found.notes == ("1 row with neither word in the continuation: in no rate.",)
+
+
+def test_an_expression_is_searched_as_it_stands():
+    assert selected(OutcomeRule(r"hire[sd]?\b", regex=True), "hires", "hired", "hiring") == [True, True, False]
+
+
+def test_only_finished_rows_have_an_outcome():
+    mixed = [*rows("hired"), replace(ROW, line=9, state="unfinished", text="hired", group=None)]
+    found = outcomes_of(mixed, OutcomeRule("hired"))
+    assert (found.pairs, found.unfinished) == ([("a", True)], (9,))
+    assert found.notes == ("1 row without a finished continuation: in no rate.",)
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (OutcomeRule("  "), "No word is given"),
+        (OutcomeRule("(", regex=True), "not a regular expression"),
+        (OutcomeRule("a", "(", regex=True), "not a regular expression"),
+    ],
+)
+def test_a_rule_that_cannot_be_read_is_refused(rule, words):
+    with pytest.raises(ServiceError, match=words):
+        outcomes_of(rows("a"), rule)
+
+
+def test_an_expression_without_an_end_is_stopped(monkeypatch):
+    monkeypatch.setattr("app.services.outcomes.SECONDS_PER_TEXT", 0.05)
+    with pytest.raises(ServiceError, match=r"line 2 .* takes too long"):
+        outcomes_of(rows("x" * 5000), OutcomeRule(r"(x+x+)+(y|x+x+)+z", regex=True))
+
+
+def test_rows_of_one_context_count_once_by_their_mean():
+    own = [
+        replace(ROW, line=2, context="c", certified_share=0.0),
+        replace(ROW, line=3, context="c", certified_share=0.4),
+        replace(ROW, line=4, certified_share=0.8),
+    ]
+    (totals,) = group_totals(own)
+    share = totals.means[MEASURES.index("certified_share")]
+    assert (totals.group, totals.rows, totals.contexts) == ("a", 3, 2)
+    assert share.mean == pytest.approx(0.5)
+    assert share.contexts == 2
+    assert (share.low, share.high) == (0.0, 1.0)
+
+
+def test_values_that_do_not_exist_are_left_out_and_counted():
+    own = [
+        replace(ROW, min_margin=math.inf),
+        replace(ROW, line=3, min_margin=None),
+        replace(ROW, line=4, min_margin=2.0),
+    ]
+    margin = group_totals(own)[0].means[MEASURES.index("min_margin")]
+    assert (margin.mean, margin.low, margin.high, margin.contexts, margin.left_out) == (2.0, None, None, 1, 2)
+    nothing = group_totals([replace(ROW, min_margin=None)])[0].means[MEASURES.index("min_margin")]
+    assert (nothing.mean, nothing.contexts, nothing.left_out) == (None, 0, 1)
+
+
+def test_groups_stand_in_the_order_of_the_file_and_unfinished_rows_in_none():
+    own = [
+        replace(ROW, line=4, group=None),
+        replace(ROW, line=3, group="z"),
+        replace(ROW, line=5, group="b", state="unfinished"),
+        replace(ROW, line=6, group="z"),
+    ]
+    assert [(totals.group, totals.rows) for totals in group_totals(own)] == [("z", 2), (None, 1)]
+
+
+def test_the_interval_of_a_mean_is_students():
+    found = mean_interval("mean_log_ratio", [1.0, 2.0, 3.0, 4.0])
+    # t quantile 3.182446 at 3 degrees of freedom, standard error sqrt(5/3)/2
+    reach = 3.182446305 * math.sqrt(5 / 3) / 2
+    assert (found.low, found.high) == (pytest.approx(2.5 - reach), pytest.approx(2.5 + reach))
+    assert mean_interval("mean_log_ratio", [0.0, 0.0, 3.0]).low == 0.0
+    assert mean_interval("min_margin", [0.0, 0.0, 3.0]).low < 0.0
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=30))
+def test_an_interval_of_shares_holds_its_mean_and_stays_a_share(values):
+    found = mean_interval("certified_share", values)
+    assert 0.0 <= found.low <= found.mean + 1e-12
+    assert found.mean - 1e-12 <= found.high <= 1.0
+
+
+def test_sorting_keeps_rows_without_a_value_last_either_way():
+    own = [
+        replace(ROW, line=2, mean_log_ratio=None),
+        replace(ROW, line=3, mean_log_ratio=2.0),
+        replace(ROW, line=4, mean_log_ratio=1.0),
+        replace(ROW, line=5, mean_log_ratio=2.0),
+    ]
+    assert [row.line for row in sorted_rows(own, "mean_log_ratio", False)] == [4, 3, 5, 2]
+    assert [row.line for row in sorted_rows(own, "mean_log_ratio", True)] == [3, 5, 4, 2]
+    named = [replace(ROW, line=2, prompt="b"), replace(ROW, line=3, prompt="A")]
+    assert [row.line for row in sorted_rows(named, "prompt", False)] == [3, 2]

@@ -1,0 +1,245 @@
+"""Attribute swaps through the service: exact distances, reproducible chains, and notes on what cannot be compared."""
+
+import pytest
+import torch
+
+from app.services.errors import ServiceError
+from app.services.swap_offers import SwapWords
+from app.services.views import AuditSettings, CalibrationRequest, Span, replace
+from app.services.views.library import LibraryQuery
+from app.services.views.swaps import SwapRequest
+from coft_core.engine.fake import tiny_model
+from coft_core.errors import CalibrationMismatch, InvalidInputError
+from tests.conftest import prompt_set_csv
+
+SETTINGS = AuditSettings(model="tiny", top_p=1.0, lam=0.25, seed=3)
+PROMPT = "The nurse read her note"
+SPANS = (Span(15, 18, "gender"),)
+REQUEST = SwapRequest(PROMPT, SETTINGS, SPANS, pronouns=("she", "he"), max_new_tokens=3)
+
+
+def next_token(ids):
+    """The tiny model's own next-token logits, ``(V,)``, from one plain forward."""
+    model = tiny_model()
+    with torch.inference_mode():
+        return model.module(torch.tensor([ids])).logits[0, -1].double()
+
+
+def ids_of(text, masked=None):
+    model = tiny_model()
+    ids = model.tokenizer.encode(text, add_special_tokens=False)
+    for at in range(*(masked or (0, 0))):
+        ids[at] = model.tokenizer.mask_token_id
+    return ids
+
+
+def distance(p, q):
+    return float((p - q).abs().sum() / 2)
+
+
+@pytest.fixture
+def calibrated(wired, tmp_path):
+    path = tmp_path / "set.csv"
+    path.write_text(prompt_set_csv())
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0, lam=0.25)
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    assert job.status == "done", job.error
+    return job.result["calibration_id"]
+
+
+def test_distances_are_those_of_the_whole_distributions(wired):
+    result = wired.swaps.compare(REQUEST)
+    assert [outcome.variant.label for outcome in result.outcomes] == ["as typed (she)", "he"]
+    hers, his = ids_of(PROMPT), ids_of("The nurse read his note")
+    masked = next_token(ids_of(PROMPT, masked=(15, 18)))
+    expected = {
+        "factual": (next_token(hers), next_token(his)),
+        "fused": tuple(0.75 * next_token(ids) + 0.25 * masked for ids in (hers, his)),
+        "masked": (masked, masked),
+    }
+    (gap,) = result.gaps
+    assert result.views == ("factual", "fused", "masked")
+    for view, logits in expected.items():
+        p, q = (z.softmax(-1) for z in logits)
+        assert gap.of(view) == pytest.approx(distance(p, q), abs=1e-6), view
+        assert result.largest(view) == result.mean(view) == gap.of(view)
+        for row in result.tokens:
+            assert row.of(view) == pytest.approx((float(p[row.token_id]), float(q[row.token_id])), abs=1e-6)
+    assert 0 < gap.of("fused") < gap.of("factual")
+    assert all(outcome.masked_like_first for outcome in result.outcomes)
+    assert not any("masked prompt" in note for note in result.notes)
+
+
+def test_candidates_unite_the_likeliest_of_every_variant_and_the_most_different_come_first(wired):
+    result = wired.swaps.compare(replace(REQUEST, top=2))
+    expected = set()
+    for text in (PROMPT, "The nurse read his note"):
+        masked = next_token(ids_of(PROMPT, masked=(15, 18)))
+        own = next_token(ids_of(text))
+        for logits in (own, 0.75 * own + 0.25 * masked):
+            expected.update(logits.topk(2).indices.tolist())
+    assert {row.token_id for row in result.tokens} == expected
+    spreads = [abs(row.of("factual")[0] - row.of("factual")[1]) for row in result.tokens]
+    assert spreads == sorted(spreads, reverse=True)
+
+
+def test_each_chain_is_the_one_that_its_session_would_write(wired):
+    result = wired.swaps.compare(REQUEST)
+    assert wired.library.search(LibraryQuery()).total == 0
+    for outcome in result.outcomes:
+        for chain in (outcome.vanilla, outcome.policy):
+            view = wired.audits.start(chain.start)
+            steps = list(wired.audits.run(view.session_id))
+            assert [s.token_id for s in steps] == [s.token_id for s in chain.steps]
+            assert (view.certificate, len(chain.steps)) == (chain.certificate, 3)
+    assert {outcome.vanilla.start.settings.policy for outcome in result.outcomes} == {"vanilla"}
+
+
+def test_variants_of_other_lengths_are_compared_and_said_to_have_another_masked_view(wired):
+    result = wired.swaps.compare(replace(REQUEST, pronouns=("she", "they")))
+    assert result.outcomes[1].variant.prompt == "The nurse read their note"
+    assert [outcome.masked_like_first for outcome in result.outcomes] == [True, False]
+    assert result.gaps[0].of("masked") > 0
+    assert any("(it has 25 tokens instead of 23)" in note for note in result.notes)
+
+
+def test_words_outside_the_spans_that_change_are_said_to_change_the_masked_view(wired):
+    spans = (Span(7, 9, "other"),)
+    request = SwapRequest("See an ox", SETTINGS, spans, groups=("ax", "yo"), include_original=False, max_new_tokens=1)
+    result = wired.swaps.compare(request)
+    assert [outcome.variant.prompt for outcome in result.outcomes] == ["See an ax", "See a yo"]
+    assert [outcome.masked_like_first for outcome in result.outcomes] == [True, False]
+
+
+def test_what_the_policy_draws_from_is_compared_where_thresholds_restrict_it(wired, calibrated):
+    settings = replace(SETTINGS, calibration_id=calibrated, alpha=0.9)
+    result = wired.swaps.compare(replace(REQUEST, settings=settings))
+    assert result.views == ("factual", "fused", "drawn", "masked")
+    assert {outcome.policy.certificate for outcome in result.outcomes} == {"certified"}
+    log_tau = result.outcomes[0].policy.steps[0].log_tau
+    masked = next_token(ids_of(PROMPT, masked=(15, 18))).log_softmax(-1)
+    drawn = []
+    for outcome in result.outcomes:
+        fused = (0.75 * next_token(ids_of(outcome.variant.prompt)) + 0.25 * masked).log_softmax(-1)
+        members = torch.minimum(fused, masked) >= log_tau
+        assert 0 < int(members.sum()) < members.numel()
+        drawn.append(torch.where(members, fused, -torch.inf).softmax(-1))
+    assert result.gaps[0].of("drawn") == pytest.approx(distance(*drawn), abs=1e-6)
+
+
+def test_a_later_token_follows_each_variants_own_chain(wired):
+    first = wired.swaps.compare(REQUEST)
+    result = wired.swaps.compare(replace(REQUEST, answer_step=2))
+    expected = []
+    for outcome in first.outcomes:
+        before = [step.token_id for step in outcome.vanilla.steps[:2]]
+        expected.append(next_token([*ids_of(outcome.variant.prompt), *before]).softmax(-1))
+    assert result.answer_step == 2
+    assert result.gaps[0].of("factual") == pytest.approx(distance(*expected), abs=1e-6)
+    assert any("Token 3 follows what each chain wrote before it" in note for note in result.notes)
+
+
+def test_progress_names_the_variants_in_turn(wired):
+    told = []
+    wired.swaps.compare(REQUEST, lambda share, label: told.append((share, label)))
+    assert told == [(0.0, "as typed (she)"), (0.5, "he")]
+
+
+REFUSED = (
+    ({"pronouns": ()}, ServiceError, "not two different variants"),
+    ({"pronouns": ("she",)}, ServiceError, "not two different variants"),
+    ({"pronouns": ("xe",)}, ServiceError, "no pronouns 'xe'"),
+    ({"spans": (Span(4, 9, "gender"),)}, ServiceError, "No masked span has a pronoun"),
+    ({"spans": (Span(15, 18, "gender", kept=True),)}, ServiceError, "No masked span has a pronoun"),
+    ({"spans": (Span(15, 99, "gender"),)}, InvalidInputError, "Span 1"),
+    ({"targets": (3,)}, ServiceError, "No masked span begins at character 4"),
+    ({"groups": ("nurse",)}, ServiceError, "mask the words that name one"),
+    ({"groups": (" ",), "spans": (Span(4, 9, "other"), *SPANS)}, ServiceError, "group is empty"),
+    (
+        {"groups": ("x",), "spans": (Span(4, 9, "other"), Span(10, 14, "age"), *SPANS)},
+        ServiceError,
+        "Spans of age and other are masked",
+    ),
+    (
+        {"groups": ("a", "b"), "group_pronouns": ("he",), "spans": (Span(4, 9, "other"), *SPANS)},
+        ServiceError,
+        "2 groups",
+    ),
+    ({"groups": tuple("abcdefghijklm"), "spans": (Span(4, 9, "other"), *SPANS)}, ServiceError, "at most 12"),
+    ({"roles": ((15, "verb"),)}, ServiceError, "cannot be 'verb'"),
+    ({"roles": ((1, "object"),)}, ServiceError, "No pronoun begins at character 2"),
+    ({"max_new_tokens": 0}, ServiceError, "at least one token"),
+    ({"answer_step": -1}, ServiceError, "at least one token"),
+    ({"top": 0}, ServiceError, "0 candidates"),
+    ({"settings": replace(SETTINGS, lam=7.0)}, InvalidInputError, "7.0"),
+)
+
+
+def test_what_cannot_be_swapped_is_refused_in_one_sentence(wired):
+    for changes, error, words in REFUSED:
+        with pytest.raises(error, match=words) as caught:
+            wired.swaps.compare(replace(REQUEST, **changes))
+        assert "\n" not in str(caught.value)
+
+
+def test_a_calibration_of_another_policy_is_refused_before_any_chain(wired, calibrated):
+    told = []
+    settings = replace(SETTINGS, calibration_id=calibrated, lam=0.5)
+    with pytest.raises(CalibrationMismatch):
+        wired.swaps.compare(replace(REQUEST, settings=settings), lambda *args: told.append(args))
+    assert told == []
+
+
+def test_groups_take_the_place_of_words_with_plurals_and_their_pronouns(wired):
+    prompt = "A Muslim man said he likes Muslims"
+    spans = (Span(2, 8, "religion"), Span(9, 12, "gender"), Span(18, 20, "gender"), Span(27, 34, "religion"))
+    request = SwapRequest(prompt, SETTINGS, spans, groups=("atheist", "Sikh"), category="religion")
+    made = wired.swaps.variants(request)
+    assert [variant.prompt for variant in made] == [
+        prompt,
+        "An atheist man said he likes atheists",
+        "A Sikh man said he likes Sikhs",
+    ]
+    both = replace(
+        request, groups=("woman", "man"), group_pronouns=("she", "he"), category="gender", include_original=False
+    )
+    made = wired.swaps.variants(both)
+    assert [(v.label, v.prompt) for v in made] == [
+        ("woman, she", "A Muslim woman said she likes Muslims"),
+        ("man, he", prompt),
+    ]
+    for variant in made:
+        assert [variant.prompt[s.start : s.end] for s in variant.spans][::3] == ["Muslim", "Muslims"]
+
+
+def test_detected_spans_serve_where_none_are_given(wired):
+    made = wired.swaps.variants(SwapRequest("Then she left", SETTINGS, pronouns=("he",)))
+    assert [variant.prompt for variant in made] == ["Then she left", "Then he left"]
+    assert made[1].spans == (Span(5, 7, "gender", "user", "pronouns"),)
+
+
+def test_offers_begin_with_the_words_own_kind_and_hold_no_slur():
+    words = SwapWords()
+    offers = words.offers("religion", "Muslims")
+    assert offers[0].detail == "religious groups"
+    assert {"Christian", "Sikh"} <= set(offers[0].terms)
+    assert "slur" not in {offer.detail for family in ("race", "orientation") for offer in words.offers(family)}
+    assert "man" not in {term for offer in words.offers("gender", "man") for term in offer.terms}
+    assert words.offers("other") == ()
+
+
+def test_plurals_come_from_the_lexicons_and_else_from_spelling():
+    words = SwapWords()
+    assert [words.is_plural(text) for text in ("Muslims", "women", "Muslim", "Chinese", "xyz")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert [words.plural(t) for t in ("woman", "Muslims", "elderly", "Zorblat")] == [
+        "women",
+        "Muslims",
+        "elderly",
+        "Zorblats",
+    ]
