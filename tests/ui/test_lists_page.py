@@ -142,7 +142,7 @@ def test_a_calibration_uses_the_picked_list(lists: Page, tmp_path: Path, visit, 
     path = tmp_path / "set.csv"
     path.write_text("prompt,reference\nThe nurse said that he, left\n", "utf-8")
     page.locator("#prompt-set input[type=file]").set_input_files(path)
-    page.locator(".fold .label-wrap", has_text="masking").click()
+    page.locator("#fold-mask .label-wrap").click()
     choose(page)
     page.locator("#run").click()
     expect(page.locator("#job")).to_contain_text("finished")

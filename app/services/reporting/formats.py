@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from datetime import UTC, datetime
 
 MINUS = "\N{MINUS SIGN}"
+
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def probability(value: float) -> str:
@@ -57,6 +60,11 @@ def shown_token(token: str) -> str:
     return text if text.strip() else "\N{OPEN BOX}" * max(1, len(text))
 
 
+def visible(text: str) -> str:
+    """Text in which nothing reorders or hides other text: such control characters are named in place."""
+    return "".join(f"[U+{ord(char):04X}]" if _misleads(char) else char for char in text)
+
+
 def quoted(token: str) -> str:
     """A token in a sentence."""
     return f"\N{LEFT DOUBLE QUOTATION MARK}{shown_token(token)}\N{RIGHT DOUBLE QUOTATION MARK}"
@@ -75,3 +83,8 @@ def plural(number: int, noun: str) -> str:
 def short(digest: str) -> str:
     """A digest's beginning."""
     return f"{digest[:12]}\N{HORIZONTAL ELLIPSIS}" if len(digest) > 12 else digest
+
+
+def _misleads(char: str) -> bool:
+    """Control characters and those that change the direction of text; joiners, which scripts need, are neither."""
+    return char in _DIRECTIONS or (unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t")

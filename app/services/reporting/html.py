@@ -108,6 +108,7 @@ def _environment(folder: str) -> Environment:
         loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -115,6 +116,11 @@ def _environment(folder: str) -> Environment:
     filters: dict[str, Any] = {"moment": formats.moment, "plural": formats.plural, "short": formats.short}
     environment.filters.update(filters)
     return environment
+
+
+def _shown(value: Any) -> Any:
+    """Every text of the page: whoever wrote it, it cannot reorder or hide what stands beside it."""
+    return formats.visible(value) if type(value) is str else value
 
 
 def _chain(

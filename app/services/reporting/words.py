@@ -40,8 +40,7 @@ def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[
         return ["Nothing is certified: there is no calibration of this very policy."]
     if summary.uninformative == summary.steps:
         return [
-            "Nothing useful is certified: there were too few calibration texts for this risk level, so that every token "
-            "passes."
+            "Nothing useful is certified: the calibration has too few texts for this risk level, so every token passes."
         ]
     every = summary.certified == summary.steps
     counted = "Every token" if every else plural(summary.certified, "token")

@@ -92,7 +92,7 @@ def test_a_comparison_says_what_the_chains_say(wired, calibrated):
     assert pair.rows == align(*tokens)
     assert (pair.same + pair.changed + pair.removed, pair.same + pair.changed + pair.added) == (8, 8)
     assert not pair.by_text
-    assert dict((name, (a, b)) for name, a, b in pair.differences) == {
+    assert {name: (a, b) for name, a, b in pair.differences} == {
         "policy": ("vanilla", "coft"),
         "calibration_id": ("None", str(calibrated)),
     }
