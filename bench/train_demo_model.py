@@ -112,7 +112,9 @@ def main(values: list[str] | None = None) -> None:
     # Training needs nothing of the core, so a copy of `bench` alone can train; the export measures with the core.
     from bench.demo_model.export import export_model
 
-    metrics = export_model(checkpoint, tokenizer, sources, options.data, options.out, options.prompts_per_cell)
+    metrics = export_model(
+        checkpoint, tokenizer, sources, options.data, options.out, options.prompts_per_cell, options.start_from
+    )
     print(json.dumps(metrics))
 
 

@@ -140,9 +140,9 @@
       if (!node.closest("#candidates-plot, #steps-plot")) recolour(node);
     });
   });
-  /* Gradio draws with the template that came from the server: light */
+  /* Gradio draws with the template that came from the server, light, and with Plotly's own buttons */
   const stale = (node) => node.layout && node.layout.template && node.layout.template.layout
-    && node.layout.template.layout.font.color !== template().layout.font.color;
+    && (node.layout.template.layout.font.color !== template().layout.font.color || node.querySelector(".modebar"));
   const adopt = (node) => {
     if (node.coftAdopted || !node.on) return;
     node.coftAdopted = true;

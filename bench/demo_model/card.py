@@ -162,6 +162,17 @@ def _token_shares(continued: bool) -> dict[str, str]:
     return {name: f"about {value:.0%}".replace("%", " %") for name, value in shares.items()}
 
 
+def _history(continued: bool, earlier: Mapping[str, Any] | None) -> str:
+    """That the run started from an exported model, and what is known of the run before it."""
+    if not continued:
+        return ""
+    known = f", of {earlier['steps']:,} steps in {earlier['training_minutes']:.0f} minutes" if earlier else ""
+    return (
+        f"It continued from the exported weights of an earlier run{known}, which took the same corpora and fewer "
+        "wordings of the scenarios."
+    )
+
+
 def write_card(metrics: Mapping[str, Any], phantom: Mapping[str, Any] | None, path: Path) -> None:
     """Writes the model card.
 
@@ -192,6 +203,8 @@ def write_card(metrics: Mapping[str, Any], phantom: Mapping[str, Any] | None, pa
         megabytes=metrics["bytes"] / 1e6, steps=metrics["steps"], minutes=metrics["training_minutes"],
         cells=len(cells()), settings=_settings_table(), standing=_standing_table(), losses=losses, facts=facts,
         phantom=phantom_tables(phantom), samples=_samples(metrics), amplified=AMPLIFIED_STRENGTH,
+        history=_history(options.get("continued", False), metrics.get("earlier_run")),
+        again=", as was done here" if options.get("continued", False) else "",
         **_token_shares(options.get("continued", False)),
     )  # fmt: skip
     path.write_text(text, encoding="utf-8")

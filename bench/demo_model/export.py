@@ -89,7 +89,13 @@ def save_model(model: LlamaForCausalLM, tokenizer: Tokenizer, out: Path) -> None
 
 
 def export_model(
-    checkpoint: Path, tokenizer: Tokenizer, sources: list[Source], data: Path, out: Path, prompts: int = 8
+    checkpoint: Path,
+    tokenizer: Tokenizer,
+    sources: list[Source],
+    data: Path,
+    out: Path,
+    prompts: int = 8,
+    started_from: Path | None = None,
 ) -> dict[str, Any]:
     """Exports the checkpoint with its manifest, model card and attributions.
 
@@ -102,10 +108,12 @@ def export_model(
         data: Data folder, for the attributions.
         out: Folder to write.
         prompts: Held-out prompts of each cell of the manifest.
+        started_from: Folder of the exported model that the run continued from; None for a run of its own.
 
     Returns:
         The measurements, ready for JSON.
     """
+    earlier = _earlier_run(started_from)
     trained, training = load_checkpoint(checkpoint)
     save_model(trained, tokenizer, out)
     loaded = load_model(str(out), device="cpu")
@@ -121,11 +129,19 @@ def export_model(
         "bytes": (out / "model.safetensors").stat().st_size,
         "steps": training["step"], "training_minutes": training["seconds"] / 60,
         "settings": training["settings"], "samples": write_samples(loaded),
-    }  # fmt: skip
+    } | earlier  # fmt: skip
     write_attributions(data, out / "ATTRIBUTION.tsv")
     (out / MEASUREMENTS).write_text(json.dumps(metrics, indent=1) + "\n", encoding="utf-8")
     write_card(metrics, None, out / "MODEL_CARD.md")
     return metrics
+
+
+def _earlier_run(folder: Path | None) -> dict[str, Any]:
+    """Steps and minutes of the run before a continued one, where its measurements are there."""
+    if folder is None or not (folder / MEASUREMENTS).is_file():
+        return {}
+    measured = json.loads((folder / MEASUREMENTS).read_text(encoding="utf-8"))
+    return {"earlier_run": {name: measured[name] for name in ("steps", "training_minutes")}}
 
 
 def write_attributions(data: Path, path: Path) -> None:
