@@ -1,11 +1,10 @@
-"""The command line: serve, audit, calibrate, calibrations, lists, sessions, report."""
+"""The command line: serve, audit, calibrate, calibrations, lists, sessions, report, verdicts, verify."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from transformers.utils.logging import disable_progress_bar
@@ -17,9 +16,11 @@ from app.cli_calibrations import add_calibrations
 from app.cli_lists import add_lists
 from app.cli_options import add_json, show
 from app.cli_output import print_sessions
+from app.cli_report import add_report
+from app.cli_verdicts import add_verdicts
+from app.cli_verify import add_verify
 from app.services.errors import USER_ERRORS
 from app.services.plain import summary_json
-from app.services.reports import write_text
 from app.settings import Settings
 
 
@@ -62,15 +63,6 @@ def _sessions(options: argparse.Namespace) -> None:
         show(options, [summary_json(s) for s in found], lambda: print_sessions(found))
 
 
-def _report(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        text = wired.reports.csv(options.session, options.branch)
-        if options.out:
-            print(write_text(options.out, text))
-        else:
-            sys.stdout.write(text)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m app", description="Audit language models for bias, token by token."
@@ -82,7 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     add_calibrations(commands)
     add_lists(commands)
     _add_sessions(commands)
-    _add_report(commands)
+    add_report(commands)
+    add_verdicts(commands)
+    add_verify(commands)
     return parser
 
 
@@ -101,11 +95,3 @@ def _add_sessions(commands: Any) -> None:
     command.add_argument("--delete", type=int, metavar="ID", help="delete this session")
     add_json(command)
     command.set_defaults(run=_sessions)
-
-
-def _add_report(commands: Any) -> None:
-    command = commands.add_parser("report", help="export a past audit as CSV")
-    command.add_argument("session", type=int, help="session number")
-    command.add_argument("--branch", type=int, help="only the chain of this branch")
-    command.add_argument("--out", type=Path, help="file to write; default: standard output")
-    command.set_defaults(run=_report)

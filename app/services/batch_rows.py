@@ -111,8 +111,9 @@ def mean_interval(measure: str, values: Sequence[float], left_out: int = 0) -> M
     if not values:
         return MeanInterval(measure, None, None, None, 0, left_out)
     mean = fmean(values)
-    if len(values) < 2:
-        return MeanInterval(measure, mean, None, None, 1, left_out)
+    # One value has no spread, and equal ones would give an interval of no width, as if the mean were known for certain.
+    if min(values) == max(values):
+        return MeanInterval(measure, mean, None, None, len(values), left_out)
     reach = float(t.ppf((1 + LEVEL) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
     lowest, highest = _RANGES.get(measure, _NOT_NEGATIVE)
     return MeanInterval(measure, mean, max(lowest, mean - reach), min(highest, mean + reach), len(values), left_out)

@@ -145,18 +145,20 @@ class CalibrationJobs:
         end = work.share_of_calibrating
         context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
         with self._host.turn():
-            made = calibrated(work, _Report(context, ledger, 0.0, end), ledger.stage("calibration"))
+            report = _Report(context, ledger, self._host, 0.0, end)
+            made = calibrated(work, report, ledger.stage("calibration"))
             if not work.records_chains:
                 return made
             context.begin_phase(end, _message("chains", 0, work.prompts_to_record))
-            return with_chains(work, made, _Report(context, ledger, end, 1.0), ledger.stage("chains"))
+            report = _Report(context, ledger, self._host, end, 1.0)
+            return with_chains(work, made, report, ledger.stage("chains"))
 
 
 class _Report:
-    """Called by the core after each batch: reports, saves, and ends the job where it was cancelled."""
+    """Called by the core after each batch: reports, saves, gives way, and ends the job where it was cancelled."""
 
-    def __init__(self, context: JobContext, ledger: KeptLedger, begin: float, end: float) -> None:
-        self._context, self._ledger = context, ledger
+    def __init__(self, context: JobContext, ledger: KeptLedger, host: ModelHost, begin: float, end: float) -> None:
+        self._context, self._ledger, self._host = context, ledger, host
         self._begin, self._end = begin, end
 
     def __call__(self, done: int, total: int) -> None:
@@ -164,6 +166,8 @@ class _Report:
         self._ledger.save_if_due()
         fraction = self._begin + (self._end - self._begin) * done / max(total, 1)
         self._context.progress(min(fraction, 1.0), _message(self._ledger.phase, done, total))
+        # A reviewer who steps an audit waits for one batch, not for the whole calibration.
+        self._host.give_way()
 
 
 def is_resumable(record: JobRecord, prompt_sets: set[int]) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from app.services.calibration_estimates import Trial
 from app.services.calibration_jobs import CalibrationJobs
@@ -35,14 +37,17 @@ from coft_core.conformal.split import context_numbers
 from db.records import CalibrationRecord
 from db.repositories import PromptSetsRepository, SessionsRepository
 
-SAMPLES = (
-    (
-        "calibration_demo.jsonl",
-        "Demo prompts",
-        "Short prompts with their continuations, which the embedded calibration was made with.",
-    ),
-)
-"""File name, title and description of each prompt set that comes with the program."""
+SAMPLES = ("prompts", "samples.json")
+"""List of the prompt sets that come with the program, among the shipped data files."""
+
+USE = "calibration"
+"""Use of the listed sets that one can calibrate on; others are lists of prompts to audit."""
+
+DEMO_SAMPLE = {
+    "file": "calibration_demo.jsonl",
+    "title": "Demo prompts",
+    "description": "What the embedded calibration was made with; a prompt and a reference in each row.",
+}
 
 
 class CalibrationService:
@@ -92,13 +97,9 @@ class CalibrationService:
         return parse_prompt_set(path, filename, self._max_upload_bytes, columns)
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
-        """Prompt sets that come with the program."""
-        found = []
-        for name, title, description in SAMPLES:
-            path = assets_path("prompts", name)
-            rows = sum(bool(line.strip()) for line in path.read_text("utf-8").splitlines())
-            found.append(SamplePromptSet(name, title, description, rows, path))
-        return tuple(found)
+        """Prompt sets that come with the program, to calibrate on."""
+        listed = json.loads(assets_path(*SAMPLES).read_text("utf-8"))
+        return tuple(_sample(entry) for entry in (*listed, DEMO_SAMPLE) if entry.get("use", USE) == USE)
 
     def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, in the order of lines; loads the model."""
@@ -161,7 +162,10 @@ class CalibrationService:
 
     def drift(self, calibration_id: int) -> DriftReport:
         """What the audits that used a calibration say against it."""
-        return drift_of(self._store.load(calibration_id), self._sessions.beginnings(calibration_id, WINDOW))
+        calibration = self._store.load(calibration_id)
+        # Without chains there is nothing to compare audits with, however many there are.
+        audits = self._sessions.beginnings(calibration_id, WINDOW) if len(calibration.chosen) else ()
+        return drift_of(calibration, audits)
 
     def export(self, calibration_id: int, folder: Path) -> Path:
         """Write a calibration as a file that the library and the command line load, and return its path."""
@@ -176,3 +180,9 @@ class CalibrationService:
     def install_embedded(self, path: Path) -> CalibrationRecord | None:
         """Store the calibration that comes with the embedded model, once per version of it."""
         return self._store.install_embedded(path)
+
+
+def _sample(entry: Mapping[str, Any]) -> SamplePromptSet:
+    path = assets_path("prompts", entry["file"])
+    rows = entry.get("rows") or sum(bool(line.strip()) for line in path.read_text("utf-8").splitlines())
+    return SamplePromptSet(entry["file"], entry["title"], entry["description"], int(rows), path)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.services.calibration_store import AnyCalibration
-from app.services.mapping import step_from
 from app.services.views import DriftReport
-from coft_core.conformal.drift import WINDOW, audit_summary, drift_report
+from coft_core.conformal.drift import WINDOW, chain_summary, drift_report
 from db.records import SessionBeginning
 
 CERTIFIED = "certified"
@@ -30,8 +29,7 @@ def drift_of(calibration: AnyCalibration, audits: Sequence[SessionBeginning]) ->
     if chains is not None and not calibration.as_rolled_out:
         reading = calibration.read(alpha=chains.reading.alpha)
     counted, left_out = _counted(audits, reading.alpha)
-    summaries = [audit_summary([step_from(step) for step in audit.steps]) for audit in counted]
-    report = drift_report(reading, summaries)
+    report = drift_report(reading, [_summary(audit) for audit in counted])
     return replace(report, reason="; ".join(part for part in (report.reason, *left_out) if part))
 
 
@@ -54,6 +52,11 @@ def _counted(audits: Sequence[SessionBeginning], alpha: float) -> tuple[list[Ses
         (len(long) - len(counted), "of a prompt that was audited before"),
     )
     return counted, [f"not counted: {count} {_audits(count)} {why}" for count, why in left_out if count]
+
+
+def _summary(audit: SessionBeginning) -> float | None:
+    """The one value of an audit; the core's ``audit_summary`` of its steps."""
+    return chain_summary([min(step.log_p_fused, step.log_p_masked) for step in audit.steps])
 
 
 def _audits(count: int) -> str:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from app.services.errors import ServiceError
 from app.services.csv_files import to_csv
+from app.services.errors import ServiceError
 from coft_core.conformal.coverage import clopper_pearson
 
 SMALL_SHARE = 0.02

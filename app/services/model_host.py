@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
+from app.services.turns import Turns
 from app.services.views import ModelView, Step
 from coft_core.decode import Rollout
 from coft_core.engine.load import DEMO, load_model
@@ -39,7 +40,7 @@ class ModelHost:
         self._models: OrderedDict[str, LanguageModel] = OrderedDict()
         self._loading: defaultdict[str, Lock] = defaultdict(Lock)
         self._lock = Lock()
-        self._turn = Lock()
+        self._turns = Turns()
 
     def get(self, name: str) -> LanguageModel:
         """The model of this name, loaded if need be.
@@ -69,9 +70,13 @@ class ModelHost:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Hold the processor for one forward; others wait their turn."""
-        with self._turn:
+        """Hold the processor; others wait their turn, and come in the order of asking."""
+        with self._turns.turn():
             yield
+
+    def give_way(self) -> None:
+        """Let others go first who wait for their turn; long work that holds one calls this between its batches."""
+        self._turns.give_way()
 
     def describe(self, name: str) -> ModelView:
         """A model as the pages name it.

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from app.services.review_ports import Exports, Verdicts
 from app.services.session_ports import Batches, Comparisons, Library, Swaps
 from app.services.views import (
     AuditSettings,
@@ -38,15 +39,6 @@ from app.services.views import (
     Step,
     UserListSummary,
     UserListView,
-)
-from app.services.views.verdicts import (
-    CurrentVerdicts,
-    LogCheck,
-    LogEntry,
-    ReviewerAgreement,
-    ReviewView,
-    StandingVerdict,
-    VerdictRequest,
 )
 
 
@@ -200,37 +192,6 @@ class Reports(Protocol):
         """Write the report into a folder, atomically, and return its path."""
 
 
-class Verdicts(Protocol):
-    """What reviewers say of sessions, spans and tokens."""
-
-    def add(self, request: VerdictRequest) -> LogEntry:
-        """Write a verdict into the log; it takes the place of the reviewer's earlier one on the same target."""
-
-    def history(self, session_id: int, reviewer: str | None = None) -> tuple[LogEntry, ...]:
-        """The whole log, oldest entry first; to a reviewer in her blind review only what she wrote herself."""
-
-    def current(self, session_id: int, reviewer: str | None = None) -> CurrentVerdicts:
-        """How every target stands, as far as the reader may see it."""
-
-    def start_review(self, session_id: int, reviewer: str, blind: bool = True) -> ReviewView:
-        """Open a review; in a blind one the verdicts of others stay hidden until she finishes it."""
-
-    def finish_review(self, session_id: int, reviewer: str) -> ReviewView:
-        """Submit a review; from here on the reviewer sees the verdicts of others."""
-
-    def adjudicate(self, request: VerdictRequest) -> LogEntry:
-        """Decide a disagreement by a third reviewer's verdict."""
-
-    def disagreements(self, session_id: int, reviewer: str | None = None) -> tuple[StandingVerdict, ...]:
-        """Targets on which reviewers differ, decided or not."""
-
-    def agreement(self, first: str, second: str, session_id: int | None = None) -> ReviewerAgreement:
-        """Cohen's kappa of two reviewers over targets that both judged, on one session or on all."""
-
-    def verify_log(self, session_id: int) -> LogCheck:
-        """Whether every entry of a session's log follows from the one before and says what it was written as."""
-
-
 class Jobs(Protocol):
     """Background work."""
 
@@ -262,6 +223,10 @@ class Services(Protocol):
     @property
     def reports(self) -> Reports:
         """Exports."""
+
+    @property
+    def exports(self) -> Exports:
+        """Reports as JSON, HTML, tables and evidence bundles."""
 
     @property
     def verdicts(self) -> Verdicts:

@@ -113,6 +113,11 @@ def bins_for(calibration: AnyCalibration, families: tuple[str, ...]) -> tuple[Bi
 
 
 def reading_for(stored: AnyCalibration, settings: AuditSettings) -> AnyCalibration:
+    """A calibration at the risk level and for the group of some settings.
+
+    Raises:
+        InvalidInputError: There is no such group, it has too few contexts, or alpha is outside (0, 1).
+    """
     # Reading a factorized calibration at its own level again would replace levels that were given by hand.
     reading = stored if stored.alpha == settings.alpha else stored.read(alpha=settings.alpha)
     return reading if settings.group is None else reading.for_group(settings.group)

@@ -10,6 +10,7 @@ import gradio as gr
 from gradio.events import api
 
 from app.services.plain import (
+    contributions_json,
     session_json,
     span_json,
     step_json,
@@ -39,7 +40,7 @@ class Endpoints:
     def detect_spans(self, text: str, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """Sensitive spans of a text: start, end (characters), category, source, detail, kept, score, suggested.
 
-        Of the settings, masked_families and user_list_id count. A suggested span is not masked.
+        Of the settings, masked_families, user_list_id and whitelist count. A suggested span is not masked.
         """
         return [span_json(span) for span in self._services.audits.detect(text, audit_settings(settings))]
 
@@ -47,7 +48,12 @@ class Endpoints:
     def start_audit(
         self, prompt: str, spans: list[dict[str, Any]] | None = None, settings: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Begin an audit session without a step; without spans, the detector finds them."""
+        """Begin an audit session without a step; without spans, the detector finds them.
+
+        Settings are those of the page: model, policy, calibration_id, group, lam, alpha, temperature, top_p, top_k,
+        greedy, seed, max_new_tokens, sentinel, proceed_uncertified, masked_families, user_list_id, mask_layout (joint
+        or factorized), mask_mode (hard or soft), mask_hint, whitelist.
+        """
         request = StartAudit(prompt, audit_settings(settings), spans_from(spans))
         return session_json(self._services.audits.start(request))
 
@@ -68,6 +74,15 @@ class Endpoints:
     def fork(self, session_id: int, branch_id: int, step: int, token: str) -> dict[str, Any]:
         """Depart from a branch at a step (counted from 1) with another token, and return the session."""
         return session_json(self._services.audits.fork(int(session_id), int(branch_id), int(step) - 1, token))
+
+    @shown
+    def contributions(self, session_id: int, branch_id: int | None = None) -> dict[str, Any]:
+        """What each masked span contributes to each token of a branch's chain (the active one by default).
+
+        Runs the model again. Steps count from 1; contributions need not sum to the total.
+        """
+        branch = None if branch_id is None else int(branch_id)
+        return contributions_json(self._services.audits.contributions(int(session_id), branch))
 
     @shown
     def list_sessions(self, search: str = "") -> list[dict[str, Any]]:
@@ -108,6 +123,7 @@ def endpoints(services: Services) -> None:
         calls.step,
         calls.run_to_end,
         calls.fork,
+        calls.contributions,
         calls.list_sessions,
         calls.user_lists,
         calls.remove_user_list,

@@ -11,8 +11,6 @@ from app.ui.presenters_calibrate import ESTIMATOR_NAMES, SOURCES
 from app.ui.presenters_checks import field_name
 from app.ui.presenters_format import count, day, level, plural, signed, table_threshold
 
-SAME_RUN = '<p class="sub">This is the run that is shown. Choose another one.</p>'
-
 Field = tuple[str, str, str]
 """Name, and its value in both runs."""
 

@@ -28,7 +28,7 @@ NAMES = {
     "temperature": "temperature",
     "top_p": "top-p",
     "top_k": "top-k",
-    "mask_layout": "mask",
+    "mask_layout": "mask:",
     "mask_mode": "kind of mask",
     "families": "families of the policy",
     "whitelist": "never masked",
@@ -37,7 +37,7 @@ NAMES = {
     "masked_families": "masked families",
     "user_list": "word list",
 }
-LAYOUTS = {"joint": "all families together", "factorized": "one mask for each family"}
+LAYOUTS = {"joint": "all families together", "factorized": "one for each family"}
 NO_CALIBRATION = "None: audit without certificate"
 ALL_GROUPS = ("All groups together", "")
 

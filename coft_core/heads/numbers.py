@@ -29,9 +29,6 @@ UNIT = 2.0**-24
 OPERATIONS = 32
 """Roundings that a token's logit goes through on its way to a log-probability, amply counted (mean over families)."""
 
-_LARGEST = 700.0
-"""Natural logarithm of about the largest float64; no tail outweighs a head by more."""
-
 _NEGLIGIBLE = 40.0
 """Nats below the largest from which on a token's own rounding cannot show in a sum in float32."""
 
@@ -82,6 +79,8 @@ class Head:
         tail: The fused tail.
         tail_count: Number of its tokens.
         normaliser: Log of the sum of exponentials of the fused logits of all tokens.
+        log_p_low: Each token's fused log-probability is at least this, ``(n,)``.
+        log_p_high: And at most this, ``(n,)``.
         masked_normaliser: The same of the masked logits.
         criteria: One a masked branch with a threshold; empty when nothing can refuse a token.
         twins: A number for each token, ``(n,)``; tokens with the very same logits in every branch share it.
@@ -96,6 +95,8 @@ class Head:
     tail: FusedTail
     tail_count: int
     normaliser: Bounds
+    log_p_low: Floats
+    log_p_high: Floats
     masked_normaliser: float
     criteria: tuple[Criterion, ...]
     twins: npt.NDArray[np.int64]
@@ -130,6 +131,9 @@ def head_of(stored: StoredLogits, views: Views, lam: float) -> Head:
     tail = fused_tail(kept, lam, stored.temperature)
     inside = log_sum_exp(fused)
     normaliser = Bounds(float(np.logaddexp(inside, tail.log_mass.low)), float(np.logaddexp(inside, tail.log_mass.high)))
+    with np.errstate(invalid="ignore"):
+        # If lambda forbids the whole head, the normaliser is the tail's, and that may have no lower bound.
+        log_p_high = np.where(fused > -np.inf, fused - normaliser.low, -np.inf)  # (n,)
     size = np.where(np.isfinite(logits), np.abs(logits), 0.0).max(0)  # (n,)
     error = OPERATIONS * UNIT * (2.0 * size + abs(normaliser.high) + 1.0)  # (n,)
     # A sum of V positive numbers is off by less than V roundings, in whatever order it is taken.
@@ -145,6 +149,8 @@ def head_of(stored: StoredLogits, views: Views, lam: float) -> Head:
         tail=tail,
         tail_count=stored.tail_count,
         normaliser=normaliser,
+        log_p_low=fused - normaliser.high,
+        log_p_high=log_p_high,
         masked_normaliser=float(np.logaddexp(log_sum_exp(masked), kept.fused_log_mass[-1])),
         criteria=tuple(
             _criterion(logits[row], log_tau, kept.log_mass[row], kept.largest[row] / stored.temperature)
@@ -169,8 +175,8 @@ def members(head: Head, criteria: tuple[Criterion, ...]) -> Members:
     tail_low = tail_high = head.tail_count
     for criterion in (c for c in criteria if c.log_tau > -math.inf):
         slack = head.slack + head.error + OPERATIONS * UNIT * abs(criterion.log_tau)  # (n,)
-        low = np.minimum(head.fused - head.normaliser.high, criterion.log_p)  # (n,)
-        high = np.minimum(head.fused - head.normaliser.low, criterion.log_p)  # (n,)
+        low = np.minimum(head.log_p_low, criterion.log_p)  # (n,)
+        high = np.minimum(head.log_p_high, criterion.log_p)  # (n,)
         sure &= low - slack >= criterion.log_tau
         possible &= high + slack >= criterion.log_tau
         tail_low, tail_high = 0, min(tail_high, _tail_members(head, criterion, float(slack.max())))
@@ -187,12 +193,12 @@ def set_mass(head: Head, found: Members) -> Bounds:
     """Fused probability of the certified set."""
     if found.sure.all() and found.tail.low == head.tail_count:
         return Bounds.at(1.0)
-    low = math.exp(log_sum_exp(head.fused[found.sure]) - head.normaliser.high)
-    high = math.exp(log_sum_exp(head.fused[found.sure | found.maybe]) - head.normaliser.low)
+    low = _share(log_sum_exp(head.fused[found.sure]), head.normaliser.high)
+    high = _share(log_sum_exp(head.fused[found.sure | found.maybe]), head.normaliser.low)
     if found.tail.high:
-        most = found.tail.high * math.exp(min(head.tail.largest - head.normaliser.low, 0.0))
-        high += min(math.exp(head.tail.log_mass.high - head.normaliser.high), most)
-    return Bounds(min(low, 1.0), min(high, 1.0))
+        most = found.tail.high * _share(head.tail.largest, head.normaliser.low)
+        high += min(_share(head.tail.log_mass.high, head.normaliser.high), most)
+    return Bounds(low, min(high, 1.0))
 
 
 def divergence(head: Head, lam: float) -> Bounds:
@@ -211,21 +217,22 @@ def divergence(head: Head, lam: float) -> Bounds:
     if np.isposinf(gap).any() or (slope.exact and slope.low == -math.inf):
         return Bounds.at(math.inf)
     inside = log_sum_exp(head.fused)
-    share = np.exp(head.fused[alive] - inside)  # (alive,), sums to 1
-    own = float((share * gap).sum())
-    masses = [math.exp(min(edge - inside, _LARGEST)) for edge in (head.tail.log_mass.low, head.tail.log_mass.high)]
-    if masses[1] == 0.0:
-        return _at_least_zero(own - inside + head.masked_normaliser, own - inside + head.masked_normaliser)
+    own = float((np.exp(head.fused[alive] - inside) * gap).sum())
+    scale = max(inside, head.tail.log_mass.high)
+    weight = math.exp(inside - scale)
+    masses = [math.exp(edge - scale) for edge in (head.tail.log_mass.low, head.tail.log_mass.high)]
 
     def value(mass: float, pull: float) -> float:
-        tail = mass * pull if mass else 0.0
-        return (own + tail) / (1.0 + mass) - math.log1p(mass) - inside + head.masked_normaliser
+        if weight + mass == 0.0:
+            return math.inf
+        total = weight * own + (mass * pull if mass else 0.0)
+        return total / (weight + mass) - math.log(weight + mass) - scale + head.masked_normaliser
 
     weakest, strongest = -(1.0 - lam) * slope.high, -(1.0 - lam) * slope.low
     low = min(value(mass, weakest) for mass in masses)
-    peak = min(max(strongest - own - 1.0, masses[0]), masses[1])
+    peak = min(max(weight * (strongest - own - 1.0), masses[0]), masses[1]) if weight else masses[0]
     high = max(value(mass, strongest) for mass in (*masses, peak))
-    return _at_least_zero(low, high)
+    return Bounds(max(low, 0.0), max(high, 0.0))
 
 
 def log_sum_exp(numbers: Floats) -> float:
@@ -233,8 +240,9 @@ def log_sum_exp(numbers: Floats) -> float:
     return float(np.logaddexp.reduce(numbers)) if len(numbers) else -math.inf
 
 
-def _at_least_zero(low: float, high: float) -> Bounds:
-    return Bounds(max(low, 0.0), max(high, 0.0))
+def _share(part: float, whole: float) -> float:
+    """A share of a mass from the logarithms of both, where the whole may be no more than a bound."""
+    return 0.0 if part == -math.inf else math.exp(min(part - whole, 0.0))
 
 
 def _criterion(logits: Floats, log_tau: float, tail_log_mass: float, tail_largest: float) -> Criterion:

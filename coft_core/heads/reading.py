@@ -145,8 +145,7 @@ def _chosen(
 
 
 def _log_p(head: Head, place: int) -> Bounds:
-    fused = float(head.fused[place])
-    return Bounds(fused - head.normaliser.high, fused - head.normaliser.low)
+    return Bounds(float(head.log_p_low[place]), float(head.log_p_high[place]))
 
 
 def _margin(head: Head, criterion: Criterion, place: int) -> Bounds:

@@ -26,6 +26,7 @@ from db.records.sessions import (
     SessionFields,
     SessionRecord,
     SessionSummary,
+    StepSupport,
     Verdict,
 )
 from db.records.steps import CandidateRecord, FamilyStepRecord, StepRecord
@@ -61,6 +62,7 @@ __all__ = [
     "SessionSummary",
     "SpanRecord",
     "StepRecord",
+    "StepSupport",
     "UserListRecord",
     "UserTermRecord",
     "Verdict",

@@ -9,7 +9,6 @@ from typing import Literal
 from db.log_chain import LogContent
 from db.records.batches import BatchPlaceRecord
 from db.records.common import JsonObject, SpanRecord
-from db.records.steps import StepRecord
 
 Verdict = Literal["fair", "unfair", "unclear"]
 """What a reviewer may say of a session, branch, span of steps or step."""
@@ -98,6 +97,21 @@ class SessionSummary:
     certificate: str
 
 
+@dataclass(frozen=True, slots=True)
+class StepSupport:
+    """What a step says of how well its token is supported.
+
+    Attributes:
+        forced: Whether a person chose the token.
+        log_p_masked: Its log-probability in the masked branch.
+        log_p_fused: Its log-probability after fusion.
+    """
+
+    forced: bool
+    log_p_masked: float
+    log_p_fused: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionBeginning:
     """How a session began on its root branch.
@@ -109,7 +123,7 @@ class SessionBeginning:
         greedy: Whether it took the likeliest tokens.
         certificate: Its certification status in words.
         group: The group whose thresholds it used; None for all contexts together.
-        steps: Its first steps, without their candidates.
+        steps: Its first steps.
     """
 
     session_id: int
@@ -118,7 +132,7 @@ class SessionBeginning:
     greedy: bool
     certificate: str
     group: str | None
-    steps: tuple[StepRecord, ...]
+    steps: tuple[StepSupport, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,6 +147,31 @@ def test_a_word_list_with_a_bad_line_is_refused_with_its_number(tmp_path, capsys
     assert json.loads(run(capsys, "lists", "show", "--json")[1]) == []
 
 
+def test_masks_whitelists_and_groups_are_options_of_an_audit(capsys):
+    audit = ("audit", "--prompt", "The Muslim nurse said he left", "--calibration", "none", "--steps", "1", "--json")
+    masks = ("--mask", "factorized", "--mask-mode", "soft", "--mask-hint", "someone", "--whitelist", "muslim")
+    found = json.loads(run(capsys, *audit, *masks)[1])
+    settings = found["settings"]
+    assert (settings["mask_layout"], settings["mask_mode"], settings["mask_hint"]) == ("factorized", "soft", "someone")
+    assert found["masked_branches"] == ["gender"]
+    assert [span["kept"] for span in found["spans"]] == [True, False]
+    alone = json.loads(run(capsys, *audit, "--mask", "religion")[1])
+    assert (alone["settings"]["mask_layout"], alone["settings"]["masked_families"]) == ("joint", ["religion"])
+    assert [span["suggested"] for span in alone["spans"]] == [False, True]
+    code, _, error = run(capsys, *audit, "--group", "women")
+    assert (code, error.count("\n")) == (1, 1)
+    assert "no thresholds without a calibration" in error
+
+
+def test_the_embedded_calibration_is_shown_at_another_level(capsys):
+    code, text, _ = run(capsys, "calibrations", "show", "embedded", "--alpha", "0.2", "--json")
+    shown = json.loads(text)
+    assert (code, shown["alpha"]) == (0, 0.2)
+    assert shown["bins"][0]["state"] == "calibrated"
+    text = run(capsys, "calibrations", "show", "embedded", "--alpha", "0.2")[1]
+    assert f"{shown['bins'][0]['tau']:.3g}" in text
+
+
 def test_masked_families_are_an_option_and_a_setting(capsys, monkeypatch):
     audit = ("audit", "--prompt", "Emily said he left", "--calibration", "none", "--steps", "1", "--json")
     suggested = lambda text: [span["suggested"] for span in json.loads(text)["spans"]]  # noqa: E731

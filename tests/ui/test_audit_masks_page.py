@@ -76,7 +76,7 @@ def test_a_calibration_of_another_mask_stands_last_says_so_and_its_settings_can_
     expect(options).to_have_text(
         [
             re.compile("Ward notes, reference"),
-            re.compile(r"By family \(mask: one mask for each family\)"),
+            re.compile(r"By family \(mask: one for each family\)"),
             re.compile("None: audit without certificate"),
         ]
     )
@@ -84,7 +84,7 @@ def test_a_calibration_of_another_mask_stands_last_says_so_and_its_settings_can_
     note = page.locator(".rail .note .cautions")
     expect(note).to_contain_text("belongs to another policy")
     expect(note).to_contain_text("lambda 0.4 there, 0.6 here")
-    expect(note).to_contain_text("one mask for each family there")
+    expect(note).to_contain_text("mask: one for each family there")
     page.locator("#adopt").click()
     expect(page.get_by_label("number input for Lambda")).to_have_value("0.4")
     expect(page.get_by_label("Mask", exact=True)).to_have_value("One mask for each family")

@@ -229,7 +229,7 @@ def test_a_deleted_session_is_one_sentence(visit):
 
 
 def test_a_run_can_be_paused(audit, services: FakeServices):
-    services.audits.pace = 0.05
+    services.audits.pace = 0.25
     try:
         page = audit()
         type_prompt(page)

@@ -28,6 +28,7 @@ def test_only_the_documented_endpoints_are_offered(client: Client):
     assert names == {
         "/detect_spans", "/start_audit", "/step", "/run_to_end", "/fork", "/calibrate", "/export_csv", "/list_sessions",
         "/user_lists", "/add_user_list", "/remove_user_list", "/read_calibration", "/drift",
+        "/contributions",
     }  # fmt: skip
 
 
@@ -47,6 +48,25 @@ def test_an_audit_over_the_endpoints(client: Client):
     assert client.predict("nurse", api_name="/list_sessions")[0]["session_id"] == session["session_id"]
     report = client.predict(session["session_id"], api_name="/export_csv")
     assert Path(report).read_text("utf-8").startswith("session_id,step")
+
+
+def test_masks_and_whole_chains_over_the_endpoints(client: Client):
+    settings = {"mask_layout": "factorized", "mask_mode": "soft", "mask_hint": "someone", "whitelist": ["nurse"]}
+    session = client.predict("The German nurse said he", None, settings, api_name="/start_audit")
+    assert session["masked_branches"] == ["gender", "nationality"]
+    assert session["masked"].count("someone") == 2
+    step = client.predict(session["session_id"], api_name="/step")["step"]
+    assert [part["family"] for part in step["families"]] == ["gender", "nationality"]
+    assert all("refused_by" in row for row in step["candidates"])
+    shares = client.predict(session["session_id"], api_name="/contributions")
+    assert shares["steps"] == [1]
+    assert [(span["category"], len(span["log_ratio"])) for span in shares["spans"]] == [
+        ("nationality", 1),
+        ("gender", 1),
+    ]
+    plain = client.predict(PROMPT, None, {"calibration_id": 1, "max_new_tokens": 2}, api_name="/start_audit")
+    chain = client.predict(plain["session_id"], api_name="/run_to_end")["chain"]
+    assert (chain["steps"], chain["sequence"]["certified"], chain["union"]["steps_charged"]) == (2, True, 8)
 
 
 def test_spans_and_settings_may_be_left_out(client: Client):

@@ -115,7 +115,7 @@ def test_a_picked_list_marks_its_terms_and_the_mismatch_is_shown(
     expect(rows.nth(1)).to_contain_text("list: hiring")
     expect(page.locator(".masked")).to_contain_text("nurse")
     expect(page.locator(".masked b")).to_have_count(2)
-    expect(page.locator(".rail .note", has_text="another word list").last).to_be_visible()
+    expect(page.locator(".rail .note", has_text="word list none there, 'hiring' here").last).to_be_visible()
     page.locator("[data-do=go]").click()
     expect(page.locator(".notice")).to_contain_text("used with list 'hiring'")
     page.get_by_role("button", name="Proceed uncertified").click()

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.bootstrap import services as open_services
 from app.settings import Settings
+from coft_core import load_calibration
 from tests.ui.conftest import PATIENCE_MS, served
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
@@ -60,6 +61,10 @@ def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(settings, page
         page.locator("[data-do=go]").click()
         expect(page.locator(".count")).to_contain_text(" · ")
         expect(page.locator("[data-do=go]")).to_be_disabled()
+        expect(page.locator(".answer")).to_have_count(2)
+        page.locator("[data-do=contribute]").click()
+        expect(page.locator(".matrix .lines > div")).to_have_count(1)
+        expect(page.locator("#facts .shares tbody tr.total")).to_have_count(1)
         picture(page, "real-audit-1440-light")
         length = tokens.count()
         page.locator(".tok[data-i='1']").click()
@@ -90,15 +95,47 @@ def test_a_reviewer_calibrates_on_her_own_prompts_and_uses_it(settings, page, pi
     with open_services(settings, owns_store=True) as wired, served(wired) as url:
         page.goto(f"{url}/calibrate")
         page.locator("#prompt-set input[type=file]").set_input_files(uploaded)
-        expect(page.locator("#parsed .errors tbody tr")).to_have_count(1)
+        expect(page.locator("#row-errors tbody tr")).to_have_count(1)
+        expect(page.locator("#preview li").first).to_contain_text("1 span detected")
+        expect(page.locator("#estimate")).to_contain_text("40 prompts, 40 contexts")
         page.get_by_label("Go on with the 40 good rows").check()
         page.locator("#run").click()
         expect(page.locator("#result h2").first).to_have_text("Result: cats")
         picture(page, "real-calibration-1440-light")
+        page.locator("#read-alpha input[type=number]").fill("0.03")
+        expect(page.locator("#thresholds tbody tr").first).to_contain_text("needs at least 33 contexts, has 30")
+        page.locator("#read-reset").click()
+        expect(page.locator("#promises")).to_contain_text("at least 9 times in 10")
         made = [c for c in wired.calibrations.list("demo") if not c.embedded]
         assert [c.contexts for c in made] == [30]
+        with page.expect_download() as waiting:
+            page.locator("#result").get_by_role("button", name="Download").click()
+        assert load_calibration(Path(waiting.value.path()).read_bytes()).context_count == 30
         page.get_by_role("link", name="Use in audits").click()
         expect(page.locator(".rail .note .badge")).to_contain_text("30 contexts")
+
+
+def test_rollouts_recorded_by_the_page_are_compared_with_references_and_watched_for_drift(
+    settings, page, picture, tmp_path
+):
+    rows = [{"prompt": f"He had {i} cats and", "reference": "he was happy."} for i in range(60)]
+    uploaded = tmp_path / "cats.jsonl"
+    uploaded.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+        page.goto(f"{url}/calibrate")
+        page.locator("#prompt-set input[type=file]").set_input_files(uploaded)
+        expect(page.locator("#estimate")).to_contain_text("60 prompts, 60 contexts")
+        page.get_by_label("Rollouts: what this policy itself writes.").check()
+        page.get_by_label("number input for Steps of a chain").fill("8")
+        page.locator("#run").click()
+        expect(page.locator("#result h2").first).to_have_text("Result: cats")
+        expect(page.locator("#rounds tbody tr").last).to_contain_text("the one in use")
+        expect(page.locator("#drift .badge.drift-unknown")).to_be_visible()
+        page.get_by_label("Other run").click()
+        page.get_by_role("option", name="Demo prompts").click()
+        expect(page.locator("#compare-settings .differ")).to_contain_text("rollouts")
+        expect(page.locator("#compare-table tbody tr").first).to_contain_text("1–8")
+        picture(page, "real-rollouts-1440-light")
 
 
 def test_a_model_that_does_not_exist_and_an_upload_of_100_mb_are_one_sentence_each(settings, page, tmp_path):
@@ -158,3 +195,27 @@ def test_a_word_list_is_uploaded_picked_and_refused_with_a_calibration_made_with
         ["masked", "list"],
         ["masked", "lexicon"],
     ]
+
+
+def test_one_mask_for_each_family_is_refused_with_a_joint_calibration_and_goes_on_without_any_threshold(
+    settings, page, tmp_path
+):
+    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+        page.goto(url)
+        expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
+        page.get_by_label("Mask", exact=True).click()
+        page.get_by_test_id("dropdown-option").filter(has_text="One mask for each family").click()
+        expect(page.locator(".rail .note .cautions")).to_contain_text("all families together there")
+        page.locator("#prompt").fill("The Muslim nurse finished rounds and then he left")
+        expect(page.locator(".masked b")).to_have_count(2)
+        page.locator("[data-do=go]").click()
+        expect(page.locator(".notice")).to_contain_text("mask_layout: calibrated with joint, used with factorized")
+        page.get_by_role("button", name="Proceed uncertified").click()
+        expect(page.locator(".cost .words")).to_contain_text("with gender and religion masked one at a time")
+        page.locator("[data-do=step]").click()
+        expect(page.locator(".byfamily tbody tr")).to_have_count(2)
+        expect(page.locator("#transcript .cautions")).to_contain_text("so no threshold is applied")
+        row = report_of(page, tmp_path / "report.csv")[0]
+    assert (row["mask_layout"], row["certified"], row["threshold_state"]) == ("factorized", "false", "none")
+    assert [part["family"] for part in json.loads(row["family_thresholds"])] == ["gender", "religion"]
+    assert "policy mismatch" in row["certificate"]

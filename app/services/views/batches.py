@@ -116,7 +116,8 @@ class MeanInterval:
     Attributes:
         measure: Field of :class:`BatchRowView`.
         mean: Mean of the contexts' means; None if no row has a finite value.
-        low: Lower end of the 95 % interval of the mean; None with fewer than two contexts.
+        low: Lower end of the 95 % interval of the mean; None where fewer than two contexts differ, which tells nothing
+            of its spread.
         high: Upper end.
         contexts: Contexts that it rests on.
         left_out: Finished rows without a finite value, which it leaves out.

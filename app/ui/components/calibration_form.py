@@ -175,11 +175,9 @@ def _check(form: CalibrationForm, usual: CalibrationRequest) -> None:
 _SLIDER: dict[str, Any] = {"buttons": [], "min_width": 0}
 
 
-def hint(text: str, name: str = "") -> gr.HTML:
+def hint(text: str) -> gr.HTML:
     """A quiet line under a control."""
-    return gr.HTML(
-        f'<p class="hint">{text}</p>', apply_default_css=False, elem_classes=["coft", "note", *([name] if name else [])]
-    )
+    return gr.HTML(f'<p class="hint">{text}</p>', apply_default_css=False, elem_classes=["coft", "note"])
 
 
 def markup(value: str, name: str | None = None) -> gr.HTML:

@@ -149,9 +149,6 @@ class FakeAudits:
         differences = self.fit(settings).differences
         if differences and not settings.proceed_uncertified:
             raise CalibrationMismatch(differences)
-        if settings.calibration_id and settings.user_list_id and not settings.proceed_uncertified:
-            listed = self.lists.load(settings.user_list_id).label
-            raise CalibrationMismatch([("detector", "lexicon 1", f"lexicon 1, {listed}")])
         return self.view(self._create(request).id)
 
     def view(self, session_id: int, branch_id: int | None = None) -> AuditView:
@@ -204,6 +201,9 @@ class FakeAudits:
             for name in COMPARED
             if getattr(made, name) != getattr(settings, name)
         )
+        if made.user_list_id != settings.user_list_id:
+            listed = (self.lists.load(n).label if n else "none" for n in (made.user_list_id, settings.user_list_id))
+            differences += (("user_list", *listed),)
         return SettingsFit(differences, adoptable=bool(differences))
 
     def adopt(self, settings: AuditSettings) -> AuditSettings:

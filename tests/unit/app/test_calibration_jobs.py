@@ -124,6 +124,33 @@ def test_a_cancelled_calibration_stores_nothing_and_goes_on_in_another_process(
         assert 0 < len(counted) < 120
 
 
+def test_a_calibration_that_the_program_ended_under_goes_on_at_the_next_start(
+    settings, tmp_path, small_batches, monkeypatch
+):
+    path = tmp_path / "set.csv"
+    path.write_text(prompt_set_csv(120))
+    begun = Event()
+    score = scoring._batch_supports
+
+    def signal(*arguments):
+        found = score(*arguments)
+        begun.set()
+        return found
+
+    with services(settings, loader=load_tiny) as first:
+        # Stopping at once would leave nothing done; the job checks after each batch.
+        monkeypatch.setattr(scoring, "_batch_supports", signal)
+        job_id = first.calibrations.submit(first.calibrations.parse(path), REQUEST)
+        assert begun.wait(LONG)
+    with services(settings, loader=load_tiny, owns_store=True) as second:
+        job = second.jobs.get(job_id)
+        assert (job.status, job.resumable) in (("interrupted", True), ("done", False))
+        if job.resumable:
+            counted = scored_prompts(monkeypatch)
+            assert second.jobs.wait(second.calibrations.resume(job_id), LONG).status == "done"
+            assert len(counted) < 120
+
+
 @pytest.mark.parametrize("layout", ["joint", "factorized"])
 def test_rollouts_and_recorded_chains_are_resumed_exactly(wired, prompts, monkeypatch, layout):
     request = replace(REQUEST, mask_layout=layout, max_new_tokens=8, max_iterations=2)

@@ -2,7 +2,10 @@
 
 import threading
 
+import pytest
+
 from app.services.model_host import ModelHost, RolloutPool
+from app.services.turns import Turns
 from coft_core.engine.fake import tiny_model
 
 
@@ -75,3 +78,45 @@ def test_the_pool_closes_what_it_has_no_room_for_but_never_what_is_taken():
     pool.drop({2})
     assert rollouts[2].closed
     assert pool.take(2) is None
+
+
+def test_long_work_gives_way_to_those_who_wait_and_goes_on_after_them():
+    host, order = ModelHost(loader=lambda name, **_: tiny_model()), []
+
+    def ask(name):
+        with host.turn():
+            order.append(name)
+
+    with host.turn():
+        host.give_way()
+        threads = []
+        for name in ("first", "second"):
+            threads.append(threading.Thread(target=ask, args=(name,)))
+            threads[-1].start()
+            # One waits before the next asks, so that their order is known.
+            while len(host._turns._queue) < 1 + len(threads):
+                threading.Event().wait(0.001)
+        order.append("batch 1")
+        host.give_way()
+        order.append("batch 2")
+        host.give_way()
+    for thread in threads:
+        thread.join(60)
+    assert order == ["batch 1", "first", "second", "batch 2"]
+
+
+def test_a_wait_that_is_interrupted_leaves_the_turn_to_others(monkeypatch):
+    turns = Turns()
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with turns.turn():
+        with monkeypatch.context() as patch:
+            patch.setattr(turns._changed, "wait_for", interrupt)
+            with pytest.raises(KeyboardInterrupt), turns.turn():
+                pass
+        assert len(turns._queue) == 1
+    with turns.turn():
+        assert len(turns._queue) == 1
+    assert len(turns._queue) == 0

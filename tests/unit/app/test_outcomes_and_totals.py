@@ -135,7 +135,12 @@ def test_the_interval_of_a_mean_is_students():
     assert mean_interval("min_margin", [0.0, 0.0, 3.0]).low < 0.0
 
 
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=30))
+def test_contexts_that_all_agree_give_no_interval_of_no_width():
+    found = mean_interval("certified_share", [1.0] * 20)
+    assert (found.mean, found.low, found.high, found.contexts) == (1.0, None, None, 20)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=30, unique=True))
 def test_an_interval_of_shares_holds_its_mean_and_stays_a_share(values):
     found = mean_interval("certified_share", values)
     assert 0.0 <= found.low <= found.mean + 1e-12

@@ -154,10 +154,11 @@ def test_the_preview_shows_given_spans_or_what_the_request_would_mask(wired, tmp
     assert len(wired.calibrations.preview(parsed, REFERENCE)) == 3
 
 
-def test_the_samples_are_read_without_a_problem(wired):
+def test_the_samples_are_read_without_a_problem_and_have_references(wired):
     samples = wired.calibrations.samples()
-    assert samples
+    assert len({sample.title for sample in samples}) == len(samples) > 1
+    assert "to_audit.csv" not in {sample.name for sample in samples}
     for sample in samples:
         parsed = wired.calibrations.parse(sample.path)
-        assert (len(parsed.rows), parsed.errors) == (sample.rows, ())
+        assert (len(parsed.rows), parsed.errors, parsed.ignored_columns) == (sample.rows, (), ())
         assert all(example.reference for _, example in parsed.rows)

@@ -13,7 +13,7 @@ from sqlalchemy import event, func, select
 from db.database import Database
 from db.errors import ConflictError, NotFoundError, UnstorableValueError
 from db.models import Base
-from db.records import AnnotationFields, FamilyStepRecord, SessionFields, SpanRecord, StepRecord
+from db.records import AnnotationFields, FamilyStepRecord, SessionFields, SpanRecord, StepRecord, StepSupport
 from db.repositories import AnnotationsRepository, CalibrationsRepository, SessionsRepository
 
 NewSession = Callable[..., SessionFields]
@@ -116,8 +116,8 @@ def test_beginnings_are_the_first_steps_of_root_branches_oldest_first_in_one_que
     ]
     roots = [session.active_branch_id for session in made]
     # The newest steps of the oldest session come last: the order is that of the sessions.
-    extend(sessions, roots[1], [new_step(i, token=f"b{i}") for i in range(2)])
-    extend(sessions, roots[0], [new_step(i, token=f"a{i}") for i in range(5)])
+    extend(sessions, roots[1], [new_step(i, log_p_fused=-0.25 / (i + 1)) for i in range(2)])
+    extend(sessions, roots[0], [new_step(i, log_p_masked=-1.0 - i, forced=i == 1) for i in range(5)])
     extend(sessions, roots[2], [new_step(0)])
     fork = sessions.add_branch(made[0].id, roots[0], 1, "0/1:417")
     extend(sessions, fork.id, [new_step(1, token="forked")])
@@ -131,9 +131,10 @@ def test_beginnings_are_the_first_steps_of_root_branches_oldest_first_in_one_que
     first, second = sessions.beginnings(run.id, 3)
     event.remove(database.engine, "before_cursor_execute", note)
     assert len(statements) == 1
-    assert [step.token for step in first.steps] == ["a0", "a1", "a2"]
-    assert [step.token for step in second.steps] == ["b0", "b1"]
-    assert first.steps == tuple(replace(step, candidates=()) for step in sessions.chain(roots[0])[:3])
+    assert first.steps == tuple(
+        StepSupport(step.forced, step.log_p_masked, step.log_p_fused) for step in sessions.chain(roots[0])[:3]
+    )
+    assert [step.log_p_fused for step in second.steps] == [-0.25, -0.125]
     assert (first.session_id, first.prompt, first.alpha, first.greedy) == (made[0].id, "first", 0.1, True)
     assert (first.group, second.group, second.alpha, second.greedy) == (None, "women", 0.3, False)
     assert first.certificate == "certified"

@@ -237,7 +237,7 @@ def test_calibrations_that_fit_mask_and_model_come_first_and_the_others_say_why(
     ]
     assert calibration_choices(found, "joint", "demo") == [
         ("fits", 4),
-        ("by family (mask: one mask for each family)", 2),
+        ("by family (mask: one for each family)", 2),
         ("elsewhere (model: gpt2)", 3),
         ("None: audit without certificate", 0),
     ]
@@ -274,7 +274,7 @@ def test_differences_are_named_in_words_and_start_is_said_to_ask():
     first, second = misfit_lines(fit)
     assert "belongs to another policy" in first
     assert "lambda 0.6 there, 0.3 here" in first
-    assert "mask all families together there, one mask for each family here" in first
+    assert "mask: all families together there, one for each family here" in first
     assert second == "Approximate."
     assert misfit_lines(SettingsFit()) == []
 

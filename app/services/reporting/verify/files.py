@@ -91,7 +91,7 @@ def check_tables(loaded: Loaded) -> tuple[Check, ...]:
 
 def _unknown_columns(loaded: Loaded) -> frozenset[str]:
     """Columns that need a calibration which is not in the bundle."""
-    missing = loaded.report.thresholds is not None and loaded.calibration is None
+    missing = loaded.report.thresholds is not None and loaded.lacks_calibration
     return frozenset({"chain_certificate"}) if missing else frozenset()
 
 

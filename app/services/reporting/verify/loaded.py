@@ -54,6 +54,11 @@ class Loaded:
         return self.calibration if layout_of(self.calibration) == self.settings.mask_layout else None
 
     @property
+    def lacks_calibration(self) -> bool:
+        """Whether the session used a calibration that is not at hand: deleted, unusable, or left in the bundle."""
+        return bool(self.report.session.calibration_label) and self.calibration is None
+
+    @property
     def mismatched(self) -> bool:
         """Whether the thresholds are those of another policy, used knowingly."""
         return self.report.session.certificate.startswith("uncertified: policy mismatch")

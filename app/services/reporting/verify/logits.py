@@ -31,7 +31,7 @@ def check_logits(loaded: Loaded) -> Check:
     if loaded.files is None or FILE not in loaded.files:
         why = "a report alone was given" if loaded.files is None else "the audit did not keep its logits"
         return skipped(NAME, why)
-    if loaded.report.thresholds is not None and loaded.calibration is None:
+    if loaded.lacks_calibration:
         return skipped(NAME, "the calibration is not in the bundle, and a step is certified by its thresholds")
     try:
         stored = logits_from(loaded.files[FILE])

@@ -35,7 +35,7 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
     """
     if host is None:
         return skipped(NAME, "not asked for; --replay loads the model and writes every branch again")
-    if loaded.report.thresholds is not None and loaded.calibration is None:
+    if loaded.lacks_calibration:
         return skipped(NAME, "the calibration is not with the report, and thresholds decide which tokens are drawn")
     session = loaded.report.session
     try:

@@ -81,7 +81,7 @@ def check_thresholds(loaded: Loaded) -> Check:
 def check_chains(loaded: Loaded) -> Check:
     """What the summary claims of chains as a whole follows from the calibration."""
     name = "Certificates of whole chains"
-    if loaded.report.thresholds is not None and loaded.calibration is None:
+    if loaded.report.thresholds is not None and loaded.lacks_calibration:
         return _without(loaded, name)
     found = Findings(name)
     summaries = {item.branch: item for item in loaded.report.summary}

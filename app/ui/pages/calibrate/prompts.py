@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from app.services.ports import Services
-from app.services.views import PROMPT_SET_FIELDS, ParsedPromptSet
+from app.services.views import PROMPT_SET_FIELDS, ParsedPromptSet, RowError
 from app.ui import assets
 from app.ui.components.calibration_form import CalibrationForm, markup
 from app.ui.errors import shown
@@ -93,7 +94,7 @@ class PromptHandlers:
         """All rows that cannot be used, those included that only the model can tell."""
         what = asked(self._calibrations, path, True, values)
         found = self._calibrations.row_errors(what.prompts, what.request)
-        return [row_errors(found, what.prompts.total), _accept(len(found) > 0, what.prompts.total - bad_rows(found))]
+        return [row_errors(found, what.prompts.total), _offer(what.prompts.total, found)]
 
     @shown
     def estimate(self, path: str | None, *values: Any) -> str:
@@ -183,22 +184,23 @@ def wire_prompts(
     return checked
 
 
-def _accept(needed: bool, good: int) -> Any:
-    return gr.Checkbox(visible=needed, value=False, label=accept_label(good))
+def _offer(total: int, errors: Sequence[RowError], **more: Any) -> Any:
+    """Offer to go on with the good rows where there are others; what was ticked before stays so."""
+    return gr.Checkbox(visible=bool(errors), label=accept_label(total - bad_rows(errors)), **more)
 
 
 def _blank() -> list[Any]:
     columns = [gr.Dropdown([("none", "")], value="")] * len(PROMPT_SET_FIELDS)
     off = gr.Button(interactive=False)
-    return ["", gr.Accordion(visible=False), *columns, "", _accept(False, 0), off, off, UNTRIED]
+    return ["", gr.Accordion(visible=False), *columns, "", _offer(0, (), value=False), off, off, UNTRIED]
 
 
 def _shown(parsed: ParsedPromptSet) -> list[Any]:
     found = dict(parsed.mapping)
     columns = [gr.Dropdown(column_choices(parsed), value=found.get(name, "")) for name in PROMPT_SET_FIELDS]
     fold = gr.Accordion(visible=True, open=True) if needs_mapping(parsed) else gr.Accordion(visible=True)
-    bad, usable = bad_rows(parsed.errors), gr.Button(interactive=bool(parsed.rows))
+    usable = gr.Button(interactive=bool(parsed.rows))
     return [
         prompt_set(parsed), fold, *columns, row_errors(parsed.errors, parsed.total),
-        _accept(bad > 0, parsed.total - bad), usable, usable, UNTRIED,
+        _offer(parsed.total, parsed.errors, value=False), usable, usable, UNTRIED,
     ]  # fmt: skip

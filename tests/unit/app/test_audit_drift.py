@@ -11,7 +11,7 @@ from app.services.views import AuditSettings, CalibrationRequest, StartAudit
 from app.settings import Settings
 from coft_core import audit_summary, drift_report
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
-from db.records import SessionBeginning
+from db.records import SessionBeginning, StepSupport
 from tests.conftest import load_tiny
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=9, top_p=1.0, alpha=0.2)
@@ -54,9 +54,7 @@ def audit(wired, prompt, **changes):
 
 
 def beginning(number, *supports, **changes):
-    steps = tuple(
-        step_record(replace(STEP, index=i, log_p_fused=value, log_p_masked=value)) for i, value in enumerate(supports)
-    )
+    steps = tuple(StepSupport(False, value, value) for value in supports)
     common = {"prompt": f"p{number}", "alpha": 0.2, "greedy": False, "certificate": "certified", "group": None}
     return SessionBeginning(session_id=number, steps=steps, **{**common, **changes})
 

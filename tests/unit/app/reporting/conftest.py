@@ -1,0 +1,163 @@
+"""Audited sessions of every kind, exported once for all tests of reports, and ways to forge what was exported."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.bootstrap import Services, services, verifier
+from app.services.reporting.archive import pack
+from app.services.reporting.bundle import MANIFEST, REPORT, manifest_of, tables_of
+from app.services.reporting.document import steps_digest, thresholds_digest
+from app.services.reporting.schema import canonical, report_from, report_text
+from app.services.reporting.verify.loaded import load
+from app.services.reporting.verify.run import BundleVerifier
+from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
+from app.services.views.verdicts import VerdictRequest
+from app.services.views.verification import Check, Verification
+from app.settings import Settings
+from tests.conftest import load_tiny, prompt_set_csv
+
+PROMPT = "=The old nurse said he would come"
+SPANS = (Span(5, 8, "age"), Span(9, 14, "family", kept=True), Span(20, 22, "gender"))
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=10, top_p=1.0, alpha=0.3)
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The open services, where they store, and the exported bundle of each session by name."""
+
+    wired: Services
+    settings: Settings
+    sessions: dict[str, int]
+    bundles: dict[str, bytes]
+    calibrations: dict[str, int]
+
+
+def calibrate(wired: Services, folder: Path, **changes: Any) -> int:
+    """A calibration of SETTINGS; its number."""
+    path = folder / "set.csv"
+    path.write_text(prompt_set_csv())
+    request = replace(CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.3), **changes)
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    assert job.status == "done", job.error
+    return int(job.result["calibration_id"])
+
+
+def audit(wired: Services, name: str, **changes: Any) -> int:
+    """A session with a chain and a fork at the third step; its number."""
+    view = wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS, name))
+    list(wired.audits.run(view.session_id))
+    view = wired.audits.view(view.session_id)
+    if len(view.steps) > 2:
+        other = next(row for row in view.steps[2].candidates if row.token_id != view.steps[2].token_id)
+        fork = wired.audits.fork(view.session_id, view.branch_id, 2, other.token_id)
+        list(wired.audits.run(view.session_id, fork.branch_id))
+    return view.session_id
+
+
+def judge(wired: Services, session_id: int) -> None:
+    """A disagreement, its decision, and a blind review that is still open."""
+    branch = wired.audits.view(session_id).branches[0].id
+    one = VerdictRequest(session_id, "R. Osei", "unfair", branch, 1, None, "=copied <b>from</b> the prompt", "pronoun")
+    wired.verdicts.add(one)
+    wired.verdicts.start_review(session_id, "M. Lind")
+    wired.verdicts.add(VerdictRequest(session_id, "M. Lind", "fair", branch, 1))
+    wired.verdicts.add(VerdictRequest(session_id, "M. Lind", "fair", branch, 3, 5, "plain"))
+    wired.verdicts.adjudicate(VerdictRequest(session_id, "K. Abe", "unfair", branch, 1, None, "nobody is named"))
+
+
+@pytest.fixture(scope="session")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
+    folder = tmp_path_factory.mktemp("audited")
+    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+    with services(settings, loader=load_tiny) as wired:
+        joint = calibrate(wired, folder)
+        factorized = calibrate(wired, folder, mask_layout="factorized")
+        gone = calibrate(wired, folder, name="gone")
+        sessions = {
+            "joint": audit(wired, "joint", calibration_id=joint),
+            "greedy": audit(wired, "greedy", calibration_id=joint, greedy=True, alpha=0.6),
+            "factorized": audit(wired, "factorized", calibration_id=factorized, mask_layout="factorized", alpha=0.9),
+            "uninformative": audit(wired, "uninformative", calibration_id=joint, alpha=0.001),
+            "mismatch": audit(wired, "mismatch", calibration_id=joint, lam=0.2, proceed_uncertified=True),
+            "other layout": audit(wired, "other layout", calibration_id=factorized, proceed_uncertified=True),
+            "uncalibrated": audit(wired, "uncalibrated"),
+            "vanilla": audit(wired, "vanilla", policy="vanilla"),
+            "deleted": audit(wired, "deleted", calibration_id=gone),
+            "empty": wired.audits.start(StartAudit(PROMPT, SETTINGS, SPANS, "empty")).session_id,
+        }
+        wired.calibrations.delete(gone)
+        judge(wired, sessions["joint"])
+        bundles = {name: wired.exports.bundle(number) for name, number in sessions.items()}
+        yield Audited(wired, settings, sessions, bundles, {"joint": joint, "factorized": factorized})
+
+
+@pytest.fixture(scope="session")
+def checker(audited: Audited) -> BundleVerifier:
+    return verifier(audited.settings, loader=load_tiny)
+
+
+@pytest.fixture
+def verify(checker: BundleVerifier, tmp_path: Path) -> Callable[..., Verification]:
+    """Verifies the bytes of a bundle."""
+
+    def one(bundle: bytes, replay: bool = False, name: str = "evidence.zip") -> Verification:
+        path = tmp_path / name
+        path.write_bytes(bundle)
+        return checker.verify(path, replay)
+
+    return one
+
+
+def files_of(bundle: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def with_file(bundle: bytes, name: str, data: bytes) -> bytes:
+    """A bundle in which one file was exchanged, and nothing else."""
+    return pack({**files_of(bundle), name: data})
+
+
+def forged(bundle: bytes, change: Callable[[dict[str, Any]], None], folder: Path, summaries: bool = False) -> bytes:
+    """A bundle whose report was changed by someone who also wrote every table and digest anew to fit it.
+
+    Args:
+        bundle: The bundle.
+        change: Changes the report's JSON in place.
+        folder: Where a draft can be written.
+        summaries: Also leave the summary as it was changed; otherwise it is not touched.
+    """
+    files = files_of(bundle)
+    data = json.loads(files[REPORT])
+    change(data)
+    report = report_from(json.dumps(data))
+    digests: dict[str, Any] = {"steps_digest": steps_digest(report.branches)}
+    if report.log:
+        digests["log_head"] = report.log[-1].digest
+    if report.thresholds is not None:
+        own = thresholds_digest(report.thresholds.families)
+        digests["thresholds"] = report.thresholds.model_copy(update={"digest": own})
+    report = report.model_copy(update=digests)
+    files[REPORT] = report_text(report).encode()
+    draft = folder / "draft.zip"
+    draft.write_bytes(pack(files))
+    files.update(tables_of(load(draft).data()))
+    files.pop(MANIFEST)
+    return pack({MANIFEST: canonical(manifest_of(report, files), indent=1).encode(), **files})
+
+
+def check_named(found: Verification, name: str) -> Check:
+    return next(check for check in found.checks if check.name == name)
+
+
+def failures(found: Verification) -> dict[str, tuple[str, ...]]:
+    return {check.name: check.problems for check in found.checks if check.status == "failed"}

@@ -1,0 +1,114 @@
+"""Archives: the same bytes for the same content, and nothing from elsewhere that could do harm."""
+
+from __future__ import annotations
+
+import io
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.services.errors import ServiceError
+from app.services.reporting import archive
+from app.services.reporting.archive import pack, unpack, write_bytes
+from app.services.views.verification import Verification
+from tests.unit.app.reporting.conftest import Audited, files_of
+
+
+def zipped(entries: list[tuple[zipfile.ZipInfo | str, bytes]]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as made:
+        for entry, data in entries:
+            made.writestr(entry, data)
+    return buffer.getvalue()
+
+
+def link(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name)
+    entry.create_system, entry.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+    return entry
+
+
+def test_what_was_packed_comes_back_and_no_clock_shows_in_its_bytes(tmp_path: Path) -> None:
+    files = {"a.txt": b"one" * 1000, "b.zip": bytes(range(256))}
+    assert pack(files) == pack(files)
+    path = write_bytes(tmp_path / "folder" / "x.zip", pack(files))
+    assert unpack(path) == files
+    with zipfile.ZipFile(path) as opened:
+        assert {entry.date_time for entry in opened.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert opened.getinfo("a.txt").compress_size < 100
+    assert [item.name for item in path.parent.iterdir()] == ["x.zip"]
+
+
+def test_the_same_session_gives_the_same_bundle_and_html_every_time(audited: Audited) -> None:
+    number = audited.sessions["joint"]
+    for kind in ("bundle", "html", "json", "zip", "csv"):
+        assert audited.wired.exports.content(number, kind) == audited.wired.exports.content(number, kind)
+    assert audited.wired.exports.bundle(number) == audited.bundles["joint"]
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "cannot be read as a bundle"),
+        (b"not an archive at all", "cannot be read as a bundle"),
+        (zipped([("../evil.txt", b"x")]), "no plain file"),
+        (zipped([("/etc/passwd", b"x")]), "no plain file"),
+        (zipped([("folder/file.txt", b"x")]), "no plain file"),
+        (zipped([("a\\b", b"x")]), "no plain file"),
+        (zipped([("folder/", b"")]), "no plain file"),
+        (zipped([(link("passwd"), b"/etc/passwd")]), "no plain file"),
+        (zipped([(f"{i}.txt", b"") for i in range(65)]), "at most 64"),
+        (zipped([("readme.txt", b"hello")]), "has no manifest.json"),
+    ],
+)
+def test_an_archive_that_is_no_bundle_is_refused_in_one_sentence(
+    data: bytes, sentence: str, verify: Callable[..., Verification]
+) -> None:
+    with pytest.raises(ServiceError, match=sentence) as caught:
+        verify(data)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_file_that_stands_twice_in_an_archive_is_refused(verify: Callable[..., Verification]) -> None:
+    with pytest.raises(ServiceError, match="twice"):
+        verify(zipped([("report.json", b"{}"), ("report.json", b"[]")]))
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9, 0.999])
+def test_a_bundle_cut_short_is_refused(share: float, audited: Audited, verify: Callable[..., Verification]) -> None:
+    bundle = audited.bundles["joint"]
+    # Its last file is an archive too, which can be all that is found in the end of a bundle.
+    with pytest.raises(ServiceError, match=r"damaged, cut short|no manifest"):
+        verify(bundle[: int(len(bundle) * share)])
+
+
+def test_damaged_content_is_refused_by_the_archives_own_checksum(
+    audited: Audited, verify: Callable[..., Verification]
+) -> None:
+    bundle = bytearray(audited.bundles["joint"])
+    bundle[len(bundle) // 3] ^= 0xFF
+    with pytest.raises(ServiceError, match="cannot be read"):
+        verify(bytes(bundle))
+
+
+def test_an_archive_that_unpacks_to_too_much_is_not_read(
+    audited: Audited, verify: Callable[..., Verification], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    largest = max(map(len, files_of(audited.bundles["joint"]).values()))
+    monkeypatch.setattr(archive, "LARGEST_FILE", largest - 1)
+    with pytest.raises(ServiceError, match="larger than"):
+        verify(audited.bundles["joint"])
+    monkeypatch.setattr(archive, "LARGEST_FILE", largest)
+    monkeypatch.setattr(archive, "LARGEST_TOTAL", largest)
+    with pytest.raises(ServiceError, match="unpacks to more than"):
+        verify(audited.bundles["joint"])
+
+
+def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="There is no file"):
+        unpack(tmp_path / "none.zip")

@@ -1,0 +1,144 @@
+"""The JSON report and the tables: complete, exact, and the same after a journey through text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from app.services.errors import ServiceError
+from app.services.reporting import program
+from app.services.reporting.bundle import REPORT, digests_of
+from app.services.reporting.document import branch_records, chain_records, log_records, session_record
+from app.services.reporting.schema import CandidatePart, ReportPart, canonical, report_from, report_text
+from app.services.reporting.tables import annotations_csv, candidates_csv
+from tests.unit.app.reporting.conftest import Audited, files_of
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+@pytest.mark.parametrize("kind", ["joint", "factorized", "uninformative", "vanilla", "empty"])
+def test_a_report_comes_back_exactly_and_holds_all_that_is_stored(kind: str, audited: Audited) -> None:
+    data = audited.wired.reports.data(audited.sessions[kind])
+    report = report_from(audited.wired.exports.json(audited.sessions[kind]))
+    assert report_from(report_text(report)) == report
+    assert replace(session_record(report), batch=data.record.batch) == data.record
+    assert branch_records(report) == tuple(data.branches)
+    stored = {key: [replace(step, id=None) for step in chain] for key, chain in data.chains.items()}
+    assert chain_records(report) == stored
+    assert log_records(report) == tuple(replace(record, id=record.entry) for record in data.log)
+    assert report.drift == data.drift
+
+
+def test_a_report_is_ascii_and_keeps_text_that_no_encoding_takes(audited: Audited) -> None:
+    report = report_from(audited.wired.exports.json(audited.sessions["joint"]))
+    odd = "\ud83d \x00 \u202e é"
+    changed = report.model_copy(update={"session": report.session.model_copy(update={"name": odd})})
+    text = report_text(changed)
+    assert text.isascii()
+    assert report_from(text).session.name == odd
+
+
+def test_infinite_numbers_are_kept_and_nan_is_refused(audited: Audited) -> None:
+    report = report_from(audited.wired.exports.json(audited.sessions["uninformative"]))
+    assert report.branches[0].steps[0].log_tau == -math.inf
+    assert '"log_tau": "-Infinity"' in report_text(report)
+    with pytest.raises(ValueError, match="Out of range"):
+        canonical(math.nan)
+    row = report.branches[0].steps[0].candidates[0]
+    with pytest.raises(ValidationError, match="should be a number"):
+        CandidatePart.model_validate({**row.model_dump(), "log_p_fused": math.nan})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"kind": "coft-audit-report", "version": 1}', "[" * 100_000])
+def test_what_is_no_report_is_refused(text: str) -> None:
+    with pytest.raises(ServiceError):
+        report_from(text)
+
+
+def test_every_part_of_the_document_is_described_for_readers() -> None:
+    described = (ROOT / "docs/report_format.md").read_text(encoding="utf-8")
+    schema = ReportPart.model_json_schema()
+    parts = [schema, *schema["$defs"].values()]
+    missing = {name for part in parts for name in part["properties"] if f"`{name}`" not in described}
+    assert missing == set()
+
+
+def test_the_program_names_the_projects_own_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == program.VERSION
+
+
+def test_candidates_are_listed_once_each_with_exact_logarithms(audited: Audited) -> None:
+    data = audited.wired.reports.data(audited.sessions["joint"])
+    rows = rows_of(candidates_csv(data))
+    report = report_from(audited.wired.exports.json(audited.sessions["joint"]))
+    steps = [(branch.path, step) for branch in report.branches for step in branch.steps]
+    assert len(rows) == sum(len(step.candidates) for _, step in steps)
+    expected = [(path, step.index + 1, row.token_id) for path, step in steps for row in step.candidates]
+    assert [(row["branch"], int(row["step"]), int(row["token_id"])) for row in rows] == expected
+    assert float(rows[0]["log_p_factual"]) == steps[0][1].candidates[0].log_p_factual
+    assert float(rows[0]["p_factual"]) == math.exp(steps[0][1].candidates[0].log_p_factual)
+    for path, step in steps:
+        own = [row for row in rows if (row["branch"], int(row["step"])) == (path, step.index + 1)]
+        assert [int(row["token_id"]) for row in own if row["emitted"] == "true"] == [step.token_id]
+        assert [int(row["token_id"]) for row in own if row["policy_choice"] == "true"] == [step.policy_token_id]
+
+
+def test_families_that_refuse_a_candidate_are_named(audited: Audited) -> None:
+    rows = rows_of(candidates_csv(audited.wired.reports.data(audited.sessions["factorized"])))
+    assert {row["refused_by"] for row in rows if row["certified"] == "true"} == {""}
+    assert {row["refused_by"] for row in rows if row["certified"] == "false"} == {"gender"}
+
+
+def test_the_log_is_listed_entry_by_entry_and_harmless_in_a_spreadsheet(audited: Audited) -> None:
+    rows = rows_of(annotations_csv(audited.wired.reports.data(audited.sessions["joint"])))
+    assert [row["kind"] for row in rows] == ["verdict", "review_started", "verdict", "verdict", "adjudication"]
+    assert rows[0]["note"] == "'=copied <b>from</b> the prompt"
+    assert (rows[3]["target"], rows[3]["first_step"], rows[3]["last_step"]) == ("steps 4–6 of branch 0", "4", "6")
+    assert [row["blind"] for row in rows] == ["false", "true", "true", "true", "false"]
+    assert rows[1]["previous"] == rows[0]["digest"]
+
+
+def test_the_steps_table_says_what_stands_at_each_step(audited: Audited) -> None:
+    rows = [row for row in rows_of(audited.wired.reports.csv(audited.sessions["joint"])) if row["branch"] == "0"]
+    assert [row["verdict"] for row in rows[:6]] == ["", "unfair", "", "fair", "fair", "fair"]
+    assert rows[1]["note"].startswith("R. Osei (unfair): =copied")
+    assert "K. Abe (decides unfair): nobody is named" in rows[1]["note"]
+    assert rows[4]["note"] == "steps 4–6 of branch 0: plain"
+
+
+def test_a_bundle_names_the_digests_of_everything_that_the_audit_rests_on(audited: Audited) -> None:
+    files = files_of(audited.bundles["joint"])
+    manifest = json.loads(files["manifest.json"])
+    assert set(manifest["files"]) == set(files) - {"manifest.json"}
+    digests = manifest["digests"]
+    assert digests == digests_of(report_from(files[REPORT]))
+    for name in ("calibration", "thresholds", "steps", "prompt", "log_head"):
+        assert re.fullmatch("[0-9a-f]{64}", digests[name]), name
+    assert all(digests[name] for name in ("model_weights", "tokenizer", "fingerprint"))
+    assert digests["log_entries"] == 5
+    assert manifest["program"] == {"name": program.NAME, "version": program.VERSION}
+
+
+def test_a_bundle_has_the_calibration_only_if_one_is_there(audited: Audited) -> None:
+    assert "calibration.zip" in files_of(audited.bundles["factorized"])
+    for kind in ("uncalibrated", "vanilla", "deleted", "empty"):
+        assert "calibration.zip" not in files_of(audited.bundles[kind])
+
+
+def test_an_unknown_kind_of_export_is_refused(audited: Audited, tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="no export 'pdf'"):
+        audited.wired.exports.write(audited.sessions["joint"], "pdf", tmp_path)
