@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from app.services.session_ports import Batches, Comparisons, Library, Swaps
+from app.services.session_ports import Batches, Comparisons, Exports, Library, Swaps
 from app.services.views import (
     AuditSettings,
     AuditView,
@@ -261,7 +261,11 @@ class Services(Protocol):
 
     @property
     def reports(self) -> Reports:
-        """Exports."""
+        """Reports as tables."""
+
+    @property
+    def exports(self) -> Exports:
+        """Reports in every form."""
 
     @property
     def verdicts(self) -> Verdicts:

@@ -1,4 +1,4 @@
-"""The library, batches, swaps and comparisons as pages and commands see them; part of :mod:`app.services.ports`."""
+"""Library, exports, batches, swaps and comparisons as pages and commands see them; see :mod:`app.services.ports`."""
 
 from __future__ import annotations
 
@@ -66,6 +66,13 @@ class Library(Protocol):
 
     def prune(self, session_id: int, branch_id: int) -> AuditView:
         """Delete a branch and all that depart from it."""
+
+
+class Exports(Protocol):
+    """Reports of one session that leave the program; they need no model."""
+
+    def write(self, session_id: int, kind: str, folder: Path) -> Path:
+        """Write ``csv``, ``json``, ``html``, ``zip`` (CSV files) or ``bundle`` (evidence) atomically; its path."""
 
 
 class Batches(Protocol):
