@@ -222,7 +222,7 @@ class Services(Protocol):
 
     @property
     def reports(self) -> Reports:
-        """Exports."""
+        """Reports as tables."""
 
     @property
     def exports(self) -> Exports:

@@ -1,4 +1,4 @@
-"""The library, batches, swaps and comparisons as pages and commands see them; part of :mod:`app.services.ports`."""
+"""Library, exports, batches, swaps and comparisons as pages and commands see them; see :mod:`app.services.ports`."""
 
 from __future__ import annotations
 

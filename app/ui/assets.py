@@ -23,7 +23,21 @@ STYLES = (
     "gradio",
     "widths",
 )
-SCRIPTS = ("core", "charts", "editor", "tokens", "whole", "spans", "session", "inspector", "keys", "lists", "calibrate")
+SCRIPTS = (
+    "core",
+    "charts",
+    "editor",
+    "tokens",
+    "whole",
+    "spans",
+    "session",
+    "inspector",
+    "keys",
+    "lists",
+    "menus",
+    "library",
+    "calibrate",
+)
 EXAMPLES = ASSETS / "prompts" / "examples.json"
 PHANTOM = ASSETS / "prompts" / "phantom_examples.json"
 TEMPLATES = ASSETS / "templates"

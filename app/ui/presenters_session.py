@@ -16,6 +16,7 @@ from app.services.views import (
     Step,
     UserListSummary,
 )
+from app.services.views.library import Duplicate
 from app.ui.presenters import step_card
 from app.ui.presenters_branches import branches_text, reading_text
 from app.ui.presenters_chain import chain_panel, no_chain
@@ -53,6 +54,24 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "chain": chain_panel(view.chain),
         "nochain": no_chain(view),
         "cost": branches_text(view.preview.branches),
+    }
+
+
+def draft_message(made: Duplicate, preview: MaskPreview | str) -> Message:
+    """A session that is not started yet: the prompt and spans of another one, and what of it could not be had.
+
+    Args:
+        made: The request, and what could not be taken over.
+        preview: The masked reading, or why there is none.
+    """
+    refused = (preview,) if isinstance(preview, str) else ()
+    return {
+        "kind": "draft",
+        "prompt": made.request.prompt,
+        "spans": [asdict(span) for span in made.request.spans or ()],
+        "preview": None if isinstance(preview, str) else preview_message(preview),
+        "notes": [*made.notes, *refused],
+        "saved": f"{made.request.name}, not started yet",
     }
 
 

@@ -151,13 +151,13 @@
     if (crumbs.path.length > 1 || crumbs.children.length) bar.replaceChildren(...parts, side);
     else bar.replaceChildren();
   };
-  const reopen = (branch) => ask("open", { session: state.session, branch, calibration: null });
+  const reopen = (branch) => ask("open", { session: state.session, branch, calibration: null, duplicate: null });
   /* a slow browser may drop frames of a run; the chain is then fetched whole, and the run goes on meanwhile */
   const catchUp = (done) => {
     if (done) { state.running = false; reopen(state.branch); return; }
     if (state.catching) return;
     state.catching = true;
-    send("open", { ...ids(), calibration: null });
+    send("open", { ...ids(), calibration: null, duplicate: null });
   };
 
   /* ---- messages ---- */
@@ -188,13 +188,20 @@
     const target = new URL(location.href);
     target.searchParams.set("session", message.session);
     target.searchParams.set("branch", message.branch);
-    target.searchParams.delete("calibration");
+    ["calibration", "duplicate"].forEach((name) => target.searchParams.delete(name));
     history.replaceState(history.state, "", target);
     state.catching = false;
     if (state.running && !message.finished) controls(); else idle();
     const at = message.crumbs.at;
     select(same || at === null ? (same ? message.from : state.cards.length - 1) : at, false);
     later();
+  };
+  /* another session's prompt, spans and settings, to be changed and started */
+  const draft = (message) => {
+    coft.editor.load(message.prompt, message.spans, message.preview, choice(message.settings), look(message.settings));
+    coft.frame.saved(message.saved);
+    notice(coft.el("span", { text: ["A copy of a session: change what you like; Start begins a new one.", ...message.notes].join(" ") }));
+    idle();
   };
   const mismatch = (message) => {
     idle();
@@ -204,6 +211,7 @@
   const receive = (message) => {
     if (message.kind === "session") load(message);
     else if (message.kind === "steps") extend(message);
+    else if (message.kind === "draft") draft(message);
     else if (message.kind === "mismatch") mismatch(message);
     else if (message.kind === "overhead") { coft.whole.measured(message.text); idle(); }
     else idle();
@@ -276,15 +284,16 @@
       coft.onFailure("overhead", () => { coft.whole.measured(""); idle(); });
       coft.onFailure("open", () => {
         idle();
-        if (state.session !== null || !new URLSearchParams(location.search).has("session")) return;
+        const asked = new URLSearchParams(location.search);
+      if (state.session !== null || !(asked.has("session") || asked.has("duplicate"))) return;
         history.replaceState(history.state, "", location.pathname);
-        ask("open", { session: null, branch: null, calibration: null });
+        ask("open", { session: null, branch: null, calibration: null, duplicate: null });
       });
       window.addEventListener("resize", () => { if (state.cards.length) later(); });
       const query = new URLSearchParams(location.search);
       const number = (name) => (/^\d+$/.test(query.get(name) || "") ? Number(query.get(name)) : null);
       controls();
-      ask("open", { session: number("session"), branch: number("branch"), calibration: number("calibration") });
+      ask("open", { session: number("session"), branch: number("branch"), calibration: number("calibration"), duplicate: number("duplicate") });
     },
   };
 })();

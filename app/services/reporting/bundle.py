@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from app.services.errors import ServiceError
 from app.services.reporting.archive import pack
+from app.services.reporting.canonical import canonical
 from app.services.reporting.document import digest_of
-from app.services.reporting.schema import ReportPart, canonical, report_text
+from app.services.reporting.schema import ReportPart, report_text
 from app.services.reporting.tables import annotations_csv, candidates_csv
 from app.services.reports import SessionData, steps_csv
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from app.services.calibration_store import AnyCalibration
 from app.services.mapping import step_from
 from app.services.reporting import program
+from app.services.reporting.canonical import canonical
 from app.services.reporting.schema import (
     BinPart,
     BranchPart,
@@ -18,7 +19,6 @@ from app.services.reporting.schema import (
     SessionPart,
     StepPart,
     ThresholdsPart,
-    canonical,
 )
 from app.services.reporting.summary import summary_of
 from app.services.reports import SessionData

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, PlainValidator, StrictBool, StrictInt, ValidationError, WithJsonSchema
 
 from app.services.errors import ServiceError
+from app.services.reporting.canonical import canonical
 
 KIND = "coft-audit-report"
 VERSION = 1
@@ -286,32 +287,3 @@ def report_from(text: str | bytes) -> ReportPart:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise ServiceError(f"The report cannot be read: {place}: {first['msg']}.") from error
-
-
-def canonical(value: object, indent: int | None = None) -> str:
-    """JSON text that depends on the content alone: ASCII, keys sorted, infinities as text.
-
-    Args:
-        value: Numbers, text, times, and tuples, lists and dictionaries of them.
-        indent: Spaces a level; None writes one line without spaces.
-
-    Raises:
-        ValueError: A number is NaN.
-    """
-    separators = (",", ":") if indent is None else None
-    plain = _plain(value)
-    return json.dumps(
-        plain, ensure_ascii=True, allow_nan=False, indent=indent, sort_keys=indent is None, separators=separators
-    )
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, float) and math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return value

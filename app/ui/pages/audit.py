@@ -37,6 +37,7 @@ from app.ui.presenters_branches import contributions_message
 from app.ui.presenters_fit import calibration_choices, drift_badge
 from app.ui.presenters_session import (
     Message,
+    draft_message,
     preview_message,
     session_message,
     spans_from,
@@ -69,12 +70,15 @@ class AuditHandlers:
         self._calibrations = services.calibrations
         self._user_lists = services.user_lists
         self._reports = services.reports
+        self._library = services.library
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
     def open(self, event: gr.EventData) -> list[object]:
-        """Show the asked-for session, or a blank page with the asked-for calibration."""
+        """Show the asked-for session, a copy to be changed, or a blank page with the asked-for calibration."""
         stored = self._stored()
+        if event.duplicate is not None:
+            return self._draft(event, stored)
         if event.session is None:
             chosen = default_calibration(stored.calibrations, event.calibration)
             blank = AuditSettings(calibration_id=chosen)
@@ -183,6 +187,14 @@ class AuditHandlers:
     def adopt(self, *values: object) -> list[object]:
         """Take over the settings that the chosen calibration was made with."""
         return self._shown(self._audits.adopt(settings_from(values)), self._stored())
+
+    def _draft(self, event: gr.EventData, stored: Stored) -> list[object]:
+        """A stored session's prompt, spans and settings, for a new one."""
+        made = self._library.prefill(int(event.duplicate))
+        request = made.request
+        preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
+        message = {**draft_message(made, preview), "settings": control_values(request.settings, stored)}
+        return [_reply(event, message), *self._shown(request.settings, stored)]
 
     def _progress(self, event: gr.EventData) -> ChainProgress:
         return self._audits.progress(event.session, event.branch)

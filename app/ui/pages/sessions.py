@@ -1,19 +1,30 @@
-"""The sessions page: past audits, searched, reopened, exported and deleted."""
+"""The sessions page: past audits as a library that is searched, ordered, exported and cleared out."""
 
 from __future__ import annotations
 
 import tempfile
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
+from app.services.errors import ServiceError
 from app.services.ports import Services
+from app.services.views.library import BulkResult
+from app.ui.components.session_browser import session_browser
 from app.ui.components.topbar import topbar
 from app.ui.errors import shown
-from app.ui.presenters_sessions import sessions_table
+from app.ui.presenters_library import Message, export_sentence, page_message
+from app.ui.presenters_library_form import library_query
 
-EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 8}
+EVENT: dict[str, Any] = {
+    "show_progress": "hidden",
+    "api_visibility": "private",
+    "concurrency_limit": 8,
+    "trigger_mode": "multiple",
+}
 """What all events of the page have in common: errors and changes of state pass only through the queue."""
 
 
@@ -22,25 +33,56 @@ class SessionHandlers:
 
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for reports that lives as long as the page."""
-        self._audits = services.audits
-        self._reports = services.reports
+        self._library = services.library
+        self._exports = services.exports
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
-    def listed(self, search: str) -> str:
-        """Past audits that match."""
-        return sessions_table(self._audits.sessions(search), search)
+    def find(self, event: gr.EventData) -> Message:
+        """A page of the sessions that match."""
+        return self._page(event)
 
     @shown
-    def delete(self, event: gr.EventData, search: str) -> str:
-        """Delete one audit and list the others."""
-        self._audits.delete(event.id)
-        return sessions_table(self._audits.sessions(search), search)
+    def pick(self, event: gr.EventData) -> Message:
+        """The ids of all sessions that match, on whatever page."""
+        return _reply(event, {"kind": "ids", "ids": list(self._library.ids(library_query(event.query)))})
+
+    @shown
+    def act(self, event: gr.EventData) -> Message:
+        """Do something with one or several sessions, and list what matches now."""
+        return self._page(event, self._done(event.action, [int(number) for number in event.ids], str(event.text)))
 
     @shown
     def export(self, event: gr.EventData) -> str:
-        """Write one audit's report for download."""
-        return str(self._reports.write_csv(event.id, Path(self._folder.name)))
+        """Write one session's report for download."""
+        return str(self._exports.write(int(event.id), str(event.kind), Path(self._folder.name)))
+
+    @shown
+    def gather(self, event: gr.EventData) -> list[Any]:
+        """Write the reports of several sessions into one file for download."""
+        made = self._library.export([int(number) for number in event.ids], Path(self._folder.name))
+        return [_reply(event, {"kind": "said", "said": export_sentence(made)}), str(made.path)]
+
+    def _done(self, action: str, ids: Sequence[int], text: str) -> str:
+        """Carry out an action, and say what it did."""
+        library = self._library
+        if action == "rename":
+            library.rename(ids[0], text)
+            return "Renamed."
+        actions: dict[str, Callable[[], BulkResult]] = {
+            "tag": lambda: library.tag(ids, text),
+            "untag": lambda: library.untag(ids, text),
+            "archive": lambda: library.archive(ids),
+            "unarchive": lambda: library.archive(ids, archived=False),
+            "delete": lambda: library.delete(ids),
+        }
+        if action not in actions:
+            raise ServiceError(f"There is no action {action!r}; choose {', '.join(actions)}.")
+        return actions[action]().sentence
+
+    def _page(self, event: gr.EventData, said: str = "") -> Message:
+        query = library_query(event.query)
+        return _reply(event, page_message(self._library.search(query), self._library.choices(), query, said))
 
 
 def sessions_page(app: gr.Blocks, services: Services) -> None:
@@ -53,17 +95,23 @@ def sessions_page(app: gr.Blocks, services: Services) -> None:
             apply_default_css=False,
             elem_classes=["coft"],
         )
-        search = gr.Textbox(
-            label="Search", placeholder="Name or prompt", max_lines=1, elem_id="search", elem_classes=["search"]
-        )
-        listed = gr.HTML(
-            js_on_load="coft.list.mount(element, trigger); /* 'delete' 'export' */",
-            apply_default_css=False,
-            elem_id="sessions",
-            elem_classes=["coft"],
-        )
+        library = session_browser()
     file = gr.DownloadButton("Report", elem_id="session-file", elem_classes=["offscreen"])
-    gr.on([app.load, search.change], handlers.listed, search, listed, trigger_mode="always_last", **EVENT)
-    listed.delete(handlers.delete, search, listed, **EVENT)
-    exported = listed.export(handlers.export, None, file, trigger_mode="multiple", **EVENT)
-    exported.success(None, None, None, js="() => coft.download('session-file')")
+    library.find(handlers.find, None, library, **EVENT)
+    library.pick(handlers.pick, None, library, **EVENT)
+    exported = {
+        "export": library.export(handlers.export, None, file, **EVENT),
+        "gather": library.gather(handlers.gather, None, [library, file], **EVENT),
+    }
+    acted = library.act(handlers.act, None, library, **EVENT)
+    acted.failure(None, None, None, js="() => coft.failed('act')")
+    for name, event in exported.items():
+        event.success(
+            None, None, None, js=f"() => {{ coft.download('session-file'); coft.library.written('{name}'); }}"
+        )
+        event.failure(None, None, None, js="() => coft.failed('export')")
+
+
+def _reply(event: gr.EventData, message: Message) -> Message:
+    """Give a message its request's number: the page tells replies apart by it."""
+    return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.calibrations import FakeCalibrations
 from tests.ui.fakes.data import make_step, position_bins
+from tests.ui.fakes.library import FakeExports, FakeLibrary
 from tests.ui.fakes.reports_and_jobs import FakeJobs, FakeReports
 from tests.ui.fakes.user_lists import FakeUserLists
 
@@ -21,6 +22,8 @@ class FakeServices:
         self.calibrations = FakeCalibrations(self.jobs, self.audits)
         self.audits.calibrations = self.calibrations
         self.reports = FakeReports(self.audits)
+        self.exports = FakeExports(self.audits)
+        self.library = FakeLibrary(self.audits)
 
     def reset(self) -> None:
         """Forget everything that a test did; the pages keep their references."""
@@ -29,3 +32,4 @@ class FakeServices:
         self.jobs.__init__()  # type: ignore[misc]
         self.calibrations.__init__(self.jobs, self.audits)  # type: ignore[misc]
         self.audits.calibrations = self.calibrations
+        self.library.__init__(self.audits)  # type: ignore[misc]

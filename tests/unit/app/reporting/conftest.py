@@ -15,8 +15,9 @@ import pytest
 from app.bootstrap import Services, services, verifier
 from app.services.reporting.archive import pack
 from app.services.reporting.bundle import MANIFEST, REPORT, manifest_of, tables_of
+from app.services.reporting.canonical import canonical
 from app.services.reporting.document import steps_digest, thresholds_digest
-from app.services.reporting.schema import canonical, report_from, report_text
+from app.services.reporting.schema import report_from, report_text
 from app.services.reporting.verify.loaded import load
 from app.services.reporting.verify.run import BundleVerifier
 from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace

@@ -17,8 +17,9 @@ from pydantic import ValidationError
 from app.services.errors import ServiceError
 from app.services.reporting import program
 from app.services.reporting.bundle import REPORT, digests_of
+from app.services.reporting.canonical import canonical
 from app.services.reporting.document import branch_records, chain_records, log_records, session_record
-from app.services.reporting.schema import CandidatePart, ReportPart, canonical, report_from, report_text
+from app.services.reporting.schema import CandidatePart, ReportPart, report_from, report_text
 from app.services.reporting.tables import annotations_csv, candidates_csv
 from tests.unit.app.reporting.conftest import Audited, files_of
 

@@ -1,0 +1,138 @@
+"""What the sessions page asks for and says, without a browser."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from app.services.errors import ServiceError
+from app.services.reporting.exports import SUFFIXES
+from app.services.views import AuditSettings, Span, StartAudit
+from app.services.views.library import BulkExport, Duplicate, LibraryChoices, LibraryEntry, LibraryPage, LibraryQuery
+from app.ui.presenters_library import EXPORTS, PROMPT_BEGINNING, beginning, export_sentence, page_message
+from app.ui.presenters_library_form import filters, library_query
+from app.ui.presenters_session import draft_message
+
+NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
+ENTRY = LibraryEntry(
+    7, "Ward", "The nurse said he", "demo", "coft", "certified", 3, 2, NOW, NOW, False, None, 1, ("night", "ward")
+)
+STORED = LibraryChoices((("coft", 2),), (("demo", 2),), (("ward", 1),))
+
+
+def shown(*entries: LibraryEntry, total: int | None = None, query: LibraryQuery | None = None) -> dict[str, object]:
+    count = len(entries) if total is None else total
+    wanted = query or LibraryQuery(page_size=25)
+    pages = max(1, -(-count // wanted.page_size))
+    return page_message(LibraryPage(entries, count, wanted.page, pages), STORED, wanted)
+
+
+def test_text_from_the_outside_is_shown_and_never_run():
+    nasty = '"><img src=x onerror=alert(1)>'
+    said = str(shown(replace(ENTRY, name=nasty, prompt=nasty, certificate=nasty, model=nasty, tags=(nasty,)))["html"])
+    assert "<img" not in said
+    assert "&lt;img" in said
+
+
+def test_nothing_asked_for_is_the_newest_sessions_that_are_not_archived():
+    assert library_query({}) == LibraryQuery(page_size=25)
+
+
+def test_every_filter_reaches_the_query():
+    given = {
+        "text": "nurse", "policy": "coft", "model": "demo", "certificate": "mismatch", "tag": "ward", "archived": "any",
+        "judged": "no", "since": "2026-05-01", "until": "2026-05-04", "batch": "3", "order": "steps", "down": False,
+        "page": 2, "size": 50,
+    }  # fmt: skip
+    expected = LibraryQuery(
+        "nurse", "coft", "demo", "mismatch", "ward", None, False, date(2026, 5, 1), date(2026, 5, 4), 3, "steps",
+        False, 2, 50,
+    )  # fmt: skip
+    assert library_query(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("certificate", "gold", "There is no certificate 'gold'"),
+        ("order", "colour", "There is no order 'colour'"),
+        ("since", "4 May", "'4 May' is not a day"),
+        ("page", "two", "is not a whole number"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused_in_a_sentence(name: str, value: str, sentence: str):
+    with pytest.raises(ServiceError, match=sentence):
+        library_query({name: value})
+
+
+def test_each_filter_has_a_name_and_its_menu_offers_only_what_can_be_asked_for():
+    markup = filters()
+    for name in ("certificate", "judged", "tag", "policy", "model", "archived", "since", "until"):
+        assert f'<label for="f-{name}">' in markup
+        assert f'id="f-{name}" name="{name}"' in markup
+    for value in ("certified", "uncertified", "mismatch"):
+        assert library_query({"certificate": value}).certificate == value
+        assert f'value="{value}"' in markup
+
+
+def test_every_report_that_there_is_is_offered_and_explained():
+    assert {kind for kind, _, _ in EXPORTS} == set(SUFFIXES)
+    assert all(why.endswith(".") for _, _, why in EXPORTS)
+
+
+def test_the_sorted_column_says_so_and_a_second_click_turns_it_round():
+    markup = str(shown(ENTRY, query=LibraryQuery(order="name", descending=False, page_size=25))["html"])
+    assert (
+        'aria-sort="ascending"><button type="button" class="sort" data-do="sort" data-order="name" data-down="true"'
+        in (markup)
+    )
+    assert markup.count("aria-sort") == 1
+    assert 'data-order="updated" data-down="true"' in markup
+    assert 'data-order="model" data-down="false"' in markup
+
+
+def test_where_a_page_stands_is_said_in_words():
+    second = LibraryQuery(page=2, page_size=25)
+    assert shown(ENTRY, total=26, query=second)["where"] == "26–26 of 26 sessions"
+    assert shown(ENTRY)["where"] == "1 session"
+    assert shown()["where"] == "0 sessions"
+
+
+def test_an_empty_library_teaches_how_to_begin_and_an_empty_page_how_to_see_more():
+    query = LibraryQuery()
+    empty = page_message(LibraryPage((), 0, 1, 1), LibraryChoices((), (), ()), query)
+    assert "Start an audit" in str(empty["html"])
+    missed = str(shown(query=LibraryQuery(text="<b>", tag="ward"))["html"])
+    assert "No session matches “&lt;b&gt;” with these filters. Archived ones are left out." in missed
+    assert "Show all sessions" in missed
+    assert "left out" not in str(shown(query=LibraryQuery(archived=None))["html"])
+
+
+def test_a_row_says_certificate_archive_and_counts_in_words_and_numbers():
+    markup = str(shown(replace(ENTRY, archived=True, certificate="uncertified: no calibration"))["html"])
+    assert '<span class="badge uninformative">uncertified: no calibration</span>' in markup
+    assert "archived</span>" in markup
+    assert [f">{number}<" in markup for number in (3, 2, 1)] == [True, True, True]
+    assert 'aria-label="Remove tag ward from Ward"' in markup
+
+
+def test_a_long_prompt_is_cut_and_brought_into_one_line():
+    assert beginning("one\n\ttwo") == "one two"
+    assert len(beginning("word " * 100)) <= PROMPT_BEGINNING + 2
+    assert beginning("word " * 100).endswith(" …")
+
+
+def test_an_export_counts_what_is_in_it_and_what_is_gone():
+    assert export_sentence(BulkExport(Path("x"), 2, 0)) == "2 sessions in one ZIP file, with an index."
+    assert export_sentence(BulkExport(Path("x"), 1, 1)).endswith("index; 1 no longer exists.")
+
+
+def test_a_copy_says_what_it_could_not_take_over():
+    request = StartAudit("he ran", AuditSettings(), (Span(0, 2, "gender", "user"),), "Copy of Ward")
+    message = draft_message(Duplicate(request, ("The list is gone.",)), "There is no model.")
+    assert message["notes"] == ["The list is gone.", "There is no model."]
+    assert message["preview"] is None
+    assert message["saved"] == "Copy of Ward, not started yet"
