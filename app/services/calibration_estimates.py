@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from app.services.prompt_sets import PromptRow
 from app.services.views import CalibrationEstimate, CalibrationRequest
 from coft_core.calibrating.chains import BATCH_ROWS
 from coft_core.conformal.quantile import exact_alpha, minimum_contexts
+from coft_core.conformal.scoring import TOKEN_BUDGET
 from coft_core.conformal.shares import split_alpha
 from coft_core.conformal.shift import Shift
 from coft_core.conformal.split import context_numbers
@@ -24,11 +26,12 @@ LOOKING_SECONDS = 0.6
 TRIAL_SECONDS = 1.0
 """Time for running the model on so many prompts as it allows, after a first run that is always slow."""
 
-FEWEST, LARGEST_TRIAL = 2, 32
-"""Prompts of a trial on references."""
+LARGEST_TRIAL = 32
+"""Prompts of a trial on references at most."""
 
-WHOLE_BATCH = BATCH_ROWS // 2
-"""Prompts of a batch of rollouts, with two branches each."""
+BRANCHES = 2
+FEWEST, WHOLE_BATCH = 2, BATCH_ROWS // BRANCHES
+"""Prompts of a small trial of rollouts, and of a whole batch with two branches."""
 
 TRIAL_STEPS = 4
 """Steps that a trial of rollouts takes beyond the first."""
@@ -114,32 +117,45 @@ class Trial:
     def _reference_seconds(self) -> float:
         request = self._request()
         total = self._tokens(self._sorted) * (len(self._work.rows) * self._share / len(self._sorted))
-        self._timed(self._sorted[:1], request)
-        few = self._spread(FEWEST)
-        seconds, tokens = self._timed(few, request), self._tokens(few)
-        # Two trials of different sizes tell what every call costs from what every token costs.
-        size = min(int(FEWEST * TRIAL_SECONDS / max(seconds, 1e-6)), LARGEST_TRIAL, len(self._sorted))
-        if size <= FEWEST:
-            return seconds / tokens * total
-        more = self._spread(size)
-        longer, most = self._timed(more, request), self._tokens(more)
-        a_token = (longer - seconds) / (most - tokens) if longer > seconds and most > tokens else longer / most
-        return longer + a_token * max(total - most, 0.0)
+        shortest = self._sorted[:1]
+        self._timed(shortest, request)
+        short, few = self._timed(shortest, request), self._tokens(shortest)
+        # Two trials of different sizes tell what a batch costs from what its tokens cost.
+        more = self._spread(self._affordable(short / few))
+        longer, many = self._timed(more, request), self._tokens(more)
+        if many <= few:
+            return longer / many * total
+        a_token = max((longer - short) / (many - few), 0.0)
+        a_batch = max(short - a_token * few, 0.0)
+        batches = math.ceil(total * BRANCHES / TOKEN_BUDGET)
+        return batches * a_batch + total * a_token
+
+    def _affordable(self, a_token: float) -> int:
+        """Prompts whose trial fits the time if tokens are all that costs; at least one, of medium length."""
+        size = min(LARGEST_TRIAL, len(self._sorted))
+        while size > 1 and a_token * self._tokens(self._spread(size)) > TRIAL_SECONDS:
+            size //= 2
+        return size
 
     def _rollout_seconds(self, prompts: int) -> float:
         steps = self._work.request.max_new_tokens
         first = replace(self._request(source="rollout"), max_new_tokens=1)
         self._timed(self._sorted[:1], first)
-        reading = self._timed(chosen := self._spread(FEWEST), first)
-        further = min(TRIAL_STEPS if reading < TRIAL_SECONDS / 4 else 1, steps - 1)
-        if reading < TRIAL_SECONDS / 2:
-            # A step costs a small model the same for many prompts as for one, so a whole batch is tried if possible.
-            chosen = self._spread(WHOLE_BATCH if reading < TRIAL_SECONDS / 4 else WHOLE_BATCH // 2)
-            reading = self._timed(chosen, first)
-        longer = self._timed(chosen, replace(first, max_new_tokens=1 + further)) if further else reading
-        a_step = max(longer - reading, 0.0) / max(further, 1)
-        scale = self._tokens(self._sorted) / len(self._sorted) / (self._tokens(chosen) / len(chosen))
-        return (reading * scale + (steps - 1) * a_step) * prompts * self._share / len(chosen)
+        few = self._spread(FEWEST)
+        read_few = self._timed(few, first)
+        quick = read_few < TRIAL_SECONDS / 4
+        many = self._spread(WHOLE_BATCH if quick else 2 * FEWEST)
+        read_many = self._timed(many, first)
+        further = min(TRIAL_STEPS if quick else 1, steps - 1)
+        longer = self._timed(many, replace(first, max_new_tokens=1 + further)) if further else read_many
+        a_step = max(longer - read_many, 0.0) / max(further, 1)
+        # A step costs a small model the same for a whole batch as for a few prompts; reading tells how far that holds.
+        a_prompt = max(read_many - read_few, 0.0) / max(len(many) - len(few), 1)
+        a_batch = max(read_many - a_prompt * len(many), 0.0)
+        to_whole = (a_batch + a_prompt * WHOLE_BATCH) / read_many if read_many and a_batch + a_prompt else 1.0
+        longer_prompts = self._tokens(self._sorted) / len(self._sorted) / (self._tokens(many) / len(many))
+        batches = prompts * self._share / WHOLE_BATCH
+        return batches * to_whole * (read_many * longer_prompts + (steps - 1) * a_step)
 
     def _tokens(self, rows: Sequence[PromptRow]) -> int:
         return sum(self._lengths[row.line] for row in rows)

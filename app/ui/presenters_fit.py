@@ -17,7 +17,6 @@ from app.ui.presenters_drift import WORDS
 from app.ui.presenters_format import count, plural, threshold
 
 NAMES = {
-    "policy": "policy",
     "model": "model",
     "revision": "revision of the model",
     "weights": "weights of the model",
@@ -84,6 +83,8 @@ def calibration_status(view: CalibrationView | str | None) -> tuple[str, str, li
 
 def misfit_lines(fit: SettingsFit) -> list[str]:
     """What differs between a calibration and the settings, and what must be said with its thresholds."""
+    if any(name == "policy" for name, _, _ in fit.differences):
+        return ["Vanilla decoding certifies nothing, so this calibration is not used."]
     differs = [difference_text(*item) for item in fit.differences]
     if not differs:
         return list(fit.notes)

@@ -244,7 +244,8 @@ def test_going_on_with_a_mismatch_certifies_nothing_and_says_so(model):
 def test_a_prompt_without_spans_is_said_to_have_equal_branches(model):
     result = cc.generate(model, TEXT, cc.CoftPolicy(), spans=[], max_new_tokens=3, detector=DETECTOR)
     assert "equal" in result.warnings[0]
-    assert all(s.log_p_factual == s.log_p_masked for s in result.steps)
+    # Rows of one batch may round differently in the last bit.
+    assert all(s.log_p_factual == pytest.approx(s.log_p_masked, abs=1e-5) for s in result.steps)
 
 
 def test_a_full_context_ends_the_chain(model):

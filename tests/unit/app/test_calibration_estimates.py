@@ -1,11 +1,14 @@
 """What a calibration will take, extrapolated from a trial with a few of its own prompts."""
 
+import math
+
 import pytest
 
 from app.services.calibrating import CalibrationWork
 from app.services.calibration_estimates import LARGEST_TRIAL, Trial
 from app.services.prompt_sets import PromptRow
 from app.services.views import CalibrationRequest, Example
+from coft_core.conformal.scoring import TOKEN_BUDGET
 from coft_core.engine.fake import tiny_model
 from coft_core.masking.spans import SpanDetector
 
@@ -74,10 +77,12 @@ def test_a_slow_model_is_tried_on_fewer_prompts(work, monkeypatch):
     assert machine.now < 2
 
 
-def test_what_every_call_costs_is_not_multiplied_by_the_prompts(work, monkeypatch):
-    machine = Machine(monkeypatch, a_call=0.05, a_token=0.0001)
+def test_what_every_batch_costs_is_not_multiplied_by_the_prompts(work, monkeypatch):
+    machine = Machine(monkeypatch, a_call=0.5, a_token=0.0001)
     asked = work()
-    assert Trial(asked, machine).estimate().seconds == pytest.approx(0.05 + tokens(asked) * 0.0001, rel=0.1)
+    batches = math.ceil(2 * tokens(asked) / TOKEN_BUDGET)
+    expected = batches * 0.5 + tokens(asked) * 0.0001
+    assert Trial(asked, machine).estimate().seconds == pytest.approx(expected, rel=0.1)
 
 
 def test_rollouts_take_what_reading_and_each_further_token_take(work, monkeypatch):

@@ -10,8 +10,6 @@ import pytest
 from coft_core.conformal import Calibration, Shift, conformal_threshold, estimate_density_ratio, weights_by_context
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 
-ROOT = Path(__file__).resolve().parents[3]
-
 
 class TestBound:
     def test_thresholds_are_those_of_alpha_over_rho(self, calibration: Calibration) -> None:
@@ -115,7 +113,7 @@ def test_damaged_shift_is_refused() -> None:
 
 
 def test_file_of_the_first_version_is_still_read() -> None:
-    old = Calibration.load(ROOT / "assets" / "models" / "demo" / "calibration.zip")
+    old = Calibration.load(Path(__file__).with_name("data") / "calibration_version_1.zip")
     assert old.shift == Shift()
     assert old.chains is None
     assert old.groups == ()

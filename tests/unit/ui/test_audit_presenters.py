@@ -279,6 +279,12 @@ def test_differences_are_named_in_words_and_start_is_said_to_ask():
     assert misfit_lines(SettingsFit()) == []
 
 
+def test_vanilla_decoding_is_said_to_use_no_calibration_and_start_does_not_ask():
+    (line,) = misfit_lines(SettingsFit((("policy", "coft", "vanilla"),), ("Approximate.",), True))
+    assert "is not used" in line
+    assert "Start" not in line
+
+
 @pytest.mark.parametrize(
     ("difference", "words"),
     [
