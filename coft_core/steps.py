@@ -68,7 +68,9 @@ def pack_step(views: Views, choice: Choice, emitted: Tensor) -> Tensor:
     members = torch.zeros_like(views.log_p_fused, dtype=torch.bool) if views.certified is None else views.certified
     ids = _rows(views, choice.token_ids, emitted)  # (G, K)
     factual, masked, fused = views.log_p_factual, views.log_p_masked, views.log_p_fused  # (G, V)
-    gap = (views.logits_factual - views.logits_masked).gather(-1, emitted[:, None])[:, 0]  # (G,)
+    own = [view.gather(-1, emitted[:, None])[:, 0] for view in (views.logits_factual, views.logits_masked)]  # (G,) each
+    # A token that both branches forbid is no more sensitive than any other, and -inf - -inf would be NaN.
+    gap = torch.where(own[0] == own[1], 0.0, own[0] - own[1])  # (G,)
     scalars = [
         emitted,
         choice.token_ids,

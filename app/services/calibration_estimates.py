@@ -20,8 +20,8 @@ from coft_core.conformal.shift import Shift
 from coft_core.conformal.split import context_numbers
 from coft_core.masking.partial import in_page_order
 
-LOOKING_SECONDS = 0.6
-"""Time for looking at what is masked; where it does not suffice for all prompts, the others are taken to be alike."""
+LOOKING_SECONDS = 1.0
+"""Time for looking at what is masked; where it does not suffice for all prompts, the estimate says how many it saw."""
 
 TRIAL_SECONDS = 1.0
 """Time for running the model on so many prompts as it allows, after a first run that is always slow."""
@@ -42,14 +42,19 @@ class _Look:
     """What prompts have masked, as far as they were looked at.
 
     Attributes:
-        share: Share of them in which something is masked.
-        rows: Those rows.
+        looked_at: Their number.
+        rows: Those in which something is masked.
         families: The families that are masked in them.
     """
 
-    share: float
+    looked_at: int
     rows: tuple[PromptRow, ...]
     families: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """Share of them in which something is masked."""
+        return len(self.rows) / max(self.looked_at, 1)
 
 
 class Trial:
@@ -86,7 +91,8 @@ class Trial:
             needed=_needed(request, self._look.families),
             tried=self._tried,
             seconds=seconds,
-            unmasked=round((1 - self._look.share) * len(rows)),
+            unmasked=self._look.looked_at - len(self._look.rows),
+            looked_at=None if self._look.looked_at == len(rows) else self._look.looked_at,
         )
 
     @property
@@ -105,7 +111,7 @@ class Trial:
             rows += [row] if masked else []
             if self._clock() - began > LOOKING_SECONDS:
                 break
-        return _Look(len(rows) / max(looked, 1), tuple(rows), in_page_order(families))
+        return _Look(looked, tuple(rows), in_page_order(families))
 
     def _seconds(self) -> float:
         work = self._work

@@ -155,9 +155,10 @@ def estimate_panel(found: CalibrationEstimate, alpha: float, share: float) -> st
         cautions.append("Too few contexts: every token would pass. Add prompts, or choose a larger alpha.")
     if found.unmasked:
         verb = "masks" if found.unmasked == 1 else "mask"
+        seen = "" if found.looked_at is None else f" of the {count(found.looked_at)} looked at"
         cautions.append(
-            f"{plural(found.unmasked, 'prompt')} {verb} nothing, so both views are equal there. Give spans in the "
-            "file, mask more families, or use a word list."
+            f"{plural(found.unmasked, 'prompt')}{seen} {verb} nothing, so both views are equal there. Give spans "
+            "in the file, mask more families, or use a word list."
         )
     warned = "".join(f"<li>{icon('tri')}<span>{text}</span></li>" for text in cautions)
     body = "".join(f'<p class="sub tnum">{line}</p>' for line in lines)

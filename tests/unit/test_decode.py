@@ -304,6 +304,14 @@ def test_nan_from_the_model_is_an_error_not_a_token():
         cc.generate(model, "x", cc.CoftPolicy(), spans=[], detector=DETECTOR)
 
 
+def test_a_forced_token_that_both_branches_forbid_has_no_sensitivity():
+    model = scripted_model({" a": 0.5}, {" a": 0.6}, ("x", " a"))
+    model.module.tables.data[:, 3] = -math.inf
+    step = cc.Rollout(cc.plan(model, "x", cc.CoftPolicy(), spans=[], detector=DETECTOR)).step(3)
+    assert (step.log_p_factual, step.log_p_masked) == (-math.inf, -math.inf)
+    assert (step.diagnostics.sensitivity, step.diagnostics.log_ratio) == (0.0, 0.0)
+
+
 def test_one_forward_and_one_transfer_a_step(model, policy, monkeypatch):
     rollout = cc.Rollout(cc.plan(model, TEXT, policy, SPANS, detector=DETECTOR))
     rollout.step()

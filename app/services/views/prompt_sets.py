@@ -84,7 +84,8 @@ class CalibrationEstimate:
         needed: Contexts that alpha needs at least, those kept apart not counted.
         tried: Prompts of the trial.
         seconds: Estimated time in seconds.
-        unmasked: Prompts in which nothing is masked.
+        unmasked: Prompts in which nothing is masked, of those looked at.
+        looked_at: Prompts that were looked at for it in about a second; None is all.
     """
 
     prompts: int
@@ -93,6 +94,7 @@ class CalibrationEstimate:
     tried: int
     seconds: float
     unmasked: int
+    looked_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,24 @@ def test_prompts_with_nothing_masked_are_counted_and_leave_factorized_masks_thei
     assert Trial(parts, machine).estimate().seconds == pytest.approx(tokens(some) * 0.0001, rel=0.1)
 
 
+def test_an_estimate_says_how_many_prompts_it_could_look_at(work, monkeypatch):
+    machine = Machine(monkeypatch, a_call=0.0, a_token=0.0001)
+    asked = work(count=100, words="two")
+
+    class Slow(SpanDetector):
+        __slots__ = ()
+
+        def detect(self, text):
+            machine.now += 0.1
+            return super().detect(text)
+
+    slow = CalibrationWork(asked.model, Slow(pipeline=None), asked.rows, asked.request)
+    found = Trial(slow, machine).estimate()
+    assert (found.prompts, found.unmasked) == (100, found.looked_at)
+    assert found.looked_at == 11
+    assert Trial(asked, machine).estimate().looked_at is None
+
+
 def test_each_family_needs_its_share_of_contexts_and_a_bound_asks_for_more(work, monkeypatch):
     machine = Machine(monkeypatch, a_call=0.0, a_token=0.0001)
     words = "He met a Muslim"

@@ -1,6 +1,7 @@
 """A head's bounds hold whatever the tail is: against the reading of all logits, and against float64 sums."""
 
 import math
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +24,7 @@ from tests.conftest import TOY_FINGERPRINT
 FAMILIES = ("gender", "race", "age")
 
 
+@cache
 def calibration(tau):
     """A threshold of ``tau`` at every step; 0 is a calibration that certifies everything."""
     count = 99 if tau else 3
@@ -111,9 +113,9 @@ def contains(bounds, exact, slack=1e-4):
     return bounds.low - slack <= exact.low <= bounds.high + slack
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(cases())
-def test_what_a_head_says_for_certain_is_what_all_logits_say(case):
+def test_what_a_head_says_for_certain_and_its_bounds_agree_with_all_logits(case):
     full, head = both(case)
     for name in ("in_set", "certified", "fallback", "policy_token_id", "policy_token", "changed"):
         said = getattr(head, name)
@@ -123,12 +125,6 @@ def test_what_a_head_says_for_certain_is_what_all_logits_say(case):
         assert own.in_set is None or own.in_set == exact.in_set
         assert (own.family, own.log_tau, own.state) == (exact.family, exact.log_tau, exact.state)
         assert contains(own.margin, exact.margin)
-
-
-@settings(max_examples=300, deadline=None)
-@given(cases())
-def test_a_heads_bounds_hold_what_all_logits_say(case):
-    full, head = both(case)
     assert head.set_size.low <= full.set_size.low <= head.set_size.high
     for name in ("log_p_fused", "certified_mass", "margin", "kl_fused_masked"):
         bounds = getattr(head, name)
@@ -136,7 +132,7 @@ def test_a_heads_bounds_hold_what_all_logits_say(case):
         assert contains(bounds, getattr(full, name)), (name, bounds, getattr(full, name))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cases())
 def test_probabilities_and_divergence_of_a_head_bound_the_sums_over_the_whole_vocabulary(case):
     _, head = both(case)
@@ -155,7 +151,7 @@ def test_probabilities_and_divergence_of_a_head_bound_the_sums_over_the_whole_vo
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(cases())
 def test_at_a_lambda_that_was_measured_nothing_but_rounding_is_open(case):
     case.lam = case.decoded_lam
@@ -167,7 +163,7 @@ def test_at_a_lambda_that_was_measured_nothing_but_rounding_is_open(case):
         assert head.in_set is not None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(cases())
 def test_a_head_that_holds_every_token_is_read_exactly(case):
     case.head_tokens = case.logits.shape[-1]
@@ -229,7 +225,7 @@ def test_a_token_whose_status_hangs_on_the_tail_says_so():
     assert (head.in_set, head.hangs_on_tail, head.note) == (True, False, "")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), lam=st.floats(0, 1), temperature=st.sampled_from([0.5, 1.0, 2.0]))
 def test_bounds_on_the_fused_tail_hold_and_are_no_wider_than_hoelders(seed, lam, temperature):
     generator = torch.Generator().manual_seed(seed)
