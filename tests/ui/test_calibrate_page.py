@@ -102,7 +102,7 @@ def test_the_rows_show_their_spans_and_whether_these_were_found_or_given(page: P
 def test_a_sample_is_one_click(page: Page, services: FakeServices):
     page.get_by_role("button", name="Ward and school notes").click()
     expect(page.locator("#parsed")).to_contain_text("template.csv, 4 rows")
-    expect(page.locator("#preview li")).to_have_count(3)
+    expect(page.locator("#preview li")).to_have_count(4)
     assert run(page, services).name == "template"
 
 
