@@ -10,9 +10,13 @@ from app.services.ports import Services
 from app.ui import assets
 from app.ui.api import endpoints
 from app.ui.pages.audit import audit_page
+from app.ui.pages.batches import batches_page
 from app.ui.pages.calibrate import calibrate_page
+from app.ui.pages.compare import compare_page
 from app.ui.pages.lists import lists_page
+from app.ui.pages.review import review_page
 from app.ui.pages.sessions import sessions_page
+from app.ui.pages.swap import swap_page
 
 TITLE = "COFT Audit"
 LARGEST_UPLOAD = "20mb"
@@ -34,10 +38,18 @@ def build_app(services: Services) -> gr.Blocks:
         audit_page(app, services)
     with app.route("Calibrate", "/calibrate"):
         calibrate_page(app, services)
-    with app.route("Word lists", "/lists"):
-        lists_page(app, services)
+    with app.route("Compare", "/compare"):
+        compare_page(app, services)
+    with app.route("Swap", "/swap"):
+        swap_page(app, services)
+    with app.route("Batches", "/batches"):
+        batches_page(app, services)
     with app.route("Sessions", "/sessions"):
         sessions_page(app, services)
+    with app.route("Review", "/review"):
+        review_page(app, services)
+    with app.route("Word lists", "/lists"):
+        lists_page(app, services)
     app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
     return app
 

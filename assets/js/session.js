@@ -8,6 +8,7 @@
     catching: false, prompt: "", nochain: "",
   };
   let root, strip, send, frame = null;
+  const watchers = [];
 
   const caret = () => { const node = strip.querySelector(".caret"); if (node) node.hidden = Boolean(state.finished); };
   const find = (selector) => root.querySelector(selector);
@@ -87,6 +88,7 @@
       coft.inspector.show(state.cards[state.selected] || null, state);
       coft.spans.show(state);
       coft.charts.show(state.cards, state.selected);
+      watchers.forEach((watcher) => watcher(state));
     });
     controls();
   };
@@ -257,6 +259,10 @@
     compare, step, back, go, pause, force, select,
     settings(values) { state.values = values; coft.editor.chosen(choice(values), look(values)); compare(); },
     state: () => state,
+    /* other parts of the page follow the session: called once a frame after anything of it changed */
+    watch: (watcher) => watchers.push(watcher),
+    reopen: (branch) => { if (!state.busy) reopen(branch); },
+    load: (message) => load(message),
     toggle: () => (state.running ? pause() : go()),
     mount(element, trigger, props, watch) {
       root = element.querySelector("section");

@@ -7,8 +7,16 @@ from gradio.components import Navbar
 
 from app.ui.components.markup import icon, sprite
 
-PAGES = (("Audit", "./", "audit"), ("Calibrate", "./calibrate", "calibrate"), ("Word lists", "./lists", "lists"),
-         ("Sessions", "./sessions", "sessions"))  # fmt: skip
+PAGES = (
+    ("Audit", "./", "audit"),
+    ("Calibrate", "./calibrate", "calibrate"),
+    ("Compare", "./compare", "compare"),
+    ("Swap", "./swap", "swap"),
+    ("Batches", "./batches", "batches"),
+    ("Sessions", "./sessions", "sessions"),
+    ("Review", "./review", "review"),
+    ("Word lists", "./lists", "lists"),
+)
 
 
 def topbar(current: str) -> None:

@@ -1,4 +1,4 @@
-"""The audit page: a prompt, its spans, the chain of tokens, and the selected token."""
+"""What the audit page asks of the services for a session and its settings."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ import time
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
 from app.services.errors import CalibrationMismatch
 from app.services.ports import Services
 from app.services.views import AuditSettings, CalibrationView, ChainProgress, ReadingRequest, StartAudit, Step
-from app.ui import assets
-from app.ui.components.contributions import contributions
-from app.ui.components.inspector import inspector, steps_chart
 from app.ui.components.rail_values import (
     FIELDS,
     Stored,
@@ -28,11 +24,8 @@ from app.ui.components.rail_values import (
     settings_from,
     updates_from,
 )
-from app.ui.components.settings_rail import CHANGED, SettingsRail, settings_rail
-from app.ui.components.span_editor import span_editor
-from app.ui.components.topbar import topbar
-from app.ui.components.transcript import transcript
 from app.ui.errors import or_refusal, shown, shown_stream
+from app.ui.pages.audit.common import reply
 from app.ui.presenters_branches import contributions_message
 from app.ui.presenters_fit import calibration_choices, drift_badge
 from app.ui.presenters_session import (
@@ -47,18 +40,6 @@ from app.ui.presenters_session import (
 
 FRAME_SECONDS = 0.06
 """A run shows its tokens at most this often; each frame repeats the one before, so that none is lost."""
-
-LOADING = '<p class="hint">Loading the model …</p>'
-NOT_LOADED = '<p class="hint">Not loaded. The message says why; choose another model.</p>'
-
-GENERATING = 8
-"""How many reviewers may generate at once; the model itself takes them in turn."""
-
-UNRELATED = ("greedy", "max_new_tokens", "seed")
-"""Settings that no calibration depends on."""
-
-EVENT = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 16}
-"""What all events of the page have in common."""
 
 
 class AuditHandlers:
@@ -82,22 +63,22 @@ class AuditHandlers:
         if event.session is None:
             chosen = default_calibration(stored.calibrations, event.calibration)
             blank = AuditSettings(calibration_id=chosen)
-            return [_reply(event, {"kind": "blank"}), *self._shown(blank, stored)]
+            return [reply(event, {"kind": "blank"}), *self._shown(blank, stored)]
         view = self._audits.view(int(event.session), event.branch)
         message = {**session_message(view), "settings": control_values(view.settings, stored)}
-        return [_reply(event, message), *self._shown(view.settings, stored)]
+        return [reply(event, message), *self._shown(view.settings, stored)]
 
     @shown
     def detect(self, event: gr.EventData, *values: object) -> Message:
         """Find the sensitive spans of the prompt."""
-        return _reply(event, spans_message(self._audits.detect(event.prompt, settings_from(values))))
+        return reply(event, spans_message(self._audits.detect(event.prompt, settings_from(values))))
 
     @shown
     def preview(self, event: gr.EventData, *values: object) -> Message:
         """Read the prompt as the masked branch does."""
         settings = settings_from(values)
         found = self._audits.preview(event.prompt, spans_from(event.spans) or (), settings)
-        return _reply(event, preview_message(found))
+        return reply(event, preview_message(found))
 
     @shown
     def start(self, event: gr.EventData, *values: object) -> Message:
@@ -106,15 +87,15 @@ class AuditHandlers:
         try:
             view = self._audits.start(StartAudit(event.prompt, settings, spans_from(event.spans)))
         except CalibrationMismatch as mismatch:
-            return _reply(event, {"kind": "mismatch", "text": str(mismatch)})
-        return _reply(event, {**session_message(view), "settings": list(values)})
+            return reply(event, {"kind": "mismatch", "text": str(mismatch)})
+        return reply(event, {**session_message(view), "settings": list(values)})
 
     @shown
     def step(self, event: gr.EventData) -> Message:
         """Write one token."""
         made = self._audits.step(event.session, event.branch)
         now = self._audits.progress(event.session, event.branch)
-        return _reply(event, steps_message([] if made is None else [made], now, done=True))
+        return reply(event, steps_message([] if made is None else [made], now, done=True))
 
     @shown_stream
     def run(self, event: gr.EventData) -> Iterator[Message]:
@@ -125,9 +106,9 @@ class AuditHandlers:
         for made in self._audits.run(event.session, event.branch):
             frame.append(made)
             if time.monotonic() - shown_at >= FRAME_SECONDS:
-                yield _reply(event, steps_message([*before, *frame], self._progress(event)))
+                yield reply(event, steps_message([*before, *frame], self._progress(event)))
                 before, frame, shown_at = frame, [], time.monotonic()
-        yield _reply(event, steps_message([*before, *frame], self._progress(event), done=True))
+        yield reply(event, steps_message([*before, *frame], self._progress(event), done=True))
 
     @shown
     def pause(self, event: gr.EventData) -> None:
@@ -138,7 +119,7 @@ class AuditHandlers:
     def fork(self, event: gr.EventData) -> Message:
         """Depart from the chain at a step with another token."""
         view = self._audits.fork(event.session, event.branch, event.index, event.token)
-        return _reply(event, session_message(view, start=event.index))
+        return reply(event, session_message(view, start=event.index))
 
     @shown
     def report(self, event: gr.EventData) -> str:
@@ -149,12 +130,12 @@ class AuditHandlers:
     def contribute(self, event: gr.EventData) -> Message:
         """Find out what each masked span contributes to each token of the chain."""
         found = self._audits.contributions(event.session, event.branch)
-        return _reply(event, dict(contributions_message(event.prompt, found)))
+        return reply(event, dict(contributions_message(event.prompt, found)))
 
     @shown
     def overhead(self, event: gr.EventData) -> Message:
         """Measure what the session's policy costs."""
-        return _reply(event, {"kind": "overhead", "text": self._audits.overhead(event.session).sentence})
+        return reply(event, {"kind": "overhead", "text": self._audits.overhead(event.session).sentence})
 
     @shown
     def describe_model(self, name: str) -> str:
@@ -194,7 +175,7 @@ class AuditHandlers:
         request = made.request
         preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
         message = {**draft_message(made, preview), "settings": control_values(request.settings, stored)}
-        return [_reply(event, message), *self._shown(request.settings, stored)]
+        return [reply(event, message), *self._shown(request.settings, stored)]
 
     def _progress(self, event: gr.EventData) -> ChainProgress:
         return self._audits.progress(event.session, event.branch)
@@ -212,79 +193,3 @@ class AuditHandlers:
         known = settings.calibration_id in [item.id for item in stored.calibrations]
         view = self._read(settings) if known else None
         return updates_from(control_values(settings, stored), stored, view.groups if view else ())
-
-
-def audit_page(app: gr.Blocks, services: Services) -> None:
-    """Build the page."""
-    handlers = AuditHandlers(services)
-    topbar("audit")
-    gr.HTML(
-        html_template='<div class="summaryline"></div>',
-        js_on_load="coft.frame.line(element)",
-        apply_default_css=False,
-        elem_classes=["coft"],
-    )
-    with gr.Row(elem_classes=["audit"], elem_id="main"):
-        with gr.Column(elem_classes=["rail"], min_width=0):
-            rail = settings_rail(AuditSettings(), services.audits.masked_families)
-        with gr.Column(elem_classes=["work"], min_width=0):
-            editor = span_editor(assets.examples(), assets.phantom_examples())
-            stage = transcript()
-            steps_chart()
-            spans = contributions()
-        with gr.Column(elem_classes=["inspect"], min_width=0):
-            inspector()
-    download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
-    app.load(None, rail.inputs, None, js=CHANGED)
-    _wire_session(handlers, editor, stage, rail, download)
-    measured = spans.contribute(handlers.contribute, None, spans, **{**EVENT, "trigger_mode": "once"})
-    measured.failure(None, None, None, js="() => coft.failed('contribute')")
-    _wire_settings(app, handlers, rail)
-
-
-def _wire_session(
-    handlers: AuditHandlers, editor: gr.HTML, stage: gr.HTML, rail: SettingsRail, download: gr.DownloadButton
-) -> None:
-    settings = rail.inputs
-    # errors reach the page only through the queue, so that nearly everything passes through it
-    many: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
-    once: dict[str, Any] = {**EVENT, "trigger_mode": "once", "concurrency_limit": GENERATING}
-    events = {
-        "detect": editor.detect(handlers.detect, settings, editor, **many),
-        "preview": editor.preview(handlers.preview, settings, editor, **many),
-        "open": stage.open(handlers.open, None, [stage, *settings], **many),
-        "start": stage.start(handlers.start, settings, stage, **once),
-        "step": stage.step(handlers.step, None, stage, **once),
-        "run": stage.run(handlers.run, None, stage, **once),
-        "pause": stage.pause(handlers.pause, None, None, **many),
-        "fork": stage.fork(handlers.fork, None, stage, **once),
-        "overhead": stage.overhead(handlers.overhead, None, stage, **once),
-    }
-    for name, event in events.items():
-        event.failure(None, None, None, js=f"() => coft.failed('{name}')")
-    report = stage.report(handlers.report, None, download, **many)
-    report.success(None, None, None, js="() => coft.download('report-file')")
-
-
-def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
-    event: dict[str, Any] = dict(EVENT)
-    latest: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
-    changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
-    for change in changes.values():
-        change(None, rail.inputs, None, js=CHANGED)
-    model, calibration = rail.controls["model"], rail.controls["calibration_id"]
-    loaded = gr.on([changes["model"], app.load], lambda: LOADING, None, rail.model_note, **event).then(
-        handlers.describe_model, model, rail.model_note, **event
-    )
-    loaded.failure(lambda: NOT_LOADED, None, rail.model_note, **event)
-    described = [change for name, change in changes.items() if name not in UNRELATED]
-    notes = [rail.calibration_note, rail.controls["group"], rail.adopt]
-    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **latest)
-    changes["calibration_id"](handlers.describe_drift, calibration, rail.drift_note, **latest)
-    gr.on([changes["mask"], changes["model"]], handlers.menu, rail.inputs, calibration, **latest)
-    rail.adopt.click(handlers.adopt, rail.inputs, rail.inputs, **event)
-
-
-def _reply(event: gr.EventData, message: Message) -> Message:
-    """Give a message its request's number: the page tells replies apart by it."""
-    return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}

@@ -1,0 +1,96 @@
+"""The audit page: a prompt, its spans, the chain of tokens, and the selected token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from app.services.ports import Services
+from app.services.views import AuditSettings
+from app.ui import assets
+from app.ui.components.contributions import contributions
+from app.ui.components.inspector import inspector, steps_chart
+from app.ui.components.settings_rail import CHANGED, SettingsRail, settings_rail
+from app.ui.components.span_editor import span_editor
+from app.ui.components.topbar import topbar
+from app.ui.components.transcript import transcript
+from app.ui.pages.audit.common import EVENT, GENERATING
+from app.ui.pages.audit.handlers import AuditHandlers
+
+LOADING = '<p class="hint">Loading the model …</p>'
+NOT_LOADED = '<p class="hint">Not loaded. The message says why; choose another model.</p>'
+
+UNRELATED = ("greedy", "max_new_tokens", "seed")
+"""Settings that no calibration depends on."""
+
+
+def audit_page(app: gr.Blocks, services: Services) -> None:
+    """Build the page."""
+    handlers = AuditHandlers(services)
+    topbar("audit")
+    gr.HTML(
+        html_template='<div class="summaryline"></div>',
+        js_on_load="coft.frame.line(element)",
+        apply_default_css=False,
+        elem_classes=["coft"],
+    )
+    with gr.Row(elem_classes=["audit"], elem_id="main"):
+        with gr.Column(elem_classes=["rail"], min_width=0):
+            rail = settings_rail(AuditSettings(), services.audits.masked_families)
+        with gr.Column(elem_classes=["work"], min_width=0):
+            editor = span_editor(assets.examples(), assets.phantom_examples())
+            stage = transcript()
+            steps_chart()
+            spans = contributions()
+        with gr.Column(elem_classes=["inspect"], min_width=0):
+            inspector()
+    download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
+    app.load(None, rail.inputs, None, js=CHANGED)
+    _wire_session(handlers, editor, stage, rail, download)
+    measured = spans.contribute(handlers.contribute, None, spans, **{**EVENT, "trigger_mode": "once"})
+    measured.failure(None, None, None, js="() => coft.failed('contribute')")
+    _wire_settings(app, handlers, rail)
+
+
+def _wire_session(
+    handlers: AuditHandlers, editor: gr.HTML, stage: gr.HTML, rail: SettingsRail, download: gr.DownloadButton
+) -> None:
+    settings = rail.inputs
+    # errors reach the page only through the queue, so that nearly everything passes through it
+    many: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
+    once: dict[str, Any] = {**EVENT, "trigger_mode": "once", "concurrency_limit": GENERATING}
+    events = {
+        "detect": editor.detect(handlers.detect, settings, editor, **many),
+        "preview": editor.preview(handlers.preview, settings, editor, **many),
+        "open": stage.open(handlers.open, None, [stage, *settings], **many),
+        "start": stage.start(handlers.start, settings, stage, **once),
+        "step": stage.step(handlers.step, None, stage, **once),
+        "run": stage.run(handlers.run, None, stage, **once),
+        "pause": stage.pause(handlers.pause, None, None, **many),
+        "fork": stage.fork(handlers.fork, None, stage, **once),
+        "overhead": stage.overhead(handlers.overhead, None, stage, **once),
+    }
+    for name, event in events.items():
+        event.failure(None, None, None, js=f"() => coft.failed('{name}')")
+    report = stage.report(handlers.report, None, download, **many)
+    report.success(None, None, None, js="() => coft.download('report-file')")
+
+
+def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
+    event: dict[str, Any] = dict(EVENT)
+    latest: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
+    changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
+    for change in changes.values():
+        change(None, rail.inputs, None, js=CHANGED)
+    model, calibration = rail.controls["model"], rail.controls["calibration_id"]
+    loaded = gr.on([changes["model"], app.load], lambda: LOADING, None, rail.model_note, **event).then(
+        handlers.describe_model, model, rail.model_note, **event
+    )
+    loaded.failure(lambda: NOT_LOADED, None, rail.model_note, **event)
+    described = [change for name, change in changes.items() if name not in UNRELATED]
+    notes = [rail.calibration_note, rail.controls["group"], rail.adopt]
+    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **latest)
+    changes["calibration_id"](handlers.describe_drift, calibration, rail.drift_note, **latest)
+    gr.on([changes["mask"], changes["model"]], handlers.menu, rail.inputs, calibration, **latest)
+    rail.adopt.click(handlers.adopt, rail.inputs, rail.inputs, **event)

@@ -1,0 +1,2 @@
+/* The batches page. */
+"use strict";

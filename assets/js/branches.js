@@ -1,0 +1,2 @@
+/* The tree of branches. */
+"use strict";

@@ -1,0 +1,2 @@
+/* The compare page. */
+"use strict";

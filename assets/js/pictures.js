@@ -1,0 +1,2 @@
+/* Pictures of a step and of the chain. */
+"use strict";

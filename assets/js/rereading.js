@@ -1,0 +1,2 @@
+/* Lambda and alpha on a finished audit. */
+"use strict";

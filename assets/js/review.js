@@ -1,0 +1,2 @@
+/* The review page. */
+"use strict";

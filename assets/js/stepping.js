@@ -1,0 +1,2 @@
+/* Run until, and what survives a reload. */
+"use strict";

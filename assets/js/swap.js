@@ -1,0 +1,2 @@
+/* The swap page. */
+"use strict";

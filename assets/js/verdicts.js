@@ -1,0 +1,2 @@
+/* Verdicts on the audit page. */
+"use strict";
