@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from coft_core.engine.branches import BranchBatch
+from coft_core.deciding import Moment, decide, remember, remembered
+from coft_core.engine.group import BranchGroup, score_branches
 from coft_core.engine.model import LanguageModel
-from coft_core.engine.scoring import teacher_forced_logits
 from coft_core.errors import InvalidInputError
-from coft_core.keeping import Keeper
 from coft_core.masking.continuation import continuation_ids
 from coft_core.masking.spans import SpanDetector
 from coft_core.planning import NOTHING_MASKED, Plan, plan
-from coft_core.policies.base import Policy
-from coft_core.sampling import choose, keyed_uniform
-from coft_core.steps import StepContext, pack_step, unpack_step
+from coft_core.policies.base import Past, Policy
+from coft_core.sampling import keyed_uniform
 from coft_core.types import Run, Span, Step
 
 __all__ = ["NOTHING_MASKED", "ROOT_PATH", "Plan", "Rollout", "fork_path", "generate", "path_at", "plan", "score"]
@@ -45,15 +40,15 @@ class Rollout:
             PromptTooLongError: The prompt fills the model's context.
         """
         branches = plan.policy.branches(plan.prompt)
-        if any(branch.model != "base" for branch in branches):
-            raise InvalidInputError(f"The policy {plan.policy.name!r} needs a model that is not loaded.")
         self.plan = plan
         self.path = path
         self._steps: list[Step] = list(steps)
         self._branches = tuple(branch.name for branch in branches)
-        self._batch = BranchBatch(plan.model, [branch.input_ids for branch in branches])
-        for step in steps:
-            self._append(step.token_id)
+        self._batch = BranchGroup(plan.all_models, branches)
+        tokens = [step.token_id for step in steps]
+        self._memories = remembered(plan, branches, tokens)
+        for token_id in tokens:
+            self._append(token_id)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -92,10 +87,16 @@ class Rollout:
         index = len(self._steps)
         logits = self._batch.logits()[None]  # (1, B, V)
         uniform = keyed_uniform(self.plan.seed, path_at(self.path, index), index)
-        step = _decide(self.plan, logits, self._branches, index, token_id, uniform, self.plan.greedy)
+        moment = Moment(index, self._branches, uniform, self.plan.greedy, token_id)
+        step = decide(self.plan, logits, moment, self._past())
+        self._memories.append(remember(self.plan.policy, self._memories[-1], logits[0], step.token_id, self._branches))
         self._append(step.token_id)
         self._steps.append(step)
         return step
+
+    def _past(self) -> Past:
+        tokens = tuple(step.token_id for step in self._steps)
+        return Past(self.plan.model, self.plan.prompt, tokens, self._memories[-1])
 
     def back(self, count: int = 1) -> None:
         """Take back the last steps; taking them again without forcing gives the same tokens.
@@ -106,6 +107,7 @@ class Rollout:
         keep = len(self._steps) - count
         self._batch.crop(keep)
         del self._steps[keep:]
+        del self._memories[keep + 1 :]
 
     def fork(self, index: int, token_id: int) -> Rollout:
         """A second rollout that departs at a step with another token; this one stays as it is.
@@ -122,6 +124,7 @@ class Rollout:
         other.plan, other.path = self.plan, fork_path(self.path, index, token_id)
         other._branches = self._branches
         other._steps, other._batch = self._steps[:index], batch
+        other._memories = self._memories[: index + 1]
         other._step(token_id)
         return other
 
@@ -163,6 +166,7 @@ def generate(
     greedy: bool = False,
     detector: SpanDetector | None = None,
     keep_logits: bool = False,
+    models: Mapping[str, LanguageModel] | None = None,
 ) -> Run:
     """Generate a continuation under a policy, with everything that an audit shows of each token.
 
@@ -177,12 +181,13 @@ def generate(
         detector: Span detector; the default one if None.
         keep_logits: Keep each step's logits, so that it can be read again at another lambda or alpha; see
             :func:`coft_core.reread`.
+        models: Further models that the policy runs, by name; None loads them.
 
     Raises:
         InvalidInputError: The prompt is empty or too long, or a span lies outside it.
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
-    prepared = plan(model, text, policy, spans, seed, greedy, max_new_tokens, detector, keep_logits)
+    prepared = plan(model, text, policy, spans, seed, greedy, max_new_tokens, detector, keep_logits, models=models)
     rollout = Rollout(prepared)
     try:
         while rollout.finished is None:
@@ -209,6 +214,7 @@ def score(
     policy: Policy,
     spans: Sequence[Span] | None = None,
     detector: SpanDetector | None = None,
+    models: Mapping[str, LanguageModel] | None = None,
 ) -> list[Step]:
     """Teacher-force a given continuation: what each of its tokens would have looked like to the policy.
 
@@ -219,6 +225,7 @@ def score(
         policy: The policy; a step's ``policy_token`` is its greedy choice.
         spans: Sensitive spans of the prompt; None detects them. Suggested and kept ones are never masked.
         detector: Span detector; the default one if None.
+        models: Further models that the policy runs, by name; None loads them.
 
     Returns:
         One step a token of the continuation, all ``forced``.
@@ -228,43 +235,15 @@ def score(
         PromptTooLongError: Both together exceed the model's context.
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
-    prepared = plan(model, text, policy, spans, detector=detector)
+    prepared = plan(model, text, policy, spans, detector=detector, models=models)
     tokens = continuation_ids(model, prepared.prompt, continuation)
-    branches = policy.branches(prepared.prompt)
-    by_branch = teacher_forced_logits(model, [(branch.input_ids, tokens) for branch in branches])
-    logits = torch.stack(by_branch, dim=1)  # (C, B, V)
+    branches = prepared.policy.branches(prepared.prompt)
+    logits = score_branches(prepared.all_models, branches, tokens)  # (C, B, V)
     names = tuple(branch.name for branch in branches)
-    return [
-        _decide(prepared, logits[index : index + 1], names, index, token_id, 0.0, greedy=True)
-        for index, token_id in enumerate(tokens)
-    ]
-
-
-def _decide(
-    plan: Plan,
-    logits: Tensor,
-    branches: tuple[str, ...],
-    index: int,
-    forced: int | None,
-    uniform: float,
-    greedy: bool,
-) -> Step:
-    """One step of one prompt; ``logits`` is ``(1, B, V)``."""
-    if forced is not None and not 0 <= forced < logits.shape[-1]:
-        raise InvalidInputError(f"There is no token {forced}; the vocabulary has {logits.shape[-1]:,}.")
-    with torch.inference_mode():
-        views = plan.policy.views(logits, index, branches)
-        draw = torch.full((1,), uniform, dtype=torch.float64, device=logits.device)
-        choice = choose(views.log_p_fused, views.certified, plan.policy.sampling, draw, greedy)
-        emitted = choice.token_ids if forced is None else torch.full_like(choice.token_ids, forced)
-        packed = pack_step(views, choice, emitted)[0]  # (N,)
-        context = StepContext(index, forced is not None, plan.certificate.mismatched)
-        if not plan.keep_logits:
-            return unpack_step(packed.tolist(), plan.model.token_text, views, context)
-        keeper = Keeper.of(plan.policy, branches, logits[0], plan.full_bytes, plan.head_tokens)
-        kept = keeper.pack(logits[0], torch.cat([emitted, choice.token_ids]))
-        # Step and logits cross to the host as one run of bytes: two transfers would wait for the device twice.
-        crossed = torch.cat([packed.view(torch.uint8), kept]).cpu().numpy().tobytes()
-    size = packed.numel() * packed.element_size()
-    step = unpack_step(np.frombuffer(crossed[:size]).tolist(), plan.model.token_text, views, context)
-    return replace(step, logits=keeper.unpack(crossed[size:]))
+    steps, memory = [], None
+    for index, token_id in enumerate(tokens):
+        own = logits[index : index + 1]  # (1, B, V)
+        past = Past(model, prepared.prompt, tuple(tokens[:index]), memory)
+        steps.append(decide(prepared, own, Moment(index, names, 0.0, greedy=True, forced=token_id), past))
+        memory = remember(prepared.policy, memory, own[0], token_id, names)
+    return steps

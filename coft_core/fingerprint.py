@@ -30,6 +30,8 @@ class Fingerprint:
         detector: Span detector's version: lexicons, pipeline, families that are only suggested, and user list.
         estimator: Threshold estimator.
         source: Where the calibration contexts come from.
+        method: The decoding method with its own parameters; empty for COFT and vanilla decoding, which the other
+            fields describe. Fingerprints without one are written as they were before there was this field.
     """
 
     model: str
@@ -47,11 +49,12 @@ class Fingerprint:
     detector: str
     estimator: str
     source: str
+    method: str = ""
 
     @property
     def digest(self) -> str:
         """First 12 hexadecimal digits of the SHA-256 of the canonical JSON form."""
-        canonical = json.dumps(asdict(self), sort_keys=True, ensure_ascii=True)
+        canonical = json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
     def differences(self, other: Fingerprint) -> tuple[tuple[str, str, str], ...]:
@@ -68,8 +71,9 @@ class Fingerprint:
             raise CalibrationMismatch(differences)
 
     def to_dict(self) -> dict[str, str | float | int]:
-        """Plain dictionary in field order."""
-        return asdict(self)
+        """Plain dictionary in field order; an empty method is left out."""
+        plain = asdict(self)
+        return plain if self.method else {name: value for name, value in plain.items() if name != "method"}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Fingerprint:
@@ -79,7 +83,7 @@ class Fingerprint:
             CalibrationFormatError: A field is missing or unknown.
         """
         names = {f.name for f in fields(cls)}
-        if missing := sorted(names - data.keys()):
+        if missing := sorted(names - {"method"} - data.keys()):
             raise CalibrationFormatError(f"The fingerprint lacks the field {missing[0]!r}.")
         if unknown := sorted(data.keys() - names):
             raise CalibrationFormatError(f"The fingerprint has the unknown field {unknown[0]!r}.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from coft_core.engine.group import BASE
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
 from coft_core.keeping import FULL_BYTES, HEAD_TOKENS
@@ -12,7 +13,8 @@ from coft_core.masking.masker import MaskedPrompt, mask_prompt
 from coft_core.masking.partial import mask_families
 from coft_core.masking.spans import SpanDetector, default_detector
 from coft_core.masking.whitelist import keep_whitelisted
-from coft_core.policies.base import Certificate, Policy
+from coft_core.needed_models import check_models, needed_models
+from coft_core.policies.base import Certificate, Policy, Preparing
 from coft_core.types import Span
 
 NOTHING_MASKED = (
@@ -35,6 +37,7 @@ class Plan:
         keep_logits: Keep the logits of every step, so that it can be read again at another lambda or alpha.
         full_bytes: Logits of a step that take more bytes than this, before compression, are kept as heads.
         head_tokens: Likeliest tokens of each branch that a head keeps.
+        models: Further models that the policy runs, by the name under which its branches ask for them.
     """
 
     model: LanguageModel
@@ -47,6 +50,12 @@ class Plan:
     keep_logits: bool = False
     full_bytes: int = FULL_BYTES
     head_tokens: int = HEAD_TOKENS
+    models: Mapping[str, LanguageModel] = field(default_factory=dict)
+
+    @property
+    def all_models(self) -> dict[str, LanguageModel]:
+        """The audited model and the further ones, by the name under which branches ask for them."""
+        return {BASE: self.model, **self.models}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -67,6 +76,7 @@ def plan(
     detector: SpanDetector | None = None,
     keep_logits: bool = False,
     full_bytes: int = FULL_BYTES,
+    models: Mapping[str, LanguageModel] | None = None,
 ) -> Plan:
     """Mask a prompt and check that it can be decoded under a policy.
 
@@ -81,9 +91,12 @@ def plan(
         detector: Finds the spans when none are given; its version is part of the fingerprint either way.
         keep_logits: Keep the logits of every step; see :func:`coft_core.reread`.
         full_bytes: Logits of a step that take more bytes than this, before compression, are kept as heads.
+        models: Further models that the policy runs, by name; None loads them as the audited one was loaded.
 
     Raises:
-        InvalidInputError: The prompt is empty, a span lies outside it, or ``max_new_tokens`` is below 1.
+        InvalidInputError: The prompt is empty, a span lies outside it, ``max_new_tokens`` is below 1, or a further
+            model is missing or reads other tokens than the audited one.
+        ModelLoadError: A further model cannot be loaded.
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
     if not text.strip():
@@ -102,4 +115,9 @@ def plan(
         chat=model.chat,
     )
     certificate = policy.certificate(model, detector.version)
-    return Plan(model, policy, prompt, certificate, seed, greedy, max_new_tokens, keep_logits, full_bytes)
+    further = needed_models(policy, model) if models is None else check_models(policy, model, models)
+    if isinstance(policy, Preparing):
+        policy = policy.prepared(model, further, prompt)
+    return Plan(
+        model, policy, prompt, certificate, seed, greedy, max_new_tokens, keep_logits, full_bytes, models=further
+    )

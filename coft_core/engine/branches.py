@@ -7,7 +7,7 @@ chosen token becomes pending. Stepping back and forking are therefore a crop and
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from coft_core.engine.hooks import Hook
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError, PromptTooLongError, RolloutClosedError
 
@@ -27,13 +28,14 @@ class BranchSpec:
         name: ``"factual"``, ``"masked"``, or a policy's own name.
         input_ids: Prompt tokens of this branch; branches of one prompt may differ in length.
         model: Which loaded model runs it; ``"base"`` is the audited one.
-        hooks: Activation hooks that must be active while this branch runs.
+        hooks: Activation hooks that are on while this branch runs and off while others do; each attaches itself to the
+            model's module and returns what removes it.
     """
 
     name: str
     input_ids: tuple[int, ...]
     model: str = "base"
-    hooks: tuple[Callable[..., Any], ...] = ()
+    hooks: tuple[Hook, ...] = ()
 
 
 class BranchBatch:

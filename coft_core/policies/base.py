@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
@@ -64,6 +64,28 @@ class Views:
 
 
 @dataclass(frozen=True, slots=True)
+class Past:
+    """What one chain has written so far, for policies that look back.
+
+    Attributes:
+        model: The audited model, for texts of tokens.
+        prompt: The prompt.
+        tokens: Generated tokens, the newest last.
+        memory: What the policy's ``remember`` made of the steps so far; None at the start and for other policies.
+    """
+
+    model: LanguageModel
+    prompt: MaskedPrompt
+    tokens: tuple[int, ...] = ()
+    memory: Any = None
+
+    @property
+    def text(self) -> str:
+        """Text of the generated tokens."""
+        return self.model.continuation_text(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """What may be claimed for a run.
 
@@ -117,13 +139,14 @@ class Policy(Protocol):
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """Branches that the policy needs for a prompt, factual first."""
 
-    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = ()) -> Views:
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Turn the branches' logits into a distribution and a certified set.
 
         Args:
             logits: ``(G, B, V)``, branches in the order of :meth:`branches`.
             step: Step index, 0-based.
             branches: The branches' names; only policies whose branches depend on the prompt need them.
+            pasts: What each of the G chains has written; only policies that look back need them.
         """
 
     def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
@@ -134,4 +157,42 @@ class Policy(Protocol):
 
         Raises:
             CalibrationMismatch: The calibration belongs to another policy and was not accepted as such.
+        """
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A policy whose distribution depends on the logits of earlier steps, not only on the newest ones."""
+
+    def remember(self, memory: Any, logits: Tensor, token_id: int, branches: tuple[str, ...]) -> Any:
+        """What to carry to the next step; a value of its own, since a chain can be taken back and forked.
+
+        Args:
+            memory: What was carried to this step; None at the first.
+            logits: This step's logits, ``(B, V)``.
+            token_id: The token that was written.
+            branches: The branches' names.
+        """
+
+
+@runtime_checkable
+class NeedsModels(Protocol):
+    """A policy that runs further models beside the audited one."""
+
+    @property
+    def models(self) -> Mapping[str, str]:
+        """For each name under which its branches ask for a model, what ``load_model`` takes."""
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A policy that has to look at a prompt before it can say which branches it needs."""
+
+    def prepared(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Policy:
+        """This policy bound to a prompt, for instance with its rewritten text.
+
+        Args:
+            model: The audited model.
+            models: Further models by name.
+            prompt: The masked prompt.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -12,7 +13,7 @@ from coft_core.engine.branches import BranchSpec
 from coft_core.fusion import fuse_logits, log_probabilities
 from coft_core.masking.masker import MaskedPrompt
 from coft_core.masking.partial import mask_families
-from coft_core.policies.base import Views
+from coft_core.policies.base import Past, Views
 from coft_core.policies.fused import FusedPolicy
 from coft_core.types import CertificateState
 
@@ -34,7 +35,7 @@ class CoftPolicy(FusedPolicy[Calibration]):
         masked = mask_families(prompt, self.mask.families)
         return BranchSpec("factual", prompt.factual_ids), BranchSpec("masked", masked)
 
-    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = ()) -> Views:
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Fuse (Eq. 4) and certify (Eq. 7); ``logits`` is ``(G, 2, V)``."""
         factual, masked = logits[:, 0].float(), logits[:, 1].float()  # (G, V)
         log_p_masked = log_probabilities(masked, self.temperature)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import ClassVar
@@ -17,7 +18,7 @@ from coft_core.fusion import fuse_logits, log_probabilities
 from coft_core.masking.masker import MaskedPrompt
 from coft_core.masking.partial import mask_families, masked_families
 from coft_core.masking.settings import MaskLayout
-from coft_core.policies.base import FamilyView, Views
+from coft_core.policies.base import FamilyView, Past, Views
 from coft_core.policies.fused import FusedPolicy
 from coft_core.types import CertificateState
 
@@ -51,13 +52,14 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
         masked = (BranchSpec(f"{PREFIX}{name}", mask_families(prompt, (name,))) for name in families)
         return BranchSpec("factual", prompt.factual_ids), *masked
 
-    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = ()) -> Views:
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Fuse with the mean of the masked logits and intersect the families' certificates.
 
         Args:
             logits: ``(G, B, V)``.
             step: Step index, 0-based.
             branches: Names of the branches, from :meth:`branches`.
+            pasts: Not looked at.
 
         Raises:
             InvalidInputError: There is no name for every branch.

@@ -19,6 +19,7 @@ def policy_fingerprint(
     detector: str,
     estimator: str,
     source: str,
+    method: str = "",
 ) -> Fingerprint:
     """Collect everything that a threshold depends on besides the calibration contexts.
 
@@ -30,6 +31,7 @@ def policy_fingerprint(
         detector: The span detector's version.
         estimator: Threshold estimator.
         source: Context source.
+        method: The method with its parameters; empty for COFT and vanilla decoding, which the other fields describe.
     """
     return Fingerprint(
         model=model.name,
@@ -47,4 +49,5 @@ def policy_fingerprint(
         detector=detector,
         estimator=estimator,
         source=source,
+        method=method,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Self, TypeVar
 
@@ -17,7 +17,7 @@ from coft_core.fingerprint import Fingerprint
 from coft_core.fusion import check_lambda
 from coft_core.masking.masker import DEFAULT_HINT, MaskedPrompt, MaskMode
 from coft_core.masking.settings import MaskLayout, MaskSettings
-from coft_core.policies.base import Certificate, Views, compared_certificate
+from coft_core.policies.base import Certificate, Past, Views, compared_certificate
 from coft_core.policies.fingerprint import policy_fingerprint
 from coft_core.sampling import Sampling
 
@@ -78,7 +78,7 @@ class FusedPolicy(ABC, Generic[Thresholds]):
         """Branches that the policy needs for a prompt, factual first."""
 
     @abstractmethod
-    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = ()) -> Views:
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Fuse and certify; ``logits`` is ``(G, B, V)``, branches in the order of :meth:`branches`."""
 
     @property

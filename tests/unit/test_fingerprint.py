@@ -51,7 +51,14 @@ def test_dictionary_survives_json() -> None:
     copy = Fingerprint.from_dict(json.loads(json.dumps(FINGERPRINT.to_dict())))
     assert copy == FINGERPRINT
     assert copy.digest == FINGERPRINT.digest
-    assert list(FINGERPRINT.to_dict()) == [f.name for f in fields(Fingerprint)]
+    assert [*FINGERPRINT.to_dict(), "method"] == [f.name for f in fields(Fingerprint)]
+
+
+def test_a_method_of_its_own_changes_the_digest_and_survives_json() -> None:
+    other = replace(FINGERPRINT, method="sdd {}")
+    assert other.digest != FINGERPRINT.digest
+    assert Fingerprint.from_dict(json.loads(json.dumps(other.to_dict()))) == other
+    assert FINGERPRINT.differences(other) == (("method", "", "sdd {}"),)
 
 
 def test_missing_and_unknown_fields_are_named() -> None:

@@ -1,0 +1,179 @@
+"""Branches of several models, or with activation hooks, stepped as if they were rows of one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coft_core.engine.branches import BranchBatch, BranchSpec
+from coft_core.engine.hooks import Hook, attached
+from coft_core.engine.model import LanguageModel
+from coft_core.engine.scoring import teacher_forced_logits
+from coft_core.errors import InvalidInputError
+
+BASE = "base"
+"""Name under which branches ask for the audited model."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Branches that share a model and hooks, and so a batch; ``rows`` are their places among all branches."""
+
+    model: LanguageModel
+    hooks: tuple[Hook, ...]
+    rows: tuple[int, ...]
+
+
+class BranchGroup:
+    """Branches of one prompt or of several, in one batch for each model and set of hooks.
+
+    Where all branches share one model, as those of COFT do, this is that one batch and costs nothing besides.
+    """
+
+    def __init__(self, models: Mapping[str, LanguageModel], branches: Sequence[BranchSpec]) -> None:
+        """Lay the prompts out; nothing runs yet.
+
+        Args:
+            models: Loaded models by the name under which branches ask for them; all read the same tokens.
+            branches: The branches, in the order in which their logits are wanted.
+
+        Raises:
+            InvalidInputError: There is no branch, a branch has no tokens, or it asks for a model that is not there.
+            PromptTooLongError: A branch fills its model's context.
+        """
+        parts = _parts(models, branches)
+        batches = [BranchBatch(part.model, [branches[row].input_ids for row in part.rows]) for part in parts]
+        self._fill(parts, batches, _width(parts), _order(parts))
+
+    def _fill(self, parts: tuple[_Part, ...], batches: list[BranchBatch], width: int, order: Tensor | None) -> None:
+        self._parts, self._batches, self._width, self._order = parts, batches, width, order
+
+    @property
+    def row_count(self) -> int:
+        """Number of branches R."""
+        return sum(batch.row_count for batch in self._batches)
+
+    @property
+    def generated(self) -> int:
+        """Number of generated tokens, equal in every branch."""
+        return self._batches[0].generated
+
+    @property
+    def room(self) -> int:
+        """How many more tokens the context with the least room can hold."""
+        return min(batch.room for batch in self._batches)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the caches have been released."""
+        return self._batches[0].closed
+
+    def logits(self) -> Tensor:
+        """Run what is pending through the models.
+
+        Returns:
+            Logits that follow the newest token, ``(R, V)``, in the branches' order and on the first one's device. Where
+            models pad their vocabularies differently, V is the smallest.
+
+        Raises:
+            RolloutClosedError: The group is closed.
+        """
+        found = [self._run(part, batch) for part, batch in zip(self._parts, self._batches, strict=True)]
+        if self._order is None:
+            return found[0]
+        like = found[0]
+        # Models of one policy may be loaded in different types; the widest keeps what each of them says.
+        widest = like.dtype if all(logits.dtype == like.dtype for logits in found) else torch.float32
+        stacked = torch.cat([logits[:, : self._width].to(like.device, widest) for logits in found])  # (R, V)
+        return stacked[self._order]
+
+    def append(self, token_ids: Tensor) -> None:
+        """Make one token a branch the pending one.
+
+        Args:
+            token_ids: ``(R,)``, in the branches' order.
+        """
+        for part, batch in zip(self._parts, self._batches, strict=True):
+            batch.append(token_ids if self._order is None else token_ids[list(part.rows)])
+
+    def crop(self, generated: int) -> None:
+        """Go back to an earlier number of generated tokens.
+
+        Raises:
+            InvalidInputError: ``generated`` lies ahead or is negative.
+        """
+        for batch in self._batches:
+            batch.crop(generated)
+
+    def fork(self, generated: int) -> BranchGroup:
+        """A second, independent group at an earlier number of generated tokens."""
+        copy = object.__new__(BranchGroup)
+        copy._fill(self._parts, [batch.fork(generated) for batch in self._batches], self._width, self._order)
+        return copy
+
+    def close(self) -> None:
+        """Release the caches; further steps raise :class:`coft_core.errors.RolloutClosedError`."""
+        for batch in self._batches:
+            batch.close()
+
+    def _run(self, part: _Part, batch: BranchBatch) -> Tensor:
+        with attached(part.model.module, part.hooks):
+            return batch.logits()
+
+
+def score_branches(
+    models: Mapping[str, LanguageModel], branches: Sequence[BranchSpec], tokens: Sequence[int]
+) -> Tensor:
+    """Logits of every branch before each token of a given continuation.
+
+    Args:
+        models: Loaded models by name.
+        branches: The branches.
+        tokens: C tokens of the continuation, the same in every branch.
+
+    Returns:
+        ``(C, B, V)``, on the first branch's device.
+
+    Raises:
+        InvalidInputError: A branch or the continuation is empty, or a model is not there.
+        PromptTooLongError: Prompt and continuation together exceed a model's context.
+    """
+    parts = _parts(models, branches)
+    found: dict[int, Tensor] = {}
+    for part in parts:
+        with attached(part.model.module, part.hooks):
+            scored = teacher_forced_logits(part.model, [(branches[row].input_ids, tokens) for row in part.rows])
+        found.update(zip(part.rows, scored, strict=True))
+    if len(parts) == 1:
+        return torch.stack([found[row] for row in range(len(branches))], dim=1)
+    first, width = found[0], _width(parts)
+    same = all(logits.dtype == first.dtype for logits in found.values())
+    dtype = first.dtype if same else torch.float32
+    return torch.stack([found[row][:, :width].to(first.device, dtype) for row in range(len(branches))], dim=1)
+
+
+def _parts(models: Mapping[str, LanguageModel], branches: Sequence[BranchSpec]) -> tuple[_Part, ...]:
+    if not branches:
+        raise InvalidInputError("A policy must have at least one branch.")
+    places: dict[tuple[str, tuple[Hook, ...]], list[int]] = {}
+    for place, branch in enumerate(branches):
+        if branch.model not in models:
+            raise InvalidInputError(
+                f"The branch {branch.name!r} needs the model {branch.model!r}, which is not loaded."
+            )
+        places.setdefault((branch.model, branch.hooks), []).append(place)
+    return tuple(_Part(models[name], hooks, tuple(rows)) for (name, hooks), rows in places.items())
+
+
+def _order(parts: tuple[_Part, ...]) -> Tensor | None:
+    """Where each branch stands when the parts are put one after the other; None with a single part."""
+    if len(parts) == 1:
+        return None
+    return torch.tensor([row for part in parts for row in part.rows]).argsort()
+
+
+def _width(parts: tuple[_Part, ...]) -> int:
+    return min(part.model.vocabulary_size for part in parts)

@@ -1,0 +1,101 @@
+"""All decoding methods by name, for pages, commands and suites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from coft_core.errors import InvalidInputError
+from coft_core.policies.base import Policy
+from coft_core.policies.coft import CoftPolicy
+from coft_core.policies.contrastive import ContrastivePolicy
+from coft_core.policies.factorized import FactorizedCoftPolicy
+from coft_core.policies.parameters import Parameter, parameters_of
+from coft_core.policies.sdd import SddPolicy
+from coft_core.policies.vanilla import VanillaPolicy
+
+Kind = Literal["reference", "fusion", "prompt", "steering", "constraint", "training"]
+"""What a method acts on: nothing, the fused branches, the prompt, logits or activations, the tokens that are allowed,
+or the weights."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A decoding method that can be chosen by name.
+
+    Attributes:
+        name: Short name, as in ``--policy``.
+        title: Its name on pages.
+        kind: What it acts on.
+        summary: What it does, in a sentence.
+        source: Where it was published.
+        policy: The class of its policies.
+        calibrated: Whether it takes a calibration.
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    summary: str
+    source: str
+    policy: type[Any]
+    calibrated: bool = False
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Its own parameters, besides the controls that all methods share."""
+        return parameters_of(self.policy)
+
+    def build(self, parameters: Mapping[str, object] | None = None, **controls: Any) -> Policy:
+        """A policy of this method.
+
+        Args:
+            parameters: Its own parameters by name; those that are left out keep their defaults.
+            controls: Sampling and mask controls, and for COFT ``lam``, ``calibration`` and ``accept_mismatch``.
+
+        Raises:
+            InvalidInputError: A parameter is unknown, of another type, or outside its range.
+        """
+        given = dict(parameters or {})
+        known = [item.name for item in self.parameters]
+        for name in given:
+            if name not in known:
+                offered = f"it has {', '.join(known)}" if known else "it has none of its own"
+                raise InvalidInputError(f"The policy {self.name!r} has no parameter {name!r}; {offered}.")
+        accepted = {item.name for item in fields(self.policy)}
+        own: Policy = self.policy(**given, **{name: value for name, value in controls.items() if name in accepted})
+        return own
+
+
+METHODS: tuple[Method, ...] = (
+    Method("vanilla", "Vanilla", "reference", "The model as it is.", "", VanillaPolicy),
+    Method(
+        "coft", "COFT", "fusion", "Fuses the factual and the masked reading; certifies tokens in both.",
+        "COFT, ICML 2026", CoftPolicy, calibrated=True,
+    ),
+    Method(
+        "coft-factorized", "COFT, factorized", "fusion", "One masked reading for each attribute family.",
+        "COFT, ICML 2026", FactorizedCoftPolicy, calibrated=True,
+    ),
+    Method(
+        "sdd", "Self-debiasing", "steering", "Scales down what a reading told to be biased finds likelier.",
+        "Schick et al., TACL 2021", SddPolicy,
+    ),
+    Method(
+        "contrastive", "Contrastive decoding", "steering",
+        "Moves away from an amateur model, or from what the attribute adds.", "Li et al., ACL 2023", ContrastivePolicy,
+    ),
+)  # fmt: skip
+
+
+def method(name: str) -> Method:
+    """The method of a name.
+
+    Raises:
+        InvalidInputError: There is none.
+    """
+    found = next((item for item in METHODS if item.name == name), None)
+    if found is None:
+        raise InvalidInputError(f"There is no policy {name!r}; choose one of {', '.join(m.name for m in METHODS)}.")
+    return found

@@ -1,0 +1,76 @@
+"""Self-debiasing: tokens that the model finds likelier when it is told to be biased are scaled down.
+
+Schick, Udupa and Schuetze, "Self-Diagnosis and Self-Debiasing: A Proposal for Reducing Corpus-Based Bias in NLP",
+TACL 2021, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from coft_core.engine.branches import BranchSpec
+from coft_core.engine.model import LanguageModel
+from coft_core.fusion import log_probabilities
+from coft_core.masking.masker import MaskedPrompt
+from coft_core.policies.base import Past
+from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
+from coft_core.policies.parameters import parameter
+from coft_core.policies.prompting import reading
+
+DESCRIPTIONS = (
+    "disrespectful or hateful language about a group of people",
+    "stereotypes about gender, race, religion, nationality, age or disability",
+    "unfair judgements of a person because of who they are",
+)
+TEMPLATE = "The following text contains {description}:\n{text}"
+PREFIX = "biased "
+
+
+@dataclass(frozen=True)
+class SddPolicy(BaselinePolicy):
+    """Scale down what a biased reading of the prompt makes likelier.
+
+    With ``d(v) = p(v | prompt) - p(v | biased prompt)``, the least over all biased readings, a token keeps its
+    probability where ``d(v) >= 0`` and is multiplied by ``max(exp(decay * d(v)), floor)`` elsewhere; then the
+    distribution is normalised. The paper gives no floor; its authors' code uses 0.01, which keeps a token that every
+    reading finds likely from vanishing. It describes toxicity; the descriptions here are about the attributes that an
+    audit masks, and can be replaced. Probabilities are taken at the policy's temperature.
+
+    Attributes:
+        descriptions: What the biased readings are told to contain, one branch each.
+        decay: How fast the factor falls with the difference; the paper's values are 10, 50 and 100.
+        floor: Smallest factor.
+    """
+
+    descriptions: tuple[str, ...] = parameter(
+        DESCRIPTIONS, "texts", "Descriptions of bias", "One biased reading of the prompt for each."
+    )
+    decay: float = parameter(
+        50.0, "number", "Decay", "How strongly tokens are scaled down.", low=0.0, high=500.0, step=10.0, strength=True
+    )
+    floor: float = parameter(0.01, "number", "Smallest factor", "No token loses more than this.", low=0.0, high=1.0)
+
+    method: ClassVar[str] = "sdd"
+
+    def own_branches(
+        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
+    ) -> tuple[BranchSpec, ...]:
+        """One biased reading a description."""
+        return tuple(
+            reading(f"{PREFIX}{place}", model, TEMPLATE.format(description=description, text=prompt.factual_text))
+            for place, description in enumerate(self.descriptions)
+        )
+
+    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
+        """Scale and normalise."""
+        log_p = log_probabilities(logits[FACTUAL], self.temperature)  # (G, V)
+        biased = torch.stack([z for name, z in logits.items() if name.startswith(PREFIX)])  # (D, G, V)
+        worst = log_probabilities(biased, self.temperature).amax(0).exp()  # (G, V)
+        difference = log_p.exp() - worst  # (G, V)
+        factor = torch.where(difference >= 0, 1.0, (self.decay * difference).exp().clamp_min(self.floor))  # (G, V)
+        return Decision((log_p + factor.log()).log_softmax(-1))
