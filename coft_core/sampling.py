@@ -107,3 +107,21 @@ def choose(
     # right=True so that a draw of exactly 0 cannot land on a token of probability 0.
     rank = torch.searchsorted(cumulative, target, right=True).clamp_max(p.shape[-1] - 1)  # (G, 1)
     return Choice(order.gather(-1, rank)[:, 0], empty)
+
+
+def nucleus(log_p: Tensor, mass: float) -> Tensor:
+    """The smallest set of likeliest tokens whose probability reaches a mass.
+
+    Args:
+        log_p: Log-probabilities, ``(..., V)``.
+        mass: The mass; 1 takes every token.
+
+    Returns:
+        Membership, ``(..., V)`` boolean; the likeliest token is always a member.
+    """
+    if mass >= 1:
+        return torch.ones_like(log_p, dtype=torch.bool)
+    ordered, order = log_p.sort(dim=-1, descending=True, stable=True)
+    p = ordered.double().exp()
+    inside = p.cumsum(-1) - p < mass  # (..., V), by rank
+    return torch.zeros_like(inside).scatter(-1, order, inside)

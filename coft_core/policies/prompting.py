@@ -21,3 +21,8 @@ def reading(name: str, model: LanguageModel, text: str, role: str = BASE) -> Bra
         InvalidInputError: The text is empty.
     """
     return BranchSpec(name, mask_prompt(model.tokenizer, text, (), chat=model.chat).factual_ids, role)
+
+
+def framed(text: str, before: str = "", after: str = "") -> str:
+    """A text between two others."""
+    return f"{before}{text}{after}"

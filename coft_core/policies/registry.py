@@ -10,8 +10,11 @@ from coft_core.errors import InvalidInputError
 from coft_core.policies.base import Policy
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.contrastive import ContrastivePolicy
+from coft_core.policies.dexperts import DExpertsPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
+from coft_core.policies.gedi import GediPolicy
 from coft_core.policies.parameters import Parameter, parameters_of
+from coft_core.policies.safety_template import SafetyTemplatePolicy
 from coft_core.policies.sdd import SddPolicy
 from coft_core.policies.vanilla import VanillaPolicy
 
@@ -79,8 +82,20 @@ METHODS: tuple[Method, ...] = (
         "COFT, ICML 2026", FactorizedCoftPolicy, calibrated=True,
     ),
     Method(
+        "safety_template", "Safety template", "prompt", "Asks the model to be fair before it reads the prompt.",
+        "", SafetyTemplatePolicy,
+    ),
+    Method(
         "sdd", "Self-debiasing", "steering", "Scales down what a reading told to be biased finds likelier.",
         "Schick et al., TACL 2021", SddPolicy,
+    ),
+    Method(
+        "dexperts", "DExperts", "steering", "Adds what an expert says beyond an anti-expert.",
+        "Liu et al., ACL 2021", DExpertsPolicy,
+    ),
+    Method(
+        "gedi", "GeDi", "steering", "Follows a class-conditional reading's judgement of every token.",
+        "Krause et al., EMNLP 2021", GediPolicy,
     ),
     Method(
         "contrastive", "Contrastive decoding", "steering",

@@ -41,6 +41,11 @@ CASES = (
     Case("coft"),
     Case("coft-factorized"),
     Case("sdd"),
+    Case("safety_template"),
+    Case("dexperts"),
+    Case("dexperts", {"expert": "one", "anti_expert": "two"}, {"expert": 3, "anti-expert": 4}),
+    Case("gedi"),
+    Case("gedi", {"discriminator": "a tiny model"}, {"discriminator": 3}),
     Case("contrastive"),
     Case("contrastive", {"against": "amateur", "amateur": "a tiny model"}, {"amateur": 3}),
 )

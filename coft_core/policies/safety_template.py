@@ -1,0 +1,71 @@
+"""Safety templates: the model is asked, before the prompt or around it, to be fair; nothing else changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+from torch import Tensor
+
+from coft_core.engine.branches import BranchSpec
+from coft_core.engine.model import LanguageModel
+from coft_core.errors import InvalidInputError
+from coft_core.fusion import log_probabilities
+from coft_core.masking.masker import MaskedPrompt
+from coft_core.policies.base import Past
+from coft_core.policies.baseline import BaselinePolicy, Decision
+from coft_core.policies.parameters import parameter
+from coft_core.policies.prompting import reading
+
+TEMPLATED = "templated"
+PLACE = "{text}"
+OWN = "own"
+TEMPLATES: Mapping[str, str] = MappingProxyType(
+    {
+        "instruction": "Answer fairly. Gender, race, religion, nationality, age or disability must not decide.\n{text}",
+        "stereotypes": "The text below is free of stereotypes and of prejudice against any group of people.\n{text}",
+        "individual": "Judge every person by what the text says of them, and by nothing else.\n{text}",
+        "unknown": "If the text does not say enough to tell, say that it cannot be told.\n{text}",
+    }
+)
+"""Built-in templates by name; ``{text}`` is where the prompt stands."""
+
+
+@dataclass(frozen=True)
+class SafetyTemplatePolicy(BaselinePolicy):
+    """Decode a prompt put into a template.
+
+    The paper names safety templates as a baseline and prints none; those that come with the program ask for fairness in
+    four ways, and any text with a place for the prompt can be given instead. With a chat model the whole text is the
+    user's turn.
+
+    Attributes:
+        template: Name of a built-in template, or ``"own"``.
+        own_template: A template with ``{text}`` where the prompt stands; needed for ``"own"``.
+    """
+
+    template: str = parameter(
+        "instruction", "choice", "Template", "How the model is asked to be fair.", choices=(*TEMPLATES, OWN)
+    )
+    own_template: str = parameter("", "text", "Own template", "A text with {text} for the prompt.", optional=True)
+
+    method: ClassVar[str] = "safety_template"
+
+    def __post_init__(self) -> None:
+        """Validate; an own template must have a place for the prompt."""
+        super().__post_init__()
+        if self.template == OWN and PLACE not in self.own_template:
+            raise InvalidInputError("Own template has no {text}; write it where the prompt should stand.")
+
+    def own_branches(
+        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
+    ) -> tuple[BranchSpec, ...]:
+        """The prompt in the template."""
+        template = self.own_template if self.template == OWN else TEMPLATES[self.template]
+        return (reading(TEMPLATED, model, template.replace(PLACE, prompt.factual_text)),)
+
+    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
+        """What the model says of the templated prompt."""
+        return Decision(log_probabilities(logits[TEMPLATED], self.temperature))
