@@ -13,6 +13,7 @@ from coft_core.policies.contrastive import ContrastivePolicy
 from coft_core.policies.dexperts import DExpertsPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
 from coft_core.policies.gedi import GediPolicy
+from coft_core.policies.iti import ItiPolicy
 from coft_core.policies.parameters import Parameter, parameters_of
 from coft_core.policies.safety_template import SafetyTemplatePolicy
 from coft_core.policies.sdd import SddPolicy
@@ -96,6 +97,10 @@ METHODS: tuple[Method, ...] = (
     Method(
         "gedi", "GeDi", "steering", "Follows a class-conditional reading's judgement of every token.",
         "Krause et al., EMNLP 2021", GediPolicy,
+    ),
+    Method(
+        "iti", "Activation steering", "steering", "Moves chosen attention heads along fitted directions.",
+        "Li et al., NeurIPS 2023", ItiPolicy,
     ),
     Method(
         "contrastive", "Contrastive decoding", "steering",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from coft_core.engine.fake import tiny_model
 from coft_core.engine.model import LanguageModel
 from coft_core.policies.base import NeedsModels, Policy
 from coft_core.policies.registry import method
+from coft_core.steering.fit import LabelledPair, fit_directions
 
 
 @dataclass(frozen=True)
@@ -18,12 +20,21 @@ class Case:
     Attributes:
         name: The method.
         parameters: Its own parameters.
-        models: Whether each further model is another tiny one: role to seed.
+        models: Each further model is another tiny one: role to seed.
+        files: Writers of the files that it reads: parameter to what writes one for a model.
     """
 
     name: str
     parameters: Mapping[str, object] = field(default_factory=dict)
     models: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[str, Callable[[LanguageModel, Path], None]] = field(default_factory=dict)
+
+    def written(self, model: LanguageModel, folder: Path) -> Case:
+        """This case with its files written for a model."""
+        paths = {name: folder / f"{self.name}-{name}" for name in self.files}
+        for name, path in paths.items():
+            self.files[name](model, path)
+        return replace(self, parameters={**self.parameters, **{name: str(path) for name, path in paths.items()}})
 
     def policy(self, **controls: object) -> Policy:
         """The policy."""
@@ -36,6 +47,12 @@ class Case:
         return {role: tiny_model(seed=self.models[role]) for role in roles}
 
 
+def directions(model: LanguageModel, path: Path) -> None:
+    """Directions fitted on a few pairs of words."""
+    pairs = [LabelledPair(f"a fair {word}", f"an unfair {word}") for word in "abcdefghijkl"]
+    fit_directions(model, pairs).save(path)
+
+
 CASES = (
     Case("vanilla"),
     Case("coft"),
@@ -46,6 +63,7 @@ CASES = (
     Case("dexperts", {"expert": "one", "anti_expert": "two"}, {"expert": 3, "anti-expert": 4}),
     Case("gedi"),
     Case("gedi", {"discriminator": "a tiny model"}, {"discriminator": 3}),
+    Case("iti", {"heads": 3, "strength": 1.5}, files={"directions": directions}),
     Case("contrastive"),
     Case("contrastive", {"against": "amateur", "amateur": "a tiny model"}, {"amateur": 3}),
 )

@@ -32,9 +32,10 @@ def model() -> LanguageModel:
     return tiny_model(seed=1)
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case.name}{'-models' if case.models else ''}")
-def case(request: pytest.FixtureRequest) -> Case:
-    return request.param
+@pytest.fixture(params=CASES, scope="module", ids=lambda case: f"{case.name}{'-models' if case.models else ''}")
+def case(request: pytest.FixtureRequest, model: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    written: Case = request.param.written(model, tmp_path_factory.mktemp("files"))
+    return written
 
 
 def planned(case: Case, model: LanguageModel, text: str = TEXT, seed: int = 5, **controls: object) -> Plan:

@@ -1,0 +1,1 @@
+"""Directions in a model's attention heads, and hooks that move activations along them."""

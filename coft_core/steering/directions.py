@@ -1,0 +1,143 @@
+"""Fitted directions of attention heads: what is kept of them, and the hook that moves a model along them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from coft_core.engine.model import LanguageModel
+from coft_core.errors import InvalidInputError
+from coft_core.steering.heads import head_geometry
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Directions:
+    """Directions of some attention heads of one model; N heads of width W.
+
+    Attributes:
+        model: Name of the model.
+        weights: Digest of its weights.
+        layers: Layer of each head, ``(N,)``.
+        heads: Number of each head within its layer, ``(N,)``.
+        vectors: Unit directions from the unwanted to the wanted label, ``(N, W)`` float32.
+        spreads: Standard deviation of the heads' outputs along them, ``(N,)`` float32.
+        accuracies: Share of pairs, not used for fitting, that each direction tells apart, ``(N,)`` float32.
+        pairs: Number of labelled pairs.
+    """
+
+    model: str
+    weights: str
+    layers: npt.NDArray[np.int64]
+    heads: npt.NDArray[np.int64]
+    vectors: npt.NDArray[np.float32]
+    spreads: npt.NDArray[np.float32]
+    accuracies: npt.NDArray[np.float32]
+    pairs: int
+
+    def best(self, count: int) -> Directions:
+        """The heads with the highest accuracy; ties go to the earlier one."""
+        order = np.argsort(-self.accuracies, kind="stable")[:count]
+        chosen = np.sort(order)
+        return Directions(
+            self.model, self.weights, self.layers[chosen], self.heads[chosen], self.vectors[chosen],
+            self.spreads[chosen], self.accuracies[chosen], self.pairs,
+        )  # fmt: skip
+
+    def save(self, path: Path) -> None:
+        """Write to a file in NumPy's compressed form."""
+        header = json.dumps({"format": FORMAT, "model": self.model, "weights": self.weights, "pairs": self.pairs})
+        with path.open("wb") as file:
+            np.savez_compressed(
+                file, header=np.array(header), layers=self.layers, heads=self.heads, vectors=self.vectors,
+                spreads=self.spreads, accuracies=self.accuracies,
+            )  # fmt: skip
+
+    @classmethod
+    def load(cls, path: Path) -> Directions:
+        """Read a file written by :meth:`save`.
+
+        Raises:
+            InvalidInputError: There is no such file, or it holds something else.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                header = json.loads(str(file["header"]))
+                arrays = {name: file[name] for name in ("layers", "heads", "vectors", "spreads", "accuracies")}
+            if header["format"] != FORMAT:
+                raise ValueError(f"format {header['format']}")
+            return cls(model=header["model"], weights=header["weights"], pairs=header["pairs"], **arrays)
+        except FileNotFoundError:
+            raise InvalidInputError(f"There is no file of directions at {path}; fit some first.") from None
+        except (OSError, ValueError, KeyError) as error:
+            raise InvalidInputError(f"{path} is no file of directions ({error}); fit some for this model.") from error
+
+    def require(self, model: LanguageModel) -> None:
+        """Refuse a model that the directions were not fitted on.
+
+        Raises:
+            InvalidInputError: The weights differ.
+        """
+        if self.weights != model.weights_digest:
+            raise InvalidInputError(
+                f"These directions were fitted on {self.model!r} with other weights than {model.name!r} has; fit some "
+                "for this model."
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SteeringHook:
+    """Moves the outputs of some heads along their directions while it is attached to a module.
+
+    Every position is moved, in the prompt and behind it, so that a chain reads the same with and without a cache.
+
+    Attributes:
+        directions: The heads.
+        strength: How many standard deviations.
+    """
+
+    directions: Directions
+    strength: float
+
+    def __call__(self, module: Any) -> ExitStack:
+        """Attach to a module; the returned object's ``remove`` takes everything off."""
+        geometry = head_geometry(module)
+        attached = AttachedHooks()
+        for layer in sorted(set(self.directions.layers.tolist())):
+            shift = self._shift(layer, geometry.heads, geometry.width)
+            projection = geometry.projections[layer]
+            attached.callback(projection.register_forward_pre_hook(_adding(shift)).remove)
+        return attached
+
+    def _shift(self, layer: int, heads: int, width: int) -> Tensor:
+        """What is added to the input of a layer's projection, ``(heads * width,)``."""
+        shift = torch.zeros(heads, width)
+        for place in np.flatnonzero(self.directions.layers == layer):
+            vector = torch.from_numpy(self.directions.vectors[place])
+            shift[int(self.directions.heads[place])] = self.strength * float(self.directions.spreads[place]) * vector
+        return shift.flatten()
+
+
+class AttachedHooks(ExitStack):
+    """Hooks that were attached together."""
+
+    def remove(self) -> None:
+        """Take them off."""
+        self.close()
+
+
+def _adding(shift: Tensor) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
+    def add(projection: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (inputs[0] + shift.to(inputs[0]), *inputs[1:])
+
+    return add
