@@ -109,7 +109,7 @@ class SteeringHook:
     directions: Directions
     strength: float
 
-    def __call__(self, module: Any) -> ExitStack:
+    def __call__(self, module: Any) -> AttachedHooks:
         """Attach to a module; the returned object's ``remove`` takes everything off."""
         geometry = head_geometry(module)
         attached = AttachedHooks()

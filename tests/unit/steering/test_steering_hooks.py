@@ -48,10 +48,8 @@ KINDS: dict[str, Any] = {
     "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
     "gpt-neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SIZE, intermediate_size=48)),
 }
-PAIRS = [
-    LabelledPair(f"{word} is fair", f"{word} is unjust")
-    for word in ["one", "two", "six", "ten", "red", "sun", "sea", "sky", "oak", "elm"]
-]
+WORDS = ("one", "two", "six", "ten", "red", "sun", "sea", "sky", "oak", "elm")
+PAIRS = [LabelledPair(f"{word} is fair", f"{word} is unjust") for word in WORDS]
 
 
 @pytest.fixture(params=KINDS)
