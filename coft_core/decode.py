@@ -15,6 +15,7 @@ from coft_core.masking.spans import SpanDetector
 from coft_core.planning import NOTHING_MASKED, Plan, plan
 from coft_core.policies.base import Past, Policy
 from coft_core.sampling import keyed_uniform
+from coft_core.scorers.base import ToxicityScorer
 from coft_core.types import Run, Span, Step
 
 __all__ = ["NOTHING_MASKED", "ROOT_PATH", "Plan", "Rollout", "fork_path", "generate", "path_at", "plan", "score"]
@@ -167,6 +168,7 @@ def generate(
     detector: SpanDetector | None = None,
     keep_logits: bool = False,
     models: Mapping[str, LanguageModel] | None = None,
+    scorers: Mapping[str, ToxicityScorer] | None = None,
 ) -> Run:
     """Generate a continuation under a policy, with everything that an audit shows of each token.
 
@@ -182,12 +184,15 @@ def generate(
         keep_logits: Keep each step's logits, so that it can be read again at another lambda or alpha; see
             :func:`coft_core.reread`.
         models: Further models that the policy runs, by name; None loads them.
+        scorers: Toxicity scorers by name; None loads them.
 
     Raises:
         InvalidInputError: The prompt is empty or too long, or a span lies outside it.
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
-    prepared = plan(model, text, policy, spans, seed, greedy, max_new_tokens, detector, keep_logits, models=models)
+    prepared = plan(
+        model, text, policy, spans, seed, greedy, max_new_tokens, detector, keep_logits, models=models, scorers=scorers
+    )
     rollout = Rollout(prepared)
     try:
         while rollout.finished is None:
@@ -215,6 +220,7 @@ def score(
     spans: Sequence[Span] | None = None,
     detector: SpanDetector | None = None,
     models: Mapping[str, LanguageModel] | None = None,
+    scorers: Mapping[str, ToxicityScorer] | None = None,
 ) -> list[Step]:
     """Teacher-force a given continuation: what each of its tokens would have looked like to the policy.
 
@@ -226,6 +232,7 @@ def score(
         spans: Sensitive spans of the prompt; None detects them. Suggested and kept ones are never masked.
         detector: Span detector; the default one if None.
         models: Further models that the policy runs, by name; None loads them.
+        scorers: Toxicity scorers by name; None loads them.
 
     Returns:
         One step a token of the continuation, all ``forced``.
@@ -235,7 +242,7 @@ def score(
         PromptTooLongError: Both together exceed the model's context.
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
-    prepared = plan(model, text, policy, spans, detector=detector, models=models)
+    prepared = plan(model, text, policy, spans, detector=detector, models=models, scorers=scorers)
     tokens = continuation_ids(model, prepared.prompt, continuation)
     branches = prepared.policy.branches(prepared.prompt)
     logits = score_branches(prepared.all_models, branches, tokens)  # (C, B, V)

@@ -1,4 +1,4 @@
-"""The further models that a policy runs beside the audited one."""
+"""What a policy runs beside the audited model: further models, and scorers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from coft_core.engine.load import load_model
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
-from coft_core.policies.base import NeedsModels, Policy
+from coft_core.policies.base import NeedsModels, NeedsScorers, Policy
+from coft_core.scorers.base import ToxicityScorer, load_scorer
 
 
 def needed_models(policy: Policy, model: LanguageModel) -> dict[str, LanguageModel]:
@@ -55,3 +56,25 @@ def check_models(policy: Policy, model: LanguageModel, models: Mapping[str, Lang
                 "probabilities cannot be combined token by token; choose a model with the same tokenizer."
             )
     return {role: models[role] for role in policy.models}
+
+
+def with_scorers(policy: Policy, scorers: Mapping[str, ToxicityScorer] | None, device: str = "cpu") -> Policy:
+    """A policy with the scorers that it asks.
+
+    Args:
+        policy: The policy.
+        scorers: Loaded scorers by the name that they are asked for; None loads them.
+        device: Where those that are loaded run.
+
+    Raises:
+        ModelLoadError: One cannot be loaded.
+        InvalidInputError: One is missing.
+    """
+    if not isinstance(policy, NeedsScorers):
+        return policy
+    found = {}
+    for role, name in policy.scorers.items():
+        if scorers is not None and name not in scorers:
+            raise InvalidInputError(f"The policy {policy.name!r} asks the toxicity scorer {name!r}; load it first.")
+        found[role] = load_scorer(name, device) if scorers is None else scorers[name]
+    return policy.with_scorers(found)

@@ -13,8 +13,9 @@ from coft_core.masking.masker import MaskedPrompt, mask_prompt
 from coft_core.masking.partial import mask_families
 from coft_core.masking.spans import SpanDetector, default_detector
 from coft_core.masking.whitelist import keep_whitelisted
-from coft_core.needed_models import check_models, needed_models
+from coft_core.needed_models import check_models, needed_models, with_scorers
 from coft_core.policies.base import Certificate, Policy, Preparing
+from coft_core.scorers.base import ToxicityScorer
 from coft_core.types import Span
 
 NOTHING_MASKED = (
@@ -77,6 +78,7 @@ def plan(
     keep_logits: bool = False,
     full_bytes: int = FULL_BYTES,
     models: Mapping[str, LanguageModel] | None = None,
+    scorers: Mapping[str, ToxicityScorer] | None = None,
 ) -> Plan:
     """Mask a prompt and check that it can be decoded under a policy.
 
@@ -92,6 +94,7 @@ def plan(
         keep_logits: Keep the logits of every step; see :func:`coft_core.reread`.
         full_bytes: Logits of a step that take more bytes than this, before compression, are kept as heads.
         models: Further models that the policy runs, by name; None loads them as the audited one was loaded.
+        scorers: Toxicity scorers by the name that the policy asks for them; None loads them.
 
     Raises:
         InvalidInputError: The prompt is empty, a span lies outside it, ``max_new_tokens`` is below 1, or a further
@@ -116,6 +119,7 @@ def plan(
     )
     certificate = policy.certificate(model, detector.version)
     further = needed_models(policy, model) if models is None else check_models(policy, model, models)
+    policy = with_scorers(policy, scorers, str(model.device))
     if isinstance(policy, Preparing):
         policy = policy.prepared(model, further, prompt)
     return Plan(

@@ -196,3 +196,15 @@ class Preparing(Protocol):
             models: Further models by name.
             prompt: The masked prompt.
         """
+
+
+@runtime_checkable
+class NeedsScorers(Protocol):
+    """A policy that asks a toxicity scorer."""
+
+    @property
+    def scorers(self) -> Mapping[str, str]:
+        """For each role, what :func:`coft_core.scorers.load_scorer` takes."""
+
+    def with_scorers(self, scorers: Mapping[str, Any]) -> Policy:
+        """This policy with its loaded scorers, by role."""

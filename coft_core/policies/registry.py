@@ -10,13 +10,16 @@ from coft_core.errors import InvalidInputError
 from coft_core.policies.base import Policy
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.contrastive import ContrastivePolicy
+from coft_core.policies.detox import DetoxPolicy
 from coft_core.policies.dexperts import DExpertsPolicy
+from coft_core.policies.dtcd import DtcdPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
 from coft_core.policies.gedi import GediPolicy
 from coft_core.policies.iti import ItiPolicy
 from coft_core.policies.parameters import Parameter, parameters_of
 from coft_core.policies.safety_template import SafetyTemplatePolicy
 from coft_core.policies.sdd import SddPolicy
+from coft_core.policies.single_branch import SingleBranchPolicy
 from coft_core.policies.vanilla import VanillaPolicy
 
 Kind = Literal["reference", "fusion", "prompt", "steering", "constraint", "training"]
@@ -81,6 +84,18 @@ METHODS: tuple[Method, ...] = (
     Method(
         "coft-factorized", "COFT, factorized", "fusion", "One masked reading for each attribute family.",
         "COFT, ICML 2026", FactorizedCoftPolicy, calibrated=True,
+    ),
+    Method(
+        "coft-single-branch", "COFT, factual certificate", "fusion",
+        "Fuses like COFT, certifies in the factual reading alone.", "COFT, ICML 2026, ablations",
+        SingleBranchPolicy, calibrated=True,
+    ),
+    Method(
+        "dtcd", "Dual-threshold conformal", "constraint", "Tokens must be likely enough and not too toxic.",
+        "COFT, ICML 2026, section 5", DtcdPolicy, calibrated=True,
+    ),
+    Method(
+        "detox", "Detox decoding", "constraint", "Leaves out tokens that would make the text toxic.", "", DetoxPolicy,
     ),
     Method(
         "safety_template", "Safety template", "prompt", "Asks the model to be fair before it reads the prompt.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,6 +11,21 @@ from coft_core.engine.model import LanguageModel
 from coft_core.policies.base import NeedsModels, Policy
 from coft_core.policies.registry import method
 from coft_core.steering.fit import LabelledPair, fit_directions
+
+
+@dataclass(frozen=True)
+class VowelScorer:
+    """Finds texts the more toxic the more vowels they have."""
+
+    name: str = "embedded"
+    version: str = "1"
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """Share of vowels."""
+        return [sum(letter in "aeiou" for letter in text.lower()) / max(len(text), 1) for text in texts]
+
+
+SCORERS = {"embedded": VowelScorer()}
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,9 @@ CASES = (
     Case("coft"),
     Case("coft-factorized"),
     Case("sdd"),
+    Case("coft-single-branch"),
+    Case("dtcd", {"cap": 0.3}),
+    Case("detox", {"cap": 0.2, "candidates": 30}),
     Case("safety_template"),
     Case("dexperts"),
     Case("dexperts", {"expert": "one", "anti_expert": "two"}, {"expert": 3, "anti-expert": 4}),

@@ -19,7 +19,7 @@ from coft_core.planning import Plan
 from coft_core.policies.base import Past
 from coft_core.policies.registry import METHODS
 from coft_core.together import generate_together
-from tests.unit.policies.contract import CASES, Case
+from tests.unit.policies.contract import CASES, SCORERS, Case
 
 TEXT = "The nurse said that she was late."
 SPANS = [cc.Span(4, 9, "other"), cc.Span(20, 23, "gender")]
@@ -41,7 +41,7 @@ def case(request: pytest.FixtureRequest, model: LanguageModel, tmp_path_factory:
 def planned(case: Case, model: LanguageModel, text: str = TEXT, seed: int = 5, **controls: object) -> Plan:
     spans = SPANS if text == TEXT else [cc.Span(4, 8, "age")]
     policy = case.policy(**controls)
-    return cc.plan(model, text, policy, spans, seed=seed, max_new_tokens=STEPS, models=case.loaded())
+    return cc.plan(model, text, policy, spans, seed=seed, max_new_tokens=STEPS, models=case.loaded(), scorers=SCORERS)
 
 
 def written(plan: Plan) -> list[cc.Step]:
@@ -102,7 +102,7 @@ def test_a_chain_that_is_taken_up_again_goes_on_as_if_never_left(case: Case, mod
 def test_teacher_forced_scores_equal_those_of_forced_steps(case: Case, model: LanguageModel):
     plan = planned(case, model)
     continuation = " so"
-    scored = cc.score(model, TEXT, continuation, case.policy(), SPANS, models=case.loaded())
+    scored = cc.score(model, TEXT, continuation, case.policy(), SPANS, models=case.loaded(), scorers=SCORERS)
     rollout = Rollout(plan)
     for step in scored:
         same(rollout.step(step.token_id), step, choice=False)
@@ -120,9 +120,12 @@ def test_prompts_of_different_lengths_get_together_what_each_gets_alone(case: Ca
 
 
 def test_greedy_decoding_takes_the_likeliest_token_that_is_accepted(case: Case, model: LanguageModel):
-    plan = cc.plan(model, TEXT, case.policy(), SPANS, greedy=True, max_new_tokens=2, models=case.loaded())
+    plan = cc.plan(
+        model, TEXT, case.policy(), SPANS, greedy=True, max_new_tokens=2, models=case.loaded(), scorers=SCORERS
+    )
     for step in written(plan):
-        likeliest = max(step.candidates, key=lambda row: row.log_p_fused)
+        accepted = [row for row in step.candidates if row.certified] or step.candidates
+        likeliest = max(accepted, key=lambda row: row.log_p_fused)
         assert step.log_p_fused == pytest.approx(likeliest.log_p_fused)
 
 

@@ -1,0 +1,71 @@
+"""The ablation with certification in one branch: fused like COFT, certified by the factual reading alone.
+
+COFT, section 5 (ablations): "single-branch CP (factual)", which cannot promise robustness to masking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from coft_core.certify import certified_set
+from coft_core.conformal.calibration import Calibration
+from coft_core.engine.model import LanguageModel
+from coft_core.fingerprint import Fingerprint
+from coft_core.policies.base import Certificate, Past, Views, compared_certificate
+from coft_core.policies.coft import CoftPolicy
+from coft_core.policies.fused import NO_CALIBRATION
+
+SINGLE_BRANCH = "single branch"
+"""Method in the fingerprint of a calibration whose values are log-probabilities of the factual reading."""
+
+
+def factual_only(calibration: Calibration, used: Fingerprint) -> Fingerprint:
+    """What a policy's fingerprint comes to for a calibration of the factual reading, on which no mask has a say."""
+    own = calibration.fingerprint
+    return replace(
+        used,
+        method=SINGLE_BRANCH,
+        lam=own.lam,
+        mask_mode=own.mask_mode,
+        sentinel=own.sentinel,
+        detector=own.detector,
+    )
+
+
+@dataclass(frozen=True)
+class SingleBranchPolicy(CoftPolicy):
+    """COFT whose certified set is ``{v: log p_factual(v) >= log tau}``.
+
+    Its calibration is one made by :func:`coft_core.calibrate_single_branch`. Its parameters are those of
+    :class:`coft_core.policies.fused.FusedPolicy`.
+    """
+
+    @property
+    def name(self) -> str:
+        """Short name of the policy."""
+        return "coft-single-branch"
+
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
+        """Fuse as COFT does and certify in the factual branch; ``logits`` is ``(G, 2, V)``."""
+        views = super().views(logits, step, branches, pasts)
+        if self.calibration is None:
+            return views
+        return replace(views, certified=certified_set(views.log_p_factual, views.log_tau))
+
+    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
+        """COFT's fingerprint with the method named."""
+        return replace(super().fingerprint(model, detector), method=self.name)
+
+    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
+        """Compare the calibration with the factual reading that this policy certifies by.
+
+        Raises:
+            CalibrationMismatch: They differ and ``accept_mismatch`` is False.
+        """
+        if self.calibration is None:
+            return Certificate(NO_CALIBRATION)
+        used = factual_only(self.calibration, self.fingerprint(model, detector))
+        return compared_certificate(self.calibration.fingerprint, used, self.accept_mismatch)
