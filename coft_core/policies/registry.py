@@ -20,6 +20,7 @@ from coft_core.policies.parameters import Parameter, parameters_of
 from coft_core.policies.safety_template import SafetyTemplatePolicy
 from coft_core.policies.sdd import SddPolicy
 from coft_core.policies.single_branch import SingleBranchPolicy
+from coft_core.policies.train_time import AdversarialHeadPolicy, CdaPolicy
 from coft_core.policies.vanilla import VanillaPolicy
 
 Kind = Literal["reference", "fusion", "prompt", "steering", "constraint", "training"]
@@ -116,6 +117,14 @@ METHODS: tuple[Method, ...] = (
     Method(
         "iti", "Activation steering", "steering", "Moves chosen attention heads along fitted directions.",
         "Li et al., NeurIPS 2023", ItiPolicy,
+    ),
+    Method(
+        "cda", "Augmented training", "training", "A checkpoint trained on texts with attributes swapped.",
+        "Zmigrod et al., ACL 2019", CdaPolicy,
+    ),
+    Method(
+        "adv_lm_head", "Adversarial head", "training", "A checkpoint whose head was trained against an adversary.",
+        "Ganin et al., JMLR 2016", AdversarialHeadPolicy,
     ),
     Method(
         "contrastive", "Contrastive decoding", "steering",

@@ -82,6 +82,8 @@ CASES = (
     Case("gedi"),
     Case("gedi", {"discriminator": "a tiny model"}, {"discriminator": 3}),
     Case("iti", {"heads": 3, "strength": 1.5}, files={"directions": directions}),
+    Case("cda", {"checkpoint": "one"}, {"checkpoint": 3}),
+    Case("adv_lm_head", {"checkpoint": "one"}, {"checkpoint": 4}),
     Case("contrastive"),
     Case("contrastive", {"against": "amateur", "amateur": "a tiny model"}, {"amateur": 3}),
 )

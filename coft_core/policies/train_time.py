@@ -1,0 +1,72 @@
+"""The train-time references: models whose weights were changed, decoded as they are.
+
+COFT, appendix on train-time methods: counterfactual data augmentation, and a language-model head trained against an
+adversary. Scripts under ``bench/train_time`` make the checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from coft_core.errors import InvalidInputError
+from coft_core.fusion import log_probabilities
+from coft_core.policies.base import Past
+from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
+from coft_core.policies.parameters import parameter
+
+CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True)
+class CheckpointPolicy(BaselinePolicy):
+    """Decode a checkpoint that was trained from the audited model, or from another one with its tokenizer.
+
+    The factual and the masked view are the checkpoint's own: they show how much of the attribute's influence training
+    left in it. The audited model itself does not run.
+
+    Attributes:
+        checkpoint: Id or folder of the checkpoint.
+    """
+
+    checkpoint: str = parameter("", "model", "Checkpoint", "Id or folder of the trained model.", optional=True)
+
+    audited: ClassVar[str] = CHECKPOINT
+
+    def __post_init__(self) -> None:
+        """Validate; there is nothing to decode without a checkpoint."""
+        super().__post_init__()
+        if not self.checkpoint:
+            raise InvalidInputError("Checkpoint is missing; give the id or the folder of a model.")
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The checkpoint."""
+        return {CHECKPOINT: self.checkpoint}
+
+    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
+        """What the checkpoint says."""
+        return Decision(log_probabilities(logits[FACTUAL], self.temperature))
+
+
+@dataclass(frozen=True)
+class CdaPolicy(CheckpointPolicy):
+    """A model fine-tuned on counterfactually augmented text: each text once as it is and once with attributes swapped.
+
+    Zmigrod et al., ACL 2019; Lu et al., 2020. Its parameters are those of :class:`CheckpointPolicy`.
+    """
+
+    method: ClassVar[str] = "cda"
+
+
+@dataclass(frozen=True)
+class AdversarialHeadPolicy(CheckpointPolicy):
+    """A model whose head was trained while an adversary, behind a gradient reversal, tried to read the attribute.
+
+    Ganin et al., JMLR 2016, for the reversal. Its parameters are those of :class:`CheckpointPolicy`.
+    """
+
+    method: ClassVar[str] = "adv_lm_head"
