@@ -1,11 +1,11 @@
 """Throughput and peak memory of every decoding method against vanilla, in one run (COFT's efficiency table).
 
 Every method decodes the same prompts for the same number of tokens, alone and four at a time, with everything that an
-audit keeps of a step; the end token is not obeyed, so that none stops early. The watched masked branch is left out where
-a method does not need it, since vanilla decoding outside an audit has none either. Times are taken in turn, one round
-after the other, so that other load hits all methods; a method's overhead is 1 minus its speed over vanilla's in the same
-round. Memory is what a method needs beyond vanilla: allocated memory on CUDA, keys and values of its branches on a CPU.
-Methods with further models run them as copies of the audited one. The last line is JSON.
+audit keeps of a step; the end token is not obeyed, so that none stops early. The watched masked branch is left out
+where a method does not need it, since vanilla decoding outside an audit has none either. Times are taken in turn, one
+round after the other, so that other load hits all methods; a method's overhead is 1 minus its speed over vanilla's in
+the same round. Memory is what a method needs beyond vanilla: allocated memory on CUDA, keys and values of its branches
+on a CPU. Methods with further models run them as copies of the audited one. The last line is JSON.
 
     python -m bench.policies [--batches 1 4] [--tokens 32] [--repeats 5] [--device cpu] [--methods sdd dexperts]
 """
