@@ -34,8 +34,10 @@ def unfold(page: Page, name: str) -> None:
 
 
 def pick(page: Page, label: str, option: str) -> None:
+    """Choose from a menu, and wait until its list is gone: the next menu may offer the same words."""
     page.get_by_label(label, exact=True).click()
     page.get_by_role("option", name=option, exact=True).click()
+    expect(page.get_by_test_id("dropdown-option")).to_have_count(0)
 
 
 def run(page: Page, services: FakeServices):
