@@ -36,8 +36,9 @@ def totals_figure(groups: Sequence[GroupTotals], measure: str) -> go.Figure:
         figure.add_trace(trace)
     share = measure == "certified_share"
     figure.update_xaxes(
-        title={"text": MEASURES[measure], "standoff": 6}, tickformat=".0%" if share else None, nticks=6, showgrid=True
-    )
+        title={"text": MEASURES[measure], "standoff": 6}, tickformat=".0%" if share else None, nticks=6, showgrid=True,
+        range=_share_range(groups) if share else None,
+    )  # fmt: skip
     figure.update_yaxes(
         tickmode="array", tickvals=list(range(len(names))), ticktext=names, showgrid=False, zeroline=False,
         range=[len(names) - 0.5, -0.5],
@@ -48,6 +49,13 @@ def totals_figure(groups: Sequence[GroupTotals], measure: str) -> go.Figure:
 def figure_height(groups: int) -> int:
     """Height in pixels for a number of groups."""
     return FRAME_HEIGHT + ROW_HEIGHT * max(1, groups)
+
+
+def _share_range(groups: Sequence[GroupTotals]) -> list[float]:
+    """From a little below the lowest value to 100 %, beyond which no share goes."""
+    found = [chosen(group, "certified_share") for group in groups]
+    least = min((value for item in found for value in (item.low, item.mean) if value is not None), default=0.0)
+    return [max(0.0, least - 0.05), 1.02]
 
 
 def _intervals(groups: Sequence[GroupTotals], measure: str) -> go.Scatter:

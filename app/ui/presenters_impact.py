@@ -116,8 +116,9 @@ def impact_rows(made: ImpactTable) -> str:
     ]  # fmt: skip
     rows = [
         [
-            f'<th scope="row">{escape(row.group)}</th>', count(row.total), count(row.selected), 
-            f'{row.rate:.3f}<span class="hint between">{row.low:.3f} to {row.high:.3f}</span>', "" if row.ratio is None else f"{row.ratio:.2f}", _mark(row),
+            f'<th scope="row">{escape(row.group)}</th>', count(row.total), count(row.selected),
+            f'{row.rate:.3f}<span class="hint between">{row.low:.3f} to {row.high:.3f}</span>',
+            "" if row.ratio is None else f"{row.ratio:.2f}", _mark(row),
         ]
         for row in made.rows
     ]  # fmt: skip

@@ -150,7 +150,7 @@ def _row(item: LibraryEntry) -> str:
         f'<td class="n">{count(item.steps)}<span class="hint folded">{branches}</span></td>'
         f'<td class="n branches">{count(item.branches)}</td>'
         f'<td class="n">{count(item.verdicts)}<a class="to-review" href="./review?session={item.id}" '
-        f'aria-label="Review {name}">Review</a></td><td class="n changed">{day(item.updated_at)}</td>'
+        f'aria-label="Review session {item.id}">Review</a></td><td class="n changed">{day(item.updated_at)}</td>'
         f'<td class="n actions">{_menus(item, name)}</td></tr>'
     )
 

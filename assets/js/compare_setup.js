@@ -160,7 +160,7 @@
     if (ids.length && new Set(ids).size === 1) target.searchParams.set("session", ids[0]);
     else if (ids.length) target.searchParams.set("sessions", ids.join(","));
     if (ids.length) target.searchParams.set("branches", state.chains.map(([, branch]) => branch).join(","));
-    history.replaceState(history.state, "", decodeURIComponent(target.href));
+    history.replaceState(history.state, "", target.href.replace(/%2C/g, ","));
   };
 
   /* ---- running and opening ---- */

@@ -1,4 +1,4 @@
-/* Pictures: what they show, their numbers as a table, and their files. Only what is in sight is drawn, and not often. */
+/* Pictures: what they show, their numbers as a table, and their files. What is folded is not drawn, and nothing often. */
 "use strict";
 (() => {
   const coft = window.coft;
@@ -18,6 +18,8 @@
   const seen = (node) => {
     if (!node || !node.isConnected) return false;
     if (node.checkVisibility ? !node.checkVisibility() : node.offsetParent === null) return false;
+    /* during a run, what would have to be scrolled to waits */
+    if (!running()) return true;
     const { top, bottom } = node.getBoundingClientRect();
     return bottom > -NEAR && top < innerHeight + NEAR;
   };

@@ -72,13 +72,20 @@
     const again = [...box.querySelectorAll("[data-key]")].find((node) => node.dataset.key === at);
     if (again) again.focus();
   };
+  /* what is there already stays: a press on it must not be lost to a late answer */
+  const redraw = (box, data, draw) => {
+    const now = JSON.stringify(data);
+    if (box.dataset.shown === now) return;
+    box.dataset.shown = now;
+    keepFocus(box, draw);
+  };
   const tickbox = (text, attributes, ...more) => coft.el("label", { class: "tickbox" },
     coft.el("input", { type: "checkbox", ...attributes }), " ", coft.el("span", { class: "word", text }), ...more);
-  const drawSpans = (targets) => keepFocus(pick(".spans"), () => pick(".spans .boxes").replaceChildren(
+  const drawSpans = (targets) => redraw(pick(".spans"), targets, () => pick(".spans .boxes").replaceChildren(
     ...targets.map((item) => tickbox(item.text, { "data-key": item.name, "data-span": item.name, checked: !state.left.has(item.name) },
       coft.el("span", { class: `sw f-${item.key}`, "aria-hidden": "true" }),
       coft.el("span", { class: "hint tnum", text: ` ${item.family}, character ${item.at}` })))));
-  const drawRoles = (pronouns) => keepFocus(pick(".roles"), () => {
+  const drawRoles = (pronouns) => redraw(pick(".roles"), pronouns, () => {
     pick(".roles").hidden = pronouns.length === 0;
     pick(".roles .list").replaceChildren(...pronouns.map((item) => {
       const role = state.roles[item.name] || item.role;
@@ -91,11 +98,11 @@
     }));
   });
   const PAIRS = [["", "pronouns as typed"], ["she", "with she"], ["he", "with he"], ["they", "with they"]];
-  const drawGroups = () => keepFocus(pick(".groups"), () => {
-    const both = state.look && state.look.hasPronoun;
+  const both = () => Boolean(state.look && state.look.hasPronoun);
+  const drawGroups = () => redraw(pick(".groups"), [family(), both(), groups().map((item) => item.text), pick(".offered").dataset.shown], () => {
     pick(".groups .picked").replaceChildren(...groups().map((item, at) => coft.el("li", { class: "group-chip" },
       coft.el("span", { class: "word", text: item.text }),
-      both ? coft.el("select", { class: "select small quiet", "data-key": `with ${item.text}`, "data-with": at, "aria-label": `Pronouns that go with ${item.text}` },
+      both() ? coft.el("select", { class: "select small quiet", "data-key": `with ${item.text}`, "data-with": at, "aria-label": `Pronouns that go with ${item.text}` },
         ...PAIRS.map(([value, text]) => coft.el("option", { value, text, selected: value === item.with }))) : null,
       coft.el("button", { type: "button", class: "btn small quiet", "data-do": "drop", "data-at": at, "data-key": `drop ${item.text}`, "aria-label": `Remove ${item.text}` },
         coft.icon("cross")))));
@@ -125,6 +132,9 @@
   };
   const show = (message) => {
     state.look = message;
+    /* a prompt whose only marked words are pronouns has an obvious exchange */
+    const obvious = state.pronouns === null && message.hasPronoun && !message.families.length;
+    if (obvious) state.pronouns = ["she", "he"];
     pick(".nothing").hidden = message.targets.length > 0;
     pick(".choices").hidden = message.targets.length === 0;
     drawSpans(message.targets);
@@ -132,8 +142,9 @@
     drawRoles(message.pronouns);
     pick(".groups").hidden = message.families.length === 0;
     pick(".family").hidden = message.families.length < 2;
-    pick("#swap-family").replaceChildren(...message.families.map(([value, text]) =>
-      coft.el("option", { value, text, selected: value === message.category })));
+    redraw(pick("#swap-family"), message.families, () => pick("#swap-family").replaceChildren(
+      ...message.families.map(([value, text]) => coft.el("option", { value, text }))));
+    pick("#swap-family").value = message.category;
     drawOffers(message.offers);
     drawGroups();
     find(".texts").innerHTML = message.variants;
@@ -142,11 +153,7 @@
     find(".many").textContent = message.count ? `${message.count} variants` : "";
     state.form = message.refusal ? null : state.asked;
     controls();
-    /* a prompt whose only marked words are pronouns has an obvious exchange */
-    if (state.pronouns === null && message.hasPronoun && !message.families.length) {
-      state.pronouns = ["she", "he"];
-      look();
-    }
+    if (obvious) look();
   };
 
   /* ---- running ---- */
@@ -176,6 +183,7 @@
   };
   const mine = (message) => state.run !== null && message.nonce === state.run.nonce;
   const receive = (message) => {
+    if (message.settings) root.dataset.ready = "";
     if (message.kind === "look") { if (message.nonce === state.wanted) show(message); }
     else if (message.kind === "draft") {
       coft.editor.load(message.prompt, message.spans, message.preview, coft.session.choice(message.settings), coft.session.look(message.settings));
@@ -218,8 +226,11 @@
     if (dataset.span !== undefined) state.left[checked ? "delete" : "add"](dataset.span);
     else if (dataset.pronoun) {
       state.pronouns = [...form.querySelectorAll("[data-pronoun]")].filter((box) => box.checked).map((box) => box.dataset.pronoun);
-    } else if (dataset.role) state.roles[dataset.role] = value;
-    else if (dataset.with !== undefined) groups()[Number(dataset.with)].with = value;
+    } else if (dataset.role) {
+      state.roles[dataset.role] = value;
+      const doubt = event.target.parentElement.querySelector(".caution");
+      if (doubt) doubt.remove();
+    } else if (dataset.with !== undefined) groups()[Number(dataset.with)].with = value;
     else if (event.target.id === "swap-family") state.category = value;
     else if (event.target.id === "swap-original") state.original = checked;
     else return;

@@ -41,7 +41,11 @@ def pick(page: Page, label: str, option: str) -> None:
 
 
 def run(page: Page, services: FakeServices):
+    """Run, and wait until this run is listed; what is said of the run before it says "finished" too."""
+    listed = page.locator("#runs li")
+    before = listed.count()
     page.locator("#run").click()
+    expect(listed).to_have_count(before + 1)
     expect(page.locator("#job")).to_contain_text("finished")
     return services.calibrations.requests[-1]
 

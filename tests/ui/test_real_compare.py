@@ -37,9 +37,10 @@ def test_two_policies_run_beside_each_other_and_open_again_without_a_model(page,
         page.locator(".shared summary").click()
         page.get_by_label("Steps at most").fill("12")
         page.locator("[data-cmp=go]").click()
-        expect(page.locator("#cmp-summary tbody tr")).to_have_count(9)
+        # the model is loaded first
+        expect(page.locator("#cmp-summary tbody tr")).to_have_count(9, timeout=4 * PATIENCE_MS)
         expect(page.locator(".lanehead")).to_have_count(2)
-        expect(page.locator("[data-cmp=csv]")).to_be_enabled()
+        expect(page.locator("[data-cmp=csv]")).to_be_enabled(timeout=4 * PATIENCE_MS)
         expect(page.locator("[data-cmp=go]")).to_be_hidden()
         ids = sorted(item.id for item in wired.audits.sessions())
         views = [wired.audits.view(number) for number in ids]

@@ -7,6 +7,7 @@ import csv
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.ui.conftest import PATIENCE_MS
 from tests.ui.fakes import FakeServices
 
 
@@ -51,7 +52,9 @@ def test_a_second_reviewer_judges_blind_and_sees_the_first_only_when_she_has_fin
     expect(page.locator(".log tbody tr")).to_have_count(1)
     assert "zebra" not in page.content()
     page.get_by_role("link", name="Judge on the audit page").click()
-    expect(page.locator("#verdicts .blindly")).to_be_visible()
+    expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
+    expect(page.locator("#verdicts .signed")).to_contain_text("C. Ruiz")
+    expect(page.locator("#verdicts .blindly")).to_be_visible(timeout=3 * PATIENCE_MS)
     expect(page.locator(".strip .vd")).to_have_count(0)
     page.go_back()
     page.get_by_role("button", name="Finish the review").click()
@@ -87,8 +90,8 @@ def test_a_dispute_is_decided_by_a_third_person_with_a_note(review, disputed: Fa
     made = disputed.verdicts.history(1)[-1]
     assert (made.kind, made.reviewer, made.note) == ("adjudication", "C. Ruiz", "copied\nfrom the prompt")
     page.get_by_role("link", name="Step 2").click()
-    expect(page.locator("#verdicts")).to_be_visible()
-    expect(page.locator(".tok[data-i='1'] .vd")).to_have_class("vd unfair")
+    expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
+    expect(page.locator(".tok[data-i='1'] .vd")).to_have_class("vd unfair", timeout=3 * PATIENCE_MS)
 
 
 def test_agreement_shows_kappa_with_its_interval_and_the_counts(review, services: FakeServices, picture):

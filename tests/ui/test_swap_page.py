@@ -20,7 +20,10 @@ def swap(visit, services: FakeServices):
 
     def opener(query: str = "", **options: object) -> Page:
         page = visit(f"/swap{query}", **options)
-        expect(page.locator("#swap-settings .label-wrap")).to_have_attribute("data-summary", "COFT, λ 0.60, α 0.1")
+        expect(page.locator("[data-ready]")).to_have_count(1)
+        expect(page.locator("#swap-settings .label-wrap").first).to_have_attribute(
+            "data-summary", "COFT, λ 0.60, α 0.1"
+        )
         return page
 
     return opener
@@ -101,10 +104,11 @@ def test_groups_are_offered_added_removed_and_given_pronouns(swap, services):
 def test_words_can_be_left_as_they_are_and_a_doubtful_pronoun_is_corrected(swap, services):
     page = swap()
     write(page, "He saw her leave and he knew")
+    expect(variants(page)).to_have_count(2)
     page.locator("[data-pronoun=they]").check()
     page.locator("[data-pronoun=she]").uncheck()
     page.locator("[data-pronoun=he]").uncheck()
-    expect(variants(page)).to_have_count(2)
+    expect(variants(page).nth(1)).to_contain_text("they")
     expect(page.locator(".roles")).to_contain_text("uncertain: please check")
     page.locator("[data-role]").select_option("object")
     expect(page.locator(".roles")).not_to_contain_text("uncertain")
@@ -212,6 +216,7 @@ def test_a_calibration_of_another_policy_is_said_and_one_may_proceed(swap, servi
         "data-summary", "COFT, λ 0.30, α 0.1"
     )
     write(page, PRONOUN)
+    expect(variants(page)).to_have_count(2)
     page.locator("[data-do=run]").click()
     page.get_by_role("button", name="Proceed uncertified").click()
     expect(page.locator(".lead")).to_be_visible()

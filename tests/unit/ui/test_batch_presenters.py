@@ -157,6 +157,13 @@ def test_the_chart_draws_each_group_at_its_mean_with_its_interval_or_as_an_open_
     assert tuple(figure.layout.yaxis.ticktext) == ("white", "Black")
 
 
+def test_the_axis_of_a_share_ends_at_all_of_it(view):
+    whole = tuple(replace(m, mean=1.0, low=None, high=None) for m in view.groups[0].means)
+    figure = totals_figure((replace(view.groups[0], means=whole),), "certified_share")
+    assert tuple(figure.layout.xaxis.range) == (0.95, 1.02)
+    assert totals_figure(view.groups, "steps").layout.xaxis.range is None
+
+
 def test_the_numbers_hold_every_measure_of_every_group(view):
     table = totals_table(view.groups)
     assert all(title in table for title in MEASURES.values())

@@ -14,7 +14,14 @@ from app.services.ports import Services
 from app.services.swap_runs import SwapCancelled
 from app.services.views import AuditSettings, ReadingRequest
 from app.services.views.swaps import SwapRequest, SwapResult, SwapTargets
-from app.ui.components.rail_values import Stored, control_values, default_calibration, settings_from, updates_from
+from app.ui.components.rail_values import (
+    FIELDS,
+    Stored,
+    control_values,
+    default_calibration,
+    settings_from,
+    updates_from,
+)
 from app.ui.errors import or_refusal, shown, shown_stream
 from app.ui.pages.audit.common import packed, reply
 from app.ui.presenters_session import Message, draft_message, spans_from
@@ -23,6 +30,10 @@ from app.ui.presenters_swap_form import form_message, offered_for, swap_request
 
 FRAME_SECONDS = 0.15
 """Progress is shown at most this often."""
+
+
+CHOICES = ("calibration_id", "group", "user_list_id")
+"""Controls whose choices come from the store."""
 
 
 class SwapHandlers:
@@ -43,7 +54,9 @@ class SwapHandlers:
         stored = Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
         if event.session is None:
             settings = AuditSettings(calibration_id=default_calibration(stored.calibrations, None))
-            return self._opened(event, {"kind": "blank"}, settings, stored)
+            message, *updates = self._opened(event, {"kind": "blank"}, settings, stored)
+            # The other controls show the defaults already, and may have been moved since the page was asked for.
+            return [message, *(u if name in CHOICES else gr.skip() for name, u in zip(FIELDS, updates, strict=True))]
         made = self._library.prefill(int(event.session))
         request = made.request
         preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
