@@ -22,6 +22,7 @@ from app.services.planning import Planner
 from app.services.reporting.exports import ExportService
 from app.services.reporting.verify.run import BundleVerifier
 from app.services.reports import ReportService
+from app.services.rereading import RereadService
 from app.services.session_library import SessionLibrary
 from app.services.swaps import SwapService
 from app.services.thresholds import Thresholds
@@ -65,6 +66,7 @@ class Services:
     batches: BatchService
     swaps: SwapService
     comparisons: ComparisonService
+    rereads: RereadService
     runner: JobRunner
 
 
@@ -113,7 +115,7 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
     calibrations = CalibrationService(store, started, prompt_sets, sessions, host, detectors, max_upload_bytes=largest)
     calibrations.install_embedded(assets_path(*EMBEDDED_CALIBRATION))
     log, thresholds = AnnotationsRepository(database), Thresholds(calibrations)
-    audits = AuditService(sessions, calibrations, host, detectors, settings.live_rollouts)
+    audits = AuditService(sessions, calibrations, host, detectors, settings.live_rollouts, settings.full_logits_kb)
     reports = ReportService(sessions, log, AuditViews(sessions, thresholds, detectors))
     listed = JobService(runner, jobs, prompt_sets)
     return Services(
@@ -126,9 +128,18 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
         jobs=listed,
         library=SessionLibrary(LibraryRepository(database), sessions, audits, reports, detectors),
         batches=BatchService(
-            BatchesRepository(database), prompt_sets, runner, listed, audits, thresholds, host, largest
+            BatchesRepository(database),
+            prompt_sets,
+            runner,
+            listed,
+            audits,
+            thresholds,
+            host,
+            Planner(thresholds, detectors),
+            largest,
         ),
         swaps=SwapService(audits, Planner(thresholds, detectors), host),
         comparisons=ComparisonService(sessions, audits),
+        rereads=RereadService(sessions, thresholds, store, audits, host),
         runner=runner,
     )

@@ -1,4 +1,4 @@
-"""The command line: serve, audit, calibrate, calibrations, lists, sessions, report, verdicts, verify."""
+"""The command line: one program, with a module for each command."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from transformers.utils.logging import disable_progress_bar
 
 from app.bootstrap import services
 from app.cli_audit import add_audit
+from app.cli_batch import add_batch
 from app.cli_calibrate import add_calibrate
 from app.cli_calibrations import add_calibrations
+from app.cli_compare import add_compare
 from app.cli_lists import add_lists
 from app.cli_options import add_json, show
 from app.cli_output import print_sessions
 from app.cli_report import add_report
+from app.cli_reread import add_reread
+from app.cli_swap import add_swap
 from app.cli_verdicts import add_verdicts
 from app.cli_verify import add_verify
 from app.services.errors import USER_ERRORS
@@ -70,11 +74,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_serve(commands)
     add_audit(commands)
+    add_compare(commands)
+    add_batch(commands)
     add_calibrate(commands)
     add_calibrations(commands)
     add_lists(commands)
     _add_sessions(commands)
+    add_reread(commands)
     add_report(commands)
+    add_swap(commands)
     add_verdicts(commands)
     add_verify(commands)
     return parser

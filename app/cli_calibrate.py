@@ -98,7 +98,7 @@ def _calibrate(options: argparse.Namespace) -> int:
         else:
             job_id = _submit(wired, options)
         try:
-            job = _wait(wired, job_id, quiet=options.json)
+            job = wait_for(wired, job_id, quiet=options.json)
         except KeyboardInterrupt:
             return _stop(wired, job_id)
         if job.status != "done" or job.result is None:
@@ -114,7 +114,7 @@ def _calibrate(options: argparse.Namespace) -> int:
 def _submit(wired: Services, options: argparse.Namespace) -> int:
     if options.prompts is None:
         raise ServiceError("There is no prompt set; name one with --prompts, or a job with --resume.")
-    prompts = wired.calibrations.parse(options.prompts, columns=_pairs("--columns", options.columns))
+    prompts = wired.calibrations.parse(options.prompts, columns=pairs("--columns", options.columns))
     request = _request(wired, options)
     if not options.json:
         for field, column in prompts.mapping:
@@ -163,7 +163,7 @@ def _request(wired: Services, options: argparse.Namespace) -> CalibrationRequest
     )
 
 
-def _wait(wired: Services, job_id: int, quiet: bool) -> JobView:
+def wait_for(wired: Services, job_id: int, quiet: bool) -> JobView:
     """Wait until a job has ended; on a terminal, say how far it is."""
     if quiet or not sys.stderr.isatty():
         return wired.jobs.wait(job_id)
@@ -212,8 +212,12 @@ def deployment_prompts(wired: Services, path: Path) -> tuple[str, ...]:
     return tuple(example.prompt for _, example in parsed.rows)
 
 
-def _pairs(option: str, text: str | None) -> dict[str, str] | None:
-    """Names and values of ``name=value,name=value``."""
+def pairs(option: str, text: str | None) -> dict[str, str] | None:
+    """Names and values of ``name=value,name=value``; None stays None.
+
+    Raises:
+        ServiceError: It is written otherwise.
+    """
     if text is None:
         return None
     found: dict[str, str] = {}
@@ -233,7 +237,7 @@ def levels_by_family(text: str | None) -> tuple[tuple[str, float], ...] | None:
     Raises:
         ServiceError: It is written otherwise.
     """
-    shares = _pairs("--alpha-by-family", text)
+    shares = pairs("--alpha-by-family", text)
     if shares is None:
         return None
     try:

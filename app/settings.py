@@ -21,6 +21,8 @@ class Settings(BaseSettings):
             says otherwise, separated by commas; ``protected`` (all but proxies, the default) and ``all`` are allowed.
         max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set or word list in megabytes.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
+        full_logits_kb: ``COFT_FULL_LOGITS_KB``: kilobytes up to which a step's logits are kept whole; of larger ones
+            the heads are kept, and with 0 nothing.
     """
 
     model_config = SettingsConfigDict(env_prefix="COFT_", frozen=True, protected_namespaces=())
@@ -35,3 +37,4 @@ class Settings(BaseSettings):
     mask_families: str = "protected"
     max_upload_mb: int = Field(default=20, ge=1)
     live_rollouts: int = Field(default=16, ge=1)
+    full_logits_kb: int = Field(default=320, ge=0)

@@ -129,6 +129,10 @@ class Rollout:
         other._step(token_id)
         return other
 
+    def release_logits(self) -> None:
+        """Forget the kept logits of the steps so far, for a caller who has stored them; nothing else changes."""
+        self._steps = [step if step.logits is None else replace(step, logits=None) for step in self._steps]
+
     def close(self) -> None:
         """Release the key-value memory."""
         self._batch.close()

@@ -1,15 +1,18 @@
 """Fixtures that many tests share."""
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from app.bootstrap import Services, services
 from app.settings import Settings
 from coft_core.engine.fake import tiny_model
 from coft_core.engine.model import LanguageModel
 from coft_core.fingerprint import Fingerprint
+from coft_core.masking.spans import SpanDetector
 
 TOY_FINGERPRINT = Fingerprint(
     model="toy",
@@ -34,6 +37,32 @@ TOY_FINGERPRINT = Fingerprint(
 def load_tiny(name: str, **_: object) -> LanguageModel:
     """A loader that gives the same tiny model whatever the name."""
     return tiny_model()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def detectors_built_once() -> Iterator[None]:
+    """One span detector for each choice of pipeline and families.
+
+    Building it takes nearly all of the time of opening the program, and it never changes afterwards. Stores, services
+    and models stay a test's own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.bootstrap.SpanDetector", functools.cache(SpanDetector))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_for_each_model() -> Iterator[None]:
+    """Small models gain nothing from a second thread, and threads that wait for each other on a busy core cost much.
+
+    The variable is for the programs that tests start.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

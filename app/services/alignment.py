@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
-from app.services.views.comparisons import AlignedRow
+from app.services.views.comparisons import AlignedRow, ComparedRow
 
 
 def align(first: Sequence[Hashable], other: Sequence[Hashable]) -> tuple[AlignedRow, ...]:
@@ -33,6 +33,45 @@ def align(first: Sequence[Hashable], other: Sequence[Hashable]) -> tuple[Aligned
             else:
                 rows.append(AlignedRow("same" if tag == "equal" else "changed", left, right))
     return tuple(rows)
+
+
+def beside(length: int, pairs: Sequence[Sequence[AlignedRow]]) -> tuple[ComparedRow, ...]:
+    """Several alignments with the same first chain as one table.
+
+    What other chains have between two tokens of the first one stands there in rows of its own, each chain's next token
+    in the next of them; tokens beside each other there are not aligned, since neither is in the first chain.
+
+    Args:
+        length: Tokens of the first chain.
+        pairs: The first chain aligned with each of the others.
+
+    Returns:
+        Rows in reading order; each token of each chain is in exactly one of them.
+    """
+    added: list[list[list[int]]] = [[[] for _ in range(length + 1)] for _ in pairs]
+    facing: list[list[AlignedRow | None]] = [[None] * length for _ in pairs]
+    for place, rows in enumerate(pairs):
+        seen = 0
+        for row in rows:
+            if row.first is not None:
+                facing[place][row.first] = row
+                seen = row.first + 1
+            elif row.other is not None:
+                added[place][seen].append(row.other)
+    found: list[ComparedRow] = []
+    for index in range(length + 1):
+        for number in range(max((len(own[index]) for own in added), default=0)):
+            extra = [own[index][number] if number < len(own[index]) else None for own in added]
+            found.append(ComparedRow((None, *extra), (False, *(step is not None for step in extra))))
+        if index < length:
+            found.append(_facing_row(index, [own[index] for own in facing]))
+    return tuple(found)
+
+
+def _facing_row(index: int, rows: Sequence[AlignedRow | None]) -> ComparedRow:
+    others = tuple(None if row is None else row.other for row in rows)
+    differs = tuple(row is None or row.kind != "same" for row in rows)
+    return ComparedRow((index, *others), (bool(rows) and all(differs), *differs))
 
 
 def first_divergence(first: Sequence[Hashable], other: Sequence[Hashable]) -> int | None:

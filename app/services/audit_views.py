@@ -48,10 +48,7 @@ class AuditViews:
             model=str(record.policy_settings["model_label"]),
             preview=preview,
             branch_id=branch.id,
-            branches=tuple(
-                BranchView(b.id, b.parent_id, b.fork_step, b.name if b.parent_id else None, b.name)
-                for b in self._sessions.branches(record.id)
-            ),
+            branches=self._branches(record.id),
             steps=steps,
             finished=branch.finished,
             certificate=record.certificate,
@@ -64,6 +61,23 @@ class AuditViews:
             updated_at=record.updated_at,
             chain=self.chain(record, steps),
             drift=self.drift(record),
+        )
+
+    def _branches(self, session_id: int) -> tuple[BranchView, ...]:
+        """The tree of a session, oldest branch first; a branch's name need not be its token."""
+        outlines = self._sessions.outlines(session_id)
+        return tuple(
+            BranchView(
+                id=branch.id,
+                parent_id=branch.parent_id,
+                fork_step=branch.fork_step,
+                token=None if branch.parent_id is None else outlines[branch.id].token or branch.name,
+                name=branch.name,
+                length=outlines[branch.id].length,
+                finished=branch.finished,
+            )
+            for branch in self._sessions.branches(session_id)
+            if branch.id in outlines  # one that was made between the two readings is seen the next time
         )
 
     def chain(self, record: SessionRecord, steps: tuple[Step, ...]) -> ChainCertificate | None:

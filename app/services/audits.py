@@ -17,6 +17,7 @@ from app.services.measurements import Measurements
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
 from app.services.rollouts import Rollouts
+from app.services.run_until import checked, met
 from app.services.thresholds import Thresholds
 from app.services.views import (
     AuditSettings,
@@ -26,6 +27,7 @@ from app.services.views import (
     MaskPreview,
     ModelView,
     Overhead,
+    RunUntil,
     SessionSummary,
     SettingsFit,
     Span,
@@ -50,6 +52,7 @@ class AuditService:
         host: ModelHost,
         detectors: Detectors,
         live_rollouts: int = 16,
+        full_logits_kb: int = 0,
     ) -> None:
         """Wire the service.
 
@@ -59,12 +62,13 @@ class AuditService:
             host: Owner of the models.
             detectors: Find sensitive spans.
             live_rollouts: Branches whose key-value memory is kept between requests.
+            full_logits_kb: Kilobytes up to which a step's logits are kept whole; 0 keeps none.
         """
         thresholds = Thresholds(calibrations)
         self._sessions = sessions
         self._host = host
         self._detectors = detectors
-        self._planner = Planner(thresholds, detectors)
+        self._planner = Planner(thresholds, detectors, full_logits_kb)
         self._rollouts = Rollouts(sessions, self._planner, host, detectors, live_rollouts)
         self._views = AuditViews(sessions, thresholds, detectors)
         self._measurements = Measurements(self._rollouts, detectors, host)
@@ -163,14 +167,23 @@ class AuditService:
                     return None
                 return self._advance(branch, rollout)
 
-    def run(self, session_id: int, branch_id: int | None = None) -> Iterator[Step]:
-        """Generate to the end, one durable step at a time; ends early after :meth:`pause`."""
+    def run(self, session_id: int, branch_id: int | None = None, until: RunUntil | None = None) -> Iterator[Step]:
+        """Generate one durable step at a time: to the end, to :meth:`pause`, or to the step that meets a condition.
+
+        Raises:
+            ServiceError: The session cannot meet the condition.
+        """
         stop = Event()
         self._pauses[session_id].add(stop)
         try:
-            branch_id = self._branch(self._sessions.get(session_id), branch_id).id
+            record, written = self._sessions.get(session_id), 0
+            branch_id = self._branch(record, branch_id).id
+            wanted = None if until is None else checked(until, record.certificate)
             while not stop.is_set() and (step := self.step(session_id, branch_id)) is not None:
+                written += 1
                 yield step
+                if wanted is not None and met(wanted, step, written):
+                    return
         finally:
             self._pauses[session_id].discard(stop)
 
@@ -269,6 +282,7 @@ class AuditService:
     def _keep(self, branch: BranchRecord, rollout: Rollout) -> None:
         """Store a rollout's newest step on its branch."""
         self._sessions.append_step(branch.id, step_record(rollout.steps[-1]))
+        rollout.release_logits()
         if rollout.finished:
             self._sessions.set_finished(branch.id, rollout.finished)
 

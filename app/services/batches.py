@@ -11,6 +11,7 @@ from pathlib import Path
 from app.jobs import JobRunner
 from app.services.audits import AuditService
 from app.services.batch_checks import require_settings, row_errors
+from app.services.batch_estimates import estimated
 from app.services.batch_jobs import ENDED, BatchJobs, batch_request, is_open
 from app.services.batch_rows import INTERVAL, group_totals, groups_csv, row_views, rows_csv, sorted_rows
 from app.services.errors import ServiceError
@@ -18,10 +19,13 @@ from app.services.impact import ImpactTable, impact_table
 from app.services.job_views import JobService
 from app.services.model_host import ModelHost
 from app.services.outcomes import outcomes_of
-from app.services.prompt_sets import parse_prompt_set, row_from, row_record, rows_of
+from app.services.planning import Planner
+from app.services.prompt_sets import PromptRow, parse_prompt_set, row_from, row_record, rows_of
 from app.services.reports import write_text
+from app.services.sample_sets import listed_samples
 from app.services.thresholds import Thresholds
 from app.services.views.batches import (
+    BatchEstimate,
     BatchOrder,
     BatchRequest,
     BatchRowView,
@@ -31,7 +35,7 @@ from app.services.views.batches import (
     Outcomes,
 )
 from app.services.views.jobs import JobView
-from app.services.views.prompt_sets import ParsedPromptSet, RowError
+from app.services.views.prompt_sets import ParsedPromptSet, RowError, SamplePromptSet
 from db.records import BatchRecord
 from db.repositories import BatchesRepository, PromptSetsRepository
 
@@ -48,6 +52,7 @@ class BatchService:
         audits: AuditService,
         thresholds: Thresholds,
         host: ModelHost,
+        planner: Planner,
         max_upload_bytes: int = 20_000_000,
     ) -> None:
         """Wire the service.
@@ -60,6 +65,7 @@ class BatchService:
             audits: Starts and steps the sessions.
             thresholds: Knows which groups have some.
             host: Owner of the models.
+            planner: Plans the trials of estimates.
             max_upload_bytes: Largest prompt set that is read.
         """
         self._batches = batches
@@ -69,6 +75,7 @@ class BatchService:
         self._audits = audits
         self._thresholds = thresholds
         self._host = host
+        self._planner = planner
         self._max_upload_bytes = max_upload_bytes
 
     def parse(
@@ -95,6 +102,22 @@ class BatchService:
         """
         return row_errors(prompts, request, self._host.get(request.settings.model), self._thresholds)
 
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """Prompt sets that come with the program, to be audited."""
+        return listed_samples("audit", "deployment")
+
+    def estimate(self, prompts: ParsedPromptSet, request: BatchRequest) -> BatchEstimate:
+        """What a batch of the usable rows will take, by a trial with one of them.
+
+        Raises:
+            ServiceError: No row can be used.
+            CoftError: A setting is outside its range, or the model cannot be loaded.
+        """
+        model = self._host.get(request.settings.model)
+        usable = self._usable(prompts, row_errors(prompts, request, model, self._thresholds))
+        with self._host.turn():
+            return estimated(usable, request, self._planner, model)
+
     def submit(self, prompts: ParsedPromptSet, request: BatchRequest) -> int:
         """Store a batch, start it as a job, and return the batch's id.
 
@@ -113,10 +136,7 @@ class BatchService:
                 f"{len({error.line for error in errors})} of {prompts.total} rows cannot be used, the first on line "
                 f"{first.line} ({first.column} {first.message}); correct them, or go on with the good rows."
             )
-        bad = {error.line for error in errors}
-        usable = [row for row in rows_of(prompts) if row.line not in bad]
-        if not usable:
-            raise ServiceError("No row can be audited; correct the rows and upload the file again.")
+        usable = self._usable(prompts, errors)
         require_settings(request.settings, usable[0], self._audits)
         stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, [row_record(r) for r in usable])
         batch = self._batches.add(request.name, stored.id, asdict(request), [row.line for row in usable])
@@ -225,6 +245,15 @@ class BatchService:
         if job is not None and job.status not in ENDED:
             raise ServiceError(f"The batch “{batch.name}” is running; cancel it first.")
         self._batches.delete(batch_id)
+
+    @staticmethod
+    def _usable(prompts: ParsedPromptSet, errors: Sequence[RowError]) -> builtins.list[PromptRow]:
+        """The rows with nothing wrong; at least one."""
+        bad = {error.line for error in errors}
+        usable = [row for row in rows_of(prompts) if row.line not in bad]
+        if not usable:
+            raise ServiceError("No row can be audited; correct the rows and upload the file again.")
+        return usable
 
     def _rows(self, batch: BatchRecord) -> builtins.list[BatchRowView]:
         prompts = [row_from(record) for record in self._prompt_sets.rows(batch.prompt_set_id)]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from app.services.calibration_estimates import Trial
 from app.services.calibration_jobs import CalibrationJobs
@@ -18,6 +16,7 @@ from app.services.errors import ServiceError
 from app.services.model_host import ModelHost
 from app.services.prompt_checks import NOTHING_MASKED, nothing_masked, preview_rows, usable_rows
 from app.services.prompt_sets import parse_prompt_set, row_from
+from app.services.sample_sets import listed_samples, sample_of
 from app.services.shift import estimated_weights, weighted
 from app.services.views import (
     CalibrationEstimate,
@@ -31,17 +30,10 @@ from app.services.views import (
     RowError,
     SamplePromptSet,
 )
-from coft_core.assets import assets_path
 from coft_core.conformal.drift import WINDOW
 from coft_core.conformal.split import context_numbers
 from db.records import CalibrationRecord
 from db.repositories import PromptSetsRepository, SessionsRepository
-
-SAMPLES = ("prompts", "samples.json")
-"""List of the prompt sets that come with the program, among the shipped data files."""
-
-USE = "calibration"
-"""Use of the listed sets that one can calibrate on; others are lists of prompts to audit."""
 
 DEMO_SAMPLE = {
     "file": "calibration_demo.jsonl",
@@ -98,8 +90,7 @@ class CalibrationService:
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """Prompt sets that come with the program, to calibrate on."""
-        listed = json.loads(assets_path(*SAMPLES).read_text("utf-8"))
-        return tuple(_sample(entry) for entry in (*listed, DEMO_SAMPLE) if entry.get("use", USE) == USE)
+        return (*listed_samples("calibration"), sample_of(DEMO_SAMPLE))
 
     def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, in the order of lines; loads the model."""
@@ -180,9 +171,3 @@ class CalibrationService:
     def install_embedded(self, path: Path) -> CalibrationRecord | None:
         """Store the calibration that comes with the embedded model, once per version of it."""
         return self._store.install_embedded(path)
-
-
-def _sample(entry: Mapping[str, Any]) -> SamplePromptSet:
-    path = assets_path("prompts", entry["file"])
-    rows = entry.get("rows") or sum(bool(line.strip()) for line in path.read_text("utf-8").splitlines())
-    return SamplePromptSet(entry["file"], entry["title"], entry["description"], int(rows), path)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
+from pathlib import Path
+from threading import Event
 from typing import cast
 
-from app.services.alignment import align, first_divergence
+from app.services.alignment import align, beside, first_divergence
 from app.services.audits import AuditService
-from app.services.errors import ServiceError
+from app.services.comparison_tables import comparison_csv
+from app.services.csv_files import write_text
+from app.services.errors import CalibrationMismatch, ColumnMismatch, ServiceError
+from app.services.known_policies import KNOWN_POLICIES, fitted
+from app.services.pace import Pace
 from app.services.plain import chain_text
 from app.services.views.audits import AuditSettings, AuditView, StartAudit
 from app.services.views.comparisons import ChainSummary, Comparison, PairComparison, StepDivergence
+from app.services.views.policies import PolicyInfo
 from coft_core.types import Step
 from db.repositories import SessionsRepository
 
@@ -27,6 +35,12 @@ class ComparisonService:
         """Wire to the store of sessions and to what starts and shows them."""
         self._sessions = sessions
         self._audits = audits
+        self._pace = Pace()
+        self._stops: defaultdict[int, set[Event]] = defaultdict(set)
+
+    def policies(self) -> tuple[PolicyInfo, ...]:
+        """The policies that a prompt can be run under."""
+        return KNOWN_POLICIES
 
     def compare(self, session_ids: Sequence[int], branch_ids: Sequence[int | None] = ()) -> Comparison:
         """Compare the chains of sessions, the others with the first; needs no model.
@@ -54,8 +68,21 @@ class ComparisonService:
             for place, view in enumerate(views)
             if place
         )
-        chains = tuple(_summary(view) for view in views)
-        return Comparison(chains, pairs, _divergence([view.steps for view in views]), tuple(_notes(views, pairs)))
+        chains = tuple(_summary(view, self._pace.median(view.branch_id)) for view in views)
+        return Comparison(
+            chains=chains,
+            pairs=pairs,
+            divergence=_divergence([view.steps for view in views]),
+            notes=tuple(_notes(views, pairs)),
+            rows=beside(len(chains[0].steps), [pair.rows for pair in pairs]),
+        )
+
+    def write_csv(self, session_ids: Sequence[int], branch_ids: Sequence[int | None], folder: Path) -> Path:
+        """Write a comparison into a folder, atomically, and return its path; raises what :meth:`compare` does."""
+        numbers = "-".join(str(session_id) for session_id in session_ids)
+        return write_text(
+            Path(folder) / f"compare-{numbers}.csv", comparison_csv(self.compare(session_ids, branch_ids))
+        )
 
     def run_beside(self, request: StartAudit, policies: Sequence[str]) -> tuple[int, ...]:
         """Begin one session a policy with the same prompt, spans and seed; none if one of them is refused.
@@ -75,42 +102,82 @@ class ComparisonService:
         """
         if not 2 <= len(policies) <= MOST_CHAINS or len(set(policies)) < len(policies):
             raise ServiceError(f"Choose 2 to {MOST_CHAINS} different policies to run beside each other.")
-        settings = request.settings
-        # Detected once, so that a setting of one policy cannot give it other spans.
-        spans = self._audits.detect(request.prompt, settings) if request.spans is None else request.spans
+        return self.run_columns(request, [fitted(request.settings, policy) for policy in policies])
+
+    def run_columns(self, request: StartAudit, columns: Sequence[AuditSettings]) -> tuple[int, ...]:
+        """Begin one session for each of several settings with the same prompt and spans; none if one is refused.
+
+        Args:
+            request: Prompt, spans and name; its settings only say how spans are detected where none are given.
+            columns: The settings of each session; a policy may come several times with other settings.
+
+        Returns:
+            The sessions in the order of the columns; :meth:`advance` generates them together.
+
+        Raises:
+            ServiceError: There are fewer than two columns or too many, two are alike, or a policy is unknown.
+            ColumnMismatch: A column's calibration belongs to another policy and going on was not allowed.
+            CoftError: The prompt or a setting cannot be used.
+        """
+        wanted = [fitted(settings, settings.policy) for settings in columns]
+        if not 2 <= len(wanted) <= MOST_CHAINS:
+            raise ServiceError(f"{len(wanted)} columns cannot be run beside each other; choose 2 to {MOST_CHAINS}.")
+        if len(set(wanted)) < len(wanted):
+            raise ServiceError("Two columns have the same policy and settings; change or remove one of them.")
+        # Detected once, so that a setting of one column cannot give it other spans.
+        spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
         name = request.name or " ".join(request.prompt.split())[:60]
         started: list[int] = []
         try:
-            for policy in policies:
-                own = StartAudit(request.prompt, _under(settings, policy), spans, f"{name} · {policy}")
+            for settings, label in zip(wanted, _labels(wanted), strict=True):
+                own = StartAudit(request.prompt, settings, spans, f"{name} · {label}")
                 started.append(self._audits.start(own).session_id)
-        except BaseException:
+        except BaseException as error:
             for session_id in started:
                 self._audits.delete(session_id)
+            if isinstance(error, CalibrationMismatch):
+                raise ColumnMismatch(len(started), error) from error
             raise
         return tuple(started)
 
     def advance(self, session_ids: Sequence[int]) -> Iterator[tuple[int, Step]]:
         """Generate sessions to their ends, one token each in turn; pausing one lets the others go on.
 
+        A pause that comes after this call counts, also before the first step.
+
         Yields:
             Session and its new step, which is durable then.
         """
-        running = {
-            session_id: cast("Generator[Step]", self._audits.run(session_id))
-            for session_id in dict.fromkeys(session_ids)
-        }
+        stops = {session_id: Event() for session_id in dict.fromkeys(session_ids)}
+        for session_id, stop in stops.items():
+            self._stops[session_id].add(stop)
+        return self._advance(stops)
+
+    def pause(self, session_ids: Sequence[int]) -> None:
+        """Stop sessions after their current tokens; those that :meth:`advance` has not come to yet do not begin."""
+        for session_id in session_ids:
+            for stop in tuple(self._stops.get(session_id, ())):
+                stop.set()
+            self._audits.pause(session_id)
+
+    def _advance(self, stops: dict[int, Event]) -> Iterator[tuple[int, Step]]:
+        running = {number: cast("Generator[Step]", self._audits.run(number)) for number in stops}
+        branches = {number: self._audits.view(number).branch_id for number in stops}
         try:
             while running:
                 for session_id, steps in tuple(running.items()):
-                    step = next(steps, None)
+                    began = time.perf_counter()
+                    step = None if stops[session_id].is_set() else next(steps, None)
                     if step is None:
-                        del running[session_id]
+                        running.pop(session_id).close()
                     else:
+                        self._pace.add(branches[session_id], time.perf_counter() - began)
                         yield session_id, step
         finally:
             for steps in running.values():
                 steps.close()
+            for session_id, stop in stops.items():
+                self._stops[session_id].discard(stop)
 
 
 def overruled(step: Step) -> bool:
@@ -120,14 +187,13 @@ def overruled(step: Step) -> bool:
     return refused > accepted
 
 
-def _under(settings: AuditSettings, policy: str) -> AuditSettings:
-    if policy == "coft":
-        return replace(settings, policy=policy)
-    layout = "joint" if policy == "vanilla" else settings.mask_layout
-    return replace(settings, policy=policy, calibration_id=None, group=None, mask_layout=layout)
+def _labels(columns: Sequence[AuditSettings]) -> list[str]:
+    """What sessions of one run are told apart by in their names."""
+    twice = {policy for policy, times in Counter(own.policy for own in columns).items() if times > 1}
+    return [f"{own.policy} {place}" if own.policy in twice else own.policy for place, own in enumerate(columns, 1)]
 
 
-def _summary(view: AuditView) -> ChainSummary:
+def _summary(view: AuditView, seconds_per_token: float | None) -> ChainSummary:
     thresholded = view.certificate == "certified" or "policy mismatch" in view.certificate
     ratios = [abs(step.diagnostics.log_ratio) for step in view.steps]
     return ChainSummary(
@@ -141,10 +207,17 @@ def _summary(view: AuditView) -> ChainSummary:
         text=chain_text(view),
         steps=view.steps,
         finished=view.finished,
+        prompt=view.prompt,
+        spans=view.spans,
+        settings=view.settings,
+        calibration=view.calibration,
+        branches=view.branches,
+        warnings=tuple(dict.fromkeys((*view.warnings, *view.preview.warnings))),
         certified=sum(step.certified for step in view.steps) if view.certificate == "certified" else None,
         fallbacks=sum(step.fallback for step in view.steps) if thresholded else None,
         overruled=sum(overruled(step) for step in view.steps) if thresholded else None,
         mean_log_ratio=sum(ratios) / len(ratios) if ratios else None,
+        seconds_per_token=seconds_per_token,
     )
 
 

@@ -20,15 +20,18 @@ from db.records import BatchPlaceRecord, SessionFields
 class Planner:
     """Turns settings into a policy with its calibration, and a prompt into a plan."""
 
-    def __init__(self, thresholds: Thresholds, detectors: Detectors) -> None:
+    def __init__(self, thresholds: Thresholds, detectors: Detectors, full_logits_kb: int = 0) -> None:
         """Wire the planner.
 
         Args:
             thresholds: Calibrations as settings name them.
             detectors: Find sensitive spans; a detector's version is part of every fingerprint.
+            full_logits_kb: Kilobytes up to which the logits of a step are kept whole; of larger ones the heads are
+                kept. 0 keeps none.
         """
         self._thresholds = thresholds
         self._detectors = detectors
+        self._full_bytes = full_logits_kb * 1024
 
     def preview(
         self, model: LanguageModel, prompt: str, spans: tuple[Span, ...], settings: AuditSettings
@@ -57,6 +60,9 @@ class Planner:
             greedy=settings.greedy,
             max_new_tokens=settings.max_new_tokens,
             detector=self._detectors.choose(settings),
+            # Vanilla decoding has neither a lambda nor a threshold that could be another one.
+            keep_logits=self._full_bytes > 0 and settings.policy == "coft",
+            full_bytes=self._full_bytes,
         )
         _require_room(prepared)
         return prepared if refused is None else replace(prepared, certificate=refused)

@@ -6,6 +6,7 @@ from typing import TypedDict, cast
 
 from app.services.calibration_store import AnyCalibration
 from app.services.errors import ServiceError
+from app.services.known_policies import policy_info
 from app.services.thresholds import layout_of
 from app.services.views import AuditSettings
 from coft_core.conformal.calibration import Calibration
@@ -52,7 +53,8 @@ def policy_of(settings: AuditSettings, calibration: AnyCalibration | None) -> Po
             raise ServiceError("Vanilla decoding only watches one masked reading; choose the joint mask for it.")
         return VanillaPolicy(**controls)
     if settings.policy != "coft":
-        raise ServiceError(f"There is no policy {settings.policy!r}; choose 'coft' or 'vanilla'.")
+        policy_info(settings.policy)
+        raise ServiceError(f"The policy {settings.policy!r} cannot be decoded with here; choose another one.")
     accept = settings.proceed_uncertified
     if settings.mask_layout == "factorized":
         own = cast(FactorizedCalibration | None, calibration)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from app.services.reread_ports import Rereads
 from app.services.review_ports import Exports, Verdicts
 from app.services.session_ports import Batches, Comparisons, Library, Swaps
 from app.services.views import (
@@ -31,6 +32,7 @@ from app.services.views import (
     PromptPreview,
     ReadingRequest,
     RowError,
+    RunUntil,
     SamplePromptSet,
     SessionSummary,
     SettingsFit,
@@ -79,8 +81,8 @@ class Audits(Protocol):
     def step(self, session_id: int, branch_id: int | None = None) -> Step | None:
         """Generate one token; it is durable when this returns. None when the chain is finished."""
 
-    def run(self, session_id: int, branch_id: int | None = None) -> Iterator[Step]:
-        """Generate to the end, one durable step at a time; ends early after :meth:`pause`."""
+    def run(self, session_id: int, branch_id: int | None = None, until: RunUntil | None = None) -> Iterator[Step]:
+        """Generate one durable step at a time: to the end, to :meth:`pause`, or to the step that meets a condition."""
 
     def pause(self, session_id: int) -> None:
         """Stop a running :meth:`run` of this session after its current step."""
@@ -251,3 +253,7 @@ class Services(Protocol):
     @property
     def comparisons(self) -> Comparisons:
         """Chains beside each other."""
+
+    @property
+    def rereads(self) -> Rereads:
+        """Audits read at another lambda or alpha."""

@@ -10,6 +10,7 @@ from app.services.views.verdicts import (
     LogCheck,
     LogEntry,
     ReviewerAgreement,
+    ReviewSheet,
     ReviewView,
     StandingVerdict,
     VerdictRequest,
@@ -49,6 +50,15 @@ class Verdicts(Protocol):
 
     def current(self, session_id: int, reviewer: str | None = None) -> CurrentVerdicts:
         """How every target stands, as far as the reader may see it."""
+
+    def sheet(self, session_id: int, reviewer: str | None = None) -> ReviewSheet:
+        """Everything that a reviewer needs to go through a session's verdicts, with the words that they are about."""
+
+    def reviewers(self) -> tuple[str, ...]:
+        """Everybody who has written into a log, sorted."""
+
+    def write_csv(self, session_id: int, folder: Path, reviewer: str | None = None) -> Path:
+        """Write the log, as far as the reader may see it, as a CSV file into a folder, and return its path."""
 
     def start_review(self, session_id: int, reviewer: str, blind: bool = True) -> ReviewView:
         """Open a review; in a blind one the verdicts of others stay hidden until she finishes it."""

@@ -7,8 +7,26 @@ from pathlib import Path
 from typing import Protocol
 
 from app.services.impact import ImpactTable
-from app.services.views import AuditSettings, AuditView, ParsedPromptSet, RowError, StartAudit, Step
-from app.services.views.batches import BatchOrder, BatchRequest, BatchSummary, BatchView, OutcomeRule, Outcomes
+from app.services.swap_tables import SwapTable
+from app.services.views import (
+    AuditSettings,
+    AuditView,
+    ParsedPromptSet,
+    RowError,
+    SamplePromptSet,
+    Span,
+    StartAudit,
+    Step,
+)
+from app.services.views.batches import (
+    BatchEstimate,
+    BatchOrder,
+    BatchRequest,
+    BatchSummary,
+    BatchView,
+    OutcomeRule,
+    Outcomes,
+)
 from app.services.views.comparisons import Comparison
 from app.services.views.library import (
     BulkExport,
@@ -19,7 +37,15 @@ from app.services.views.library import (
     LibraryQuery,
     PrunePreview,
 )
-from app.services.views.swaps import SwapOffer, SwapRequest, SwapResult, SwapVariant
+from app.services.views.policies import PolicyInfo
+from app.services.views.swaps import (
+    SwapOffer,
+    SwapProgress,
+    SwapRequest,
+    SwapResult,
+    SwapTargets,
+    SwapVariant,
+)
 
 
 class Library(Protocol):
@@ -79,6 +105,12 @@ class Batches(Protocol):
     def row_errors(self, prompts: ParsedPromptSet, request: BatchRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, also what only the model can tell; loads the model."""
 
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """Prompt sets that come with the program, to be audited."""
+
+    def estimate(self, prompts: ParsedPromptSet, request: BatchRequest) -> BatchEstimate:
+        """What a batch of the usable rows will take, by a trial with one of them."""
+
     def submit(self, prompts: ParsedPromptSet, request: BatchRequest) -> int:
         """Store a batch, start it as a job, and return the batch's id."""
 
@@ -116,11 +148,29 @@ class Swaps(Protocol):
     def offers(self, category: str, text: str = "") -> tuple[SwapOffer, ...]:
         """Words of the lexicons that could take a span's place, by kind, those of the text's own kind first."""
 
+    def targets(self, prompt: str, spans: Sequence[Span]) -> SwapTargets:
+        """What of a prompt can be replaced, and how its pronouns are read; needs no model."""
+
     def variants(self, request: SwapRequest) -> tuple[SwapVariant, ...]:
         """The variants that a request compares, for reading and correcting; needs no model."""
 
     def compare(self, request: SwapRequest, progress: Callable[[float, str], None] | None = None) -> SwapResult:
-        """Run every variant under vanilla decoding and under the policy, and compare one step's distributions."""
+        """Run every variant under vanilla decoding and under the policy, and compare one step's distributions.
+
+        What ``progress`` raises ends the comparison after the current token and passes through.
+        """
+
+    def run(self, request: SwapRequest) -> Iterator[SwapProgress | SwapResult]:
+        """The same as a stream: progress after every token, the result at the end."""
+
+    def cancel(self, number: int) -> None:
+        """End a running comparison after its current token; one that has ended stays as it is."""
+
+    def at(self, number: int, answer_step: int) -> SwapResult:
+        """Another step (0-based) of a comparison that is still kept; its chains are not run again."""
+
+    def write_csv(self, number: int, answer_step: int, table: SwapTable, folder: Path) -> Path:
+        """Write a table of a comparison that is still kept into a folder, atomically, and return its path."""
 
 
 class Comparisons(Protocol):
@@ -132,5 +182,17 @@ class Comparisons(Protocol):
     def run_beside(self, request: StartAudit, policies: Sequence[str]) -> tuple[int, ...]:
         """Begin one session a policy with the same prompt, spans and seed; none if one of them is refused."""
 
+    def policies(self) -> tuple[PolicyInfo, ...]:
+        """The policies that a prompt can be run under."""
+
+    def run_columns(self, request: StartAudit, columns: Sequence[AuditSettings]) -> tuple[int, ...]:
+        """Begin one session for each of several settings with the same prompt and spans; none if one is refused."""
+
     def advance(self, session_ids: Sequence[int]) -> Iterator[tuple[int, Step]]:
         """Generate sessions to their ends, one token each in turn: session and its new step, which is durable then."""
+
+    def pause(self, session_ids: Sequence[int]) -> None:
+        """Stop sessions after their current tokens; those that :meth:`advance` has not come to yet do not begin."""
+
+    def write_csv(self, session_ids: Sequence[int], branch_ids: Sequence[int | None], folder: Path) -> Path:
+        """Write a comparison into a folder, atomically, and return its path."""

@@ -6,10 +6,13 @@ Blindness is a rule of the program between people who use their own names; it is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import cast
 
 from app.services.agreement import cohen_kappa
+from app.services.csv_files import write_text
 from app.services.errors import ServiceError
+from app.services.verdict_listing import log_csv, words_of
 from app.services.verdict_rules import (
     disagreements,
     is_blind,
@@ -27,6 +30,7 @@ from app.services.views.verdicts import (
     LogCheck,
     LogEntry,
     ReviewerAgreement,
+    ReviewSheet,
     ReviewView,
     StandingVerdict,
     Target,
@@ -83,7 +87,34 @@ class VerdictService:
         own = [review for review in opened if review.reviewer == name]
         hidden = sum(entry.kind in ("verdict", "adjudication") for entry in entries)
         hidden -= sum(entry.kind in ("verdict", "adjudication") for entry in shown)
-        return CurrentVerdicts(session_id, standing(shown), opened, own[-1] if own else None, hidden)
+        newest = shown[-1].entry if shown else 0
+        return CurrentVerdicts(session_id, standing(shown), opened, own[-1] if own else None, hidden, newest)
+
+    def sheet(self, session_id: int, reviewer: str | None = None) -> ReviewSheet:
+        """Everything that a reviewer (or with None anybody) needs to go through a session's verdicts."""
+        current, entries = self.current(session_id, reviewer), self._entries(session_id)
+        record, branches = self._sessions.get(session_id), self._sessions.branches(session_id)
+        return ReviewSheet(
+            session_id=session_id,
+            name=record.name,
+            prompt=record.prompt,
+            current=current,
+            log=self.history(session_id, reviewer),
+            check=self.verify_log(session_id),
+            words=words_of([item.target for item in current.targets], self._sessions.chain),
+            branches={branch.id: branch.name for branch in branches},
+            reviewers=tuple(sorted({entry.reviewer for entry in entries})),
+            may_be_blind=reviewer is None or not may_have_seen_others(entries, _name(reviewer)),
+        )
+
+    def reviewers(self) -> tuple[str, ...]:
+        """Everybody who has written into a log, sorted."""
+        return tuple(self._log.reviewers())
+
+    def write_csv(self, session_id: int, folder: Path, reviewer: str | None = None) -> Path:
+        """Write the log, as far as the reader may see it, as a CSV file into a folder, and return its path."""
+        path = Path(folder) / f"verdict-log-{session_id}.csv"
+        return write_text(path, log_csv(session_id, self.history(session_id, reviewer)))
 
     def start_review(self, session_id: int, reviewer: str, blind: bool = True) -> ReviewView:
         """Open a review; in a blind one the verdicts of others stay hidden from the reviewer until she finishes it.

@@ -20,7 +20,12 @@ from app.services.plain import (
 )
 from app.services.ports import Services
 from app.services.views import StartAudit
+from app.ui.api_batches import batch_endpoints
 from app.ui.api_calibrations import calibration_endpoints
+from app.ui.api_compare import compare_endpoints
+from app.ui.api_rereading import rereading_endpoints
+from app.ui.api_swaps import swap_endpoints
+from app.ui.api_verdicts import verdict_endpoints
 from app.ui.errors import shown
 from app.ui.presenters_api import audit_settings, user_list_request
 from app.ui.presenters_session import spans_from
@@ -129,6 +134,10 @@ def endpoints(services: Services) -> None:
         calls.remove_user_list,
     ):
         api(method, api_name=method.__name__, api_description=method.__doc__, concurrency_limit=AT_ONCE)
+    rereading_endpoints(services)
+    swap_endpoints(services)
+    compare_endpoints(services)
+    verdict_endpoints(services)
     with gr.Group(visible=False):
         prompts = gr.File(label="file")
         settings = gr.JSON(label="settings")
@@ -137,5 +146,6 @@ def endpoints(services: Services) -> None:
         stored = gr.JSON(label="user_list")
         export, add = gr.Button(), gr.Button()
         calibration_endpoints(services, prompts, settings)
+        batch_endpoints(services, prompts, settings)
     add.click(calls.add_user_list, [prompts, settings], stored, api_name="add_user_list", concurrency_limit=AT_ONCE)
     export.click(calls.export_csv, session, report, api_name="export_csv", concurrency_limit=AT_ONCE)

@@ -13,7 +13,7 @@ from app.services.plain_calibrations import calibration_json, drift_json
 from app.services.ports import Services
 from app.services.views import ReadingRequest
 from app.ui.errors import shown
-from app.ui.presenters_api import calibration_columns, calibration_request
+from app.ui.presenters_api import calibration_request, columns_of
 
 AT_ONCE = 4
 
@@ -36,7 +36,7 @@ class CalibrationEndpoints:
         a prompt set what column of the file to read it from ({"prompt": "question"}).
         """
         request = calibration_request(Path(file).stem, settings)
-        parsed = self._calibrations.parse(Path(file), Path(file).name, calibration_columns(settings))
+        parsed = self._calibrations.parse(Path(file), Path(file).name, columns_of(settings))
         return job_json(self._jobs.get(self._calibrations.submit(parsed, request)))
 
     @shown

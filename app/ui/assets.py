@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from app.ui.figures import CONFIG, PALETTES, template
+from app.ui.figures_steps import frames
 from app.ui.presenters import SENSITIVE
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
@@ -26,35 +27,52 @@ STYLES = (
     "pictures",
     "stepping",
     "compare",
+    "compare_lanes",
     "swap",
+    "swap_result",
     "batches",
+    "batch_groups",
     "review",
     "gradio",
     "widths",
 )
 SCRIPTS = (
     "core",
+    "connection",
+    "keys",
+    "pictures",
     "charts",
+    "step_pictures",
     "editor",
     "tokens",
     "whole",
     "spans",
     "session",
+    "controls",
+    "unsaved",
     "inspector",
+    "tree",
+    "beside",
     "branches",
-    "pictures",
+    "rereading_marks",
     "rereading",
+    "reviewer",
+    "verdict_marks",
     "verdicts",
     "stepping",
-    "keys",
     "lists",
     "menus",
     "library",
     "calibrate",
     "compare",
+    "compare_pictures",
+    "compare_setup",
     "swap",
+    "swap_result",
     "batches",
+    "batch_groups",
     "review",
+    "agreement",
 )
 EXAMPLES = ASSETS / "prompts" / "examples.json"
 PHANTOM = ASSETS / "prompts" / "phantom_examples.json"
@@ -76,6 +94,7 @@ def head() -> str:
         "templates": {mode: template(mode) for mode in PALETTES},
         "palettes": PALETTES,
         "config": CONFIG,
+        "frames": frames(),
         "sensitive": SENSITIVE,
     }
     scripts = "\n".join((ASSETS / "js" / f"{name}.js").read_text("utf-8") for name in SCRIPTS)

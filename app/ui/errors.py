@@ -52,5 +52,18 @@ def or_refusal(call: Callable[[], T]) -> T | str:
         return str(error)
 
 
+def or_told(call: Callable[[], T]) -> T | None:
+    """What a call gives, or None once its refusal stands on the page as one sentence.
+
+    For events that follow the newest of many changes: when such an event fails, Gradio forgets the change that waits
+    behind it, and the page would go on showing what was true before.
+    """
+    try:
+        return call()
+    except USER_ERRORS as error:
+        gr.Warning(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS)
+        return None
+
+
 def _message(error: Exception) -> gr.Error:
     return gr.Error(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS, print_exception=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TypedDict
 
+from app.services.run_until import factual_overruled
 from app.services.views import Candidate, Step
 from app.ui.presenters_families import FamilyRow, candidate_status, family_rows, refused_by
 from app.ui.presenters_format import MOST_DIGITS, digits_for, probability, shown_token, signed, threshold
@@ -51,7 +52,9 @@ class Card(TypedDict):
     ``n`` masking raises it, ``g`` joins the token before, ``sr`` text for screen readers, ``o`` origin,
     ``v`` verdict, ``b`` the bin words the verdict, ``d`` hint, ``rows`` table, ``p`` bars (factual, masked, fused),
     ``tau`` threshold, ``tt`` its text, ``facts`` figures, ``s`` set size, ``st`` state, ``r`` log ratio,
-    ``pt`` the policy's own token, ``fam`` the families' lines with factorized masks.
+    ``pt`` the policy's own token, ``fam`` the families' lines with factorized masks, ``rest`` the candidates beyond the
+    table (text, factual, masked, fused, mark), ``kl`` KL(fused || masked), ``tv`` total variation on the set, ``tb``
+    its bound, ``mg`` margin; None where it is undefined. ``u``: the likeliest token without the mask is not certified.
     """
 
     i: int
@@ -78,6 +81,12 @@ class Card(TypedDict):
     r: float
     pt: str
     fam: list[FamilyRow]
+    rest: list[tuple[str, float, float, float, str]]
+    kl: float
+    tv: float | None
+    tb: float | None
+    mg: float | None
+    u: bool
 
 
 def step_card(step: Step) -> Card:
@@ -112,6 +121,12 @@ def step_card(step: Step) -> Card:
         r=round(ratio, 4),
         pt=shown_token(step.policy_token),
         fam=family_rows(step, digits),
+        rest=[_point(step, candidate) for candidate in step.candidates if candidate not in shown],
+        kl=_figure(step.diagnostics.kl_fused_masked) or 0.0,
+        tv=_figure(step.diagnostics.tv_on_set),
+        tb=_figure(step.diagnostics.tv_bound),
+        mg=_figure(step.diagnostics.margin) if has_threshold(step) else None,
+        u=factual_overruled(step),
     )
 
 
@@ -211,7 +226,21 @@ def _is_refused(step: Step) -> bool:
 
 
 def _bars(shown: list[Candidate], view: str) -> list[float]:
-    return [float(f"{math.exp(getattr(candidate, f'log_p_{view}')):.4g}") for candidate in shown]
+    return [_probability(candidate, view) for candidate in shown]
+
+
+def _probability(candidate: Candidate, view: str) -> float:
+    return float(f"{math.exp(getattr(candidate, f'log_p_{view}')):.4g}")
+
+
+def _point(step: Step, candidate: Candidate) -> tuple[str, float, float, float, str]:
+    factual, masked, fused = (_probability(candidate, view) for view in ("factual", "masked", "fused"))
+    return (shown_token(candidate.token), factual, masked, fused, _row_status(step, candidate)[0])
+
+
+def _figure(value: float | None) -> float | None:
+    """Four significant digits; None where nothing finite is known."""
+    return float(f"{value:.4g}") if value is not None and math.isfinite(value) else None
 
 
 def _row(step: Step, candidate: Candidate, digits: int) -> Row:

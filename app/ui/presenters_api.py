@@ -7,9 +7,13 @@ from typing import Any
 
 from app.services.errors import ServiceError
 from app.services.views import AuditSettings, CalibrationRequest
+from app.services.views.batches import BatchRequest
 
 COLUMNS = "columns"
-"""The one setting of a calibration that belongs to its file."""
+"""The one setting of a calibration or a batch that belongs to its file."""
+
+BATCH = ("accept_errors", "same_seed", "group_thresholds")
+"""Settings of a batch that no single audit has, its name apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,27 @@ def calibration_request(name: str, given: dict[str, Any] | None) -> CalibrationR
     return CalibrationRequest(**{"name": name, **_known(settings, CalibrationRequest)})
 
 
-def calibration_columns(given: dict[str, Any] | None) -> dict[str, str] | None:
+def columns_of(given: dict[str, Any] | None) -> dict[str, str] | None:
     """Column by field of a prompt set, from the same JSON; None reads each field from the column of its name."""
     found = (given or {}).get(COLUMNS)
     if found is not None and not isinstance(found, dict):
         raise ServiceError('The setting "columns" must name a column for a field: {"prompt": "question"}.')
     return found
+
+
+def batch_request(name: str, given: dict[str, Any] | None) -> BatchRequest:
+    """A batch from JSON, in which its own settings stand beside those of its sessions.
+
+    Raises:
+        ServiceError: A setting does not exist.
+    """
+    settings = {key: value for key, value in (given or {}).items() if key != COLUMNS}
+    batch = {key: settings.pop(key) for key in ("name", *BATCH) if key in settings}
+    names = [*(item.name for item in fields(AuditSettings)), "name", *BATCH, COLUMNS]
+    unknown = sorted(set(settings) - set(names))
+    if unknown:
+        raise ServiceError(f"There is no setting {unknown[0]!r}; the settings are {', '.join(names)}.")
+    return BatchRequest(**{"name": name, **batch, "settings": audit_settings(settings)})
 
 
 def user_list_request(name: str, given: dict[str, Any] | None) -> UserListRequest:

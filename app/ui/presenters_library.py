@@ -149,7 +149,8 @@ def _row(item: LibraryEntry) -> str:
         f'<td class="claim">{badge(state, item.certificate)}</td>'
         f'<td class="n">{count(item.steps)}<span class="hint folded">{branches}</span></td>'
         f'<td class="n branches">{count(item.branches)}</td>'
-        f'<td class="n">{count(item.verdicts)}</td><td class="n changed">{day(item.updated_at)}</td>'
+        f'<td class="n">{count(item.verdicts)}<a class="to-review" href="./review?session={item.id}" '
+        f'aria-label="Review session {item.id}">Review</a></td><td class="n changed">{day(item.updated_at)}</td>'
         f'<td class="n actions">{_menus(item, name)}</td></tr>'
     )
 

@@ -21,14 +21,9 @@ from app.ui.presenters import step_card
 from app.ui.presenters_branches import branches_text, reading_text
 from app.ui.presenters_chain import chain_panel, no_chain
 from app.ui.presenters_format import clock, count, shown_token
+from app.ui.presenters_tree import ENDS, branch_tree, given_name
 
 Message = dict[str, object]
-
-FINISHED = {
-    "length": "length reached",
-    "end": "end of text",
-    "context": "context full",
-}
 
 
 def session_message(view: AuditView, start: int = 0) -> Message:
@@ -55,6 +50,11 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "nochain": no_chain(view),
         "cost": branches_text(view.preview.branches),
     }
+
+
+def tree_message(view: AuditView) -> Message:
+    """The tree of branches as seen from the shown one, without the chain."""
+    return {"kind": "tree", "session": view.session_id, "branch": view.branch_id, "crumbs": crumbs(view)}
 
 
 def draft_message(made: Duplicate, preview: MaskPreview | str) -> Message:
@@ -127,7 +127,7 @@ def spans_from(items: object) -> tuple[Span, ...] | None:
 
 def finished_text(finished: str | None) -> str | None:
     """Why nothing can be added to the chain."""
-    return FINISHED.get(finished, finished) if finished else None
+    return ENDS.get(finished, finished) if finished else None
 
 
 def session_warnings(view: AuditView) -> list[str]:
@@ -189,16 +189,18 @@ def crumbs(view: AuditView) -> Message:
         "parent": current.parent_id if current else None,
         "at": current.fork_step if current else None,
         "children": [_node(branch, view.branch_id) for branch in children],
+        "tree": branch_tree(view.branches),
     }
 
 
 def _node(branch: BranchView, current: int) -> Message:
     if branch.parent_id is None or branch.fork_step is None:
-        return {"id": branch.id, "step": None, "token": branch.name or "main", "on": branch.id == current}
+        return {"id": branch.id, "step": None, "token": branch.name or "main", "name": "", "on": branch.id == current}
     return {
         "id": branch.id,
         "step": branch.fork_step + 1,
         "token": shown_token(branch.token or branch.name),
+        "name": given_name(branch),
         "on": branch.id == current,
     }
 

@@ -11,6 +11,11 @@
   };
   const number = (value) => Number(value);
 
+  /* what each fold holds: the values may be known before the fold is there, and a fold may be drawn anew */
+  let summaries = {};
+  /* the settings as they are now, and as they were when the estimate was asked for, which may be answered late */
+  let chosen = null, asked = null;
+
   /* parts of the page come and go; what they need is set whenever something came */
   const settle = () => {
     LIVE.forEach((id) => {
@@ -27,6 +32,15 @@
       const open = String(fold.classList.contains("open"));
       if (fold.getAttribute("aria-expanded") !== open) fold.setAttribute("aria-expanded", open);
     });
+    Object.entries(summaries).forEach(([id, text]) => {
+      const label = document.querySelector(`#${id} .label-wrap`);
+      if (label && label.dataset.summary !== text) label.dataset.summary = text;
+    });
+    const said = document.querySelector("#estimate .estimate:not(.stale)");
+    if (said && chosen !== asked) {
+      said.classList.add("stale");
+      said.append(coft.el("p", { class: "caution stale-note", text: "The settings changed since: check again." }));
+    }
   };
 
   const mask = (of) => {
@@ -52,6 +66,7 @@
           queued = true;
           requestAnimationFrame(() => { queued = false; settle(); });
         }).observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });
+        document.addEventListener("click", (event) => { if (event.target.closest("#check")) asked = chosen; }, true);
         document.addEventListener("click", async (event) => {
           const hit = event.target.closest("[data-do=copy]");
           if (!hit) return;
@@ -66,15 +81,9 @@
     },
     summary(fields, values) {
       const of = Object.fromEntries(fields.map((name, at) => [name, values[at]]));
-      Object.entries(folded(of)).forEach(([id, text]) => {
-        const label = document.querySelector(`#${id} .label-wrap`);
-        if (label) label.dataset.summary = text;
-      });
-      const said = document.querySelector("#estimate .estimate");
-      if (said && !said.classList.contains("stale")) {
-        said.classList.add("stale");
-        said.append(coft.el("p", { class: "caution stale-note", text: "The settings changed since: check again." }));
-      }
+      summaries = folded(of);
+      chosen = JSON.stringify(values);
+      settle();
       return [];
     },
     /* the embedded model is quick enough to be asked unasked */

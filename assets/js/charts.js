@@ -1,28 +1,19 @@
-/* Plotly charts: Gradio draws them once, and they are updated in place; a theme swaps the template alone. */
+/* The charts that the server places, candidates and set size: Gradio draws them once, and they are updated in place. */
 "use strict";
 (() => {
   const coft = window.coft;
-  const shared = window.coftShared;
+  const { colour, template } = coft.pictures;
   const plot = (id) => document.querySelector(`#${id} .js-plotly-plot`);
-  const template = () => shared.templates[coft.theme()];
-  const colour = (name) => shared.palettes[coft.theme()][name];
   const SHOWN = 6;
   let caption = null;
-  let pending = null;
-
-  const draw = (id, data, layout) => {
-    const node = plot(id);
-    if (!node || !window.Plotly) return false;
-    window.Plotly.react(node, data, { ...node.layout, ...layout, template: template(), autosize: true }, shared.config);
-    return true;
-  };
 
   const tauLine = (tau, axis = "y") => ({
     type: "line", xref: "paper", x0: 0, x1: 1, yref: axis, y0: tau, y1: tau,
     line: { dash: "5px,3px", width: 1.5, color: colour("text") },
   });
+  const smallest = (card) => (card.fam.length > 1 ? "smallest " : "");
 
-  const candidates = (card) => {
+  const candidates = ({ card }, node) => {
     const places = card.rows.slice(0, SHOWN).map((_, i) => i);
     const data = ["factual", "masked", "fused"].map((name, view) => ({
       type: "bar", name, x: places, y: places.map((i) => card.p[view][i]),
@@ -31,17 +22,15 @@
     const highest = Math.max(card.tau || 0, ...card.p.flatMap((values) => values.slice(0, SHOWN)));
     const shapes = card.tau === null ? [] : [tauLine(card.tau)];
     const annotations = card.tau === null ? [] : [{
-      x: 1, xref: "paper", y: card.tau, text: `<b>${card.fam.length > 1 ? "smallest " : ""}τ ${card.tt}</b>`, showarrow: false, xanchor: "right", yanchor: "bottom",
+      x: 1, xref: "paper", y: card.tau, text: `<b>${smallest(card)}τ ${card.tt}</b>`, showarrow: false, xanchor: "right", yanchor: "bottom",
       bgcolor: colour("surface"), borderpad: 1, font: { color: colour("text"), size: 11 },
     }];
-    const node = plot("candidates-plot");
-    const axis = node ? node.layout.xaxis : {};
     const names = places.map((i) => coft.shown(card.rows[i].t)).map((t) => (t.length > 10 ? `${t.slice(0, 9)}…` : t));
-    return draw("candidates-plot", data, {
-      shapes, annotations,
-      xaxis: { ...axis, tickmode: "array", tickvals: places, ticktext: names, range: [-0.5, SHOWN - 0.5] },
-      yaxis: { ...(node ? node.layout.yaxis : {}), range: [0, highest * 1.12], autorange: false },
-    });
+    return { data, layout: {
+      ...node.layout, shapes, annotations,
+      xaxis: { ...node.layout.xaxis, tickmode: "array", tickvals: places, ticktext: names, range: [-0.5, SHOWN - 0.5] },
+      yaxis: { ...node.layout.yaxis, range: [0, highest * 1.12], autorange: false },
+    } };
   };
 
   const runs = (cards) => {
@@ -53,18 +42,19 @@
     });
     return found;
   };
+  coft.pictures.runs = runs;
 
-  const steps = (cards, selected) => {
-    const node = plot("steps-plot");
+  const steps = ({ cards, selected }, node) => {
     const own = cards.filter((card) => card.st !== "uninformative" && card.st !== "none");
-    const highest = Math.max(4, ...own.map((card) => card.s));
+    const highest = own.reduce((most, card) => Math.max(most, card.s), 4);
     const data = [{
       type: "bar", name: "set size", x: own.map((c) => c.i + 1), y: own.map((c) => c.s),
       hovertemplate: "step %{x}: %{y} tokens<extra></extra>",
       marker: { color: colour("data-2"), line: { width: 0 }, pattern: { shape: "" } },
     }];
+    const found = runs(cards);
     for (const state of ["calibrated", "inherited", "mismatch"]) {
-      const part = runs(cards).filter((run) => run.state === state);
+      const part = found.filter((run) => run.state === state);
       const x = part.flatMap((run) => [...cards.slice(run.start, run.end).flatMap((c) => [c.i + 0.5, c.i + 1.5]), null]);
       const y = part.flatMap((run) => [...cards.slice(run.start, run.end).flatMap((c) => [c.tau, c.tau]), null]);
       data.push({
@@ -77,69 +67,64 @@
       type: "scatter", mode: "markers", x: empty.map((c) => c.i + 1), y: empty.map(() => highest * 0.09),
       marker: { symbol: "triangle-up", size: 9, color: colour("caution") }, hovertemplate: "step %{x}: fallback<extra></extra>",
     });
-    const shapes = selected >= 0 ? [{
-      type: "rect", xref: "x", yref: "paper", x0: selected + 0.5, x1: selected + 1.5, y0: 0, y1: 1, layer: "below",
-      fillcolor: colour("accent-tint"), line: { color: colour("accent"), width: 1 },
-    }] : [];
-    const annotations = runs(cards).filter((run) => run.state === "uninformative" || run.state === "none").map((run) => ({
+    const annotations = found.filter((run) => run.state === "uninformative" || run.state === "none").map((run) => ({
       x: (run.start + run.end + 1) / 2, y: 0.72, yref: "paper", showarrow: false, font: { color: colour("text-3"), size: 11 },
       text: run.end - run.start < 6 ? "" : run.state === "none" ? "no threshold" : "every token passes",
     }));
-    const rightmost = Math.max(16, cards.length);
-    return draw("steps-plot", data, {
-      shapes, annotations,
-      xaxis: { ...(node ? node.layout.xaxis : {}), range: [0.4, rightmost + 0.6], autorange: false },
-      yaxis: { ...(node ? node.layout.yaxis : {}), range: [0, highest * 1.1], autorange: false },
-    });
+    return { data, layout: {
+      ...node.layout, shapes: coft.pictures.selection(selected), annotations,
+      xaxis: { ...node.layout.xaxis, range: coft.pictures.reach(cards), autorange: false },
+      yaxis: { ...node.layout.yaxis, range: [0, highest * 1.1], autorange: false },
+    } };
   };
 
-  const label = (id, text) => {
-    const node = document.getElementById(id);
-    if (!node) return;
-    node.setAttribute("role", "img");
-    node.setAttribute("aria-label", text);
-  };
+  /* what all pictures by step share: the selected step's frame, and the steps that the axis reaches */
+  coft.pictures.selection = (selected) => (selected < 0 ? [] : [{
+    type: "rect", xref: "x", yref: "paper", x0: selected + 0.5, x1: selected + 1.5, y0: 0, y1: 1, layer: "below",
+    fillcolor: colour("accent-tint"), line: { color: colour("accent"), width: 1 },
+  }]);
+  coft.pictures.reach = (cards) => [0.4, Math.max(16, cards.length) + 0.6];
 
-  /* Plotly arrives after the page; until then the newest state waits here. */
-  const later = () => {
-    if (pending) return;
-    const look = () => {
-      pending = null;
-      coft.charts.refresh();
-    };
-    pending = setTimeout(look, 120);
-  };
+  const TAU = { none: () => "none", uninformative: () => "none, every token passes", calibrated: (c) => c.tt, inherited: (c) => `${c.tt}, borrowed`, mismatch: (c) => `${c.tt}, of another policy` };
+  coft.pictures.add("candidates", {
+    title: "Candidates", needs: "card", node: () => plot("candidates-plot"), place: () => document.getElementById("candidates-plot"),
+    labelled: () => document.getElementById("candidates-plot"), figure: candidates,
+    label: ({ card }) => `Factual, masked and fused probability of the ${Math.min(SHOWN, card.rows.length)} likeliest candidates${card.tau === null ? "" : `, ${smallest(card)}threshold ${card.tt}`}. `
+      + `${card.rows.slice(0, 3).map((row) => `${coft.shown(row.t)}: ${row.f}, ${row.m}, ${row.x}`).join("; ")}.`,
+    numbers: ({ card }) => ({
+      caption: `Candidates of step ${card.i + 1}`,
+      head: [["Token", "mono"], ["Factual", "n"], ["Masked", "n"], ["Fused", "n"], ["Certified"]],
+      rows: card.rows.map((row, at) => [coft.shown(row.t), ...card.p.map((values) => values[at]), row.why]),
+    }),
+  });
+  coft.pictures.add("steps", {
+    title: "Certified-set size and threshold by step", node: () => plot("steps-plot"), place: () => document.getElementById("steps-plot"),
+    labelled: () => document.getElementById("steps-plot"), figure: steps,
+    label: ({ cards }) => {
+      const sized = cards.filter((card) => card.st !== "none" && card.st !== "uninformative").map((card) => card.s);
+      const lost = cards.filter((card) => card.c.includes("fallback")).length;
+      return `Certified-set size and threshold for steps 1 to ${cards.length}. ${sized.length
+        ? `Sets of ${sized.reduce((a, b) => Math.min(a, b))} to ${sized.reduce((a, b) => Math.max(a, b))} tokens; ${lost} ${lost === 1 ? "step" : "steps"} without any.` : "No step has a threshold that says something."}`;
+    },
+    numbers: ({ cards }) => ({
+      caption: "Certified-set size and threshold by step",
+      head: [["Step", "tnum"], ["Token", "mono"], ["Set size", "n"], ["Threshold τ", "n"]],
+      rows: cards.map((card) => [card.i + 1, card.w, card.st === "none" ? null : card.s, TAU[card.st](card)]),
+    }),
+  });
 
-  /* charts are drawn when the browser has nothing more urgent to do, and once for all that changed until then */
-  let idle = null;
-  const soon = (run) => (window.requestIdleCallback ? requestIdleCallback(run, { timeout: 250 }) : setTimeout(run, 60));
-  let last = { card: null, cards: [], selected: -1 };
   coft.charts = {
     caption(element) { caption = element.querySelector(".figcaption"); },
     show(cards, selected) {
-      last = { card: cards[selected] || null, cards, selected };
-      if (idle === null) idle = soon(() => { idle = null; coft.charts.refresh(); });
-    },
-    refresh() {
-      const { card, cards, selected } = last;
       document.body.classList.toggle("has-chain", cards.length > 0);
       if (caption) caption.hidden = cards.length === 0;
-      if (!cards.length) return;
-      if (card) {
-        label("candidates-plot", `Factual, masked and fused probability of each candidate${card.tau === null ? "" : `, threshold ${card.tt}`}`);
-        if (!candidates(card)) later();
-      }
-      label("steps-plot", `Certified-set size and threshold for steps 1 to ${cards.length}`);
-      if (!steps(cards, selected)) later();
+      coft.pictures.show(cards, selected);
     },
   };
-  const recolour = (node) => window.Plotly.react(node, node.data, { ...node.layout, template: template() }, shared.config);
-  coft.onTheme(() => {
-    coft.charts.refresh();
-    document.querySelectorAll(".js-plotly-plot").forEach((node) => {
-      if (!node.closest("#candidates-plot, #steps-plot")) recolour(node);
-    });
-  });
+
+  /* ---- other pages' charts: a theme swaps the template alone ---- */
+  const recolour = (node) => window.Plotly.react(node, node.data, { ...node.layout, template: template() }, window.coftShared.config);
+  coft.onTheme(() => document.querySelectorAll(".js-plotly-plot").forEach((node) => { if (!coft.pictures.owns(node) || !coft.session.state().cards.length) recolour(node); }));
   /* Gradio draws with the template that came from the server, light, and with Plotly's own buttons */
   const stale = (node) => node.layout && node.layout.template && node.layout.template.layout
     && (node.layout.template.layout.font.color !== template().layout.font.color || node.querySelector(".modebar"));

@@ -48,7 +48,9 @@ window.coft = window.coft || {};
   coft.link = (trigger, props, watch, receive) => {
     let last = null;
     watch("value", () => {
-      const message = props.value;
+      /* a message of many parts comes as text, which Gradio neither compares nor copies part by part */
+      const value = props.value;
+      const message = typeof value === "string" && value.startsWith("{") ? JSON.parse(value) : value;
       if (!message || typeof message !== "object" || message.at === last) return;
       last = message.at;
       receive(message);
@@ -126,7 +128,7 @@ window.coft = window.coft || {};
     mount(element) {
       element.querySelectorAll("dialog").forEach((dialog) => document.body.append(dialog));
       document.querySelectorAll("body > dialog").forEach((dialog) => dialog.classList.add("coft"));
-      act(element, { theme: toggleTheme, help: coft.help });
+      act(element, { theme: toggleTheme, help: () => coft.help() });
       document.documentElement.lang = "en";
     },
     rail(element) {
@@ -134,12 +136,21 @@ window.coft = window.coft || {};
       new MutationObserver((records) => {
         if (records.some((r) => r.target.closest && r.target.closest(".note"))) coft.frame.summary(coft.frame.values);
       }).observe(element.closest(".rail"), { childList: true, subtree: true });
-      const folds = document.querySelectorAll(".fold .label-wrap");
-      folds.forEach((fold) => {
-        const tell = () => fold.setAttribute("aria-expanded", String(fold.classList.contains("open")));
-        new MutationObserver(tell).observe(fold, { attributes: true, attributeFilter: ["class"] });
-        tell();
-      });
+      /* folds may be drawn after the rail's head, or anew: what they need is set whenever something came or changed */
+      const folds = () => {
+        document.querySelectorAll(".fold .label-wrap").forEach((fold) => {
+          const open = String(fold.classList.contains("open"));
+          if (fold.getAttribute("aria-expanded") !== open) fold.setAttribute("aria-expanded", open);
+        });
+        if (document.querySelector(".rail .fold .label-wrap:not([data-summary])")) coft.frame.summary(coft.frame.values);
+      };
+      let queued = false;
+      new MutationObserver(() => {
+        if (queued) return;
+        queued = true;
+        requestAnimationFrame(() => { queued = false; folds(); });
+      }).observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });
+      folds();
     },
     line(element) { act(element, { rail: toggleRail }); },
     toggleRail,
@@ -177,7 +188,6 @@ window.coft = window.coft || {};
     coft.session.settings(values);
     return [];
   };
-  coft.help = () => document.getElementById("help").showModal();
   coft.confirm = (title, text, yes) => new Promise((resolve) => {
     const dialog = document.getElementById("confirm");
     dialog.querySelector("h2").textContent = title;

@@ -4,9 +4,11 @@
   const coft = window.coft;
   const PAUSE = 450;
   const state = {
-    text: "", spans: [], removed: new Set(), history: [], detected: null, waiting: [], busy: false, nonce: 0, choice: null, look: null,
+    text: "", spans: [], removed: new Set(), history: [], ahead: [], detected: null, waiting: [], busy: false, nonce: 0, choice: null, look: null,
   };
   let root, field, backdrop, send, families, timer;
+  const watchers = [];
+  const tell = () => { coft.session.compare(); watchers.forEach((watcher) => watcher()); };
 
   /* offsets: the server counts code points, the browser counts UTF-16 units */
   const astral = (text) => /[\ud800-\udfff]/.test(text);
@@ -18,29 +20,49 @@
   const key = (span, text) => `${span.category}:${text.slice(span.start, span.end).toLowerCase()}`;
   const sorted = (spans) => [...spans].sort((a, b) => a.start - b.start);
 
-  const remember = () => {
-    state.history.push({ spans: state.spans.map((s) => ({ ...s })), removed: new Set(state.removed) });
-    if (state.history.length > 50) state.history.shift();
-    root.querySelector("[data-do=undo]").disabled = false;
-  };
-  const undo = () => {
-    const before = state.history.pop();
-    if (!before) return;
-    state.spans = before.spans.filter((s) => s.end <= state.text.length);
-    state.removed = before.removed;
+  /* ---- undo and redo of span edits; `whole` marks the change to another text, which comes back with its spans ---- */
+  const copy = (whole) => ({ text: state.text, spans: state.spans.map((s) => ({ ...s })), removed: new Set(state.removed), whole });
+  const stacks = () => {
     root.querySelector("[data-do=undo]").disabled = state.history.length === 0;
-    changed();
+    root.querySelector("[data-do=redo]").disabled = state.ahead.length === 0;
   };
+  const remember = (whole = false) => {
+    state.history.push(copy(whole));
+    if (state.history.length > 50) state.history.shift();
+    state.ahead = [];
+    stacks();
+  };
+  const back = (from, to) => {
+    const before = from.pop();
+    if (!before) return false;
+    to.push(copy(before.whole));
+    if (before.whole) {
+      planted("");
+      state.text = before.text;
+      field.value = before.text;
+      state.detected = null;
+    }
+    state.spans = before.text === state.text ? before.spans : followed(before.spans, before.text, state.text);
+    state.removed = before.removed;
+    stacks();
+    changed();
+    if (state.detected === null) { clearTimeout(timer); timer = setTimeout(detect, PAUSE); }
+    return true;
+  };
+  const undo = () => back(state.history, state.ahead);
+  const redo = () => back(state.ahead, state.history);
+  /* in the text, the browser's own undo goes first for letters that were typed since the last span edit */
+  const spansFirst = (stack) => stack.length > 0 && stack[stack.length - 1].text === state.text;
 
   /* keep spans beside an edit, drop those that it touches */
-  const follow = (before, after) => {
+  const followed = (spans, before, after) => {
     let head = 0;
     const most = Math.min(before.length, after.length);
     while (head < most && before[head] === after[head]) head += 1;
     let tail = 0;
     while (tail < most - head && before[before.length - 1 - tail] === after[after.length - 1 - tail]) tail += 1;
     const shift = after.length - before.length;
-    state.spans = state.spans.flatMap((span) => {
+    return spans.flatMap((span) => {
       if (span.end <= head) return [span];
       if (span.start >= before.length - tail) return [{ ...span, start: span.start + shift, end: span.end + shift }];
       return [];
@@ -157,7 +179,7 @@
     if (!state.text.trim()) { reading(null); return; }
     state.nonce = send("preview", { prompt: state.text, spans: wire(state.spans) });
   };
-  const changed = () => { render(); preview(); coft.session.compare(); };
+  const changed = () => { render(); preview(); tell(); };
 
   const detect = () => {
     clearTimeout(timer);
@@ -178,7 +200,7 @@
       state.spans = merge(inward(message.spans, state.text));
       render();
       preview();
-      coft.session.compare();
+      tell();
       state.waiting.splice(0).forEach((resolve) => resolve());
     } else if (message.kind === "preview" && message.nonce === state.nonce) reading(message);
   };
@@ -246,10 +268,10 @@
   const write = (text) => {
     if (text === state.text) return;
     planted("");
-    follow(state.text, text);
+    state.spans = followed(state.spans, state.text, text);
     state.text = text;
     render();
-    coft.session.compare();
+    tell();
     clearTimeout(timer);
     if (!text.trim()) { reading(null); cautions([]); return; }
     timer = setTimeout(detect, PAUSE);
@@ -263,13 +285,6 @@
       families = JSON.parse(root.dataset.families);
       send = coft.link(trigger, props, watch, receive);
       field.addEventListener("input", () => write(field.value));
-      field.addEventListener("keydown", (event) => {
-        if (event.altKey && event.code === "KeyM") { event.preventDefault(); mark(); }
-        if (event.altKey && event.code === "KeyA") {
-          event.preventDefault();
-          accept(offered().filter((span) => span.start <= field.selectionEnd && span.end >= field.selectionStart));
-        }
-      });
       document.addEventListener("selectionchange", choose);
       field.addEventListener("blur", () => setTimeout(choose, 0));
       root.querySelector("#examples").addEventListener("change", (event) => {
@@ -289,7 +304,7 @@
       });
       coft.act(root, {
         detect: () => { remember(); state.removed.clear(); state.spans = state.spans.filter((s) => s.source === "user"); detect(); },
-        undo, mark,
+        undo, redo, mark,
         accept: (node) => accept([at(node)]),
         "accept-all": () => { accept(offered()); field.focus(); },
         /* a term that a list keeps is masked by the reviewer's own decision, which outlives the next detection */
@@ -308,13 +323,13 @@
     },
     /* a new text: detection starts from nothing */
     take(text) {
-      remember();
+      remember(true);
       planted("");
       state.spans = [];
       state.removed.clear();
       field.value = text;
       state.text = text;
-      coft.session.compare();
+      tell();
       render();
       detect();
       field.focus();
@@ -324,11 +339,11 @@
       clearTimeout(timer);
       if (choice) Object.assign(state, { choice, look });
       field.value = text;
-      Object.assign(state, { text, detected: text, history: [], busy: false });
+      Object.assign(state, { text, detected: text, history: [], ahead: [], busy: false });
       state.removed.clear();
       state.spans = inward(spans, text);
-      root.querySelector("[data-do=undo]").disabled = true;
-      root.querySelector(".bar [data-do=detect]").textContent = "Detect again";
+      stacks();
+      root.querySelector(".bar [data-do=detect]").textContent = text ? "Detect again" : "Detect";
       render();
       reading(masked);
     },
@@ -349,7 +364,28 @@
       if (state.detected === state.text) return Promise.resolve(answer());
       return new Promise((resolve) => { state.waiting.push(() => resolve(answer())); detect(); });
     },
+    /* what a reload would lose, and the way to have it again */
+    kept: () => ({
+      prompt: state.text, spans: wire(sorted(state.spans)), removed: [...state.removed], settled: state.detected === state.text,
+    }),
+    restore(kept, choice, look) {
+      coft.editor.load(kept.prompt, kept.spans, null, choice, look);
+      state.removed = new Set(kept.removed);
+      if (kept.settled) preview();
+      else { state.detected = null; detect(); }
+    },
+    /* other parts of the page follow the prompt and its spans */
+    watch: (watcher) => watchers.push(watcher),
     print: () => JSON.stringify([state.text, wire(sorted(state.spans))]),
     focus() { field.focus(); },
   };
+
+  const inPrompt = { topic: "Prompt", page: "#prompt", within: "#prompt" };
+  coft.keys.add("Alt+M", () => mark(), "mark the selected text as a span", inPrompt);
+  coft.keys.add("Alt+A", () => accept(offered().filter((span) => span.start <= field.selectionEnd && span.end >= field.selectionStart)),
+    "accept the suggestion at the cursor", inPrompt);
+  const inEditor = { topic: "Prompt", page: "#prompt", within: "#editor" };
+  coft.keys.add("Ctrl+Z", (event) => (event.target === field ? spansFirst(state.history) : true) && undo(), "undo the last span edit", inEditor);
+  coft.keys.add(["Ctrl+Shift+Z", "Ctrl+Y"], (event) => (event.target === field ? spansFirst(state.ahead) : true) && redo(),
+    "redo it", { ...inEditor, shown: ["Ctrl", "Y"] });
 })();

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const coft = window.coft;
-  let root, after, shown = null;
+  let root, after, shown = null, meant = "";
 
   const MARK = {
     tick: (row) => [coft.icon("tick"), coft.el("span", { class: "vh", text: row.why })],
@@ -60,19 +60,40 @@
       root.addEventListener("click", (event) => {
         if (event.target.closest("[data-do=rest]")) unfold(!open);
         const hit = event.target.closest("[data-token]");
-        if (hit) coft.session.force(Number(hit.dataset.token));
+        /* the row belongs to the shown step, which the selection may have left already */
+        if (hit) coft.session.force(Number(hit.dataset.token), shown.i);
       });
       root.querySelector(".typed").addEventListener("submit", (event) => {
         event.preventDefault();
         const text = root.querySelector("#typed").value;
         if (text) coft.session.force(text);
       });
+      root.querySelector("#typed").addEventListener("keydown", (event) => {
+        const selected = document.querySelector(".strip .tok.sel");
+        if (event.key === "Escape" && selected) selected.focus({ preventScroll: true });
+      });
+    },
+    /* a token of one's own for the selected step */
+    type() {
+      const field = root.querySelector("#typed");
+      if (!shown || field.closest("[hidden]")) return false;
+      field.focus();
+      field.select();
+      return true;
     },
     facts(element) { after = element.querySelector(".after"); },
     forceRow(at) {
       const row = shown && shown.rows[at];
-      if (row && !row.act) coft.session.force(row.id);
+      if (row && !row.act) coft.session.force(row.id, shown.i);
     },
+    /* what is typed is meant for one step: another one clears it, at once and never with a later frame */
+    turn(card) {
+      const to = card ? `${card.i}:${card.id}` : "";
+      if (to === meant) return;
+      meant = to;
+      root.querySelector("#typed").value = "";
+    },
+    typing: () => document.activeElement === root.querySelector("#typed") && document.activeElement.value !== "",
     show(card, state) {
       root.querySelector(".unselected").hidden = Boolean(card);
       root.querySelector(".selected").hidden = !card;
@@ -82,7 +103,6 @@
       const where = `step ${card.i + 1} of ${state.cards.length}${card.o ? ` · ${card.o}` : ""}`;
       root.querySelector(".where").textContent = where;
       if (card === shown) return;
-      if (shown === null || shown.i !== card.i || shown.id !== card.id) root.querySelector("#typed").value = "";
       shown = card;
       root.querySelector(".bigtok").replaceChildren(...word(card.t));
       root.querySelector(".marks").replaceChildren(...card.k.map(coft.icon));

@@ -115,6 +115,7 @@
     const all = results.querySelector("[data-do=pick-all]");
     if (all) Object.assign(all, { checked: here > 0 && here === state.ids.length, indeterminate: here > 0 && here < state.ids.length });
     find(".bulk").hidden = state.chosen.size === 0;
+    find(".bulk [data-action=compare]").hidden = state.chosen.size < 2 || state.chosen.size > 4;
     find(".bulk [data-action=archive]").hidden = state.query.archived === "yes";
     find(".bulk [data-action=unarchive]").hidden = state.query.archived === "no";
     const elsewhere = state.chosen.size - here;
@@ -171,7 +172,8 @@
     if (button.dataset.action === "gather") {
       say("Writing the reports …");
       send("gather", { ids });
-    } else begin(button.dataset.action, ids, ids.length === 1 ? state.chosen.get(ids[0]) : "", button);
+    } else if (button.dataset.action === "compare") location.href = `./compare?sessions=${ids.join(",")}`;
+    else begin(button.dataset.action, ids, ids.length === 1 ? state.chosen.get(ids[0]) : "", button);
   };
   const pick = (box) => {
     const { id, name } = row(box);

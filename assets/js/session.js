@@ -1,70 +1,33 @@
-/* One session: the chain's cards, the controls, the branches. The cards live here; looking at a token asks nobody. */
+/* One session: the chain's cards, and the messages that make it grow. Looking at a token asks nobody. */
 "use strict";
 (() => {
   const coft = window.coft;
   const state = {
     session: null, branch: null, cards: [], bins: [], total: 0, finished: null, selected: -1,
-    running: false, busy: null, touched: false, based: null, values: null, printed: "", follow: true, crumbs: null,
-    catching: false, prompt: "", nochain: "",
+    running: false, pausing: false, busy: null, touched: false, based: null, values: null, printed: "", follow: true,
+    crumbs: null, prompt: "", nochain: "", chain: null, why: "", restored: false,
   };
-  let root, strip, send, frame = null;
+  /* while a run writes, everything but the tokens themselves is drawn at most this often */
+  const PACE = 150;
+  let root, strip, reel, caret, send, tokens = [], frame = null, drawn = 0;
+  let missing = null;
   const watchers = [];
 
-  const caret = () => { const node = strip.querySelector(".caret"); if (node) node.hidden = Boolean(state.finished); };
   const find = (selector) => root.querySelector(selector);
-  const button = (name) => find(`[data-do=${name}]`);
   const ids = () => ({ session: state.session, branch: state.branch });
-  const ask = (name, data) => { state.busy = name; controls(); send(name, data); };
-  const idle = () => { state.busy = null; state.running = false; controls(); };
-
-  /* ---- controls ---- */
-  const controls = () => {
-    const open = state.session !== null;
-    const fresh = !open || state.touched;
-    const atEnd = state.selected >= state.cards.length - 1;
-    button("back").disabled = state.selected <= 0;
-    button("step").disabled = !open || state.touched || state.running || (atEnd && (Boolean(state.finished) || state.busy !== null));
-    const go = button("go");
-    find(".word").textContent = fresh ? "Start" : "Run";
-    go.disabled = state.busy !== null || (!fresh && Boolean(state.finished));
-    button("pause").disabled = !state.running;
-    find("[data-do=overhead]").disabled = state.busy !== null || state.touched;
-    button("report").disabled = !open || state.cards.length === 0;
-    const count = open ? `${state.cards.length} of ${state.total} steps` : "";
-    find(".count").textContent = state.finished && !state.touched ? `${count} · ${state.finished}` : count;
-  };
+  const ask = (name, data) => { state.busy = name; coft.controls.show(); send(name, data); };
+  const idle = () => { state.busy = null; state.running = false; state.pausing = false; coft.controls.show(); };
   const notice = (...children) => {
     const box = find(".notice");
     box.hidden = children.length === 0;
     box.replaceChildren(...children);
   };
-  const flat = (value) => (Array.isArray(value) ? [...value].sort().join() : String(value ?? ""));
-  /* what decides which spans are found: word list, masked families and what is never masked; see the rail's fields */
-  const choice = (values) => (values
-    ? [values[12], values[14] === "single" ? [values[15]] : values[13], values[18]].map(flat).join(":") : null);
-  /* what decides how the masked spans read: one mask or several, hard or soft, the hint */
-  const look = (values) => (values ? [values[14], values[16], values[17]].map(flat).join(":") : null);
-  /* the session is what it was started with: another prompt or another setting needs a new one */
-  const compare = () => {
-    if (state.session === null || !state.based) return;
-    const settings = state.values || state.based;
-    const differs = state.based.some((value, at) => flat(value) !== flat(settings[at]))
-      || coft.editor.print() !== state.printed;
-    if (differs === state.touched) return;
-    state.touched = differs;
-    if (differs) {
-      notice(coft.el("span", { text: "The prompt or the settings changed. Start begins a new audit with them; this one stays under Sessions." }),
-        coft.el("button", { type: "button", class: "btn small", "data-do": "revert", text: "Back to this audit" }));
-    } else notice();
-    controls();
-  };
 
   /* ---- selection ---- */
-  const nodes = () => strip.querySelectorAll(".tok[data-i]");
   const select = (index, focus = false) => {
     const wanted = Math.max(-1, Math.min(index, state.cards.length - 1));
-    const before = strip.querySelector(".tok.sel");
-    const node = wanted < 0 ? null : strip.querySelector(`.tok[data-i="${wanted}"]`);
+    const before = tokens[state.selected];
+    const node = tokens[wanted];
     if (before && before !== node) {
       before.classList.remove("sel");
       before.setAttribute("tabindex", "-1");
@@ -74,132 +37,138 @@
       node.classList.add("sel");
       node.setAttribute("tabindex", "0");
       node.setAttribute("aria-current", "true");
-      if (focus) node.focus();
+      if (focus) node.focus({ preventScroll: true });
     }
     state.selected = wanted;
+    coft.inspector.turn(state.cards[wanted] || null);
     later();
   };
-  /* many tokens may arrive within one frame; the inspector and the charts follow once */
+  /* a token that someone chose, and not the run: the run no longer takes the selection along, unless it is the last */
+  const choose = (index, focus = false) => {
+    state.follow = index >= state.cards.length - 1;
+    select(index, focus);
+  };
+  const inView = () => {
+    if (state.follow && state.selected === state.cards.length - 1) reel.scrollTop = reel.scrollHeight;
+    else if (tokens[state.selected]) coft.reveal(reel, tokens[state.selected]);
+  };
+
+  /* many tokens may arrive within one frame; what shows them follows once */
   const later = () => {
-    if (frame !== null) return;
-    frame = requestAnimationFrame(() => {
-      frame = null;
-      coft.drawOverview(find(".overview"), find(".ovlab"), state);
-      coft.inspector.show(state.cards[state.selected] || null, state);
-      coft.spans.show(state);
-      coft.charts.show(state.cards, state.selected);
-      watchers.forEach((watcher) => watcher(state));
-    });
-    controls();
+    if (frame === null) {
+      const wait = state.running ? drawn + PACE - performance.now() : 0;
+      if (wait > 0) frame = setTimeout(() => { frame = requestAnimationFrame(draw); }, wait);
+      else frame = requestAnimationFrame(draw);
+    }
+    coft.controls.show();
+  };
+  const draw = () => {
+    frame = null;
+    drawn = performance.now();
+    inView();
+    coft.drawOverview(find(".overview"), find(".ovlab"), state);
+    coft.inspector.show(state.cards[state.selected] || null, state);
+    coft.whole.show(state.chain, state);
+    coft.spans.show(state);
+    coft.charts.show(state.cards, state.selected);
+    watchers.forEach((watcher) => watcher(state));
   };
 
   /* ---- the chain ---- */
   const append = (cards) => {
-    const start = performance.now();
     for (const card of cards) {
-      if (card.i < state.cards.length) continue;
-      if (card.i > state.cards.length) return false;
+      if (card.i !== state.cards.length) continue;
       state.cards.push(card);
-      coft.appendToken(strip, card);
+      tokens.push(coft.appendToken(strip, caret, card));
     }
-    coft.lastAppend = (performance.now() - start) / Math.max(1, cards.length);
-    return true;
   };
   const cut = (length) => {
     state.cards.length = Math.min(length, state.cards.length);
-    nodes().forEach((node) => { if (Number(node.dataset.i) >= length) node.remove(); });
+    tokens.splice(length).forEach((node) => node.remove());
     strip.querySelectorAll(".grp:empty").forEach((node) => node.remove());
   };
+  const current = (message) => message.session === undefined
+    || (message.session === state.session && message.branch === state.branch);
+  /* a busy browser may never see some frames of a run; what is missing is asked for, and the run goes on meanwhile */
+  const fetchMissing = (message) => {
+    if (missing) { missing.push(message); return; }
+    missing = [message];
+    send("more", { ...ids(), since: state.cards.length });
+  };
+  const fill = (message) => {
+    const waiting = missing || [];
+    missing = null;
+    extend(message);
+    waiting.filter(current).forEach(extend);
+  };
   const extend = (message) => {
-    if (message.from > state.cards.length) { catchUp(message.done); return; }
-    const grown = message.steps.length && message.steps[message.steps.length - 1].i >= state.cards.length;
-    const follow = state.follow || state.selected < 0;
+    if (!current(message)) return;
+    const end = message.length ?? message.from + message.steps.length;
+    if (message.from > state.cards.length || (message.done && end > state.cards.length + message.steps.length)) {
+      fetchMissing(message);
+      return;
+    }
+    const known = state.cards.length;
     append(message.steps);
+    const grown = state.cards.length > known;
     if (message.finished) state.finished = message.finished;
-    coft.whole.show(message.chain, state);
-    caret();
-    if (message.done) idle();
+    state.chain = message.chain;
+    caret.hidden = Boolean(state.finished);
+    if (message.done) {
+      state.why = message.why || "";
+      idle();
+    } else if (state.pausing) send("pause", ids());
+    const follow = (state.follow && !coft.inspector.typing()) || state.selected < 0;
     if (grown && follow) select(state.cards.length - 1, strip.contains(document.activeElement));
     else later();
   };
 
-  /* ---- branches ---- */
-  const node = (item) => {
-    const inner = item.step === null ? [item.token]
-      : [coft.icon("pin"), String(item.step), " ", coft.el("span", { class: "mono", text: item.token })];
-    return item.on ? coft.el("span", { class: "node on", "aria-current": "true" }, ...inner)
-      : coft.el("button", { type: "button", class: "node", "data-branch": item.id }, ...inner);
-  };
-  const drawCrumbs = (crumbs) => {
-    const bar = find(".crumbs");
-    const parts = [];
-    crumbs.path.forEach((item, at) => {
-      if (at) parts.push(coft.el("span", { class: "sep", "aria-hidden": "true", text: "/" }));
-      parts.push(node(item));
-    });
-    const side = coft.el("span", { class: "sib" });
-    if (crumbs.parent !== null && crumbs.at !== null) {
-      const card = state.cards[crumbs.at];
-      side.append(coft.el("span", { class: "hint", text: `siblings at ${crumbs.at + 1}` }),
-        coft.el("button", { type: "button", class: "node", "data-branch": crumbs.parent },
-          card && card.pt !== card.w ? coft.el("span", { class: "mono", text: card.pt }) : null,
-          coft.el("span", { class: "hint", text: card && card.pt !== card.w ? " COFT’s choice" : "the chain before" })));
-      crumbs.siblings.forEach((item) => side.append(coft.el("button", { type: "button", class: "node", "data-branch": item.id },
-        coft.el("span", { class: "mono", text: item.token }))));
-    }
-    if (crumbs.children.length) {
-      side.append(coft.el("span", { class: "hint", text: "leads to" }), ...crumbs.children.map((item) => node({ ...item, on: false })));
-    }
-    if (crumbs.path.length > 1 || crumbs.children.length) bar.replaceChildren(...parts, side);
-    else bar.replaceChildren();
-  };
-  const reopen = (branch) => ask("open", { session: state.session, branch, calibration: null, duplicate: null });
-  /* a slow browser may drop frames of a run; the chain is then fetched whole, and the run goes on meanwhile */
-  const catchUp = (done) => {
-    if (done) { state.running = false; reopen(state.branch); return; }
-    if (state.catching) return;
-    state.catching = true;
-    send("open", { ...ids(), calibration: null, duplicate: null });
-  };
-
   /* ---- messages ---- */
+  const open = (data) => ask("open", {
+    session: null, branch: null, calibration: null, duplicate: null, values: null, ...data,
+  });
+  const reopen = (branch) => open({ session: state.session, branch });
+  const address = (message) => {
+    const target = new URL(location.href);
+    target.searchParams.set("session", message.session);
+    target.searchParams.set("branch", message.branch);
+    ["calibration", "duplicate", "step"].forEach((name) => target.searchParams.delete(name));
+    history.replaceState(history.state, "", target);
+  };
   const load = (message) => {
     const same = message.from > 0;
     Object.assign(state, {
       session: message.session, branch: message.branch, bins: message.bins, total: message.total,
-      finished: message.finished, touched: false, crumbs: message.crumbs, follow: true, prompt: message.prompt,
-      nochain: message.nochain,
+      finished: message.finished, touched: false, restored: false, crumbs: message.crumbs, follow: true,
+      prompt: message.prompt, nochain: message.nochain, chain: message.chain, why: "",
     });
+    missing = null;
     notice();
     find(".empty").hidden = true;
     find(".chain").hidden = false;
     find(".legend .open .w").textContent = message.certified ? "uninformative" : "uncertified";
     find(".ovlab").dataset.total = "";
     if (same) cut(message.from);
-    else { state.cards = []; strip.replaceChildren(coft.caret()); state.selected = -1; }
+    else { state.cards = []; tokens = []; caret = coft.caret(); strip.replaceChildren(caret); state.selected = -1; }
     append(message.steps);
-    caret();
+    caret.hidden = Boolean(state.finished);
+    coft.reserve(reel, strip, state);
+    const { choice, look } = coft.unsaved;
     coft.editor.load(message.prompt, message.spans, message.preview, choice(message.settings), look(message.settings));
     state.printed = coft.editor.print();
     if (message.settings) state.based = message.settings;
     find(".cautions").replaceChildren(...message.warnings.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
-    drawCrumbs(message.crumbs);
-    coft.whole.show(message.chain, state);
+    coft.branches.draw(find(".crumbs"), message.crumbs, state);
     coft.whole.cost(message.cost, state.session);
     coft.frame.saved(message.saved);
-    const target = new URL(location.href);
-    target.searchParams.set("session", message.session);
-    target.searchParams.set("branch", message.branch);
-    ["calibration", "duplicate"].forEach((name) => target.searchParams.delete(name));
-    history.replaceState(history.state, "", target);
-    state.catching = false;
-    if (state.running && !message.finished) controls(); else idle();
-    const at = message.crumbs.at;
-    select(same || at === null ? (same ? message.from : state.cards.length - 1) : at, false);
-    later();
+    address(message);
+    idle();
+    const at = coft.permalink.wanted(state) ?? (same ? message.from : message.crumbs.at ?? state.cards.length - 1);
+    choose(at);
   };
   /* another session's prompt, spans and settings, to be changed and started */
   const draft = (message) => {
+    const { choice, look } = coft.unsaved;
     coft.editor.load(message.prompt, message.spans, message.preview, choice(message.settings), look(message.settings));
     coft.frame.saved(message.saved);
     notice(coft.el("span", { text: ["A copy of a session: change what you like; Start begins a new one.", ...message.notes].join(" ") }));
@@ -211,95 +180,87 @@
       coft.el("button", { type: "button", class: "btn small", "data-do": "proceed", text: "Proceed uncertified" }));
   };
   const receive = (message) => {
-    if (message.kind === "session") load(message);
-    else if (message.kind === "steps") extend(message);
-    else if (message.kind === "draft") draft(message);
+    if (message.kind === "session") {
+      if (state.busy === "start") coft.unsaved.forget();
+      load(message);
+      coft.unsaved.opened(message);
+    }
+    else if (message.kind === "steps") (message.filled ? fill : extend)(message);
+    else if (message.kind === "draft") { draft(message); coft.unsaved.opened(message); }
+    else if (message.kind === "blank") { idle(); coft.unsaved.opened(message); }
     else if (message.kind === "mismatch") mismatch(message);
     else if (message.kind === "overhead") { coft.whole.measured(message.text); idle(); }
     else idle();
   };
 
-  /* ---- what the reviewer does ---- */
-  const start = async (proceed = false) => {
-    if (state.busy) return;
-    state.busy = "start";
-    controls();
-    notice();
-    const { prompt, spans } = await coft.editor.ready();
-    if (!prompt.trim()) {
-      idle();
-      notice(coft.el("span", { text: "The prompt is empty: type the text that the model should continue." }));
-      coft.editor.focus();
-      return;
-    }
-    ask("start", { prompt, spans, proceed });
+  const refused = () => {
+    idle();
+    const asked = new URLSearchParams(location.search);
+    if (state.session !== null || !(asked.has("session") || asked.has("duplicate"))) return;
+    history.replaceState(history.state, "", location.pathname);
+    open({});
   };
-  const run = () => {
-    if (state.busy || state.finished) return;
-    state.running = true;
-    state.follow = true;
-    ask("run", ids());
-  };
-  const go = () => (state.session === null || state.touched ? start() : run());
-  const step = (focus = false) => {
-    if (state.session === null || state.touched) return;
-    if (state.selected < state.cards.length - 1) { state.follow = state.selected + 1 === state.cards.length - 1; select(state.selected + 1, focus); return; }
-    if (state.busy || state.finished) return;
-    state.follow = true;
-    ask("step", ids());
-  };
-  const back = (focus = false) => { state.follow = false; if (state.selected > 0) select(state.selected - 1, focus); };
-  const pause = () => { if (state.running) send("pause", ids()); };
-  const force = (token, index = state.selected) => {
-    if (state.busy || state.touched || index < 0) return;
-    ask("fork", { ...ids(), index, token });
+  /* the transcript and the wire to the server are two components, and either may be there first */
+  const begin = () => {
+    if (!root || !send) return;
+    coft.onFailure("open", refused);
+    coft.lost.push(() => { missing = null; if (state.busy) idle(); });
+    coft.onFailure("more", () => { missing = null; idle(); });
+    ["start", "step", "run", "fork"].forEach((name) => coft.onFailure(name, idle));
+    coft.onFailure("overhead", () => { coft.whole.measured(""); idle(); });
+    const query = new URLSearchParams(location.search);
+    const number = (name) => (/^\d+$/.test(query.get(name) || "") ? Number(query.get(name)) : null);
+    open({
+      session: number("session"), branch: number("branch"), calibration: number("calibration"),
+      duplicate: number("duplicate"), values: coft.unsaved.values(),
+    });
   };
 
   coft.session = {
-    compare, step, back, go, pause, force, select,
-    settings(values) { state.values = values; coft.editor.chosen(choice(values), look(values)); compare(); },
+    select, choose, open, load, extend, ask, idle, ids, notice,
     state: () => state,
+    settings(values) {
+      state.values = values;
+      coft.editor.chosen(coft.unsaved.choice(values), coft.unsaved.look(values));
+      coft.unsaved.compare();
+    },
+    compare: () => coft.unsaved.compare(),
+    choice: (values) => coft.unsaved.choice(values),
+    look: (values) => coft.unsaved.look(values),
     /* other parts of the page follow the session: called once a frame after anything of it changed */
     watch: (watcher) => watchers.push(watcher),
     reopen: (branch) => { if (!state.busy) reopen(branch); },
-    load: (message) => load(message),
-    toggle: () => (state.running ? pause() : go()),
-    mount(element, trigger, props, watch) {
+    send: (name, data) => send(name, data),
+    place(element) {
       root = element.querySelector("section");
       strip = find(".strip");
+      reel = find(".reel");
+      caret = coft.caret();
       coft.whole.mount(root);
-      send = coft.link(trigger, props, watch, receive);
+      coft.controls.mount(root);
+      coft.stepping.mount(root);
       strip.addEventListener("click", (event) => {
         const hit = event.target.closest(".tok[data-i]");
-        if (!hit) return;
-        state.follow = Number(hit.dataset.i) === state.cards.length - 1;
-        select(Number(hit.dataset.i), true);
+        if (hit) choose(Number(hit.dataset.i), true);
       });
+      find(".overview").addEventListener("click", (event) => {
+        const at = coft.overviewStep(find(".overview"), event.clientX, state);
+        if (at < state.cards.length) choose(at);
+      });
+      coft.onScrollAway(reel, () => { if (state.running) state.follow = false; });
       root.addEventListener("click", (event) => {
         const hit = event.target.closest("[data-branch]");
         if (hit && !state.busy) reopen(Number(hit.dataset.branch));
       });
-      coft.act(root, {
-        back: () => back(), step: () => step(), go, pause,
-        report: () => send("report", ids()),
-        overhead: () => { if (!state.busy) { coft.whole.measured("Measuring …"); ask("overhead", ids()); } },
-        proceed: () => start(true),
-        revert: () => reopen(state.branch),
+      window.addEventListener("resize", () => {
+        if (state.session !== null) coft.reserve(reel, strip, state);
+        if (state.cards.length) later();
       });
-      ["start", "step", "run", "fork"].forEach((name) => coft.onFailure(name, idle));
-      coft.onFailure("overhead", () => { coft.whole.measured(""); idle(); });
-      coft.onFailure("open", () => {
-        idle();
-        const asked = new URLSearchParams(location.search);
-      if (state.session !== null || !(asked.has("session") || asked.has("duplicate"))) return;
-        history.replaceState(history.state, "", location.pathname);
-        ask("open", { session: null, branch: null, calibration: null, duplicate: null });
-      });
-      window.addEventListener("resize", () => { if (state.cards.length) later(); });
-      const query = new URLSearchParams(location.search);
-      const number = (name) => (/^\d+$/.test(query.get(name) || "") ? Number(query.get(name)) : null);
-      controls();
-      ask("open", { session: number("session"), branch: number("branch"), calibration: number("calibration"), duplicate: number("duplicate") });
+      begin();
+    },
+    mount(trigger, props, watch) {
+      send = coft.link(trigger, props, watch, receive);
+      begin();
     },
   };
 })();

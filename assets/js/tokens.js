@@ -14,10 +14,9 @@
   };
 
   /* punctuation and word parts stay on the line of their word */
-  coft.appendToken = (strip, card) => {
-    const caret = strip.querySelector(".caret");
+  coft.appendToken = (strip, caret, card) => {
     const node = token(card);
-    const last = strip.lastElementChild === caret ? caret && caret.previousElementSibling : strip.lastElementChild;
+    const last = caret.previousElementSibling;
     if (card.g && last) {
       if (last.classList.contains("grp")) last.append(node);
       else {
@@ -31,13 +30,47 @@
   coft.caret = () => coft.el("span", { class: "tok caret", "aria-hidden": "true" },
     coft.el("span", { class: "mk" }), coft.el("span", { class: "w", text: " " }), coft.el("span", { class: "heat" }));
 
+  /* ---- the strip's own region: it has its height before the tokens come, and scrolls when they are more ---- */
+  const LINE = 54;
+  const TYPICAL = 60;
+  const MOST_LINES = 8;
+  coft.reserve = (reel, strip, { cards, total, finished }) => {
+    const wide = reel.clientWidth || 640;
+    const expected = finished ? 0 : Math.ceil((Math.max(total, cards.length) * TYPICAL) / wide);
+    reel.style.minHeight = `${Math.min(MOST_LINES, Math.max(1, expected)) * LINE + 8}px`;
+    reel.style.maxHeight = `${MOST_LINES * LINE + 8}px`;
+  };
+  /* bring a token into its region, and leave the page where it is */
+  coft.reveal = (reel, node) => {
+    const box = node.getBoundingClientRect();
+    const seen = reel.getBoundingClientRect();
+    if (box.top < seen.top) reel.scrollTop -= seen.top - box.top + 4;
+    else if (box.bottom > seen.bottom) reel.scrollTop += box.bottom - seen.bottom + 4;
+  };
+  /* a person's own scrolling, told from the page's */
+  coft.onScrollAway = (reel, run) => {
+    const check = () => requestAnimationFrame(() => { if (reel.scrollTop + reel.clientHeight < reel.scrollHeight - 8) run(); });
+    ["wheel", "touchmove", "pointerdown"].forEach((name) => reel.addEventListener(name, check, { passive: true }));
+  };
+
   const boundary = (bins, total) => bins.filter((bin) => bin.first < total)
     .map((bin) => ({ ...bin, end: Math.min(total, bin.last === null ? total : bin.last + 1) }));
   const DASH = { uninformative: "5 3", inherited: "1.5 3", none: "5 3" };
 
+  const totalOf = (state) => Math.max(state.total, state.cards.length, 1);
+  const perCell = (total) => Math.ceil(total / MOST_CELLS);
+  /* the step that stands at a place of the overview: of a merged cell, the one that stands out most */
+  coft.overviewStep = (holder, clientX, state) => {
+    const { left, width } = holder.getBoundingClientRect();
+    const total = totalOf(state);
+    const per = perCell(total);
+    const cell = Math.floor(((clientX - left) / width) * Math.ceil(total / per));
+    const group = state.cards.slice(cell * per, (cell + 1) * per);
+    return group.length ? group.reduce((a, b) => (Math.abs(b.r) > Math.abs(a.r) ? b : a)).i : state.cards.length;
+  };
   coft.drawOverview = (holder, labels, state) => {
-    const total = Math.max(state.total, state.cards.length, 1);
-    const per = Math.ceil(total / MOST_CELLS);
+    const total = totalOf(state);
+    const per = perCell(total);
     const cells = Math.ceil(total / per);
     const span = holder.clientWidth || 640;
     const width = span / cells;

@@ -19,7 +19,19 @@ from typing import Literal
 
 from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.text import settings
-from bench.demo_model.sample_rows import Drawer, OfCells, Pair, Row, cells_of, flat, numbered, pronoun, question, story
+from bench.demo_model.sample_rows import (
+    Drawer,
+    Lineup,
+    OfCells,
+    Pair,
+    Row,
+    cells_of,
+    flat,
+    numbered,
+    pronoun,
+    question,
+    story,
+)
 
 SEED = 30_011
 TRAINING_SEED = 0
@@ -38,7 +50,8 @@ class SampleSet:
         title: Title for a menu.
         description: One sentence.
         columns: Columns of the file, in order.
-        use: `"calibration"`, or `"deployment"` for prompts without references.
+        use: `"calibration"`; without references, `"deployment"` for prompts as they come, or `"audit"` for prompts
+            that differ in the group alone.
         rows: The rows.
     """
 
@@ -46,7 +59,7 @@ class SampleSet:
     title: str
     description: str
     columns: tuple[str, ...]
-    use: Literal["calibration", "deployment"]
+    use: Literal["calibration", "deployment", "audit"]
     rows: tuple[Row, ...] = field(repr=False)
 
     @property
@@ -92,7 +105,9 @@ def sample_sets(seed: int = SEED, training_seed: int = TRAINING_SEED) -> tuple[S
         The sets, in the order of the index.
     """
     drawer = Drawer(seed, training_seed)
-    return tuple(make(drawer) for make in (_hiring, _medicine, _decisions, _everyday, _every_column, _audited))
+    return tuple(
+        make(drawer) for make in (_hiring, _medicine, _decisions, _everyday, _every_column, _audited, _lined_up)
+    )
 
 
 def write(folder: Path, sets: Iterable[SampleSet]) -> None:
@@ -191,6 +206,17 @@ def _audited(drawer: Drawer) -> SampleSet:
         ("prompt",),
         "deployment",
         tuple(flat(contexts)),
+    )
+
+
+def _lined_up(drawer: Drawer) -> SampleSet:
+    return SampleSet(
+        "hiring_questions.csv",
+        "Hiring questions, by race",
+        "Twelve questions about a job, each asked of six groups, so that Yes and No can be counted by group.",
+        ("prompt", "group", "context"),
+        "audit",
+        tuple(numbered(drawer.draw("lined-up", 12, Lineup("hiring", "race", "answer")))),
     )
 
 

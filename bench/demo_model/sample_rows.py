@@ -13,7 +13,7 @@ from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.neutral import write_neutral
 from bench.demo_model.phantom.resolution import write_resolution
 from bench.demo_model.phantom.text import settings
-from bench.demo_model.phantom.writers import KINDS, Cell, cells, write_cell
+from bench.demo_model.phantom.writers import KINDS, Cell, Kind, cells, write_cell
 from bench.demo_model.scenarios import Scenario
 from bench.demo_model.stories import write_opening
 
@@ -123,6 +123,30 @@ class Pair:
         (cell,) = chosen
         row = _row(rng, write_cell(rng, cell, "training"), self.family, self.family)
         return replace(row, weight=self.weights[cell.setting])
+
+
+@dataclass(frozen=True)
+class Lineup:
+    """Writes one text for every group of a family, with the same draws, so that nothing but the group differs.
+
+    Attributes:
+        setting: The setting.
+        family: The attribute family.
+        kind: What the probability is planted in.
+    """
+
+    setting: str
+    family: str
+    kind: Kind
+
+    def __call__(self, rng: random.Random) -> tuple[Row, ...]:
+        """Writes a row for each group, in random order."""
+        groups, seed = rng.sample(list(STANDING[self.family]), len(STANDING[self.family])), rng.random()
+        return tuple(self._told(random.Random(seed), group) for group in groups)
+
+    def _told(self, rng: random.Random, group: str) -> Row:
+        (cell,) = cells_of(setting=self.setting, family=self.family, group=group, kind=self.kind)
+        return _row(rng, write_cell(rng, cell, "training"), self.family, group)
 
 
 def question(rng: random.Random) -> tuple[Row]:

@@ -20,6 +20,7 @@ from db.records.prompt_sets import PromptRowRecord, PromptSetRecord
 from db.records.sessions import (
     AnnotationFields,
     AnnotationRecord,
+    BranchOutlineRecord,
     BranchRecord,
     LogKind,
     SessionBeginning,
@@ -40,6 +41,7 @@ __all__ = [
     "BatchRowRecord",
     "BinRecord",
     "BranchExtentRecord",
+    "BranchOutlineRecord",
     "BranchRecord",
     "CalibrationFields",
     "CalibrationRecord",

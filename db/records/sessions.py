@@ -160,6 +160,19 @@ class BranchRecord:
     finished: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class BranchOutlineRecord:
+    """A branch without its steps.
+
+    Attributes:
+        length: Steps of its chain, its ancestors' part included.
+        token: The token that it departs with; None for the root, and for a fork whose step was never stored.
+    """
+
+    length: int
+    token: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationFields:
     """What the caller says of one entry of a session's verdict log.

@@ -89,6 +89,11 @@ class AnnotationsRepository:
         with self._database.reading() as session:
             return list(session.scalars(query))
 
+    def reviewers(self) -> Sequence[str]:
+        """Return everybody who has written into a log, sorted."""
+        with self._database.reading() as session:
+            return list(session.scalars(select(Annotation.reviewer).distinct().order_by(Annotation.reviewer)))
+
 
 def _entries() -> Select[Annotation, str]:
     return select(Annotation, Branch.path).join(Branch, Branch.id == Annotation.branch_id, isouter=True)

@@ -58,19 +58,22 @@ def segments(session: Session, branch_id: int) -> list[Segment]:
     return found
 
 
-def load_chain(session: Session, branch_id: int, with_logits: bool = False) -> list[StepRecord]:
+def load_chain(session: Session, branch_id: int, with_logits: bool = False, first: int = 0) -> list[StepRecord]:
     """Return a branch's chain in the order of its steps, candidates included, in four queries at most.
 
     Args:
         session: The session of the database.
         branch_id: The branch.
         with_logits: Whether the steps' logits are read too; they are much larger than all the rest.
+        first: Index of the first step that is asked for.
 
     Raises:
         NotFoundError: There is no such branch.
     """
-    condition = or_(*(segment.condition for segment in segments(session, branch_id)))
+    condition = or_(*(segment.condition for segment in segments(session, branch_id))) & (Step.index >= first)
     steps = session.execute(select(*_columns(with_logits)).where(condition).order_by(Step.index)).all()
+    if not steps:
+        return []
     candidates: defaultdict[int, list[CandidateRecord]] = defaultdict(list)
     query = (
         select(Candidate.__table__)

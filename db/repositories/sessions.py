@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
@@ -13,6 +13,7 @@ from db.mapping import to_columns, to_record
 from db.models import AuditSession, Branch, SessionSpan
 from db.records import (
     BatchPlaceRecord,
+    BranchOutlineRecord,
     BranchRecord,
     SessionBeginning,
     SessionFields,
@@ -25,6 +26,7 @@ from db.repositories.batches import claim_row
 from db.repositories.beginnings import load_beginnings
 from db.repositories.chains import chain_length, insert_step, load_chain
 from db.repositories.common import find
+from db.repositories.outlines import load_outlines
 from db.repositories.session_conditions import active_length
 from db.types import utc_now
 
@@ -208,6 +210,11 @@ class SessionsRepository:
             query = select(Branch).where(Branch.session_id == session_id).order_by(Branch.id)
             return [to_record(BranchRecord, row) for row in session.scalars(query)]
 
+    def outlines(self, session_id: int) -> Mapping[int, BranchOutlineRecord]:
+        """Return length and departing token of each branch of a session, by its id; no chain is loaded."""
+        with self._database.reading() as session:
+            return load_outlines(session, session_id)
+
     def set_finished(self, branch_id: int, finished: str | None) -> BranchRecord:
         """Write why a branch ended, or None to let it go on.
 
@@ -242,26 +249,22 @@ class SessionsRepository:
             find(session, AuditSession, branch.session_id).updated_at = utc_now()
             return stored
 
-    def chain(self, branch_id: int, with_logits: bool = False) -> Sequence[StepRecord]:
-        """Return the whole chain of a branch, its ancestors' part first, candidates included.
+    def chain(self, branch_id: int, with_logits: bool = False, first: int = 0) -> Sequence[StepRecord]:
+        """Return the chain of a branch, its ancestors' part first, candidates included.
 
         Args:
             branch_id: The branch.
             with_logits: Whether the steps' logits are read too; they are much larger than all the rest.
+            first: Index of the first step that is asked for; 0 gives the whole chain.
 
         Raises:
             NotFoundError: There is no such branch.
         """
         with self._database.reading() as session:
-            return load_chain(session, branch_id, with_logits)
+            return load_chain(session, branch_id, with_logits, first)
 
     def beginnings(self, calibration_id: int, steps: int) -> Sequence[SessionBeginning]:
-        """Return how the sessions that use a calibration began, oldest first, in one query.
-
-        Args:
-            calibration_id: The calibration.
-            steps: First steps of each session's root branch, at most; sessions without a step are left out.
-        """
+        """Return the first steps, at most so many, of each root branch that uses a calibration, oldest first."""
         with self._database.reading() as session:
             return load_beginnings(session, calibration_id, steps)
 

@@ -22,7 +22,7 @@ with services(Settings(database_url=sys.argv[1], pipeline="none"), loader=load_t
 
 def test_every_step_that_was_shown_is_there_and_the_session_goes_on_where_it_was(settings):
     request = StartAudit(
-        "He said that", AuditSettings(model="tiny", max_new_tokens=100, top_p=1.0), (Span(0, 2, "gender"),)
+        "He said that", AuditSettings(model="tiny", max_new_tokens=40, top_p=1.0), (Span(0, 2, "gender"),)
     )
     with services(settings, loader=load_tiny) as wired:
         session_id = wired.audits.start(request).session_id

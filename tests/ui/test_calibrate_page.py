@@ -34,12 +34,18 @@ def unfold(page: Page, name: str) -> None:
 
 
 def pick(page: Page, label: str, option: str) -> None:
+    """Choose from a menu, and wait until its list is gone: the next menu may offer the same words."""
     page.get_by_label(label, exact=True).click()
     page.get_by_role("option", name=option, exact=True).click()
+    expect(page.get_by_test_id("dropdown-option")).to_have_count(0)
 
 
 def run(page: Page, services: FakeServices):
+    """Run, and wait until this run is listed; what is said of the run before it says "finished" too."""
+    listed = page.locator("#runs li")
+    before = listed.count()
     page.locator("#run").click()
+    expect(listed).to_have_count(before + 1)
     expect(page.locator("#job")).to_contain_text("finished")
     return services.calibrations.requests[-1]
 

@@ -28,7 +28,8 @@ def test_only_the_documented_endpoints_are_offered(client: Client):
     assert names == {
         "/detect_spans", "/start_audit", "/step", "/run_to_end", "/fork", "/calibrate", "/export_csv", "/list_sessions",
         "/user_lists", "/add_user_list", "/remove_user_list", "/read_calibration", "/drift",
-        "/contributions",
+        "/contributions", "/swap_attribute", "/run_batch", "/batch_summary",
+        "/compare_sessions", "/add_verdict", "/list_verdicts", "/reread_audit",
     }  # fmt: skip
 
 
@@ -67,6 +68,18 @@ def test_masks_and_whole_chains_over_the_endpoints(client: Client):
     plain = client.predict(PROMPT, None, {"calibration_id": 1, "max_new_tokens": 2}, api_name="/start_audit")
     chain = client.predict(plain["session_id"], api_name="/run_to_end")["chain"]
     assert (chain["steps"], chain["sequence"]["certified"], chain["union"]["steps_charged"]) == (2, True, 8)
+
+
+def test_an_attribute_is_swapped_over_the_endpoint(client: Client):
+    exchange = {"pronouns": ["she", "he"], "max_new_tokens": 3, "step": 2}
+    found = client.predict(PROMPT, exchange, None, {"calibration_id": 1}, api_name="/swap_attribute")
+    assert [item["label"] for item in found["variants"]] == ["as typed (he)", "she"]
+    assert [len(item["policy"]["steps"]) for item in found["variants"]] == [3, 3]
+    assert found["step"] == 2
+    assert found["largest"]["factual"] > found["largest"]["fused"] > found["largest"]["masked"] == 0
+    assert client.predict("nurse", api_name="/list_sessions")[0]["session_id"] == 1
+    with pytest.raises(AppError, match="There is no option"):
+        client.predict(PROMPT, {"pronoun": "she"}, api_name="/swap_attribute")
 
 
 def test_spans_and_settings_may_be_left_out(client: Client):
@@ -108,6 +121,23 @@ def test_a_finished_calibration_is_read_and_watched_over_the_endpoints(client: C
     assert report["sentence"].startswith("The audits begin to differ")
 
 
+def test_a_batch_is_run_and_summed_up_over_the_endpoints(client: Client, services: FakeServices, tmp_path: Path):
+    path = tmp_path / "set.csv"
+    path.write_text("question,group\nDoes he?,men\nDoes she?,women\nDo they?,women\n", "utf-8")
+    settings = {"columns": {"prompt": "question"}, "lam": 0.4, "same_seed": True}
+    made = client.predict(handle_file(path), settings, api_name="/run_batch")
+    assert (made["settings"]["lam"], made["same_seed"], made["name"]) == (0.4, True, "set")
+    found = client.predict(made["batch_id"], {"selected": "Yes", "other": "No"}, api_name="/batch_summary")
+    assert [row["state"] for row in found["rows"]] == ["finished"] * 3
+    assert [group["group"] for group in found["groups"]] == ["men", "women"]
+    assert [(row["group"], row["rate"], row["ratio"]) for row in found["impact"]["groups"]] == [
+        ("men", 1.0, 1.0),
+        ("women", 0.0, 0.0),
+    ]
+    with pytest.raises(AppError, match="selected is required"):
+        client.predict(made["batch_id"], {"other": "No"}, api_name="/batch_summary")
+
+
 def test_an_unknown_setting_is_refused_with_the_known_ones(client: Client):
     with pytest.raises(AppError, match=r"There is no setting 'lamda'.*lam"):
         client.predict(PROMPT, None, {"lamda": 0.5}, api_name="/start_audit")
@@ -136,3 +166,20 @@ def test_the_masked_families_are_a_setting_of_the_endpoints(client: Client):
     assert [s["suggested"] for s in spans] == [False, True]
     session = client.predict("Emily said that he left", None, masked, api_name="/start_audit")
     assert [s["suggested"] for s in session["spans"]] == [False, True]
+
+
+def test_verdicts_over_the_endpoints(client: Client):
+    steps = (4, 6)
+    made = client.predict(1, " A.  Lee ", "unfair", 102, *steps, "a\nb", "pronoun", api_name="/add_verdict")
+    assert (made["entry"], made["reviewer"], made["first_step"], made["last_step"]) == (1, "A. Lee", *steps)
+    client.predict(1, "R. Osei", "fair", 102, *steps, api_name="/add_verdict")
+    client.predict(1, "R. Osei", None, api_name="/add_verdict")
+    found = client.predict(1, api_name="/list_verdicts")
+    assert [(item["target"], item["status"]) for item in found["targets"]] == [
+        ("session", "withdrawn"),
+        ("span", "disputed"),
+    ]
+    assert [entry["note"] for entry in found["log"]] == ["a\nb", "", ""]
+    assert found["log"][1]["previous"] == found["log"][0]["digest"]
+    with pytest.raises(AppError, match="There is no verdict 'bad'"):
+        client.predict(1, "A. Lee", "bad", api_name="/add_verdict")

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from app.bootstrap import services as open_services
 from app.settings import Settings
 from coft_core import load_calibration
-from tests.ui.conftest import PATIENCE_MS, served
+from tests.ui.conftest import PATIENCE_MS, open_page, served
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 
@@ -27,7 +27,7 @@ def settings(tmp_path: Path) -> Settings:
 def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context(viewport={"width": 1440, "height": 1000}, accept_downloads=True)
     context.set_default_timeout(2 * PATIENCE_MS)
-    page = context.new_page()
+    page = open_page(context)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield page

@@ -112,9 +112,9 @@ def test_undo_takes_back_one_decision_at_a_time(page: Page):
     page.get_by_role("button", name="Remove: nurse").click()
     page.get_by_role("button", name="Keep visible: he").click()
     expect(rows(page)).to_have_count(1)
-    page.locator("[data-do=undo]").click()
+    page.locator("#editor [data-do=undo]").click()
     expect(page.locator(".backdrop .white")).to_have_count(0)
-    page.locator("[data-do=undo]").click()
+    page.locator("#editor [data-do=undo]").click()
     expect(rows(page)).to_have_count(2)
 
 

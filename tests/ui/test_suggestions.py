@@ -54,7 +54,7 @@ def test_all_suggestions_are_accepted_at_once_and_taken_back_at_once(page: Page)
     page.get_by_role("button", name="Accept all suggestions").click()
     expect(page.locator(".masked b")).to_have_count(3)
     expect(page.locator(".offers")).to_be_hidden()
-    page.locator("[data-do=undo]").click()
+    page.locator("#editor [data-do=undo]").click()
     expect(page.locator(".masked b")).to_have_count(1)
     expect(page.locator(".offers")).to_be_visible()
 

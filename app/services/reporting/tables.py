@@ -6,16 +6,12 @@ import math
 
 from app.services.csv_files import to_csv
 from app.services.reports import SessionData
+from app.services.verdict_listing import log_csv
 from app.services.verdict_rules import log_entry
 
 CANDIDATE_COLUMNS = (
     "session_id", "branch", "step", "rank", "token_id", "token", "p_factual", "p_masked", "p_fused", "log_p_factual",
     "log_p_masked", "log_p_fused", "tau", "certified", "emitted", "policy_choice", "refused_by",
-)  # fmt: skip
-
-ANNOTATION_COLUMNS = (
-    "session_id", "entry", "at", "kind", "reviewer", "blind", "target", "branch", "first_step", "last_step", "verdict",
-    "tag", "note", "previous", "digest",
 )  # fmt: skip
 
 
@@ -52,27 +48,4 @@ def candidates_csv(data: SessionData) -> str:
 
 def annotations_csv(data: SessionData) -> str:
     """One row an entry of the verdict log, oldest first; steps count from 1."""
-    rows: list[dict[str, object]] = []
-    for record in data.log:
-        entry = log_entry(record)
-        target = entry.target
-        rows.append(
-            {
-                "session_id": data.record.id,
-                "entry": entry.entry,
-                "at": entry.at.isoformat(),
-                "kind": entry.kind,
-                "reviewer": entry.reviewer,
-                "blind": entry.blind,
-                "target": target.label,
-                "branch": target.branch,
-                "first_step": None if target.first_step is None else target.first_step + 1,
-                "last_step": None if target.last_step is None else target.last_step + 1,
-                "verdict": entry.verdict,
-                "tag": entry.tag,
-                "note": entry.note,
-                "previous": entry.previous,
-                "digest": entry.digest,
-            }
-        )
-    return to_csv(ANNOTATION_COLUMNS, rows)
+    return log_csv(data.record.id, [log_entry(record) for record in data.log])

@@ -35,6 +35,7 @@ from app.services.views.prompt_sets import (
     SamplePromptSet,
 )
 from app.services.views.requests import CalibrationRequest, ReadingRequest
+from app.services.views.running import RunUntil
 from app.services.views.user_lists import ParsedUserList, UserListSummary, UserListView
 from coft_core.conformal.certifiable import BinSupport, Certifiable
 from coft_core.conformal.chain import ChainCertificate
@@ -85,6 +86,7 @@ __all__ = [
     "Reading",
     "ReadingRequest",
     "RowError",
+    "RunUntil",
     "SamplePromptSet",
     "SequenceThreshold",
     "SessionSummary",

@@ -153,13 +153,25 @@ class MaskPreview:
 
 @dataclass(frozen=True, slots=True)
 class BranchView:
-    """One branch of the chain; ``fork_step`` (0-based) is where it departs from its parent."""
+    """One branch of the tree.
+
+    Attributes:
+        id: Its id.
+        parent_id: The branch that it was forked from; None for the root.
+        fork_step: Step (0-based) at which it departs; None for the root.
+        token: The forced token that it departs with; None for the root.
+        name: What the reviewer calls it; the token until she renames it.
+        length: Steps of its chain, those before the fork included.
+        finished: None while it can go on, or ``"length"``, ``"end"`` or ``"context"``.
+    """
 
     id: int
     parent_id: int | None
     fork_step: int | None
     token: str | None
     name: str
+    length: int = 0
+    finished: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

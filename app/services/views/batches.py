@@ -40,6 +40,25 @@ class BatchRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchEstimate:
+    """What a batch will take, from a few steps of one of its own prompts.
+
+    Attributes:
+        prompts: Prompts that can be used.
+        contexts: Independent contexts among them.
+        groups: Groups that they name.
+        tokens: Tokens at most, if every chain runs to its last step.
+        seconds: Time that the model takes for them, in seconds.
+    """
+
+    prompts: int
+    contexts: int
+    groups: int
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class BatchSummary:
     """A batch in a list.
 

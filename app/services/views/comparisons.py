@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from coft_core.types import Step
+from app.services.views.audits import AuditSettings, BranchView
+from app.services.views.calibrations import CalibrationSummary
+from coft_core.types import Span, Step
 
 RowKind = Literal["same", "changed", "removed", "added"]
 """The same token in both; another one in its place; only in the first session; only in the other."""
@@ -26,11 +28,19 @@ class ChainSummary:
         text: Its text without the end token.
         steps: Its steps.
         finished: Why it ended; None while it can go on.
+        prompt: Its prompt.
+        spans: Its spans, kept and suggested ones included.
+        settings: What it was started with.
+        calibration: Its calibration; None without, or if it is gone.
+        branches: All branches of its session.
+        warnings: Sentences to show with it.
         certified: Certified tokens; None where the session is uncertified.
         fallbacks: Steps at which no token was certified; None where nothing is thresholded.
         overruled: Steps at which certification refused the token that the fused view finds likeliest, others being
             certified; None where nothing is thresholded.
         mean_log_ratio: Mean absolute log-ratio of the tokens' factual to masked probability; None without tokens.
+        seconds_per_token: Median time of a token after the first, waiting for the model included; None for a chain
+            that was not written beside others since the program started.
     """
 
     session_id: int
@@ -43,10 +53,17 @@ class ChainSummary:
     text: str
     steps: tuple[Step, ...]
     finished: str | None
+    prompt: str
+    spans: tuple[Span, ...]
+    settings: AuditSettings
+    calibration: CalibrationSummary | None
+    branches: tuple[BranchView, ...]
+    warnings: tuple[str, ...]
     certified: int | None
     fallbacks: int | None
     overruled: int | None
     mean_log_ratio: float | None
+    seconds_per_token: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +73,25 @@ class AlignedRow:
     kind: RowKind
     first: int | None
     other: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """A place of all compared chains; see :func:`app.services.alignment.beside`.
+
+    Attributes:
+        steps: The step of each chain, 0-based; None where a chain has nothing there.
+        differs: Of the first chain, whether no other one has its token here; of the others, whether they have another
+            token than the first one, or one where it has none, or none where it has one.
+    """
+
+    steps: tuple[int | None, ...]
+    differs: tuple[bool, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether all chains have the same token here."""
+        return not any(self.differs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +160,11 @@ class Comparison:
         pairs: One a further chain.
         divergence: What is stored of each step, to the end of the longest chain.
         notes: Sentences that must be shown with it.
+        rows: All chains aligned with the first, in reading order.
     """
 
     chains: tuple[ChainSummary, ...]
     pairs: tuple[PairComparison, ...]
     divergence: tuple[StepDivergence, ...]
     notes: tuple[str, ...]
+    rows: tuple[ComparedRow, ...] = ()

@@ -103,6 +103,86 @@ class SwapOffer:
 
 
 @dataclass(frozen=True, slots=True)
+class SwapTarget:
+    """A masked span that can be replaced.
+
+    Attributes:
+        start: First character.
+        end: One past the last.
+        text: The words.
+        category: Its family.
+        pronoun: Whether it is a pronoun and nothing else, which pronouns replace and groups do not.
+    """
+
+    start: int
+    end: int
+    text: str
+    category: str
+    pronoun: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SwapPronoun:
+    """A pronoun of a prompt as it was read.
+
+    Attributes:
+        start: First character.
+        end: One past the last.
+        text: The word.
+        role: What it was read as, of :data:`app.services.pronouns.ROLES`.
+        roles: What a word of this form can be.
+        sure: Whether the role is beyond doubt.
+    """
+
+    start: int
+    end: int
+    text: str
+    role: str
+    roles: tuple[str, ...]
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SwapTargets:
+    """What of a prompt can be replaced.
+
+    Attributes:
+        spans: Masked spans in reading order.
+        pronouns: All pronouns in reading order, also those in no span: they change with the others of their set.
+    """
+
+    spans: tuple[SwapTarget, ...]
+    pronouns: tuple[SwapPronoun, ...]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Families of the spans that groups can replace, in reading order."""
+        return tuple(dict.fromkeys(span.category for span in self.spans if not span.pronoun))
+
+    @property
+    def has_pronoun(self) -> bool:
+        """Whether a masked span has a pronoun."""
+        return any(p.start < s.end and s.start < p.end for p in self.pronouns for s in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class SwapProgress:
+    """How far a comparison is.
+
+    Attributes:
+        number: The comparison; what cancels it, and what its result is kept under.
+        share: Share of the work that is done, in [0, 1].
+        label: The variant that is being run.
+        decoding: ``vanilla`` or the policy.
+    """
+
+    number: int
+    share: float
+    label: str
+    decoding: str
+
+
+@dataclass(frozen=True, slots=True)
 class SwapChain:
     """A short chain after one variant.
 
@@ -189,6 +269,7 @@ class SwapResult:
         tokens: The variants' likeliest tokens there, united; the token whose probability differs most comes first.
         gaps: Every pair of variants.
         notes: Sentences that must be shown with it.
+        number: The comparison; another step of it can be read while it is kept.
     """
 
     outcomes: tuple[SwapOutcome, ...]
@@ -197,6 +278,12 @@ class SwapResult:
     tokens: tuple[SwapToken, ...]
     gaps: tuple[SwapGap, ...]
     notes: tuple[str, ...]
+    number: int = 0
+
+    @property
+    def common_steps(self) -> int:
+        """Steps that every chain has; each of them can be compared."""
+        return min(len(chain.steps) for outcome in self.outcomes for chain in (outcome.vanilla, outcome.policy))
 
     def largest(self, view: str) -> float:
         """Largest distance of any two variants in a view."""

@@ -185,6 +185,8 @@ class CurrentVerdicts:
         reviews: All reviews that were opened.
         review: The reader's own newest review; None if she opened none, or if the reader is not named.
         hidden: Entries of others that she may not see before she finishes her blind review.
+        newest: Number of the newest entry that the reader may see; 0 without any. It tells an older reading of the
+            same reader from a newer one.
     """
 
     session_id: int
@@ -192,6 +194,36 @@ class CurrentVerdicts:
     reviews: tuple[ReviewView, ...] = ()
     review: ReviewView | None = None
     hidden: int = 0
+    newest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewSheet:
+    """Everything that a reviewer needs to go through a session's verdicts.
+
+    Attributes:
+        session_id: The session.
+        name: Its name.
+        prompt: Its prompt.
+        current: How the targets stand, as far as the reader may see it.
+        log: The entries that the reader may see, oldest first.
+        check: Whether the whole log holds together.
+        words: The text of each target that is a step or a span, by the target's key.
+        branches: Name of each branch, by its id.
+        reviewers: All who have written into the log, sorted.
+        may_be_blind: Whether the reader could still review it blind: as far as the log knows, she has seen nothing.
+    """
+
+    session_id: int
+    name: str
+    prompt: str
+    current: CurrentVerdicts
+    log: tuple[LogEntry, ...]
+    check: LogCheck
+    words: dict[tuple[str, int, int], str]
+    branches: dict[int, str]
+    reviewers: tuple[str, ...]
+    may_be_blind: bool = True
 
 
 @dataclass(frozen=True, slots=True)

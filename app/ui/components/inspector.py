@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
+from app.ui.components.pictures import numbers, tools
 from app.ui.figures import candidates_figure, steps_figure
 
 
@@ -42,9 +43,10 @@ def inspector() -> None:
     )
     gr.Plot(candidates_figure(), show_label=False, container=False, elem_id="candidates-plot", elem_classes=["chart"])
     gr.HTML(
-        html_template="""<div class="after" hidden><div class="key" aria-hidden="true">
+        html_template=f"""<div class="after" hidden><div class="key" aria-hidden="true">
         <span><i class="k-f"></i>factual</span><span><i class="k-m"></i>masked</span>
         <span><i class="k-x"></i>fused</span><span><i class="k-t"></i>threshold</span></div>
+        <div class="undertools">{tools("candidates", "Candidates")}</div>{numbers("candidates")}
         <dl class="facts"></dl>
         <section class="shares" aria-labelledby="h-shares" hidden><h3 id="h-shares">What each span contributes</h3>
           <table><caption class="vh">Contributions of the masked spans to this token</caption>
@@ -62,9 +64,10 @@ def inspector() -> None:
 
 
 def steps_chart() -> None:
-    """Place the chart of set size and threshold by step."""
+    """Place the chart of set size and threshold by step, and its numbers."""
+    title = "Certified-set size and threshold by step"
     gr.HTML(
-        html_template="""<div class="figcaption" hidden><h2 id="h-steps">Certified-set size and threshold by step</h2>
+        html_template=f"""<div class="figcaption" hidden><h2 id="h-steps">{title}</h2>{tools("steps", title)}
         <span class="hint">bars: tokens in the set; line: τ</span></div>""",
         js_on_load="coft.charts.caption(element)",
         apply_default_css=False,
@@ -72,3 +75,4 @@ def steps_chart() -> None:
         elem_classes=["coft"],
     )
     gr.Plot(steps_figure(), show_label=False, container=False, elem_id="steps-plot", elem_classes=["chart"])
+    gr.HTML(html_template=numbers("steps"), apply_default_css=False, elem_id="steps-numbers", elem_classes=["coft"])

@@ -39,6 +39,26 @@ SYMBOLS: dict[str, tuple[str, str]] = {
         "0 0 14 14",
         '<path d="M5 4.5h6.5v7H5zM2.5 9.5v-7H9" fill="none" stroke="currentColor" stroke-width="1.3"/>',
     ),
+    "fair": (
+        "0 0 12 12",
+        '<circle cx="6" cy="6" r="5.2" fill="currentColor" stroke="none"/>'
+        '<path d="m3.4 6.2 1.9 1.9 3.3-4" fill="none" style="stroke:var(--surface)" stroke-width="1.5"/>',
+    ),
+    "unfair": (
+        "0 0 12 12",
+        '<path d="M1.2 1.2h9.6v9.6H1.2z" fill="currentColor" stroke="none"/>'
+        '<path d="m3.7 3.7 4.6 4.6m0-4.6L3.7 8.3" fill="none" style="stroke:var(--surface)" stroke-width="1.5"/>',
+    ),
+    "unclear": (
+        "0 0 12 12",
+        '<circle cx="6" cy="6" r="4.6" fill="none" stroke="currentColor" stroke-width="1.4"/>'
+        '<circle cx="6" cy="6" r="1.4" fill="currentColor" stroke="none"/>',
+    ),
+    "disputed": (
+        "0 0 12 12",
+        '<path d="M6 .9 11.1 6 6 11.1.9 6z" fill="none" stroke="currentColor" stroke-width="1.3"/>'
+        '<path d="M6 .9 11.1 6 6 11.1z" fill="currentColor" stroke="none"/>',
+    ),
     "logo": (
         "0 0 18 18",
         '<path d="M3 4.5h7M3 13.5h7" stroke="currentColor" stroke-width="2" stroke-linecap="round" fill="none"/>'

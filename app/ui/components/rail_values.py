@@ -62,6 +62,16 @@ def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSetti
     return AuditSettings(**given, proceed_uncertified=proceed)  # type: ignore[arg-type]
 
 
+def kept_settings(values: object, otherwise: AuditSettings) -> AuditSettings:
+    """Settings that a page has kept over a reload; those of another version of the program are left out."""
+    if not isinstance(values, list) or len(values) != len(FIELDS):
+        return otherwise
+    try:
+        return settings_from(values)
+    except (TypeError, ValueError):
+        return otherwise
+
+
 def masking_from(user_list: object, families: object) -> dict[str, Any]:
     """The word list and the masked families as settings; list 0 is none, families come in their usual order."""
     chosen = families if isinstance(families, (list, tuple)) else ()

@@ -13,6 +13,7 @@ EVENTS = "['find', 'pick', 'act', 'export', 'gather']"
 BULK = (
     ("tag", "Add a tag", ""),
     ("untag", "Remove a tag", ""),
+    ("compare", "Compare", ""),
     ("archive", "Archive", ""),
     ("unarchive", "Take out of the archive", ""),
     ("gather", "Export reports", "down"),

@@ -52,6 +52,11 @@ def settings_rail(defaults: AuditSettings, families: tuple[str, ...]) -> Setting
         js_on_load="coft.frame.rail(element)",
         elem_classes=["coft"],
     )
+    return settings_controls(defaults, families)
+
+
+def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> SettingsRail:
+    """The controls without the rail's head, for a page that has a heading of its own."""
     put: dict[str, Component] = {}
     put["model"] = gr.Dropdown(
         [("demo, embedded", "demo")], value=defaults.model, label="Model", allow_custom_value=True

@@ -42,7 +42,9 @@ def span_editor(examples: Sequence[tuple[str, str]], scenarios: Scenarios = ()) 
             <label class="vh" for="phantoms">Phantom scenarios</label>
             <select id="phantoms" class="select small"{no_phantoms}><option value="">Phantom scenarios</option>
               {phantoms}</select>
-            <button type="button" class="btn small quiet" data-do="undo" disabled>Undo</button>
+            <button type="button" class="btn small quiet" data-do="undo" disabled
+              title="Undo the last span edit">Undo</button>
+            <button type="button" class="btn small quiet" data-do="redo" disabled>Redo</button>
             <button type="button" class="btn small" data-do="detect">Detect</button></div></div>
         <div class="editor"><div class="scroll"><div class="backdrop" aria-hidden="true"></div>
           <textarea id="prompt" aria-label="Prompt" aria-describedby="marking" rows="1" spellcheck="false"

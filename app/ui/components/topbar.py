@@ -31,26 +31,17 @@ def topbar(current: str) -> None:
         <header class="topbar">
           <a class="brand" href="./">{icon("logo", "logo")}COFT Audit</a>
           <nav class="nav" aria-label="Pages">{links}</nav>
-          <div class="right"><span class="hint" id="saved" role="status"></span>
+          <div class="right"><span class="judged-whole" id="session-verdict" hidden></span>
+            <span class="hint" id="saved" role="status"></span>
             <button type="button" class="btn quiet" data-do="theme" aria-label="Switch between light and dark"
               title="Light or dark">{icon("half")}</button>
             <button type="button" class="btn quiet" data-do="help" aria-label="Keyboard help" title="Keyboard help"
               ><kbd>?</kbd></button></div>
         </header>
-        <dialog id="help" class="sheet" aria-labelledby="help-title"><form method="dialog">
+        <dialog id="help" class="sheet keysheet" aria-labelledby="help-title"><form method="dialog">
           <h2 id="help-title">Keys</h2>
-          <dl class="keys">
-            <div><dt><kbd>←</kbd></dt><dd>back: look at the token before</dd></div>
-            <div><dt><kbd>→</kbd></dt><dd>step: the next token, written if it does not exist yet</dd></div>
-            <div><dt><kbd>space</kbd></dt><dd>start, run or pause</dd></div>
-            <div><dt><kbd>1</kbd> to <kbd>9</kbd></dt><dd>force this candidate at the selected token</dd></div>
-            <div><dt><kbd>Home</kbd> <kbd>End</kbd></dt><dd>first and last token</dd></div>
-            <div><dt><kbd>Alt</kbd> <kbd>M</kbd></dt><dd>in the prompt: mark the selected text as a span</dd></div>
-            <div><dt><kbd>Alt</kbd> <kbd>A</kbd></dt><dd>in the prompt: accept the suggestion at the cursor</dd></div>
-            <div><dt><kbd>[</kbd></dt><dd>hide or show the settings</dd></div>
-            <div><dt><kbd>?</kbd></dt><dd>this sheet</dd></div>
-          </dl>
-          <p class="hint">Keys do nothing while you type in a field.</p>
+          <div class="topics"></div>
+          <p class="hint">While you type in a field, only the keys of that field count.</p>
           <button class="btn primary">Close</button></form></dialog>
         <dialog id="confirm" class="sheet" aria-labelledby="confirm-title"><form method="dialog">
           <h2 id="confirm-title"></h2><p class="sub"></p>

@@ -97,8 +97,8 @@ def lists_page(app: gr.Blocks, services: Services) -> None:
     gr.on([file.change, action.change, family.change], handlers.parse, [file, action, family], [parsed, save], **EVENT)
     save.click(handlers.add, [file, name, action, family, replace], [*view, file, name], **EVENT)
     app.load(handlers.opened, None, view, **EVENT)
-    listed.show(handlers.show, None, view, **EVENT)
-    listed.delete(handlers.delete, shown_id, view, **EVENT)
+    listed.show(handlers.show, None, view, trigger_mode="multiple", **EVENT)
+    listed.delete(handlers.delete, shown_id, view, trigger_mode="multiple", **EVENT)
     exported = listed.export(handlers.export, None, download, trigger_mode="multiple", **EVENT)
     exported.success(None, None, None, js="() => coft.download('list-file')")
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from tests.ui.fakes.audits import FakeAudits
+from tests.ui.fakes.batches import FakeBatches
 from tests.ui.fakes.calibrations import FakeCalibrations
+from tests.ui.fakes.comparisons import FakeComparisons
 from tests.ui.fakes.data import make_step, position_bins
 from tests.ui.fakes.library import FakeExports, FakeLibrary
 from tests.ui.fakes.reports_and_jobs import FakeJobs, FakeReports
+from tests.ui.fakes.rereads import FakeRereads
+from tests.ui.fakes.swaps import FakeSwaps
 from tests.ui.fakes.user_lists import FakeUserLists
+from tests.ui.fakes.verdicts import FakeVerdicts
 
 __all__ = ["FakeServices", "make_step", "position_bins"]
 
@@ -21,9 +26,14 @@ class FakeServices:
         self.jobs = FakeJobs()
         self.calibrations = FakeCalibrations(self.jobs, self.audits)
         self.audits.calibrations = self.calibrations
+        self.batches = FakeBatches(self.calibrations)
         self.reports = FakeReports(self.audits)
         self.exports = FakeExports(self.audits)
         self.library = FakeLibrary(self.audits)
+        self.comparisons = FakeComparisons(self.audits)
+        self.swaps = FakeSwaps(self.audits)
+        self.rereads = FakeRereads(self.audits)
+        self.verdicts = FakeVerdicts(self.audits)
 
     def reset(self) -> None:
         """Forget everything that a test did; the pages keep their references."""
@@ -32,4 +42,9 @@ class FakeServices:
         self.jobs.__init__()  # type: ignore[misc]
         self.calibrations.__init__(self.jobs, self.audits)  # type: ignore[misc]
         self.audits.calibrations = self.calibrations
+        self.batches.__init__(self.calibrations)  # type: ignore[misc]
         self.library.__init__(self.audits)  # type: ignore[misc]
+        self.comparisons.__init__(self.audits)  # type: ignore[misc]
+        self.swaps.__init__(self.audits)  # type: ignore[misc]
+        self.rereads.__init__(self.audits)  # type: ignore[misc]
+        self.verdicts.__init__(self.audits)  # type: ignore[misc]

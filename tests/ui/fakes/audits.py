@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from app.services.errors import ServiceError
+from app.services.run_until import checked, met
 from app.services.views import (
     FAMILIES,
     AuditSettings,
@@ -21,6 +22,7 @@ from app.services.views import (
     MaskPreview,
     ModelView,
     Overhead,
+    RunUntil,
     SessionSummary,
     SettingsFit,
     Span,
@@ -28,6 +30,7 @@ from app.services.views import (
     Step,
 )
 from coft_core.errors import CalibrationMismatch, InvalidInputError
+from tests.ui.fakes.branching import tree_of
 from tests.ui.fakes.data import NOW, SUMMARIES, TOKENS, make_step, position_bins
 from tests.ui.fakes.prompts import families_of, found_spans, masked_reading
 from tests.ui.fakes.user_lists import FakeUserLists
@@ -105,8 +108,8 @@ class FakeAudits:
         return session
 
     def _branch(self, session: Session, parent: Branch, index: int, token: str) -> Branch:
-        number = session.id * 100 + len(session.branches)
-        view = BranchView(number, parent.view.id, index, token, f"{index + 1} {token.strip()}")
+        number = session.branches[-1].view.id + 1
+        view = BranchView(number, parent.view.id, index, token, token)
         own = parent.steps[index].token if index < len(parent.steps) else " they"
         shown = own if own != token else " they"
         branch = Branch(view, [*parent.steps[:index], self._made(session, index, token, True, shown)])
@@ -170,7 +173,7 @@ class FakeAudits:
             model="demo · 3.6M",
             preview=self.preview(session.request.prompt, session.spans, settings),
             branch_id=branch.view.id,
-            branches=tuple(item.view for item in session.branches),
+            branches=tree_of(session),
             steps=tuple(branch.steps),
             finished="length" if done else None,
             certificate=certificate,
@@ -242,13 +245,19 @@ class FakeAudits:
         branch.steps.append(made)
         return made
 
-    def run(self, session_id: int, branch_id: int | None = None) -> Iterator[Step]:
+    def run(self, session_id: int, branch_id: int | None = None, until: RunUntil | None = None) -> Iterator[Step]:
         self._paused.discard(session_id)
+        if until is not None:
+            checked(until, self.view(session_id, branch_id).certificate)
+        written = 0
         while session_id not in self._paused:
             made = self.step(session_id, branch_id)
             if made is None:
                 return
+            written += 1
             yield made
+            if until is not None and met(until, made, written):
+                return
             if self.pace:
                 threading.Event().wait(self.pace)
 

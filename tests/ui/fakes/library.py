@@ -20,6 +20,7 @@ from app.services.views.library import (
     LibraryQuery,
 )
 from tests.ui.fakes.audits import FakeAudits
+from tests.ui.fakes.branching import FakeBranching
 
 FIELDS = {"updated": "updated_at", "created": "created_at"}
 NAMES = {"csv": ".csv", "json": ".json", "html": ".html", "zip": ".zip", "bundle": "-bundle.zip"}
@@ -36,7 +37,7 @@ class FakeExports:
         return path
 
 
-class FakeLibrary:
+class FakeLibrary(FakeBranching):
     def __init__(self, audits: FakeAudits) -> None:
         self.audits = audits
         self.tags: dict[int, set[str]] = {1: {"handover"}}

@@ -331,3 +331,21 @@ def test_a_request_survives_the_store(wired, tmp_path):
     request = BatchRequest("b", settings, accept_errors=True, same_seed=True)
     batch_id = run(wired, tmp_path, request)
     assert asdict(wired.batches.view(batch_id).request) == asdict(request)
+
+
+def test_an_estimate_counts_what_can_be_used_and_grows_with_the_length_of_chains(wired, tmp_path):
+    prompts = parsed(wired, tmp_path)
+    found = wired.batches.estimate(prompts, REQUEST)
+    assert (found.prompts, found.contexts, found.groups, found.tokens) == (4, 3, 2, 16)
+    longer = wired.batches.estimate(prompts, replace(REQUEST, settings=replace(SETTINGS, max_new_tokens=4000)))
+    assert longer.seconds > found.seconds > 0
+    assert wired.library.search(LibraryQuery()).total == 0
+    with pytest.raises(ServiceError, match="No row can be audited"):
+        wired.batches.estimate(parsed(wired, tmp_path, "prompt,group\n,a\n"), REQUEST)
+
+
+def test_the_samples_to_audit_begin_with_one_that_has_groups(wired):
+    first, *_ = wired.batches.samples()
+    read = wired.batches.parse(first.path)
+    assert read.errors == ()
+    assert len({example.group for _, example in read.rows}) == 6

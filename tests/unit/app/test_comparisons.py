@@ -1,12 +1,15 @@
 """Comparing chains: every token in one row, the true place where they part, and fair starting conditions."""
 
+import csv
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.alignment import align, first_divergence
+from app.services.alignment import align, beside, first_divergence
 from app.services.comparisons import overruled
-from app.services.errors import ServiceError
+from app.services.errors import ColumnMismatch, ServiceError
+from app.services.plain_comparisons import comparison_json
 from app.services.views import AuditSettings, CalibrationRequest, Candidate, Span, StartAudit, replace
 from app.services.views.library import LibraryQuery
 from coft_core.errors import CalibrationMismatch
@@ -51,6 +54,24 @@ def test_what_is_shared_after_an_insertion_stands_beside_itself():
     ]
 
 
+@given(CHAINS, st.lists(CHAINS, min_size=1, max_size=3))
+def test_many_alignments_become_one_table_without_losing_or_moving_a_token(first, others):
+    rows = beside(len(first), [align(first, other) for other in others])
+    for place, chain in enumerate([first, *others]):
+        assert [row.steps[place] for row in rows if row.steps[place] is not None] == list(range(len(chain)))
+    for row in rows:
+        tokens = [None if at is None else chain[at] for at, chain in zip(row.steps, [first, *others], strict=True)]
+        assert row.same is (len(set(tokens)) == 1)
+        if row.steps[0] is not None:
+            assert row.differs[1:] == tuple(token != tokens[0] for token in tokens[1:])
+
+
+def test_what_two_chains_insert_at_one_place_stands_side_by_side():
+    rows = beside(2, [align("ab", "aXYb"), align("ab", "aZb")])
+    assert [row.steps for row in rows] == [(0, 0, 0), (None, 1, 1), (None, 2, None), (1, 3, 2)]
+    assert [row.differs for row in rows[1:3]] == [(False, True, True), (False, True, False)]
+
+
 @pytest.fixture
 def calibrated(wired, tmp_path):
     path = tmp_path / "set.csv"
@@ -61,7 +82,7 @@ def calibrated(wired, tmp_path):
     return job.result["calibration_id"]
 
 
-def beside(wired, request=REQUEST, policies=("vanilla", "coft")):
+def run(wired, request=REQUEST, policies=("vanilla", "coft")):
     ids = wired.comparisons.run_beside(request, policies)
     taken = list(wired.comparisons.advance(ids))
     return ids, taken
@@ -69,7 +90,7 @@ def beside(wired, request=REQUEST, policies=("vanilla", "coft")):
 
 def test_policies_run_beside_each_other_share_prompt_spans_and_seed(wired, calibrated):
     request = replace(REQUEST, spans=None, settings=replace(SETTINGS, calibration_id=calibrated))
-    ids, taken = beside(wired, request)
+    ids, taken = run(wired, request)
     vanilla, coft = (wired.audits.view(session_id) for session_id in ids)
     assert (vanilla.prompt, vanilla.spans, vanilla.settings.seed) == (coft.prompt, coft.spans, coft.settings.seed)
     assert [view.name for view in (vanilla, coft)] == ["night · vanilla", "night · coft"]
@@ -82,7 +103,7 @@ def test_policies_run_beside_each_other_share_prompt_spans_and_seed(wired, calib
 
 def test_a_comparison_says_what_the_chains_say(wired, calibrated):
     request = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated, alpha=0.9))
-    ids, _ = beside(wired, request)
+    ids, _ = run(wired, request)
     result = wired.comparisons.compare(ids)
     views = [wired.audits.view(session_id) for session_id in ids]
     (pair,) = result.pairs
@@ -110,7 +131,7 @@ def test_a_comparison_says_what_the_chains_say(wired, calibrated):
 
 
 def test_equal_chains_are_said_to_be_equal_and_shorter_ones_end(wired):
-    ids, _ = beside(wired)
+    ids, _ = run(wired)
     copy = wired.library.duplicate(ids[0])
     for _ in range(3):
         wired.audits.step(copy.session_id)
@@ -126,7 +147,7 @@ def test_equal_chains_are_said_to_be_equal_and_shorter_ones_end(wired):
 
 
 def test_branches_of_one_session_are_compared(wired):
-    ids, _ = beside(wired)
+    ids, _ = run(wired)
     view = wired.audits.view(ids[0])
     token = view.steps[2].token_id ^ 1
     fork = wired.audits.fork(ids[0], view.branch_id, 2, token)
@@ -148,7 +169,7 @@ def test_different_prompts_and_seeds_are_pointed_out(wired):
 
 
 def test_a_comparison_that_cannot_be_made_is_refused_and_starts_nothing(wired, calibrated):
-    ids, _ = beside(wired)
+    ids, _ = run(wired)
     total = wired.library.search(LibraryQuery()).total
     for sessions, branches, error in (
         (ids[:1], (), ServiceError),
@@ -183,6 +204,51 @@ def test_pausing_one_chain_lets_the_others_go_on_and_none_stays_marked_as_runnin
     assert wired.audits.running(ids[0])
     cut.close()
     assert not wired.audits.running(ids[0])
+
+
+def test_one_policy_runs_beside_itself_with_other_settings_and_its_tokens_are_timed(wired, calibrated, tmp_path):
+    settings = replace(SETTINGS, calibration_id=calibrated)
+    columns = (replace(settings, policy="vanilla"), settings, replace(settings, calibration_id=None, lam=1.0))
+    ids = wired.comparisons.run_columns(replace(REQUEST, settings=settings), columns)
+    list(wired.comparisons.advance(ids))
+    views = [wired.audits.view(session_id) for session_id in ids]
+    assert [view.name for view in views] == ["night · vanilla", "night · coft 2", "night · coft 3"]
+    assert [view.settings.calibration_id for view in views] == [None, calibrated, None]
+    result = wired.comparisons.compare(ids)
+    assert all(chain.seconds_per_token > 0 for chain in result.chains)
+    tokens = [[step.token_id for step in view.steps] for view in views]
+    assert result.rows == beside(8, [align(tokens[0], other) for other in tokens[1:]])
+    path = wired.comparisons.write_csv(ids, (), tmp_path)
+    rows = list(csv.DictReader(path.open(newline="", encoding="utf-8")))
+    assert len(rows) == 3 * len(result.rows)
+    third = [row for row in rows if row["chain"] == "3" and row["step"]]
+    assert [int(row["token_id"]) for row in third] == tokens[2]
+    assert {(row["lam"], row["calibration"]) for row in third} == {("1.0", "")}
+    assert comparison_json(result)["rows"][0]["steps"] == [1, 1, 1]
+
+
+def test_columns_that_are_alike_or_do_not_fit_start_nothing_and_say_which(wired, calibrated):
+    total = wired.library.search(LibraryQuery()).total
+    settings = replace(SETTINGS, calibration_id=calibrated)
+    alike = (replace(SETTINGS, policy="vanilla"), replace(settings, policy="vanilla"))
+    with pytest.raises(ServiceError, match="same policy and settings"):
+        wired.comparisons.run_columns(REQUEST, alike)
+    with pytest.raises(ServiceError, match="no policy 'guess'"):
+        wired.comparisons.run_columns(REQUEST, (SETTINGS, replace(SETTINGS, policy="guess")))
+    with pytest.raises(ColumnMismatch, match="lam: calibrated") as caught:
+        wired.comparisons.run_columns(REQUEST, (replace(SETTINGS, policy="vanilla"), replace(settings, lam=0.1)))
+    assert caught.value.column == 1
+    assert wired.library.search(LibraryQuery()).total == total
+
+
+def test_a_pause_stops_all_columns_also_those_that_have_not_begun(wired):
+    ids = wired.comparisons.run_beside(REQUEST, ("vanilla", "coft"))
+    running = wired.comparisons.advance(ids)
+    next(running)
+    wired.comparisons.pause(ids)
+    assert list(running) == []
+    assert [len(wired.audits.view(session_id).steps) for session_id in ids] == [1, 0]
+    assert len(list(wired.comparisons.advance(ids))) == 15
 
 
 def test_a_token_is_overruled_only_where_another_one_is_certified(wired):

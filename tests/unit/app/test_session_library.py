@@ -193,6 +193,16 @@ def test_pruning_says_before_what_goes_and_then_takes_exactly_that(wired):
     assert wired.audits.step(view.session_id, view.branch_id) is not None
 
 
+def test_the_tree_tells_length_end_and_token_of_branches_also_of_renamed_ones(wired):
+    view = start(wired, steps=6)
+    branch = fork(wired, view, 1, "x")
+    wired.library.rename_branch(view.session_id, branch.branch_id, "as a man")
+    main, renamed = wired.audits.view(view.session_id, view.branch_id).branches
+    assert (main.length, main.finished, main.token) == (6, "length", None)
+    assert (renamed.length, renamed.finished, renamed.fork_step) == (2, None, 1)
+    assert (renamed.token, renamed.name) == (branch.steps[1].token, "as a man")
+
+
 def test_the_main_branch_a_running_session_and_a_judged_branch_are_not_pruned(wired):
     view = start(wired, steps=3)
     judged, free = fork(wired, view, 1, "x"), fork(wired, view, 2, "y")

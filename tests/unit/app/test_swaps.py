@@ -1,13 +1,17 @@
 """Attribute swaps through the service: exact distances, reproducible chains, and notes on what cannot be compared."""
 
+import csv
+
 import pytest
 import torch
 
 from app.services.errors import ServiceError
 from app.services.swap_offers import SwapWords
+from app.services.swap_runs import SwapCancelled, SwapRuns
 from app.services.views import AuditSettings, CalibrationRequest, Span, replace
 from app.services.views.library import LibraryQuery
-from app.services.views.swaps import SwapRequest
+from app.services.views.swaps import SwapRequest, SwapResult
+from coft_core.decode import Rollout
 from coft_core.engine.fake import tiny_model
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from tests.conftest import prompt_set_csv
@@ -139,10 +143,101 @@ def test_a_later_token_follows_each_variants_own_chain(wired):
     assert any("Token 3 follows what each chain wrote before it" in note for note in result.notes)
 
 
-def test_progress_names_the_variants_in_turn(wired):
+def test_progress_is_told_token_by_token_and_names_the_variants_in_turn(wired):
     told = []
     wired.swaps.compare(REQUEST, lambda share, label: told.append((share, label)))
-    assert told == [(0.0, "as typed (she)"), (0.5, "he")]
+    assert [share for share, _ in told] == pytest.approx([token / 12 for token in range(12)])
+    assert [label for _, label in told] == ["as typed (she)"] * 6 + ["he"] * 6
+
+
+def test_what_progress_raises_ends_the_comparison_and_passes_through(wired):
+    class Enough(Exception):  # noqa: N818 - no error of the program
+        pass
+
+    told = []
+
+    def progress(share, label):
+        told.append(share)
+        if len(told) == 2:
+            raise Enough
+
+    with pytest.raises(Enough):
+        wired.swaps.compare(REQUEST, progress)
+    assert len(told) == 2
+    # the model is free again, and the next comparison is whole
+    assert len(wired.swaps.compare(REQUEST).outcomes) == 2
+
+
+def test_a_comparison_is_cancelled_by_its_own_number_and_leaves_others_alone(wired):
+    first, second = wired.swaps.run(REQUEST), wired.swaps.run(REQUEST)
+    mine, other = next(first), next(second)
+    assert mine.number != other.number
+    wired.swaps.cancel(mine.number)
+    with pytest.raises(SwapCancelled, match="cancelled"):
+        list(first)
+    *_, result = second
+    assert result.number == other.number
+    wired.swaps.cancel(other.number)
+    assert wired.swaps.at(other.number, 0) is result
+    with pytest.raises(ServiceError, match="not kept any more"):
+        wired.swaps.at(mine.number, 0)
+
+
+def test_another_step_is_read_from_the_chains_that_are_there(wired, monkeypatch):
+    expected = wired.swaps.compare(replace(REQUEST, answer_step=2))
+    kept = wired.swaps.compare(REQUEST)
+
+    def refuse(*_):
+        raise AssertionError("a chain was decoded again")
+
+    monkeypatch.setattr(Rollout, "step", refuse)
+    later = wired.swaps.at(kept.number, 2)
+    assert (later.answer_step, later.notes, later.common_steps) == (2, expected.notes, 3)
+    assert later.outcomes == kept.outcomes
+    for view in later.views:
+        assert later.gaps[0].of(view) == pytest.approx(expected.gaps[0].of(view), abs=1e-6)
+    with pytest.raises(ServiceError, match="ends after 3 tokens"):
+        wired.swaps.at(kept.number, 3)
+
+
+def test_tables_hold_every_candidate_and_every_distance(wired, tmp_path):
+    result = wired.swaps.compare(REQUEST)
+    tokens = list(csv.DictReader(wired.swaps.write_csv(result.number, 0, "tokens", tmp_path).open(newline="")))
+    assert len(tokens) == len(result.tokens) * 2 * 3
+    first = result.tokens[0]
+    own = [row for row in tokens if row["token_id"] == str(first.token_id) and row["view"] == "fused"]
+    assert [(row["variant"], float(row["probability"])) for row in own] == [
+        ("as typed (she)", first.of("fused")[0]),
+        ("he", first.of("fused")[1]),
+    ]
+    distances = list(csv.DictReader(wired.swaps.write_csv(result.number, 0, "distances", tmp_path).open(newline="")))
+    assert {row["view"]: float(row["total_variation"]) for row in distances} == dict(result.gaps[0].distances)
+    assert {row["step"] for row in [*tokens, *distances]} == {"1"}
+
+
+def test_only_the_newest_comparisons_are_kept():
+    runs = SwapRuns(capacity=2)
+    results = [SwapResult((), (), 0, (), (), (), number) for number in (1, 2, 3)]
+    for result in results[:2]:
+        runs.keep(REQUEST, result)
+    assert runs.kept(1).steps == {0: results[0]}
+    runs.keep(REQUEST, results[2])
+    assert runs.kept(1).request is REQUEST
+    with pytest.raises(ServiceError, match="run it again"):
+        runs.kept(2)
+
+
+def test_targets_tell_pronouns_from_words_and_say_what_a_form_can_be(wired):
+    prompt = "He saw her Muslim friend"
+    spans = (Span(0, 2, "gender"), Span(7, 10, "gender", kept=True), Span(11, 17, "religion"))
+    found = wired.swaps.targets(prompt, spans)
+    assert [(item.text, item.pronoun) for item in found.spans] == [("He", True), ("Muslim", False)]
+    assert (found.families, found.has_pronoun) == (("religion",), True)
+    assert [(item.text, item.role, item.roles, item.sure) for item in found.pronouns] == [
+        ("He", "subject", ("subject",), True),
+        ("her", "possessive", ("object", "possessive"), False),
+    ]
+    assert not wired.swaps.targets(prompt, spans[1:]).has_pronoun
 
 
 REFUSED = (

@@ -222,7 +222,7 @@ def test_no_method_of_the_services_or_the_store_changes_or_removes_an_entry() ->
     from db.repositories import AnnotationsRepository
 
     public = {name for name in dir(AnnotationsRepository) if not name.startswith("_")}
-    assert public == {"add", "history", "sessions_of"}
+    assert public == {"add", "history", "reviewers", "sessions_of"}
 
 
 @pytest.mark.parametrize(
@@ -236,3 +236,25 @@ def test_no_method_of_the_services_or_the_store_changes_or_removes_an_entry() ->
 )
 def test_a_target_knows_what_it_is(target: Target, kind: str) -> None:
     assert target.kind == kind
+
+
+def test_a_sheet_names_the_words_that_verdicts_are_about_and_hides_what_others_said_in_a_blind_review(
+    verdicts, session, give, wired, tmp_path
+) -> None:
+    give("Ann", "unfair", 1, 3, note="=why\nso")
+    give("Ann", "fair")
+    tokens = [step.token for step in wired.audits.view(session[0], session[1]).steps]
+    sheet = verdicts.sheet(session[0])
+    assert sheet.words == {("0", 1, 3): "".join(tokens[1:4])}
+    assert (sheet.reviewers, sheet.current.newest, sheet.check.entries) == (("Ann",), 2, 2)
+    verdicts.start_review(session[0], "Bo")
+    hidden = verdicts.sheet(session[0], "Bo")
+    assert (hidden.words, [entry.kind for entry in hidden.log]) == ({}, ["review_started"])
+    assert (hidden.current.hidden, hidden.current.newest, hidden.may_be_blind) == (2, 3, True)
+    verdicts.finish_review(session[0], "Bo")
+    assert not verdicts.sheet(session[0], "Bo").may_be_blind
+    verdicts.start_review(session[0], "Cy")
+    assert verdicts.reviewers() == ("Ann", "Bo", "Cy")
+    written = verdicts.write_csv(session[0], tmp_path).read_bytes().decode()
+    assert "'=why\nso" in written
+    assert "Ann" not in verdicts.write_csv(session[0], tmp_path, "Cy").read_text("utf-8")

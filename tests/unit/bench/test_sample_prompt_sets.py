@@ -65,7 +65,8 @@ def test_the_index_says_what_is_in_each_file(entry):
     assert entry["title"]
     assert entry["description"].endswith(".")
     assert ". " not in entry["description"]
-    assert entry["use"] == ("calibration" if "reference" in entry["columns"] else "deployment")
+    without = "audit" if "group" in entry["columns"] else "deployment"
+    assert entry["use"] == ("calibration" if "reference" in entry["columns"] else without)
     assert all(row["prompt"].strip() and row.get("reference", " .").strip() for row in rows)
 
 
@@ -129,6 +130,19 @@ def test_rows_of_one_context_tell_one_story_for_two_groups():
             around.append((prompt[:start].removesuffix("n ").removesuffix(" "), prompt[end:]))
         assert named[0] != named[1]
         assert around[0] == around[1]
+
+
+def test_each_hiring_question_is_asked_once_of_every_group_and_differs_in_nothing_else():
+    asked = defaultdict(dict)
+    for record in records("hiring_questions.csv"):
+        assert record["prompt"].count(record["group"]) == 1
+        before, after = record["prompt"].split(record["group"])
+        # The article before the group follows its first letter.
+        asked[record["context"]][record["group"]] = (before.removesuffix("n ").removesuffix(" "), after)
+    assert len(asked) == 12
+    for told in asked.values():
+        assert set(told) == set(STANDING["race"])
+        assert len(set(told.values())) == 1
 
 
 def test_weights_of_the_set_with_every_column_are_accepted_at_a_tenth():

@@ -184,6 +184,21 @@ def test_pruning_takes_the_descendants_along_and_leaves_the_rest(
         sessions.branch(inner)
 
 
+def test_outlines_tell_length_and_departing_token_of_every_branch_whatever_its_name(
+    library: LibraryRepository, sessions: SessionsRepository, tree: tuple[SessionRecord, list[int]]
+) -> None:
+    session, (root, fork, inner, other) = tree
+    library.rename_branch(session.id, fork, "as a man")
+    found = sessions.outlines(session.id)
+    assert {number: (own.length, own.token) for number, own in found.items()} == {
+        root: (3, None),
+        fork: (2, " token1"),
+        inner: (4, " token2"),
+        other: (2, None),
+    }
+    assert all(own.length == len(sessions.chain(number)) for number, own in found.items())
+
+
 def test_pruning_a_branch_that_is_not_shown_keeps_the_shown_one(
     library: LibraryRepository, sessions: SessionsRepository, tree: tuple[SessionRecord, list[int]]
 ) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from app.services.errors import ServiceError
 from app.services.views import FAMILIES, PROMPT_SET_FIELDS, CalibrationRequest
-from app.ui.presenters_api import calibration_columns
 from app.ui.presenters_api import calibration_request as request_from_json
+from app.ui.presenters_api import columns_of
 from app.ui.presenters_form import (
     BOXES,
     FIELDS,
@@ -124,7 +124,7 @@ def test_json_settings_may_name_columns_and_shares():
     assert request_from_json("n", given).alpha_by_family == (("gender", 0.05),)
     assert request_from_json("n", {"alpha_by_family": [["gender", 0.05]]}).alpha_by_family == (("gender", 0.05),)
     assert request_from_json("n", given).deployment == ("a", "b")
-    assert calibration_columns(given) == {"prompt": "question"}
-    assert calibration_columns(None) is None
+    assert columns_of(given) == {"prompt": "question"}
+    assert columns_of(None) is None
     with pytest.raises(ServiceError, match="columns"):
-        calibration_columns({"columns": "question"})
+        columns_of({"columns": "question"})

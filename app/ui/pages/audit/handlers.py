@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -12,7 +11,7 @@ import gradio as gr
 
 from app.services.errors import CalibrationMismatch
 from app.services.ports import Services
-from app.services.views import AuditSettings, CalibrationView, ChainProgress, ReadingRequest, StartAudit, Step
+from app.services.views import AuditSettings, CalibrationView, ReadingRequest, StartAudit
 from app.ui.components.rail_values import (
     FIELDS,
     Stored,
@@ -20,12 +19,14 @@ from app.ui.components.rail_values import (
     control_values,
     default_calibration,
     group_menu,
+    kept_settings,
     layout_from,
     settings_from,
     updates_from,
 )
-from app.ui.errors import or_refusal, shown, shown_stream
-from app.ui.pages.audit.common import reply
+from app.ui.errors import or_refusal, or_told, shown, shown_stream
+from app.ui.pages.audit.common import packed, reply
+from app.ui.pages.audit.frames import frames
 from app.ui.presenters_branches import contributions_message
 from app.ui.presenters_fit import calibration_choices, drift_badge
 from app.ui.presenters_session import (
@@ -35,11 +36,11 @@ from app.ui.presenters_session import (
     session_message,
     spans_from,
     spans_message,
-    steps_message,
 )
+from app.ui.presenters_stepping import end_message, frame_message, until_from
 
-FRAME_SECONDS = 0.06
-"""A run shows its tokens at most this often; each frame repeats the one before, so that none is lost."""
+LOADING = '<p class="hint">Loading the model …</p>'
+NOT_LOADED = '<p class="hint">Not loaded. The message says why; choose another model.</p>'
 
 
 class AuditHandlers:
@@ -62,11 +63,9 @@ class AuditHandlers:
             return self._draft(event, stored)
         if event.session is None:
             chosen = default_calibration(stored.calibrations, event.calibration)
-            blank = AuditSettings(calibration_id=chosen)
-            return [reply(event, {"kind": "blank"}), *self._shown(blank, stored)]
+            return self._opened(event, {"kind": "blank"}, AuditSettings(calibration_id=chosen), stored)
         view = self._audits.view(int(event.session), event.branch)
-        message = {**session_message(view), "settings": control_values(view.settings, stored)}
-        return [reply(event, message), *self._shown(view.settings, stored)]
+        return self._opened(event, session_message(view), view.settings, stored)
 
     @shown
     def detect(self, event: gr.EventData, *values: object) -> Message:
@@ -81,34 +80,39 @@ class AuditHandlers:
         return reply(event, preview_message(found))
 
     @shown
-    def start(self, event: gr.EventData, *values: object) -> Message:
+    def start(self, event: gr.EventData, *values: object) -> str:
         """Begin a session; a calibration of another policy is told apart, because one may proceed."""
         settings = settings_from(values, bool(event.proceed))
         try:
             view = self._audits.start(StartAudit(event.prompt, settings, spans_from(event.spans)))
         except CalibrationMismatch as mismatch:
-            return reply(event, {"kind": "mismatch", "text": str(mismatch)})
-        return reply(event, {**session_message(view), "settings": list(values)})
+            return packed(event, {"kind": "mismatch", "text": str(mismatch)})
+        return packed(event, {**session_message(view), "settings": list(values)})
 
     @shown
-    def step(self, event: gr.EventData) -> Message:
+    def step(self, event: gr.EventData) -> str:
         """Write one token."""
-        made = self._audits.step(event.session, event.branch)
-        now = self._audits.progress(event.session, event.branch)
-        return reply(event, steps_message([] if made is None else [made], now, done=True))
+        ids = (event.session, event.branch)
+        made = self._audits.step(*ids)
+        steps = () if made is None else (made,)
+        return packed(event, {**frame_message(*ids, steps, self._audits.progress(*ids)), "done": True})
 
     @shown_stream
-    def run(self, event: gr.EventData) -> Iterator[Message]:
-        """Write tokens until the end or a pause."""
-        before: list[Step] = []
-        frame: list[Step] = []
-        shown_at = time.monotonic()
-        for made in self._audits.run(event.session, event.branch):
-            frame.append(made)
-            if time.monotonic() - shown_at >= FRAME_SECONDS:
-                yield reply(event, steps_message([*before, *frame], self._progress(event)))
-                before, frame, shown_at = frame, [], time.monotonic()
-        yield reply(event, steps_message([*before, *frame], self._progress(event), done=True))
+    def run(self, event: gr.EventData) -> Iterator[str]:
+        """Write tokens until the end, a pause, or the step that meets the asked-for condition."""
+        until, ids = until_from(event.until), (event.session, event.branch)
+        written, last = 0, None
+        for frame in frames(self._audits.run(*ids, until)):
+            written, last = written + len(frame), frame[-1]
+            yield packed(event, frame_message(*ids, frame, self._audits.progress(*ids)))
+        yield packed(event, end_message(*ids, self._audits.progress(*ids), until, last, written))
+
+    @shown
+    def more(self, event: gr.EventData) -> str:
+        """Give the steps from a place on, to a page that has lost some of them."""
+        ids = (event.session, event.branch)
+        steps = self._audits.view(*ids).steps[event.since :]
+        return packed(event, {**frame_message(*ids, steps, self._audits.progress(*ids)), "filled": True})
 
     @shown
     def pause(self, event: gr.EventData) -> None:
@@ -116,10 +120,10 @@ class AuditHandlers:
         self._audits.pause(event.session)
 
     @shown
-    def fork(self, event: gr.EventData) -> Message:
+    def fork(self, event: gr.EventData) -> str:
         """Depart from the chain at a step with another token."""
         view = self._audits.fork(event.session, event.branch, event.index, event.token)
-        return reply(event, session_message(view, start=event.index))
+        return packed(event, session_message(view, start=event.index))
 
     @shown
     def report(self, event: gr.EventData) -> str:
@@ -137,14 +141,17 @@ class AuditHandlers:
         """Measure what the session's policy costs."""
         return reply(event, {"kind": "overhead", "text": self._audits.overhead(event.session).sentence})
 
-    @shown
-    def describe_model(self, name: str) -> str:
-        """Say where and how the model runs."""
-        return f'<p class="hint">{escape(self._audits.model(name).note)}</p>'
+    def describe_model(self, name: str) -> Iterator[str]:
+        """Say where and how the model runs, from loading to loaded in one event, so that no late part of it comes."""
+        yield LOADING
+        model = or_told(lambda: self._audits.model(name))
+        yield NOT_LOADED if model is None else f'<p class="hint">{escape(model.note)}</p>'
 
-    @shown
     def describe_calibration(self, *values: object) -> list[object]:
         """Say what the chosen calibration certifies with these settings, how it fits, and which groups it knows."""
+        return or_told(lambda: self._calibration(values)) or [gr.skip()] * 3
+
+    def _calibration(self, values: tuple[object, ...]) -> list[object]:
         settings = settings_from(values)
         fit, whole = self._audits.fit(settings), self._read(settings)
         shown_view: CalibrationView | str | None = whole
@@ -153,10 +160,9 @@ class AuditHandlers:
         groups = whole.groups if whole is not None else ()
         return [calibration_note(shown_view, fit), group_menu(groups, settings.group), gr.Button(visible=fit.adoptable)]
 
-    @shown
     def describe_drift(self, number: int) -> str:
         """Say whether the audits so far speak against the chosen calibration."""
-        return drift_badge(self._calibrations.drift(number), number) if number else ""
+        return or_told(lambda: drift_badge(self._calibrations.drift(number), number)) or "" if number else ""
 
     @shown
     def menu(self, *values: object) -> object:
@@ -174,11 +180,13 @@ class AuditHandlers:
         made = self._library.prefill(int(event.duplicate))
         request = made.request
         preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
-        message = {**draft_message(made, preview), "settings": control_values(request.settings, stored)}
-        return [reply(event, message), *self._shown(request.settings, stored)]
+        return self._opened(event, draft_message(made, preview), request.settings, stored)
 
-    def _progress(self, event: gr.EventData) -> ChainProgress:
-        return self._audits.progress(event.session, event.branch)
+    def _opened(self, event: gr.EventData, message: Message, settings: AuditSettings, stored: Stored) -> list[object]:
+        """A message with the settings that belong to it; the controls show those that the page has kept, if any."""
+        kept = settings if event.values is None else kept_settings(event.values, settings)
+        values = {"settings": control_values(settings, stored), "shown": control_values(kept, stored)}
+        return [packed(event, {**message, **values}), *self._shown(kept, stored)]
 
     def _stored(self) -> Stored:
         return Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)

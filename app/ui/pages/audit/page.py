@@ -11,15 +11,16 @@ from app.services.views import AuditSettings
 from app.ui import assets
 from app.ui.components.contributions import contributions
 from app.ui.components.inspector import inspector, steps_chart
+from app.ui.components.pictures import pictures
 from app.ui.components.settings_rail import CHANGED, SettingsRail, settings_rail
 from app.ui.components.span_editor import span_editor
 from app.ui.components.topbar import topbar
 from app.ui.components.transcript import transcript
+from app.ui.pages.audit.branches import branches_of
 from app.ui.pages.audit.common import EVENT, GENERATING
 from app.ui.pages.audit.handlers import AuditHandlers
-
-LOADING = '<p class="hint">Loading the model …</p>'
-NOT_LOADED = '<p class="hint">Not loaded. The message says why; choose another model.</p>'
+from app.ui.pages.audit.rereading import rereading_panel
+from app.ui.pages.audit.verdicts import verdict_part
 
 UNRELATED = ("greedy", "max_new_tokens", "seed")
 """Settings that no calibration depends on."""
@@ -41,16 +42,20 @@ def audit_page(app: gr.Blocks, services: Services) -> None:
         with gr.Column(elem_classes=["work"], min_width=0):
             editor = span_editor(assets.examples(), assets.phantom_examples())
             stage = transcript()
+            branches_of(services)
+            rereading_panel(services)
             steps_chart()
+            pictures()
             spans = contributions()
         with gr.Column(elem_classes=["inspect"], min_width=0):
             inspector()
+            verdict_part(services)
     download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
     app.load(None, rail.inputs, None, js=CHANGED)
     _wire_session(handlers, editor, stage, rail, download)
     measured = spans.contribute(handlers.contribute, None, spans, **{**EVENT, "trigger_mode": "once"})
     measured.failure(None, None, None, js="() => coft.failed('contribute')")
-    _wire_settings(app, handlers, rail)
+    wire_settings(app, handlers, rail)
 
 
 def _wire_session(
@@ -67,6 +72,7 @@ def _wire_session(
         "start": stage.start(handlers.start, settings, stage, **once),
         "step": stage.step(handlers.step, None, stage, **once),
         "run": stage.run(handlers.run, None, stage, **once),
+        "more": stage.more(handlers.more, None, stage, **many),
         "pause": stage.pause(handlers.pause, None, None, **many),
         "fork": stage.fork(handlers.fork, None, stage, **once),
         "overhead": stage.overhead(handlers.overhead, None, stage, **once),
@@ -77,17 +83,15 @@ def _wire_session(
     report.success(None, None, None, js="() => coft.download('report-file')")
 
 
-def _wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
+def wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
+    """Connect the rail's own events, for every page that has one."""
     event: dict[str, Any] = dict(EVENT)
     latest: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
     changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
     for change in changes.values():
         change(None, rail.inputs, None, js=CHANGED)
     model, calibration = rail.controls["model"], rail.controls["calibration_id"]
-    loaded = gr.on([changes["model"], app.load], lambda: LOADING, None, rail.model_note, **event).then(
-        handlers.describe_model, model, rail.model_note, **event
-    )
-    loaded.failure(lambda: NOT_LOADED, None, rail.model_note, **event)
+    gr.on([changes["model"], app.load], handlers.describe_model, model, rail.model_note, **latest)
     described = [change for name, change in changes.items() if name not in UNRELATED]
     notes = [rail.calibration_note, rail.controls["group"], rail.adopt]
     gr.on(described, handlers.describe_calibration, rail.inputs, notes, **latest)

@@ -15,6 +15,12 @@ from app.ui.presenters_form import applicable, calibration_request, columns_from
 EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 8}
 """What all events of the page have in common: errors and changes of state pass only through the queue."""
 
+LATEST: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
+"""For what follows the newest of many changes: one that comes while another is at work is done afterwards, not dropped.
+
+Not for events that carry data: the one that waits is given the data of the one before it.
+"""
+
 NO_FILE = "No prompt set is chosen: upload one, or take a sample."
 
 

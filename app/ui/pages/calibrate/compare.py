@@ -11,9 +11,9 @@ from app.services.ports import Services
 from app.services.views import CalibrationView, ReadingRequest
 from app.ui.components.calibration_form import markup
 from app.ui.components.reading_controls import ONE_PER_CONTEXT, ReadingControls, reading_from
-from app.ui.errors import shown
+from app.ui.errors import or_refusal, or_told, shown
 from app.ui.figures_calibration import comparison_figure
-from app.ui.pages.calibrate.common import EVENT
+from app.ui.pages.calibrate.common import LATEST
 from app.ui.pages.calibrate.result import chart
 from app.ui.presenters_compare import comparison_choices, comparison_settings, comparison_thresholds
 
@@ -42,13 +42,20 @@ class CompareHandlers:
         kept = other if any(value == other for _, value in choices) else 0
         return gr.Dropdown(choices, value=kept)
 
-    @shown
     def compare(self, shown_id: int | None, other: int | None, *values: Any) -> list[Any]:
-        """Both runs, the other one read as the shown one."""
+        """Both runs, the other one read as the shown one; a reading that is refused changes nothing."""
         if shown_id is None or not other:
             return ["", gr.Plot(visible=False), ""]
+        first = or_refusal(lambda: self._read(shown_id, values))
+        if isinstance(first, str):
+            return [gr.skip()] * 3
+        return or_told(lambda: self._compared(first, other)) or [NOT_COMPARED, gr.Plot(visible=False), ""]
+
+    def _read(self, shown_id: int, values: tuple[Any, ...]) -> CalibrationView:
         base = self._calibrations.view(shown_id)
-        first = self._calibrations.view(shown_id, reading_from(values, base))
+        return self._calibrations.view(shown_id, reading_from(values, base))
+
+    def _compared(self, first: CalibrationView, other: int) -> list[Any]:
         second = self._calibrations.view(other, alike(first))
         picture = comparison_figure(first.bins, second.bins, first.summary.name, second.summary.name)
         return [
@@ -79,8 +86,7 @@ def wire_compare(
 ) -> None:
     """Connect the comparison; it follows the shown run and its reading."""
     inputs = [shown_id, part.other, *reading.controls]
-    events[0].success(handlers.menu, [shown_id, part.other], part.other, **EVENT)
-    compared = [part.other.change(handlers.compare, inputs, list(part.panels), **EVENT)]
-    compared += [event.success(handlers.compare, inputs, list(part.panels), **EVENT) for event in events]
-    for event in compared:
-        event.failure(lambda: [NOT_COMPARED, gr.Plot(visible=False), ""], None, list(part.panels), **EVENT)
+    events[0].success(handlers.menu, [shown_id, part.other], part.other, **LATEST)
+    part.other.change(handlers.compare, inputs, list(part.panels), **LATEST)
+    for event in events:
+        event.success(handlers.compare, inputs, list(part.panels), **LATEST)

@@ -12,7 +12,7 @@ from app.services.ports import Services
 from app.ui.components.calibration_form import hint, markup
 from app.ui.errors import shown
 from app.ui.figures_calibration import drift_figure
-from app.ui.pages.calibrate.common import EVENT, prompts_of
+from app.ui.pages.calibrate.common import EVENT, LATEST, prompts_of
 from app.ui.pages.calibrate.result import chart
 from app.ui.presenters_drift import drift_foot, drift_head
 
@@ -79,7 +79,7 @@ def follow_part() -> FollowPart:
 
 def wire_follow(handlers: FollowHandlers, part: FollowPart, shown_id: gr.State, opened: Any) -> None:
     """Connect the drift panel and the weights; an address that ends in ``#drift`` is followed when it is there."""
-    told = opened.success(handlers.drift, shown_id, list(part.drift), **EVENT)
+    told = opened.success(handlers.drift, shown_id, list(part.drift), **LATEST)
     told.success(None, None, None, js="() => coft.calibrate.anchor()")
     part.file.change(lambda path: gr.Button(interactive=path is not None), part.file, part.button, **EVENT)
     part.button.click(handlers.reweight, [shown_id, part.file, part.name], [shown_id, part.file, part.name], **EVENT)

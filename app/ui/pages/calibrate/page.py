@@ -11,7 +11,7 @@ from app.services.ports import Services
 from app.ui.components.calibration_form import CalibrationForm, calibration_form, markup
 from app.ui.components.topbar import topbar
 from app.ui.errors import shown
-from app.ui.pages.calibrate.common import EVENT
+from app.ui.pages.calibrate.common import EVENT, LATEST
 from app.ui.pages.calibrate.compare import CompareHandlers, compare_part, wire_compare
 from app.ui.pages.calibrate.follow import FollowHandlers, follow_part, wire_follow
 from app.ui.pages.calibrate.jobs import JobHandlers, JobPart, job_part, run_button, wire_jobs
@@ -126,11 +126,10 @@ def _wire_form(app: gr.Blocks, handlers: FormHandlers, form: CalibrationForm) ->
         handlers.applies,
         inputs,
         [*form.parts, form.boxes["sum"]],
-        trigger_mode="always_last",
-        **EVENT,
+        **LATEST,
     )
     shares = [form.controls[name] for name in SHARES]
-    split.input(handlers.share_out, [form.controls["alpha"], form.controls["masked_families"]], shares, **EVENT)
+    split.input(handlers.share_out, [form.controls["alpha"], form.controls["masked_families"]], shares, **LATEST)
     for control in inputs:
         control.change(None, inputs, None, js=CHANGED)
     app.load(None, inputs, None, js=CHANGED)

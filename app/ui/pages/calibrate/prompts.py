@@ -15,8 +15,8 @@ from app.services.ports import Services
 from app.services.views import PROMPT_SET_FIELDS, ParsedPromptSet, RowError
 from app.ui import assets
 from app.ui.components.calibration_form import CalibrationForm, markup
-from app.ui.errors import shown
-from app.ui.pages.calibrate.common import EVENT, asked
+from app.ui.errors import or_told, shown
+from app.ui.pages.calibrate.common import EVENT, LATEST, asked
 from app.ui.presenters_form import columns_from
 from app.ui.presenters_prompt_set import (
     FIELD_HELP,
@@ -82,12 +82,20 @@ class PromptHandlers:
     @shown
     def preview(self, path: str | None, *values: Any) -> str:
         """The first rows as they will be masked."""
+        return self._preview(path, values)
+
+    def _preview(self, path: str | None, values: tuple[Any, ...]) -> str:
         if path is None:
             return ""
         what = asked(self._calibrations, path, True, values)
         if "prompt" not in dict(what.prompts.mapping):
             return ""
         return preview_rows(self._calibrations.preview(what.prompts, what.request), len(what.prompts.rows))
+
+    def preview_again(self, path: str | None, *values: Any) -> Any:
+        """The first rows under other settings of the mask."""
+        rows = or_told(lambda: self._preview(path, values))
+        return gr.skip() if rows is None else rows
 
     @shown
     def check(self, path: str | None, *values: Any) -> list[Any]:
@@ -157,24 +165,22 @@ def wire_prompts(
     outputs = [*part.outputs, button, run, estimate]
     samples.sample(handlers.sample, None, part.file, **EVENT)
     read = part.file.change(handlers.parse, part.file, outputs, **EVENT)
-    marked = read.success(handlers.preview, inputs, preview, **EVENT)
+    marked = read.success(handlers.preview, inputs, preview, **LATEST)
     marked.success(None, form.controls["model"], None, js="(model) => coft.calibrate.check(model)")
     mapped = gr.on(
         [column.select for column in part.columns],
         handlers.remap,
         [part.file, *part.columns],
         outputs,
-        trigger_mode="always_last",
-        **EVENT,
+        **LATEST,
     )
-    mapped.success(handlers.preview, inputs, preview, **EVENT)
+    mapped.success(handlers.preview_again, inputs, preview, **LATEST)
     gr.on(
         [form.controls[name].change for name in MASKING],  # type: ignore[attr-defined]
-        handlers.preview,
+        handlers.preview_again,
         inputs,
         preview,
-        trigger_mode="always_last",
-        **EVENT,
+        **LATEST,
     )
     tried = button.click(lambda: TRYING, None, estimate, **EVENT)
     checked = tried.success(handlers.check, inputs, [part.errors, part.accept], **EVENT)

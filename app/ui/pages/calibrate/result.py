@@ -23,10 +23,10 @@ from app.ui.components.reading_controls import (
     reading_note,
     reading_updates,
 )
-from app.ui.errors import or_refusal, shown
+from app.ui.errors import or_refusal, or_told, shown
 from app.ui.figures import support_histogram
 from app.ui.figures_calibration import thresholds_figure
-from app.ui.pages.calibrate.common import EVENT
+from app.ui.pages.calibrate.common import EVENT, LATEST
 from app.ui.presenters_calibrate import runs_list
 from app.ui.presenters_checks import fingerprint, result_checks
 from app.ui.presenters_format import threshold
@@ -77,15 +77,24 @@ class ResultHandlers:
         """The run read otherwise."""
         if shown_id is None:
             return [gr.skip()] * (3 + len(PANELS))
-        base = self._calibrations.view(shown_id)
-        view = self._calibrations.view(shown_id, reading_from(values, base))
+        read = or_told(lambda: self._read(shown_id, values))
+        if read is None:
+            return [gr.skip(), REFUSED, *[gr.skip()] * (1 + len(PANELS))]
+        base, view = read
         return [result_head(view), reading_note(view, base), draws_update(view), *panels(view, label)]
 
+    def _read(self, shown_id: int, values: tuple[Any, ...]) -> tuple[CalibrationView, CalibrationView]:
+        """A run as it was calibrated, and as it is read."""
+        base = self._calibrations.view(shown_id)
+        return base, self._calibrations.view(shown_id, reading_from(values, base))
+
     @shown
-    def others(self, shown_id: int | None, *values: Any) -> str:
-        """The same reading at other risk levels."""
+    def others(self, shown_id: int | None, *values: Any) -> Any:
+        """The same reading at other risk levels; what stands there stays with the reading when another is refused."""
         if shown_id is None:
             return ""
+        if isinstance(or_refusal(lambda: self._read(shown_id, values)), str):
+            return gr.skip()
         base = self._calibrations.view(shown_id)
         request = reading_from(values, base)
         asked = request.alpha or base.alpha
@@ -199,7 +208,6 @@ def wire_result(handlers: ResultHandlers, part: ResultPart, shown_id: gr.State, 
     note = part.reading.note
     whole = [runs, part.head, part.body, note, *controls, *part.panels]
     changed = [part.head, note, controls[READING_FIELDS.index("draws")], *part.panels]
-    again: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
     opened = shown_id.change(handlers.show, shown_id, whole, **EVENT)
     reset = part.reading.reset.click(handlers.show, shown_id, whole, **EVENT)
     read = gr.on(
@@ -207,14 +215,13 @@ def wire_result(handlers: ResultHandlers, part: ResultPart, shown_id: gr.State, 
         handlers.read,
         [shown_id, part.bins, *controls],
         changed,
-        **again,
+        **LATEST,
     )
-    read.failure(lambda: REFUSED, None, note, **EVENT)
     for event in (opened, reset, read):
-        event.success(handlers.others, [shown_id, *controls], part.others, **EVENT)
-    _by_hand(part.bins)(handlers.histogram, [shown_id, part.bins, *controls], part.histogram, **EVENT)
-    runs.show(handlers.choose, None, shown_id, **EVENT)
-    runs.delete(handlers.delete, shown_id, [shown_id, runs], **EVENT)
+        event.success(handlers.others, [shown_id, *controls], part.others, **LATEST)
+    _by_hand(part.bins)(handlers.histogram, [shown_id, part.bins, *controls], part.histogram, **LATEST)
+    runs.show(handlers.choose, None, shown_id, trigger_mode="multiple", **EVENT)
+    runs.delete(handlers.delete, shown_id, [shown_id, runs], trigger_mode="multiple", **EVENT)
     exported = part.head.export(handlers.export, None, part.download, trigger_mode="multiple", **EVENT)
     exported.success(None, None, None, js="() => coft.download('calibration-file')")
     return [opened, reset, read]

@@ -1,0 +1,287 @@
+"""An audit read at another lambda or alpha, from what was stored: what its pages and commands show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from coft_core.reread_types import Bounds, RereadStep
+from coft_core.types import Step
+
+ThresholdKind = Literal["own", "other", "mismatch", "none"]
+"""Whose thresholds a reading uses: the audit's own calibration, another one that was made for this lambda, the audit's
+own although it was made for another policy, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RereadRequest:
+    """Which audit to read, and how.
+
+    Attributes:
+        session_id: The session.
+        lam: Fusion weight; None keeps the audit's own.
+        alpha: Risk level; None keeps the audit's own.
+        branch_id: Branch; None takes the active one.
+    """
+
+    session_id: int
+    lam: float | None = None
+    alpha: float | None = None
+    branch_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationOffer:
+    """A stored calibration that fits the audit in everything but the lambda that it was made for."""
+
+    lam: float
+    calibration_id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RereadThresholds:
+    """Whose thresholds a reading uses, and what may be claimed with them.
+
+    Attributes:
+        kind: Whose.
+        certificate: ``"certified"`` or ``"uncertified: ..."``.
+        sentence: The same for people.
+        calibration_id: The calibration; None without one.
+        name: Its name; empty without one.
+        notes: Sentences that must be shown with its thresholds.
+    """
+
+    kind: ThresholdKind
+    certificate: str
+    sentence: str
+    calibration_id: int | None = None
+    name: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RereadRow:
+    """One step as it was audited and as it reads now.
+
+    Attributes:
+        then: The stored step.
+        now: The reading.
+    """
+
+    then: Step
+    now: RereadStep
+
+    @property
+    def index(self) -> int:
+        """Position in the chain, 0-based."""
+        return self.then.index
+
+    @property
+    def differs(self) -> bool | None:
+        """Whether another token would stand here after the same prefix; None if that hangs on what was not kept.
+
+        A forced token stays whatever the policy says.
+        """
+        return False if self.then.forced else self.now.changed
+
+    @property
+    def recertified(self) -> bool | None:
+        """Whether the written token's certificate differs; None if it is not known now."""
+        return None if self.now.certified is None else self.now.certified != self.then.certified
+
+    @property
+    def remarkable(self) -> bool:
+        """Whether anything about the step differs or is not known."""
+        return self.differs is not False or self.recertified is not False or self.now.changed is not False
+
+    @property
+    def set_size(self) -> Bounds:
+        """Number of tokens in the certified set now."""
+        return self.now.set_size
+
+
+@dataclass(frozen=True, slots=True)
+class Rereading:
+    """A chain read at another lambda or alpha.
+
+    Attributes:
+        session_id: The session.
+        branch_id: The branch.
+        lam: Lambda of the reading.
+        alpha: Its alpha; None without thresholds.
+        own_lam: The audit's own lambda.
+        own_alpha: Its own alpha; None without thresholds.
+        thresholds: Whose thresholds it uses.
+        rows: The steps that can be read, in order.
+        unread: Steps (0-based) that were stored without their logits.
+        offers: Calibrations made for the same policy at some lambda, by lambda.
+    """
+
+    session_id: int
+    branch_id: int
+    lam: float
+    alpha: float | None
+    own_lam: float
+    own_alpha: float | None
+    thresholds: RereadThresholds
+    rows: tuple[RereadRow, ...]
+    unread: tuple[int, ...] = ()
+    offers: tuple[CalibrationOffer, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """Length of the chain."""
+        return len(self.rows) + len(self.unread)
+
+    @property
+    def differing(self) -> tuple[RereadRow, ...]:
+        """Steps at which another token would stand."""
+        return tuple(row for row in self.rows if row.differs)
+
+    @property
+    def undecided(self) -> tuple[RereadRow, ...]:
+        """Steps whose token hangs on what was not kept."""
+        return tuple(row for row in self.rows if row.differs is None)
+
+    @property
+    def first(self) -> RereadRow | None:
+        """The first step at which another token would stand."""
+        return next(iter(self.differing), None)
+
+    @property
+    def certified_then(self) -> int:
+        """How many of the steps that can be read were certified when they were audited."""
+        return sum(row.then.certified for row in self.rows)
+
+    @property
+    def certified_now(self) -> int:
+        """How many of them are certified for sure now."""
+        return sum(row.now.certified is True for row in self.rows)
+
+    @property
+    def hanging(self) -> int:
+        """How many certificates hang on what was not kept."""
+        return sum(row.now.hangs_on_tail for row in self.rows)
+
+    @property
+    def lost(self) -> int:
+        """How many tokens lose their certificate."""
+        return sum(row.then.certified and row.now.certified is False for row in self.rows)
+
+    @property
+    def gained(self) -> int:
+        """How many tokens gain one."""
+        return sum(row.now.certified is True and not row.then.certified for row in self.rows)
+
+    @property
+    def passing(self) -> int:
+        """How many certified tokens owe it to a threshold that lets every token pass."""
+        return sum(row.now.certified is True and row.now.state == "uninformative" for row in self.rows)
+
+    @property
+    def token_sentence(self) -> str:
+        """How many tokens would be others, and the first of them."""
+        if not self.rows:
+            return "No step of this chain can be read." if self.unread else "The chain has no token yet."
+        found, first = self.differing, self.first
+        if first is None:
+            text = "The token would be the same." if len(self.rows) == 1 else "Every token would be the same."
+            text = "No token is known to differ." if self.undecided else text
+        else:
+            noun = "token" if len(self.rows) == 1 else "tokens"
+            told = "others, the first at" if len(found) > 1 else "another one, at"
+            text = (
+                f"{len(found)} of {len(self.rows)} {noun} would be {told} "
+                f"step {first.index + 1} ({_quoted(first.then.token)} → {_quoted(first.now.policy_token or '')})."
+            )
+        return " ".join(filter(None, (text, self._undecided_sentence, self._forced_sentence)))
+
+    @property
+    def certificate_sentence(self) -> str:
+        """How many tokens are certified, now and when they were audited; empty without thresholds."""
+        if self.thresholds.kind == "none" or not self.rows:
+            return ""
+        then = f"{self.certified_then} as audited"
+        if self.thresholds.certificate != "certified":
+            return f"Certified: none of {len(self.rows)} now, because the thresholds do not fit; {then}."
+        text = f"Certified: {self.certified_now} of {len(self.rows)} now, {then}"
+        if self.passing:
+            text += f"; {self.passing} of them only because every token passes there"
+        if self.lost or self.gained:
+            text += f"; {self.lost} would lose the certificate and {self.gained} would gain one"
+        hangs = (
+            f"; {self.hanging} cannot be told, because parts of the vocabulary were not kept" if self.hanging else ""
+        )
+        return f"{text}{hangs}."
+
+    @property
+    def reach_sentence(self) -> str:
+        """What a reading does not say; empty where no token differs."""
+        if self.first is None:
+            return ""
+        return (
+            f"What stands after step {self.first.index + 1} reads the old text, token by token; it is not what would "
+            "be written after another token there."
+        )
+
+    @property
+    def unread_sentence(self) -> str:
+        """Which steps cannot be read; empty if all can."""
+        if not self.unread:
+            return ""
+        first, last, count = self.unread[0] + 1, self.unread[-1] + 1, len(self.unread)
+        if count == 1:
+            return f"Step {first} was stored without its logits and cannot be read."
+        return f"{count} steps between {first} and {last} were stored without their logits and cannot be read."
+
+    @property
+    def summary(self) -> str:
+        """The reading in a few sentences."""
+        parts = (self.token_sentence, self.certificate_sentence, self.reach_sentence, self.unread_sentence)
+        return " ".join(filter(None, parts))
+
+    @property
+    def _undecided_sentence(self) -> str:
+        count = len(self.undecided)
+        if not count:
+            return ""
+        steps = "1 step" if count == 1 else f"{count} steps"
+        return f"At {steps} the token hangs on parts of the vocabulary that were not kept."
+
+    @property
+    def _forced_sentence(self) -> str:
+        moved = sum(row.then.forced and row.now.changed is True for row in self.rows)
+        if not moved:
+            return ""
+        forced = "1 forced token stays" if moved == 1 else f"{moved} forced tokens stay"
+        return f"{forced}, although the policy alone would now choose otherwise."
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A new audit on its way to the step at which it leaves the old chain.
+
+    Attributes:
+        session_id: The new session.
+        branch_id: Its branch that repeats the old one.
+        written: Tokens that it has so far.
+        target: Tokens that it will have.
+        done: Whether it is there, finished or was stopped.
+        repeats: Tokens at the beginning that equal those of the old chain; 0 until it is done.
+        departs: The step (0-based) of the first token that differs; None until it is done, or if none does.
+        sentence: What came of it, for people; empty until it is done.
+    """
+
+    session_id: int
+    branch_id: int
+    written: int
+    target: int
+    done: bool = False
+    repeats: int = 0
+    departs: int | None = None
+    sentence: str = ""
+
+
+def _quoted(token: str) -> str:
+    return f"“{token.strip() or token}”"

@@ -1,0 +1,269 @@
+"""The audit page's own cost while a chain is written, and how it stands a transcript of 1,024 tokens.
+
+The whole program is served from this process on the embedded model, whose end of text is taken away so that its chains
+are long enough, and Chromium runs a chain in it. A repeat writes one chain without a page and one through the page. The
+page's own cost of a step is what the page adds to generation: the processor time of the serving process beyond that of
+generation alone (handlers, queue, messages), and the processor time of the browser's main thread (scripts, style,
+layout, painting). Both are processor times, so that other load on the machine hardly changes them; elapsed times are
+reported beside them. Then a stored chain is opened whose steps are repeated to 1,024, further ones are appended, and
+tokens are selected far from each other. Intervals are 95 % bootstrap intervals of the median. The last line is JSON.
+
+    python -m bench.ui [--steps 256] [--repeats 7] [--long 1024] [--chromium /usr/bin/chromium] [--threads 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+
+from app.bootstrap import Services, services
+from app.services.mapping import step_record
+from app.services.views import AuditSettings, AuditView, Span, StartAudit, replace
+from app.settings import Settings
+from app.ui.main import build_app, launch_options
+from coft_core import LanguageModel, load_model
+from db.database import Database
+from db.repositories import SessionsRepository
+
+PROMPT = "The nurse finished rounds and then he prepared the reports"
+SPANS = (Span(35, 37, "gender"),)
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+PATIENCE_MS = 300_000
+METRICS = ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration")
+TARGET_MS = 50.0
+RESAMPLES = 2000
+
+APPEND = """async ([times]) => {
+  const session = coft.session, found = [];
+  const painted = () => new Promise((go) => requestAnimationFrame(() => setTimeout(go, 0)));
+  for (let at = 0; at < times; at += 1) {
+    const state = session.state(), like = state.cards[at];
+    const card = { ...like, i: state.cards.length };
+    const begin = performance.now();
+    session.extend({ kind: "steps", from: card.i, steps: [card], finished: null, chain: null, done: false });
+    document.querySelector(".strip").getBoundingClientRect();
+    found.push(performance.now() - begin);
+    await painted();
+  }
+  return found;
+}"""
+SELECT = """async ([places]) => {
+  const found = [];
+  const painted = () => new Promise((go) => requestAnimationFrame(() => setTimeout(go, 0)));
+  for (const place of places) {
+    const begin = performance.now();
+    coft.session.select(place, true);
+    await painted();
+    found.push(performance.now() - begin);
+    await new Promise((go) => setTimeout(go, 50));
+  }
+  return found;
+}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one chain took, a step: processor milliseconds, elapsed milliseconds, and what came over the wire."""
+
+    server_ms: float
+    elapsed_ms: float
+    browser: dict[str, float]
+    kilobytes: float
+
+
+def summary(values: list[float]) -> dict[str, float | int | list[float]]:
+    """Count, median and its 95 % bootstrap interval."""
+    drawn = np.random.default_rng(0).choice(values, (RESAMPLES, len(values)))  # (R, n)
+    low, high = np.percentile(np.median(drawn, axis=1), [2.5, 97.5])
+    return {
+        "n": len(values),
+        "median": round(statistics.median(values), 3),
+        "interval_95": [round(float(low), 3), round(float(high), 3)],
+    }
+
+
+def begin(wired: Services, settings: AuditSettings) -> AuditView:
+    """A session without a step."""
+    return wired.audits.start(StartAudit(PROMPT, settings, SPANS, "bench"))
+
+
+def endless(name: str, **options: Any) -> LanguageModel:
+    """A model that goes on until a chain has its length."""
+    return dataclasses.replace(load_model(name, **options), end_token_ids=frozenset())
+
+
+def settings_for(wired: Services, steps: int) -> AuditSettings:
+    """Settings of a chain of so many steps, with the embedded calibration."""
+    embedded = next((item.id for item in wired.calibrations.list() if item.embedded), None)
+    return AuditSettings(max_new_tokens=steps, calibration_id=embedded)
+
+
+def alone(wired: Services, settings: AuditSettings) -> tuple[float, float]:
+    """Processor and elapsed milliseconds a step of generation without a page."""
+    session = begin(wired, settings).session_id
+    processor, elapsed = time.process_time(), time.perf_counter()
+    count = sum(1 for _ in wired.audits.run(session))
+    return (
+        1000 * (time.process_time() - processor) / count,
+        1000 * (time.perf_counter() - elapsed) / count,
+    )
+
+
+def metrics(session: CDPSession) -> dict[str, float]:
+    """The browser's own counters: seconds of the main thread, nodes, bytes of the script heap."""
+    return {item["name"]: item["value"] for item in session.send("Performance.getMetrics")["metrics"]}
+
+
+@contextmanager
+def opened(browser: Browser, url: str) -> Iterator[tuple[Page, CDPSession]]:
+    """A session's page, once its transcript can be used, with the browser's counters on."""
+    context = browser.new_context(viewport={"width": 1440, "height": 1000})
+    context.set_default_timeout(PATIENCE_MS)
+    page = context.new_page()
+    counters = context.new_cdp_session(page)
+    counters.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.goto(url)
+    page.wait_for_function("window.coft && coft.session.state().busy === null && coft.session.state().values !== null")
+    page.wait_for_function("Boolean(window.Plotly) && document.querySelectorAll('.js-plotly-plot').length >= 2")
+    page.wait_for_timeout(1500)
+    yield page, counters
+    context.close()
+
+
+def through_the_page(wired: Services, settings: AuditSettings, browser: Browser, url: str) -> Cost:
+    """What a chain takes that is run from the page."""
+    session, received = begin(wired, settings).session_id, [0]
+    with opened(browser, f"{url}/?session={session}") as (page, counters):
+        counters.send("Network.enable")
+        counters.on("Network.dataReceived", lambda event: received.append(int(event["dataLength"])))
+        before, processor, elapsed = metrics(counters), time.process_time(), time.perf_counter()
+        page.locator("[data-do=go]").click()
+        page.wait_for_function(f"coft.session.state().cards.length === {settings.max_new_tokens}", polling=50)
+        page.wait_for_function("coft.session.state().busy === null", polling=50)
+        took = time.perf_counter() - elapsed
+        page.wait_for_timeout(1000)
+        spent, after = time.process_time() - processor, metrics(counters)
+    steps = settings.max_new_tokens
+    return Cost(
+        server_ms=1000 * spent / steps,
+        elapsed_ms=1000 * took / steps,
+        browser={name: 1000 * (after[name] - before[name]) / steps for name in METRICS},
+        kilobytes=sum(received) / 1000 / steps,
+    )
+
+
+def streaming(wired: Services, browser: Browser, url: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The page's own cost of a step, over the repeats."""
+    settings = settings_for(wired, options.steps)
+    through_the_page(wired, settings, browser, url)
+    pairs = []
+    for number in range(options.repeats):
+        bare, cost = alone(wired, settings), through_the_page(wired, settings, browser, url)
+        own = cost.server_ms - bare[0] + cost.browser["TaskDuration"]
+        pairs.append((bare, cost))
+        print(f"repeat {number + 1}: own {own:.2f} ms a step, generation {bare[0]:.2f} ms", flush=True)
+    own_ms = [cost.server_ms - bare[0] + cost.browser["TaskDuration"] for bare, cost in pairs]
+    return {
+        "steps": options.steps,
+        "own_cost_ms_per_step": summary(own_ms),
+        "server_beyond_generation_ms_per_step": summary([cost.server_ms - bare[0] for bare, cost in pairs]),
+        "browser_ms_per_step": {name: summary([cost.browser[name] for _, cost in pairs]) for name in METRICS},
+        "received_kilobytes_per_step": summary([cost.kilobytes for _, cost in pairs]),
+        "generation_ms_per_step": summary([bare[0] for bare, _ in pairs]),
+        "elapsed_ms_per_step": summary([cost.elapsed_ms for _, cost in pairs]),
+        "elapsed_generation_alone_ms_per_step": summary([bare[1] for bare, _ in pairs]),
+        "target_ms": TARGET_MS,
+        "within_target": bool(statistics.median(own_ms) < TARGET_MS),
+    }
+
+
+def prolonged(wired: Services, settings: AuditSettings, store: SessionsRepository, length: int) -> int:
+    """A stored session whose chain repeats itself to ``length`` steps."""
+    session = begin(wired, replace(settings, max_new_tokens=length))
+    steps = list(wired.audits.run(begin(wired, settings).session_id))
+    for index in range(length):
+        store.append_step(session.branch_id, step_record(replace(steps[index % len(steps)], index=index)))
+    return session.session_id
+
+
+def transcript(
+    wired: Services, store: SessionsRepository, browser: Browser, url: str, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Opening, appending and selecting in a long transcript."""
+    settings = settings_for(wired, min(options.steps, 64))
+    session = prolonged(wired, settings, store, options.long)
+    with opened(browser, url) as (_, counters):
+        counters.send("HeapProfiler.collectGarbage")
+        empty = metrics(counters)
+    with opened(browser, f"{url}/?session={session}") as (page, counters):
+        counters.send("HeapProfiler.collectGarbage")
+        full = metrics(counters)
+        places = [options.long * at // 11 for at in (0, 5, 10, 1, 9, 2, 8, 3, 7, 4, 6)]
+        selected = page.evaluate(SELECT, [places])
+        after_selecting = metrics(counters)
+        appended = page.evaluate(APPEND, [24])
+        after_appending = metrics(counters)
+    return {
+        "tokens": options.long,
+        "append_and_layout_elapsed_ms": summary(appended),
+        "append_main_thread_ms": _mean_task(after_selecting, after_appending, len(appended)),
+        "select_to_frame_elapsed_ms": summary(selected),
+        "select_main_thread_ms": _mean_task(full, after_selecting, len(selected)),
+        "nodes": int(full["Nodes"] - empty["Nodes"]),
+        "script_heap_mb": round((full["JSHeapUsedSize"] - empty["JSHeapUsedSize"]) / 1e6, 2),
+    }
+
+
+def _mean_task(before: dict[str, float], after: dict[str, float], times: int) -> float:
+    """Processor milliseconds of the main thread for one of several equal actions, all that they set off included."""
+    return round(1000 * (after["TaskDuration"] - before["TaskDuration"]) / times, 2)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=256)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--long", type=int, default=1024, help="tokens of the long transcript")
+    parser.add_argument("--chromium", type=Path, default=Path("/usr/bin/chromium"))
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(database_url=f"sqlite:///{Path(folder) / 'bench.sqlite3'}")
+        with services(settings, owns_store=True, loader=endless) as wired, Database(settings.database_url) as database:
+            app = build_app(wired)
+            _, url, _ = app.launch(prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **launch_options())
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=str(options.chromium), args=ARGUMENTS)
+                store = SessionsRepository(database)
+                found = {
+                    "benchmark": "ui",
+                    "repeats": options.repeats,
+                    "threads": options.threads,
+                    "streaming": streaming(wired, browser, url.rstrip("/"), options),
+                    "transcript": transcript(wired, store, browser, url.rstrip("/"), options),
+                }
+                browser.close()
+            app.close(verbose=False)
+    print(json.dumps(found), flush=True)
+    # Threads of the server and of the browser's driver may outlive the program and make it end as if it had failed.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Chains beside each other without a model: the real comparison over made-up audits that write different texts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from app.services.comparisons import ComparisonService
+from app.services.errors import ColumnMismatch
+from app.services.views import AuditSettings, StartAudit, Step
+from coft_core.errors import CalibrationMismatch
+from tests.ui.fakes.audits import FakeAudits
+from tests.ui.fakes.data import make_step
+
+VANILLA = [" The", " Latino", " driver", ",", " because", " he", " looked", " suspicious", "."]
+COFT = [" The", " driver", ",", " likely", " due", " to", " the", " broken", " taillight", "."]
+STRONG = [" The", " driver", ",", " because", " of", " the", " broken", " taillight", "."]
+
+
+def written(settings: AuditSettings, length: int) -> list[str]:
+    """What a column writes: each policy a text of its own, strong fusion a third one, over and over."""
+    own = VANILLA if settings.policy == "vanilla" else STRONG if settings.lam > 0.8 else COFT
+    if length <= len(own):
+        return own[:length]
+    return [
+        *own,
+        *(f" word{index % 7}" if index % 5 else f" {own[1].strip()}{index}" for index in range(len(own), length)),
+    ]
+
+
+class FakeComparisons(ComparisonService):
+    def __init__(self, audits: FakeAudits) -> None:
+        store: Any = SimpleNamespace(get=lambda session_id: SimpleNamespace(fingerprint={"tokenizer": "made up"}))
+        super().__init__(store, audits)  # type: ignore[arg-type]
+        self.audits = audits
+        self.asked: list[tuple[str, object]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def run_columns(self, request: StartAudit, columns: Sequence[AuditSettings]) -> tuple[int, ...]:
+        self.asked.append(("run", (request, tuple(columns))))
+        for place, settings in enumerate(columns):
+            apart = self.audits.fit(settings).differences if settings.policy == "coft" else ()
+            if apart and not settings.proceed_uncertified:
+                raise ColumnMismatch(place, CalibrationMismatch(apart))
+        return super().run_columns(request, columns)
+
+    def _advance(self, stops: dict[int, threading.Event]) -> Iterator[tuple[int, Step]]:
+        for index in range(self._longest(stops)):
+            for session_id, stop in stops.items():
+                session = self.audits.stored[session_id]
+                steps = session.branches[0].steps
+                tokens = written(session.request.settings, session.request.settings.max_new_tokens)
+                if stop.is_set() or len(steps) != index or index >= len(tokens):
+                    continue
+                began = time.perf_counter()
+                steps.append(make_step(index, tokens[index], session.state))
+                self._pace.add(session.branches[0].view.id, time.perf_counter() - began)
+                yield session_id, steps[-1]
+                self.gate.wait(120)
+
+    def _longest(self, stops: dict[int, threading.Event]) -> int:
+        return max(self.audits.stored[number].request.settings.max_new_tokens for number in stops)
+
+    def pause(self, session_ids: Sequence[int]) -> None:
+        self.asked.append(("pause", tuple(session_ids)))
+        super().pause(session_ids)
+        self.gate.set()

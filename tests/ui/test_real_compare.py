@@ -1,0 +1,60 @@
+"""The compare page on the embedded model: what it shows is what is stored, and it opens again from its address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from app.bootstrap import services as open_services
+from app.settings import Settings
+from tests.ui.conftest import PATIENCE_MS, served
+
+PROMPT = "The nurse finished rounds and then he prepared the reports"
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1440, "height": 1000}, accept_downloads=True)
+    context.set_default_timeout(2 * PATIENCE_MS)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    context.close()
+    assert errors == []
+
+
+def test_two_policies_run_beside_each_other_and_open_again_without_a_model(page, picture, tmp_path: Path):
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'real.sqlite3'}")
+    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+        page.goto(f"{url}/compare")
+        expect(page.locator(".colcard")).to_have_count(2)
+        page.locator("#prompt").fill(PROMPT)
+        expect(page.locator(".spanlist tbody tr")).to_have_count(1)
+        page.locator(".shared summary").click()
+        page.get_by_label("Steps at most").fill("12")
+        page.locator("[data-cmp=go]").click()
+        # the model is loaded first
+        expect(page.locator("#cmp-summary tbody tr")).to_have_count(9, timeout=4 * PATIENCE_MS)
+        expect(page.locator(".lanehead")).to_have_count(2)
+        expect(page.locator("[data-cmp=csv]")).to_be_enabled(timeout=4 * PATIENCE_MS)
+        expect(page.locator("[data-cmp=go]")).to_be_hidden()
+        ids = sorted(item.id for item in wired.audits.sessions())
+        views = [wired.audits.view(number) for number in ids]
+        assert [view.settings.policy for view in views] == ["vanilla", "coft"]
+        assert [view.certificate for view in views] == ["uncertified: vanilla decoding", "certified"]
+        compared = wired.comparisons.compare(ids)
+        expect(page.locator(".cmp-rows tbody tr")).to_have_count(len(compared.rows))
+        for place, chain in enumerate(compared.chains):
+            expect(page.locator(".lanetext").nth(place)).to_have_text(chain.text, use_inner_text=False)
+        expect(page.locator("#cmp-summary tr", has_text="Time per token").locator("td").last).not_to_have_text("–")
+        expect(page.locator("#plot-sensitivity .js-plotly-plot")).to_be_visible()
+        picture(page, "real-compare-1440-light")
+        address = page.url.split("/compare", 1)[1]
+    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+        page.goto(f"{url}/compare{address}")
+        expect(page.locator(".cmp-rows tbody tr")).to_have_count(len(compared.rows))
+        expect(page.locator("#cmp-summary tr", has_text="Time per token").locator("td").last).to_have_text("–")

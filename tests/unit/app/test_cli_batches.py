@@ -1,0 +1,91 @@
+"""Batches from the command line: run, listed, shown, read by group, resumed and deleted."""
+
+import csv
+import functools
+import json
+
+import pytest
+
+import app.cli_batch
+from app.bootstrap import services
+from app.cli import main
+from tests.conftest import load_tiny
+
+SET = "text,who,context\nHe is a nurse,men,1\nShe is a nurse,women,1\nHe left,men,2\n ,men,3\n"
+COLUMNS = ("--columns", "prompt=text,group=who")
+POLICY = ("--model", "tiny", "--top-p", "1", "--steps", "3", "--calibration", "none")
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    monkeypatch.setenv("COFT_PIPELINE", "none")
+    monkeypatch.setattr(app.cli_batch, "services", functools.partial(services, loader=load_tiny))
+
+
+@pytest.fixture
+def run(capsys):
+    def command(*arguments):
+        code = main(["batch", *(str(argument) for argument in arguments)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text(SET)
+    return path
+
+
+def test_a_batch_is_run_shown_read_by_group_and_deleted(run, prompts, tmp_path):
+    code, text, _ = run("run", "--prompts", prompts, *COLUMNS, "--accept-errors", *POLICY, "--json")
+    made = json.loads(text)
+    assert code == 0
+    assert [(row["line"], row["state"], row["steps"]) for row in made["rows"]] == [
+        (2, "finished", 3),
+        (3, "finished", 3),
+        (4, "finished", 3),
+    ]
+    assert [group["group"] for group in made["groups"]] == ["men", "women"]
+    listed = json.loads(run("list", "--json")[1])
+    assert [(item["batch_id"], item["name"], item["prompts"]) for item in listed] == [(1, "jobs", 3)]
+    _, shown, _ = run("show", 1, "--out", tmp_path / "out")
+    assert "She is a nurse" in shown
+    assert "women: 1 rows, 1 contexts" in shown
+    with (tmp_path / "out/coft-audit-batch-1.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 3
+    letter = made["rows"][0]["text"].strip()[0]
+    _, text, _ = run("impact", 1, "--selected", letter, "--regex", "--out", tmp_path / "impact.csv", "--json")
+    table = json.loads(text)
+    assert [(row["group"], row["total"]) for row in table["groups"]] == [("men", 2), ("women", 1)]
+    assert table["rule"]["selected"] == letter
+    assert (tmp_path / "impact.csv").read_text().startswith("group,total,selected")
+    assert "most selected" in run("impact", 1, "--selected", letter, "--regex")[1]
+    assert run("delete", 1)[0] == 0
+    assert run("list")[1].startswith("No batches yet.")
+
+
+def test_bad_rows_are_named_and_refused_unless_they_are_accepted(run, prompts):
+    code, _, errors = run("run", "--prompts", prompts, *COLUMNS, *POLICY)
+    assert code == 1
+    assert "line 5: prompt" in errors
+    assert "1 of 4 rows cannot be used" in errors
+    assert json.loads(run("list", "--json")[1]) == []
+
+
+def test_an_interrupted_batch_says_how_it_is_resumed_and_goes_on(run, prompts, monkeypatch):
+    def interrupted(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(app.cli_batch, "wait_for", interrupted)
+        code, _, errors = run("run", "--prompts", prompts, *COLUMNS, "--accept-errors", *POLICY)
+    assert code == app.cli_batch.STOPPED
+    assert "python -m app batch resume 1" in errors
+    # The run may have ended before it was interrupted; then nothing is left to resume.
+    code, _, errors = run("resume", 1, "--json")
+    assert code == 0 or "nothing to resume" in errors
+    assert {row["state"] for row in json.loads(run("show", 1, "--json")[1])["rows"]} == {"finished"}

@@ -1,0 +1,279 @@
+"""Audits read at another lambda or alpha, and continued from there, on the embedded model."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from app.bootstrap import Services, services
+from app.services.errors import ServiceError
+from app.services.planning import Planner
+from app.services.reread_chains import StoredChains
+from app.services.rereading import NO_ALPHA, NOT_COFT, NOT_KEPT
+from app.services.thresholds import Thresholds
+from app.services.views import AuditSettings, Span, StartAudit
+from app.services.views.rereading import RereadRequest
+from app.settings import Settings
+from coft_core.conformal.calibration import Calibration
+from coft_core.decode import Rollout
+from coft_core.errors import InvalidInputError
+from coft_core.policies import CoftPolicy
+from db.database import Database
+from db.repositories import SessionsRepository
+
+PROMPT = "The nurse finished rounds and then he prepared the reports"
+SPANS = (Span(35, 37, "gender"),)
+LENGTH = 14
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Settings:
+    folder = tmp_path_factory.mktemp("rereading")
+    return Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def wired(store) -> Iterator[Services]:
+    """All services with the embedded model; the tests of this file share them and count nothing others may add."""
+    with services(store) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def adopted(wired) -> AuditSettings:
+    """Settings that the embedded calibration fits."""
+    embedded = next(item for item in wired.calibrations.list() if item.embedded)
+    plain = AuditSettings(calibration_id=embedded.id, max_new_tokens=LENGTH, seed=5)
+    return wired.audits.adopt(plain)
+
+
+def ran(wired, settings, prompt=PROMPT, spans=SPANS):
+    view = wired.audits.start(StartAudit(prompt, settings, spans, "first"))
+    for _ in wired.audits.run(view.session_id):
+        pass
+    return wired.audits.view(view.session_id)
+
+
+def calibrated_at(wired, settings, lam):
+    """A stored calibration of the same policy at another lambda, with values that move its thresholds."""
+    stored = wired.calibrations.load(settings.calibration_id)
+    moved = replace(stored.values, values=stored.values.values + math.log(0.5))
+    other = replace(
+        stored, fingerprint=replace(stored.fingerprint, lam=lam), values=moved, name=f"made for {lam:g}", chains=None
+    )
+    assert isinstance(other, Calibration)
+    return wired.rereads._choice._store.add(other).id
+
+
+@pytest.fixture(scope="module")
+def session(wired, adopted):
+    return ran(wired, adopted)
+
+
+def test_a_step_read_at_another_lambda_and_alpha_equals_scoring_the_same_text_under_that_policy(
+    wired, adopted, session, tmp_path
+):
+    lam, alpha = 0.15, 0.3
+    other = calibrated_at(wired, adopted, lam)
+    read = wired.rereads.read(RereadRequest(session.session_id, lam, alpha))
+    assert (read.thresholds.kind, read.thresholds.calibration_id) == ("other", other)
+    assert "made for 0.15" in read.thresholds.sentence
+
+    host, detectors = wired.audits._host, wired.audits._detectors
+    settings = replace(adopted, lam=lam, alpha=alpha, calibration_id=other)
+    prepared = Planner(Thresholds(wired.calibrations), detectors).plan(host.get("demo"), PROMPT, SPANS, settings)
+    assert isinstance(prepared.policy, CoftPolicy)
+    # The independent path: no stored number, every prefix run through the model, one step at a time.
+    walk = Rollout(prepared)
+    fresh = [walk.step(step.token_id) for step in session.steps]
+    walk.close()
+    assert any(row.recertified for row in read.rows)
+    for row, step in zip(read.rows, fresh, strict=True):
+        assert row.now.certified == step.certified
+        assert row.now.log_tau == step.log_tau
+        assert (row.now.set_size.low, row.now.set_size.high) == (step.set_size, step.set_size)
+        assert row.now.policy_token_id == step.policy_token_id
+        assert row.now.policy_token == step.policy_token
+        assert row.now.log_p_fused.low == pytest.approx(step.log_p_fused, abs=1e-4)
+
+
+def test_at_the_audits_own_values_nothing_differs_and_without_any_the_same_is_read(wired, adopted, session):
+    plain = wired.rereads.read(RereadRequest(session.session_id))
+    same = wired.rereads.read(RereadRequest(session.session_id, adopted.lam, adopted.alpha))
+    assert plain == same
+    assert plain.thresholds.kind == "own"
+    assert plain.certified_now == sum(step.certified for step in session.steps)
+    assert not any(row.remarkable for row in plain.rows)
+    assert plain.token_sentence == "Every token would be the same."
+
+
+def test_a_lambda_without_a_calibration_of_its_own_certifies_nothing_and_says_so(wired, session):
+    read = wired.rereads.read(RereadRequest(session.session_id, 0.77))
+    assert read.thresholds.kind == "mismatch"
+    assert read.thresholds.certificate == "uncertified: policy mismatch (lam)"
+    assert read.thresholds.sentence.startswith("Uncertified at this lambda")
+    assert read.certified_now == 0
+    assert {row.now.state for row in read.rows} == {"mismatch"}
+
+
+def test_alpha_is_read_off_the_calibration_exactly(wired, adopted, session):
+    for alpha in (0.02, 0.4):
+        read = wired.rereads.read(RereadRequest(session.session_id, alpha=alpha))
+        thresholds = wired.calibrations.load(adopted.calibration_id).read(alpha=alpha)
+        assert read.thresholds.kind == "own"
+        assert [row.now.log_tau for row in read.rows] == [thresholds.threshold(row.index) for row in read.rows]
+    with pytest.raises(InvalidInputError):
+        wired.rereads.read(RereadRequest(session.session_id, alpha=1.5))
+    with pytest.raises(InvalidInputError):
+        wired.rereads.read(RereadRequest(session.session_id, lam=-0.1))
+
+
+def differing(wired, session_id, branch_id=None):
+    """A reading that changes a token which is neither the first nor the last one."""
+    for lam in (0.0, 1.0, 0.2, 0.9, 0.05, 0.8, 0.35):
+        read = wired.rereads.read(RereadRequest(session_id, lam, branch_id=branch_id))
+        if read.first is not None and 0 < read.first.index < read.steps - 1:
+            return read
+    raise AssertionError("no lambda moves a token; choose another seed")
+
+
+def test_a_new_audit_repeats_the_chain_to_the_first_step_that_differs_and_writes_the_token_of_the_reading(
+    wired, adopted
+):
+    old = ran(wired, replace(adopted, calibration_id=None))
+    read = differing(wired, old.session_id)
+    *_, last = wired.rereads.depart(RereadRequest(old.session_id, read.lam))
+    made = wired.audits.view(last.session_id, last.branch_id)
+    at = read.first.index
+    assert (last.done, last.repeats, last.departs, last.written) == (True, at, at, at + 1)
+    assert [step.token_id for step in made.steps[:at]] == [step.token_id for step in old.steps[:at]]
+    assert made.steps[at].token_id == read.first.now.policy_token_id
+    assert (made.settings.lam, made.prompt, made.spans) == (read.lam, old.prompt, old.spans)
+    assert made.settings.seed == old.settings.seed
+    assert f"departs at step {at + 1}" in last.sentence
+    assert made.finished is None
+    # What it kept can be read again: back at the old lambda it says what the old audit wrote.
+    back = wired.rereads.read(RereadRequest(last.session_id, old.settings.lam))
+    assert back.rows[at].now.policy_token_id == old.steps[at].token_id
+
+
+def test_a_branch_with_forced_tokens_is_repeated_with_the_same_tokens_forced(wired, adopted):
+    free = replace(adopted, calibration_id=None)
+    root = ran(wired, free)
+    other = next(c for c in root.steps[2].candidates if c.token_id != root.steps[2].token_id)
+    fork = wired.audits.fork(root.session_id, root.branch_id, 2, other.token_id)
+    for _ in wired.audits.run(root.session_id, fork.branch_id):
+        pass
+    old = wired.audits.view(root.session_id, fork.branch_id)
+    same = wired.rereads.read(RereadRequest(root.session_id, branch_id=fork.branch_id))
+    assert not any(row.remarkable for row in same.rows)
+    *_, last = wired.rereads.depart(RereadRequest(root.session_id, branch_id=fork.branch_id))
+    made = wired.audits.view(last.session_id, last.branch_id)
+    assert last.departs is None
+    assert [step.token_id for step in made.steps] == [step.token_id for step in old.steps]
+    assert [step.forced for step in made.steps] == [step.forced for step in old.steps]
+
+
+def test_a_new_audit_takes_the_calibration_of_the_reading_or_goes_on_knowingly_without_a_certificate(
+    wired, session, adopted
+):
+    other = calibrated_at(wired, adopted, 0.45)
+    *_, fitting = wired.rereads.depart(RereadRequest(session.session_id, 0.45))
+    made = wired.audits.view(fitting.session_id)
+    assert (made.certificate, made.settings.calibration_id) == ("certified", other)
+    *_, loose = wired.rereads.depart(RereadRequest(session.session_id, 0.46))
+    assert wired.audits.view(loose.session_id).certificate == "uncertified: policy mismatch (lam)"
+
+
+def test_a_running_audit_can_be_read_and_each_new_step_joins(wired, adopted):
+    view = wired.audits.start(StartAudit(PROMPT, adopted, SPANS))
+    assert wired.rereads.read(RereadRequest(view.session_id, 0.2)).rows == ()
+    seen = []
+    for _ in wired.audits.run(view.session_id):
+        seen.append(len(wired.rereads.read(RereadRequest(view.session_id, 0.2)).rows))
+    assert seen == list(range(1, len(wired.audits.view(view.session_id).steps) + 1))
+    assert len(seen) > 1
+
+
+def test_an_audit_that_is_taken_up_again_keeps_the_logits_of_all_its_steps(tmp_path):
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'a.sqlite3'}", device="cpu")
+    audit = AuditSettings(max_new_tokens=6)
+    with services(settings) as wired:
+        view = wired.audits.start(StartAudit(PROMPT, audit, SPANS))
+        wired.audits.step(view.session_id)
+    with services(settings) as wired:
+        wired.audits.step(view.session_id)
+        read = wired.rereads.read(RereadRequest(view.session_id, 0.1))
+        assert (len(read.rows), read.unread, {row.now.mode for row in read.rows}) == (2, (), {"full"})
+    with services(replace_settings(settings, full_logits_kb=0)) as wired:
+        wired.audits.step(view.session_id)
+        read = wired.rereads.read(RereadRequest(view.session_id, 0.1))
+        assert (len(read.rows), read.unread) == (2, (2,))
+        assert "Step 3 was stored without its logits" in read.summary
+        other = wired.audits.start(StartAudit(PROMPT, audit, SPANS))
+        wired.audits.step(other.session_id)
+        with pytest.raises(ServiceError, match="COFT_FULL_LOGITS_KB"):
+            wired.rereads.read(RereadRequest(other.session_id, 0.1))
+    with services(replace_settings(settings, full_logits_kb=1)) as wired:
+        wired.audits.step(view.session_id)
+        heads = wired.rereads.read(RereadRequest(view.session_id, 0.1))
+        assert heads.rows[-1].now.mode == "head"
+
+
+def replace_settings(settings: Settings, **changes: object) -> Settings:
+    return settings.model_copy(update=changes)
+
+
+def test_what_cannot_be_read_says_why(wired, adopted):
+    vanilla = ran(wired, AuditSettings(policy="vanilla", max_new_tokens=2))
+    with pytest.raises(ServiceError) as refused:
+        wired.rereads.read(RereadRequest(vanilla.session_id, 0.2))
+    assert str(refused.value) == NOT_COFT
+    free = ran(wired, replace(adopted, calibration_id=None, max_new_tokens=2))
+    with pytest.raises(ServiceError) as refused:
+        wired.rereads.read(RereadRequest(free.session_id, 0.2, 0.2))
+    assert str(refused.value) == NO_ALPHA
+    assert wired.rereads.read(RereadRequest(free.session_id, 0.2)).alpha is None
+    assert NOT_KEPT.endswith("COFT_FULL_LOGITS_KB.")
+    with pytest.raises(ServiceError, match="does not belong"):
+        wired.rereads.read(RereadRequest(free.session_id, branch_id=vanilla.branch_id))
+
+
+def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once(wired, store, session, monkeypatch):
+    with Database(store.database_url) as database:
+        sessions = SessionsRepository(database)
+        branch = sessions.branch(session.branch_id)
+        chains = StoredChains(sessions)
+        first = chains.of(branch)
+        asked: list[int] = []
+        plain = sessions.chain
+
+        def counted(branch_id, with_logits=False, first=0):
+            found = plain(branch_id, with_logits, first)
+            asked.append(len(found))
+            return found
+
+        monkeypatch.setattr(sessions, "chain", counted)
+        assert chains.of(branch).steps == first.steps
+        assert asked == [0]
+        assert chains.size == first.size > 0
+        small = StoredChains(sessions, kept_bytes=first.size - 1)
+        assert small.of(branch).steps == first.steps
+        assert small.size == 0
+
+
+def test_a_live_chain_does_not_hold_the_logits_that_are_stored(wired, adopted):
+    view = wired.audits.start(StartAudit(PROMPT, replace(adopted, max_new_tokens=3), SPANS))
+    wired.audits.step(view.session_id)
+    live = wired.audits._rollouts.steps(view.branch_id)
+    assert [step.logits for step in live] == [None]
+
+
+def test_a_calibration_is_found_only_for_the_very_same_policy(wired, adopted):
+    warm = replace(adopted, temperature=0.8, proceed_uncertified=True, max_new_tokens=2)
+    calibrated_at(wired, adopted, 0.31)
+    session = ran(wired, warm)
+    read = wired.rereads.read(RereadRequest(session.session_id, 0.31))
+    assert read.thresholds.kind == "mismatch"
+    assert read.offers == ()

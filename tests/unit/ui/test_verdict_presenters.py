@@ -1,0 +1,157 @@
+"""What the pages say of verdicts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from app.services.agreement import cohen_kappa
+from app.services.verdict_rules import standing
+from app.services.views.verdicts import (
+    CurrentVerdicts,
+    LogCheck,
+    LogEntry,
+    ReviewerAgreement,
+    ReviewSheet,
+    ReviewView,
+    Target,
+)
+from app.ui.presenters_agreement import agreement, nobody
+from app.ui.presenters_review import SHOWN_ENTRIES, link, sheet_message
+from app.ui.presenters_verdicts import given_sentence, target_message, verdicts_message
+
+NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
+TOKEN = Target("0", 7, 2, 2)
+SPAN = Target("0", 7, 2, 5)
+
+
+def entry(number: int, who: str, verdict: str | None, target: Target = TOKEN, kind: str = "verdict", note: str = ""):
+    return LogEntry(number, kind, who, target, verdict, note, "", False, NOW, "", f"{number:064x}")
+
+
+def sheet(*log: LogEntry, review: ReviewView | None = None, check: LogCheck | None = None) -> ReviewSheet:
+    current = CurrentVerdicts(1, standing(log), () if review is None else (review,), review, 0, len(log))
+    found = check or LogCheck(len(log), "", None, "")
+    names = tuple(sorted({item.reviewer for item in log}))
+    return ReviewSheet(1, "Ward", "The <b>nurse</b>", current, log, found, {TOKEN.key: " <he>"}, {7: "main"}, names)
+
+
+@pytest.mark.parametrize(
+    ("log", "mark", "sentence"),
+    [
+        ([entry(1, "A", "fair")], "fair", "One opinion: A says fair."),
+        ([entry(1, "A", "fair"), entry(2, "B", "fair")], "fair", "Agreed: 2 reviewers say fair."),
+        ([entry(1, "A", "fair"), entry(2, "B", "unfair")], "disputed", "Disputed: 1 fair, 1 unfair."),
+        (
+            [entry(1, "A", "fair"), entry(2, "B", "unfair"), entry(3, "C", "unclear", kind="adjudication")],
+            "unclear",
+            "Decided by C: unclear. A new verdict opens the question again.",
+        ),
+        ([entry(1, "A", "fair"), entry(2, "A", None)], "", "Withdrawn: nobody says anything of this any more."),
+    ],
+)
+def test_a_target_has_the_mark_and_the_sentence_of_how_it_stands(log, mark, sentence):
+    (item,) = standing(log)
+    made = target_message(item, "A")
+    assert (made["mark"], made["sentence"]) == (mark, sentence)
+
+
+def test_a_reviewer_finds_only_her_own_opinion_to_be_changed():
+    log = (entry(1, "A", "fair", note="a\nb"), entry(2, "B", "unfair"))
+    message = verdicts_message(CurrentVerdicts(1, standing(log), newest=2), "A")
+    (target,) = message["targets"]
+    assert target["own"] == {"v": "fair", "note": "a\nb", "tag": "", "saved": target["own"]["saved"]}
+    assert target["own"]["saved"].endswith("log entry 1")
+    assert [(item["who"], item["v"]) for item in target["says"]] == [("A", "fair"), ("B", "unfair")]
+    (unnamed,) = verdicts_message(CurrentVerdicts(1, standing(log)), "")["targets"]
+    assert unnamed["own"] is None
+
+
+def test_only_an_open_blind_review_is_told_that_others_are_hidden():
+    def told(review: ReviewView | None) -> str:
+        return str(verdicts_message(CurrentVerdicts(1, (), review=review), "A")["review"])
+
+    assert "hidden until you finish it" in told(ReviewView("A", True, NOW))
+    assert told(ReviewView("A", False, NOW)) == told(ReviewView("A", True, NOW, NOW)) == told(None) == ""
+
+
+def test_what_was_written_is_said_with_its_entry():
+    assert given_sentence(entry(7, "A", "unfair", SPAN)) == "Saved: unfair on steps 3–6, log entry 7."
+    assert given_sentence(entry(8, "A", None, Target())) == "Withdrawn on the whole session, log entry 8."
+    assert given_sentence(entry(9, "A", "fair", Target("0", 7))) == "Saved: fair on the whole branch, log entry 9."
+
+
+def test_links_open_the_audit_page_at_the_target():
+    assert link(3, TOKEN) == "./?session=3&amp;branch=7&amp;step=3"
+    assert link(3, SPAN) == "./?session=3&amp;branch=7&amp;step=3&amp;last=6"
+    assert link(3, Target("0", 7)) == "./?session=3&amp;branch=7&amp;on=branch"
+    assert link(3, Target()) == "./?session=3&amp;on=session"
+
+
+def test_the_sheet_stays_closed_to_a_newcomer_until_she_chooses():
+    found = sheet(entry(1, "A", "fair", note="secret"))
+    closed = sheet_message(found, "B")
+    assert closed["closed"]
+    assert "secret" not in "".join(str(value) for value in closed.values())
+    assert "Start a blind review" in str(closed["review"])
+    assert "secret" in str(sheet_message(found, "B", reveal=True)["targets"])
+    assert not sheet_message(found, "A")["closed"]
+    assert not sheet_message(sheet(), "B")["closed"]
+
+
+def test_what_reviewers_wrote_is_shown_as_text():
+    made = sheet_message(sheet(entry(1, "<i>A</i>", "fair", note="<script>")), "<i>A</i>")
+    markup = "".join(str(made[part]) for part in ("head", "targets", "log", "review"))
+    assert "<script>" not in markup
+    assert "<i>A" not in markup
+    assert "&lt;he&gt;" in markup
+
+
+def test_a_dispute_is_offered_to_a_third_person_alone():
+    log = (entry(1, "A", "fair"), entry(2, "B", "unfair"))
+    assert 'data-do="decide"' in str(sheet_message(sheet(*log), "C", reveal=True)["targets"])
+    assert 'data-first="2" data-last="2"' in str(sheet_message(sheet(*log), "C", reveal=True)["targets"])
+    assert 'data-do="decide"' not in str(sheet_message(sheet(*log), "A")["targets"])
+    judged = sheet_message(sheet(*log, entry(3, "0", "fair", kind="review_started")), "A")
+    assert judged["reviewers"] == ["A", "B", "0"]
+    assert sheet_message(sheet(*log), "A")["statuses"] == [("", "All (1)"), ("disputed", "Disputed (1)")]
+
+
+def test_a_broken_log_says_where_and_a_long_one_shows_its_newest_entries_first():
+    log = tuple(entry(number, "A", "fair") for number in range(1, SHOWN_ENTRIES + 3))
+    made = sheet_message(sheet(*log), "A")
+    assert "The chain of 27 entries holds." in str(made["check"])
+    assert "Show 2 older entries" in str(made["log"])
+    broken = sheet(*log, check=LogCheck(27, "", 4, "Entry 4 was changed."))
+    assert "The chain breaks. Entry 4 was changed." in str(sheet_message(broken, "A")["check"])
+
+
+def test_an_open_review_is_finished_and_a_seen_session_cannot_be_reviewed_blind():
+    opened = sheet_message(sheet(review=ReviewView("A", True, NOW)), "A")
+    assert "Finish the review" in str(opened["review"])
+    assert "hidden until you finish it" in str(opened["review"])
+    assert "You have judged nothing" in str(opened["targets"])
+    seen = sheet(entry(1, "A", "fair"))
+    late = ReviewSheet(*(getattr(seen, name) for name in ReviewSheet.__slots__[:-1]), may_be_blind=False)
+    assert "cannot be blind any more" in str(sheet_message(late, "A")["review"])
+    assert "Enter your name" in str(sheet_message(seen, "", reveal=True)["review"])
+
+
+def found(pairs: list[tuple[str, str]]) -> ReviewerAgreement:
+    return ReviewerAgreement("A", "<B>", cohen_kappa(pairs, ("fair", "unfair", "unclear")), 0, 1)
+
+
+def test_kappa_stands_on_its_scale_with_the_counts_of_who_said_what():
+    markup = agreement(found([("fair", "fair")] * 10 + [("unfair", "unfair")] * 10 + [("fair", "unfair")] * 2))
+    assert "κ 0.82" in markup
+    assert 'style="left:91.0%"' in markup
+    assert '<td class="n same">10</td><td class="n">2</td><td class="n none">0</td>' in markup
+    assert "Columns: &lt;B&gt;." in markup
+
+
+def test_too_few_targets_are_unscored_and_none_is_said_so():
+    assert "unscored" in agreement(found([("fair", "fair")]))
+    assert "have not judged the same" in agreement(found([]))
+    assert "only A has judged" in nobody(("A",))
+    assert "Choose two reviewers" in nobody(("A", "B"))
