@@ -50,8 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _serve(options: argparse.Namespace) -> None:
     # Gradio takes seconds to import, which no other command should wait for.
     from app.server import require_free_port, serve
+    from app.ui.agents import require_agents_package
 
-    settings = Settings(**{k: v for k in ("host", "port") if (v := getattr(options, k)) is not None})
+    settings = Settings(**{k: v for k in ("host", "port", "mcp") if (v := getattr(options, k)) is not None})
+    if settings.mcp:
+        require_agents_package()
     require_free_port(settings)
     with services(settings, owns_store=True) as wired:
         serve(wired, settings, options.open)
@@ -92,6 +95,9 @@ def _add_serve(commands: Any) -> None:
     command = commands.add_parser("serve", help="start the web application")
     command.add_argument("--host", help="address to listen on (default: COFT_HOST or 127.0.0.1)")
     command.add_argument("--port", type=int, help="port to listen on (default: COFT_PORT or 7860)")
+    command.add_argument(
+        "--mcp", action="store_true", default=None, help="offer the endpoints to agents too, as an MCP server"
+    )
     command.add_argument("--open", action="store_true", help="open the page in a browser")
     command.set_defaults(run=_serve)
 

@@ -10,6 +10,7 @@ import webbrowser
 from app.bootstrap import Services
 from app.services.errors import ServiceError
 from app.settings import Settings
+from app.ui.agents import finish_agents
 from app.ui.main import build_app, launch_options
 
 
@@ -18,11 +19,14 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
 
     Args:
         wired: The services.
-        settings: Where to listen, and the largest upload.
+        settings: Where to listen, the largest upload, and whether agents are served too.
         open_page: Open the page in a browser, where there is a screen to show it on.
+
+    Raises:
+        ServiceError: Agents are to be served, and cannot be.
     """
     app = build_app(wired)
-    options = {**launch_options(), "max_file_size": f"{settings.max_upload_mb}mb"}
+    options = {**launch_options(settings.mcp), "max_file_size": f"{settings.max_upload_mb}mb"}
     app.launch(
         server_name=settings.host,
         server_port=settings.port,
@@ -30,6 +34,8 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
         prevent_thread_lock=True,
         **options,
     )
+    if settings.mcp:
+        finish_agents(app)
     print(f"COFT Audit runs at http://{settings.host}:{settings.port} (Ctrl+C stops it).", flush=True)
     if open_page and _has_screen():
         webbrowser.open(f"http://{settings.host}:{settings.port}")

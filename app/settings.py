@@ -23,6 +23,7 @@ class Settings(BaseSettings):
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
         full_logits_kb: ``COFT_FULL_LOGITS_KB``: kilobytes up to which a step's logits are kept whole; of larger ones
             the heads are kept, and with 0 nothing.
+        mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
     """
 
     model_config = SettingsConfigDict(env_prefix="COFT_", frozen=True, protected_namespaces=())
@@ -38,3 +39,4 @@ class Settings(BaseSettings):
     max_upload_mb: int = Field(default=20, ge=1)
     live_rollouts: int = Field(default=16, ge=1)
     full_logits_kb: int = Field(default=320, ge=0)
+    mcp: bool = False

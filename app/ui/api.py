@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio.events import api
 
 from app.services.plain import (
     contributions_json,
@@ -27,10 +26,9 @@ from app.ui.api_rereading import rereading_endpoints
 from app.ui.api_swaps import swap_endpoints
 from app.ui.api_verdicts import verdict_endpoints
 from app.ui.errors import shown
+from app.ui.offering import offer, offer_with_files, optional_object
 from app.ui.presenters_api import audit_settings, user_list_request
 from app.ui.presenters_session import spans_from
-
-AT_ONCE = 4
 
 
 class Endpoints:
@@ -43,9 +41,15 @@ class Endpoints:
 
     @shown
     def detect_spans(self, text: str, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Sensitive spans of a text: start, end (characters), category, source, detail, kept, score, suggested.
+        """Find the words of a text that name a protected attribute; nothing is stored.
 
-        Of the settings, masked_families, user_list_id and whitelist count. A suggested span is not masked.
+        Args:
+            text: The text, exactly as it would be audited.
+            settings: Of the settings of start_audit, masked_families, user_list_id and whitelist count.
+
+        Returns:
+            A list of spans, each with start and end (characters), category, source, detail, kept, score and suggested;
+            a kept or suggested span is not masked.
         """
         return [span_json(span) for span in self._services.audits.detect(text, audit_settings(settings))]
 
@@ -53,69 +57,146 @@ class Endpoints:
     def start_audit(
         self, prompt: str, spans: list[dict[str, Any]] | None = None, settings: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Begin an audit session without a step; without spans, the detector finds them.
+        """Begin an audit session without a step.
 
-        Settings are those of the page: model, policy, calibration_id, group, lam, alpha, temperature, top_p, top_k,
-        greedy, seed, max_new_tokens, sentinel, proceed_uncertified, masked_families, user_list_id, mask_layout (joint
-        or factorized), mask_mode (hard or soft), mask_hint, whitelist.
+        Args:
+            prompt: The text that the model continues.
+            spans: Sensitive spans, as detect_spans returns them; of each, start, end and category are needed. Without
+                them the detector finds them.
+            settings: All optional: model, policy (coft or vanilla), calibration_id (without one, nothing is certified),
+                group, lam, alpha, temperature, top_p, top_k, greedy, seed, max_new_tokens, sentinel,
+                proceed_uncertified, masked_families, user_list_id, mask_layout (joint or factorized), mask_mode (hard
+                or soft), mask_hint, whitelist.
+
+        Returns:
+            The session: session_id, branch_id, prompt, spans, settings, certificate, text, steps, chain, branches,
+            warnings and others.
         """
         request = StartAudit(prompt, audit_settings(settings), spans_from(spans))
         return session_json(self._services.audits.start(request))
 
     @shown
     def step(self, session_id: int) -> dict[str, Any]:
-        """Write one token on the session's active branch; ``step`` is null when the chain is finished."""
+        """Write one token on the session's active branch.
+
+        Args:
+            session_id: The session.
+
+        Returns:
+            session_id, and step with the token, its probabilities, threshold and candidates; step is null when the
+            chain is finished.
+        """
         made = self._services.audits.step(int(session_id))
         return {"session_id": int(session_id), "step": None if made is None else step_json(made)}
 
     @shown
     def run_to_end(self, session_id: int) -> dict[str, Any]:
-        """Write tokens on the session's active branch until it is finished, and return the session."""
+        """Write tokens on the session's active branch until it is finished.
+
+        Args:
+            session_id: The session.
+
+        Returns:
+            The session with all steps of the branch, see start_audit.
+        """
         for _ in self._services.audits.run(int(session_id)):
             pass
         return session_json(self._services.audits.view(int(session_id)))
 
     @shown
     def fork(self, session_id: int, branch_id: int, step: int, token: str) -> dict[str, Any]:
-        """Depart from a branch at a step (counted from 1) with another token, and return the session."""
+        """Depart from a branch with another token; the new branch becomes the session's active one.
+
+        Args:
+            session_id: The session.
+            branch_id: The branch that is departed from; it stays as it is.
+            step: The step that gets another token, counted from 1.
+            token: The token's text, with its leading space if it has one.
+
+        Returns:
+            The session with the chain of the new branch, see start_audit.
+        """
         return session_json(self._services.audits.fork(int(session_id), int(branch_id), int(step) - 1, token))
 
     @shown
     def contributions(self, session_id: int, branch_id: int | None = None) -> dict[str, Any]:
-        """What each masked span contributes to each token of a branch's chain (the active one by default).
+        """Measure what each masked span contributes to each token of a chain; runs the model again.
 
-        Runs the model again. Steps count from 1; contributions need not sum to the total.
+        Args:
+            session_id: The session.
+            branch_id: The branch; without one, the active branch.
+
+        Returns:
+            steps (counted from 1), and for the whole mask and each span the change of each token; contributions need
+            not sum to the total.
         """
         branch = None if branch_id is None else int(branch_id)
         return contributions_json(self._services.audits.contributions(int(session_id), branch))
 
     @shown
     def list_sessions(self, search: str = "") -> list[dict[str, Any]]:
-        """Past audit sessions whose name or prompt contains the search text, newest first."""
+        """List past audit sessions.
+
+        Args:
+            search: Only sessions whose name or prompt contains this text.
+
+        Returns:
+            A list of sessions without their steps, newest first.
+        """
         return [summary_json(item) for item in self._services.audits.sessions(search)]
 
     @shown
     def user_lists(self, name: str = "") -> list[dict[str, Any]]:
-        """Word lists without their terms; with a name, that list alone, with its terms."""
+        """List word lists, whose terms win over what is detected.
+
+        Args:
+            name: Only the list of this name, with its terms.
+
+        Returns:
+            A list of word lists: user_list_id, name, terms (their number, or with a name the terms) and others.
+        """
         if name:
             return [user_list_json(self._services.user_lists.named(name))]
         return [user_list_summary_json(item) for item in self._services.user_lists.list()]
 
     @shown
     def remove_user_list(self, name: str) -> None:
-        """Remove a word list that neither a calibration nor a running job uses."""
+        """Remove a word list that neither a calibration nor a running job uses.
+
+        Args:
+            name: The list's name.
+
+        Returns:
+            Nothing.
+        """
         self._services.user_lists.delete(self._services.user_lists.named(name).summary.id)
 
     @shown
-    def add_user_list(self, file: str, settings: dict[str, Any] | None) -> dict[str, Any]:
-        """Store a CSV (term, family, action) or TXT as a word list; settings: name, action, family, replace."""
+    def add_user_list(self, file: str, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Store a file as a word list.
+
+        Args:
+            file: CSV with the columns term, family and action, or TXT with one term a line.
+            settings: All optional: name (else the file's), action (mask or keep) and family for terms that name none,
+                replace (true takes the place of a list of the same name).
+
+        Returns:
+            The word list with its terms.
+        """
         request = user_list_request(Path(file).stem, settings)
         parsed = self._services.user_lists.parse(Path(file), Path(file).name, request.action, request.family)
         return user_list_json(self._services.user_lists.add(request.name, parsed, request.replace))
 
     @shown
     def export_csv(self, session_id: int) -> str:
-        """The report of a session as a CSV file."""
+        """Write the report of a session.
+
+        Args:
+            session_id: The session.
+
+        Returns:
+            A CSV file with one row for each step of all branches, and every number and setting in it.
+        """
         return str(self._services.reports.write_csv(int(session_id), Path(self._folder.name)))
 
 
@@ -133,19 +214,18 @@ def endpoints(services: Services) -> None:
         calls.user_lists,
         calls.remove_user_list,
     ):
-        api(method, api_name=method.__name__, api_description=method.__doc__, concurrency_limit=AT_ONCE)
+        offer(method)
     rereading_endpoints(services)
     swap_endpoints(services)
     compare_endpoints(services)
     verdict_endpoints(services)
     with gr.Group(visible=False):
         prompts = gr.File(label="file")
-        settings = gr.JSON(label="settings")
+        settings = optional_object("settings")
         session = gr.Number(label="session_id", precision=0)
         report = gr.File(label="report")
         stored = gr.JSON(label="user_list")
-        export, add = gr.Button(), gr.Button()
         calibration_endpoints(services, prompts, settings)
         batch_endpoints(services, prompts, settings)
-    add.click(calls.add_user_list, [prompts, settings], stored, api_name="add_user_list", concurrency_limit=AT_ONCE)
-    export.click(calls.export_csv, session, report, api_name="export_csv", concurrency_limit=AT_ONCE)
+        offer_with_files(calls.add_user_list, [prompts, settings], stored)
+        offer_with_files(calls.export_csv, [session], report)

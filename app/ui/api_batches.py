@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio.events import api
+from gradio.components import Component
 
 from app.services.errors import ServiceError
 from app.services.plain_batches import batch_json, impact_json
 from app.services.ports import Services
 from app.services.views.batches import OutcomeRule
 from app.ui.errors import shown
+from app.ui.offering import offer, offer_with_files
 from app.ui.presenters_api import batch_request, columns_of
 
-AT_ONCE = 4
 RULE = ("selected", "other", "regex", "match_case")
 
 
@@ -27,12 +27,17 @@ class BatchEndpoints:
         self._batches = services.batches
 
     @shown
-    def run_batch(self, file: str, settings: dict[str, Any] | None) -> dict[str, Any]:
-        """Start a batch: a session for each prompt of a CSV or JSONL file; returns the batch, without waiting for it.
+    def run_batch(self, file: str, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Start a batch, which is an audit session for each prompt of a file, without waiting for it.
 
-        Settings are those of an audit (see start_audit), all optional, and besides: name, accept_errors (go on with
-        the good rows), same_seed, group_thresholds, and columns, which says for a field of a prompt set what column of
-        the file to read it from ({"prompt": "question"}).
+        Args:
+            file: CSV or JSONL with a prompt in each row, and optionally group and context.
+            settings: All optional: those of start_audit, and name, accept_errors (go on with the good rows), same_seed,
+                group_thresholds, and columns, which says for a field of a prompt set what column of the file to read
+                it from ({"prompt": "question"}).
+
+        Returns:
+            The batch: batch_id, name, settings, its state and rows; ask batch_summary how far it is.
         """
         request = batch_request(Path(file).stem, settings)
         prompts = self._batches.parse(Path(file), Path(file).name, columns_of(settings))
@@ -42,11 +47,17 @@ class BatchEndpoints:
     def batch_summary(
         self, batch_id: int, rule: dict[str, Any] | None = None, exclude_small: bool = False
     ) -> dict[str, Any]:
-        """How far a batch is, its rows, and totals by group with 95 % intervals.
+        """Say how far a batch is, with its rows and totals by group.
 
-        With a rule ({"selected": "hired", "other": "rejected", "regex": false, "match_case": false}; only selected is
-        required), also selection rates and impact ratios by group; exclude_small leaves groups below 2 % of the rows
-        out of the ratios.
+        Args:
+            batch_id: The batch.
+            rule: Who counts as selected, for impact ratios: {"selected": "hired", "other": "rejected", "regex": false,
+                "match_case": false}; only selected is required.
+            exclude_small: Leave groups below 2 % of the rows out of the ratios.
+
+        Returns:
+            The batch with rows and groups (95 % intervals); with a rule also impact, which has selection rates and
+            impact ratios by group.
         """
         found = batch_json(self._batches.view(int(batch_id)))
         if rule is None:
@@ -60,15 +71,8 @@ class BatchEndpoints:
         return {**found, "impact": impact_json(table, outcomes, read)}
 
 
-def batch_endpoints(services: Services, file: gr.File, settings: gr.JSON) -> None:
+def batch_endpoints(services: Services, file: gr.File, settings: Component) -> None:
     """Register the endpoints; ``file`` and ``settings`` are hidden components for what is uploaded."""
     calls = BatchEndpoints(services)
-    api(
-        calls.batch_summary, api_name="batch_summary", api_description=calls.batch_summary.__doc__,
-        concurrency_limit=AT_ONCE,
-    )  # fmt: skip
-    batch, start = gr.JSON(label="batch"), gr.Button()
-    start.click(
-        calls.run_batch, [file, settings], batch, api_name="run_batch", api_description=calls.run_batch.__doc__,
-        concurrency_limit=AT_ONCE,
-    )  # fmt: skip
+    offer(calls.batch_summary)
+    offer_with_files(calls.run_batch, [file, settings], gr.JSON(label="batch"))

@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio.events import api
+from gradio.components import Component
 
 from app.services.plain import job_json
-from app.services.plain_calibrations import calibration_json, drift_json
+from app.services.plain_calibrations import calibration_json, calibration_summary_json, drift_json
 from app.services.ports import Services
 from app.services.views import ReadingRequest
 from app.ui.errors import shown
+from app.ui.offering import offer, offer_with_files
 from app.ui.presenters_api import calibration_request, columns_of
-
-AT_ONCE = 4
 
 
 class CalibrationEndpoints:
@@ -27,13 +26,18 @@ class CalibrationEndpoints:
         self._jobs = services.jobs
 
     @shown
-    def calibrate(self, file: str, settings: dict[str, Any] | None) -> dict[str, Any]:
-        """Start a calibration on a prompt set (CSV or JSONL) and return its job.
+    def calibrate(self, file: str, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Start a calibration on a prompt set, without waiting for it.
 
-        Settings are those of a calibration request, all optional: alpha, lam, estimator, draws, source ("reference" or
-        "rollout"), mask_layout ("joint" or "factorized"), alpha_by_family ({"gender": 0.05}), masked_families,
-        by_group, rho, weighting with deployment (a list of prompts), and others; and columns, which says for a field of
-        a prompt set what column of the file to read it from ({"prompt": "question"}).
+        Args:
+            file: CSV or JSONL with a prompt and a reference in each row, and optionally group, context and weight.
+            settings: All optional: name, model, alpha, lam, estimator (hierarchical, one_per_context or pooled), draws,
+                source (reference or rollout), mask_layout (joint or factorized), alpha_by_family ({"gender": 0.05}),
+                masked_families, by_group, rho, weighting with deployment (a list of prompts), and others; and columns,
+                which says for a field of a prompt set what column of the file to read it from ({"prompt": "question"}).
+
+        Returns:
+            The job: job_id, status, progress and message; ask job how far it is.
         """
         request = calibration_request(Path(file).stem, settings)
         parsed = self._calibrations.parse(Path(file), Path(file).name, columns_of(settings))
@@ -52,7 +56,22 @@ class CalibrationEndpoints:
         group: str | None = None,
         family: str | None = None,
     ) -> dict[str, Any]:
-        """Read a finished calibration off its stored values, without the model; what is left out is as calibrated."""
+        """Read a finished calibration off its stored values, without the model; what is left out is as calibrated.
+
+        Args:
+            calibration_id: The calibration.
+            alpha: Risk level.
+            estimator: hierarchical, one_per_context or pooled.
+            bin_width: Steps that share a threshold.
+            max_position: Steps beyond belong to the last bin.
+            draws: Draws of one_per_context that are averaged.
+            rho: Bound on how much likelier a prompt can be in use than in the calibration.
+            group: The group whose own thresholds are read.
+            family: With factorized masks, the family whose thresholds are read.
+
+        Returns:
+            The reading: settings, bins with their thresholds and contexts, coverage, the smallest alpha, and notes.
+        """
         asked = ReadingRequest(
             alpha, estimator, _whole(bin_width), _whole(max_position), _whole(draws), rho, group or None, family or None
         )
@@ -60,20 +79,48 @@ class CalibrationEndpoints:
 
     @shown
     def drift(self, calibration_id: int) -> dict[str, Any]:
-        """What the audits that used a calibration say against it: status, martingale, p-values, and a sentence."""
+        """Say whether the audits that used a calibration still resemble it.
+
+        Args:
+            calibration_id: The calibration.
+
+        Returns:
+            status, martingale, p_values, the number of audits, and a sentence in plain words.
+        """
         return drift_json(self._calibrations.drift(int(calibration_id)))
 
+    @shown
+    def list_calibrations(self, model: str = "") -> list[dict[str, Any]]:
+        """List finished calibrations.
 
-def calibration_endpoints(services: Services, file: gr.File, settings: gr.JSON) -> None:
+        Args:
+            model: Only those of this model.
+
+        Returns:
+            A list of calibrations, newest first: calibration_id, name, model, settings, contexts and others.
+        """
+        return [calibration_summary_json(item) for item in self._calibrations.list(model or None)]
+
+    @shown
+    def job(self, job_id: int) -> dict[str, Any]:
+        """Say how far a calibration's job is.
+
+        Args:
+            job_id: The job, as calibrate returned it.
+
+        Returns:
+            The job: status (queued, running, done, failed, cancelled), progress, message, and result, which names the
+            calibration_id once it is done.
+        """
+        return job_json(self._jobs.get(int(job_id)))
+
+
+def calibration_endpoints(services: Services, file: gr.File, settings: Component) -> None:
     """Register the endpoints; ``file`` and ``settings`` are hidden components for what is uploaded."""
     calls = CalibrationEndpoints(services)
-    for method in (calls.read_calibration, calls.drift):
-        api(method, api_name=method.__name__, api_description=method.__doc__, concurrency_limit=AT_ONCE)
-    job, start = gr.JSON(label="job"), gr.Button()
-    start.click(
-        calls.calibrate, [file, settings], job, api_name="calibrate", api_description=calls.calibrate.__doc__,
-        concurrency_limit=AT_ONCE,
-    )  # fmt: skip
+    for method in (calls.list_calibrations, calls.job, calls.read_calibration, calls.drift):
+        offer(method)
+    offer_with_files(calls.calibrate, [file, settings], gr.JSON(label="job"))
 
 
 def _whole(value: float | None) -> int | None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradio.events import api
-
 from app.services.plain_comparisons import comparison_json
 from app.services.ports import Services
 from app.ui.errors import shown
-
-AT_ONCE = 4
+from app.ui.offering import offer
 
 
 class CompareEndpoints:
@@ -24,9 +21,13 @@ class CompareEndpoints:
     def compare_sessions(self, session_ids: list[int], branch_ids: list[int | None] | None = None) -> dict[str, Any]:
         """Compare the chains of two to eight sessions with the first of them; needs no model.
 
-        One session can be named several times for several of its branches; without branches, the active ones are
-        compared. Returns chains, pairs (where each parts from the first, and the settings that differ), and the aligned
-        rows; steps count from 1 and are null where a chain has no token.
+        Args:
+            session_ids: The sessions; one can be named several times for several of its branches.
+            branch_ids: A branch for each session, or null for its active one; without any, the active ones.
+
+        Returns:
+            chains, pairs (where each parts from the first, and the settings that differ), and the aligned rows; steps
+            count from 1 and are null where a chain has no token.
         """
         branches = [None if branch is None else int(branch) for branch in branch_ids or ()]
         return comparison_json(self._comparisons.compare([int(number) for number in session_ids], branches))
@@ -34,5 +35,4 @@ class CompareEndpoints:
 
 def compare_endpoints(services: Services) -> None:
     """Register the endpoint."""
-    method = CompareEndpoints(services).compare_sessions
-    api(method, api_name=method.__name__, api_description=method.__doc__, concurrency_limit=AT_ONCE)
+    offer(CompareEndpoints(services).compare_sessions)

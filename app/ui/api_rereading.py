@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradio.events import api
-
 from app.services.plain_rereading import rereading_json
 from app.services.ports import Services
 from app.services.views.rereading import RereadRequest
 from app.ui.errors import shown
-
-AT_ONCE = 4
+from app.ui.offering import offer
 
 
 class RereadingEndpoints:
@@ -28,8 +25,16 @@ class RereadingEndpoints:
         """Read a stored audit at another lambda or alpha, without the model; what is left out stays the audit's own.
 
         Each step is read after the tokens that stand before it, so that what follows the first step with another
-        token is a reading of the old text and not what would be written. ``differs`` and ``certified`` are null where
-        they hang on logits that were not kept.
+        token is a reading of the old text and not what would be written.
+
+        Args:
+            session: The session.
+            lam: Fusion weight.
+            alpha: Risk level.
+            branch: The branch; without one, the active branch.
+
+        Returns:
+            The steps as they read now; differs and certified are null where they hang on logits that were not kept.
         """
         request = RereadRequest(int(session), _number(lam), _number(alpha), None if branch is None else int(branch))
         return rereading_json(self._rereads.read(request))
@@ -37,8 +42,7 @@ class RereadingEndpoints:
 
 def rereading_endpoints(services: Services) -> None:
     """Register the endpoint."""
-    call = RereadingEndpoints(services).reread_audit
-    api(call, api_name="reread_audit", api_description=call.__doc__, concurrency_limit=AT_ONCE)
+    offer(RereadingEndpoints(services).reread_audit)
 
 
 def _number(value: float | None) -> float | None:

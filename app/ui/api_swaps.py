@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gradio.events import api
-
 from app.services.errors import ServiceError
 from app.services.plain_swaps import swap_json
 from app.services.ports import Services
 from app.services.views.swaps import SwapRequest
 from app.ui.errors import shown
+from app.ui.offering import offer
 from app.ui.presenters_api import audit_settings
 from app.ui.presenters_session import spans_from
 
@@ -36,12 +35,20 @@ class SwapEndpoint:
         spans: list[dict[str, Any]] | None = None,
         settings: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Exchange an attribute in a prompt and compare what follows, with and without the policy.
+        """Exchange an attribute in a prompt and compare what follows, with and without the policy; nothing is stored.
 
-        exchange: pronouns (some of she, he, they), groups (words), group_pronouns (one a group, or null), category
-        (family that the groups replace), targets (starts of the spans that are replaced), roles (role by start of a
-        pronoun), include_original, max_new_tokens, step (the compared token, from 1), top (candidates a variant).
-        Without spans, the detector finds them; settings are those of start_audit. Nothing is stored.
+        Args:
+            prompt: The text that the model continues.
+            exchange: What takes the place of what: pronouns (some of she, he, they), groups (words), group_pronouns
+                (one a group, or null), category (family that the groups replace), targets (starts of the spans that
+                are replaced), roles (role by start of a pronoun), include_original, max_new_tokens, step (the compared
+                token, from 1), top (candidates a variant).
+            spans: Sensitive spans; without them the detector finds them.
+            settings: Those of start_audit.
+
+        Returns:
+            variants (each with its chains, policy and vanilla), step, and distances between the variants in the
+            factual, the masked and the fused view.
         """
         request = swap_request_from(prompt, exchange, spans_from(spans), settings)
         return swap_json(self._services.swaps.compare(request))
@@ -77,5 +84,4 @@ def swap_request_from(
 
 def swap_endpoints(services: Services) -> None:
     """Register the endpoint; it runs two chains a variant, so one at a time."""
-    method = SwapEndpoint(services).swap_attribute
-    api(method, api_name="swap_attribute", api_description=method.__doc__, concurrency_limit=1)
+    offer(SwapEndpoint(services).swap_attribute, at_once=1)

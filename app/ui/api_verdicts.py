@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradio.events import api
-
 from app.services.plain_verdicts import entry_json, verdicts_json
 from app.services.ports import Services
 from app.services.views.verdicts import VerdictRequest
 from app.ui.errors import shown
-
-AT_ONCE = 4
+from app.ui.offering import offer
 
 
 class VerdictEndpoints:
@@ -33,10 +30,20 @@ class VerdictEndpoints:
         note: str = "",
         tag: str = "",
     ) -> dict[str, Any]:
-        """Write a verdict (fair, unfair, unclear; null withdraws the reviewer's own) into a session's log.
+        """Write a verdict into a session's log, from which nothing can be taken out.
 
-        Without a branch it is about the session, without steps about the branch. Steps count from 1; without a last
-        step it is about one token.
+        Args:
+            session_id: The session.
+            reviewer: The reviewer's name.
+            verdict: fair, unfair or unclear; null withdraws the reviewer's own.
+            branch_id: The branch; without one it is about the session.
+            first_step: The step, counted from 1; without one it is about the branch or the session.
+            last_step: The last step of a span; without one it is about one token.
+            note: A note.
+            tag: A word that such notes share.
+
+        Returns:
+            The entry as the log has it: entry, reviewer, verdict, first_step, last_step, digest, previous and others.
         """
         first, last = (None if step is None else int(step) - 1 for step in (first_step, last_step))
         branch = None if branch_id is None else int(branch_id)
@@ -45,7 +52,15 @@ class VerdictEndpoints:
 
     @shown
     def list_verdicts(self, session_id: int, reviewer: str = "") -> dict[str, Any]:
-        """How the targets of a session stand, and its log; to a reviewer in her blind review only what is hers."""
+        """List the verdicts of a session.
+
+        Args:
+            session_id: The session.
+            reviewer: Who asks; a reviewer in her blind review gets only what is hers.
+
+        Returns:
+            targets with how they stand, and the log.
+        """
         name, number = reviewer.strip() or None, int(session_id)
         return verdicts_json(self._verdicts.current(number, name), self._verdicts.history(number, name))
 
@@ -54,4 +69,4 @@ def verdict_endpoints(services: Services) -> None:
     """Register the endpoints."""
     calls = VerdictEndpoints(services)
     for method in (calls.add_verdict, calls.list_verdicts):
-        api(method, api_name=method.__name__, api_description=method.__doc__, concurrency_limit=AT_ONCE)
+        offer(method)

@@ -54,8 +54,12 @@ def build_app(services: Services) -> gr.Blocks:
     return app
 
 
-def launch_options() -> dict[str, Any]:
-    """Keyword arguments of :meth:`gradio.Blocks.launch` that belong to the application, not to its host."""
+def launch_options(mcp: bool = False) -> dict[str, Any]:
+    """Keyword arguments of :meth:`gradio.Blocks.launch` that belong to the application, not to its host.
+
+    Args:
+        mcp: Offer the endpoints to agents too; :func:`app.ui.agents.finish_agents` is called after the launch.
+    """
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
         "head": assets.head(),
@@ -65,7 +69,7 @@ def launch_options() -> dict[str, Any]:
         "enable_monitoring": False,
         "ssr_mode": False,
         "pwa": False,
-        "mcp_server": False,
+        "mcp_server": mcp,
     }
     if assets.FAVICON.is_file():
         options["favicon_path"] = str(assets.FAVICON)

@@ -189,7 +189,7 @@ def _chain(result: SwapResult, index: int, outcome: SwapOutcome, decoding: str) 
         f'<div class="one"><p class="who">{name}<span class="hint tnum">{chain_claim(chain, alone)}{end}</span>'
         f'<button type="button" class="btn small" data-do="audit" data-variant="{index}" data-decoding="{which}" '
         f'aria-label="Open as audit: {escape(label)}">Open as audit</button></p>'
-        f'<p class="strip" aria-label="{escape(label)}">{tokens}</p></div>'
+        f'<p class="strip" role="group" aria-label="{escape(label)}">{tokens}</p></div>'
     )
 
 

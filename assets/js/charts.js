@@ -44,7 +44,7 @@
   };
   coft.pictures.runs = runs;
 
-  const steps = ({ cards, selected }, node) => {
+  const steps = ({ cards }, node) => {
     const own = cards.filter((card) => card.st !== "uninformative" && card.st !== "none");
     const highest = own.reduce((most, card) => Math.max(most, card.s), 4);
     const data = [{
@@ -72,18 +72,23 @@
       text: run.end - run.start < 6 ? "" : run.state === "none" ? "no threshold" : "every token passes",
     }));
     return { data, layout: {
-      ...node.layout, shapes: coft.pictures.selection(selected), annotations,
-      xaxis: { ...node.layout.xaxis, range: coft.pictures.reach(cards), autorange: false },
+      ...node.layout, annotations,
+      xaxis: { ...node.layout.xaxis, ...coft.pictures.reach(cards) },
       yaxis: { ...node.layout.yaxis, range: [0, highest * 1.1], autorange: false },
     } };
   };
 
   /* what all pictures by step share: the selected step's frame, and the steps that the axis reaches */
-  coft.pictures.selection = (selected) => (selected < 0 ? [] : [{
+  coft.pictures.selection = ({ selected }) => (selected < 0 ? [] : [{
     type: "rect", xref: "x", yref: "paper", x0: selected + 0.5, x1: selected + 1.5, y0: 0, y1: 1, layer: "below",
     fillcolor: colour("accent-tint"), line: { color: colour("accent"), width: 1 },
   }]);
-  coft.pictures.reach = (cards) => [0.4, Math.max(16, cards.length) + 0.6];
+  const EVERY = 8;
+  const MOST_TICKS = 16;
+  coft.pictures.reach = ({ length }) => ({
+    range: [0.4, Math.max(16, length) + 0.6], autorange: false,
+    dtick: EVERY * 2 ** Math.max(0, Math.ceil(Math.log2(length / (EVERY * MOST_TICKS)))),
+  });
 
   const TAU = { none: () => "none", uninformative: () => "none, every token passes", calibrated: (c) => c.tt, inherited: (c) => `${c.tt}, borrowed`, mismatch: (c) => `${c.tt}, of another policy` };
   coft.pictures.add("candidates", {
@@ -99,7 +104,7 @@
   });
   coft.pictures.add("steps", {
     title: "Certified-set size and threshold by step", node: () => plot("steps-plot"), place: () => document.getElementById("steps-plot"),
-    labelled: () => document.getElementById("steps-plot"), figure: steps,
+    labelled: () => document.getElementById("steps-plot"), figure: steps, marks: coft.pictures.selection,
     label: ({ cards }) => {
       const sized = cards.filter((card) => card.st !== "none" && card.st !== "uninformative").map((card) => card.s);
       const lost = cards.filter((card) => card.c.includes("fallback")).length;

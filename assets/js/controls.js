@@ -3,9 +3,16 @@
 (() => {
   const coft = window.coft;
   let root;
+  const found = new Map();
 
   const state = () => coft.session.state();
-  const button = (name) => root.querySelector(`[data-do=${name}]`);
+  /* this is shown at every token and key; to look for its parts would lead through all tokens of the strip */
+  const part = (selector) => {
+    if (!found.has(selector)) found.set(selector, root.querySelector(selector));
+    return found.get(selector);
+  };
+  const button = (name) => part(`[data-do=${name}]`);
+  const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
   const show = () => {
     const now = state();
@@ -15,16 +22,15 @@
     const stopped = now.busy !== null || (!fresh && Boolean(now.finished));
     button("back").disabled = now.selected <= 0;
     button("step").disabled = !open || now.touched || now.running || (atEnd && (Boolean(now.finished) || now.busy !== null));
-    root.querySelector(".word").textContent = fresh ? "Start" : "Run";
+    put(part(".word"), fresh ? "Start" : "Run");
     button("go").disabled = stopped;
     button("until").disabled = stopped || fresh;
     button("pause").disabled = !now.running || now.pausing;
     button("overhead").disabled = now.busy !== null || now.touched;
     button("report").disabled = !open || now.cards.length === 0;
     const count = open ? `${now.cards.length} of ${now.total} steps` : "";
-    root.querySelector(".count").textContent = now.finished && !now.touched ? `${count} · ${now.finished}` : count;
-    const why = root.querySelector(".stopped");
-    if (why.textContent !== now.why) why.textContent = now.why;
+    put(part(".count"), now.finished && !now.touched ? `${count} · ${now.finished}` : count);
+    put(part(".stopped"), now.why);
   };
 
   const start = async (proceed = false) => {
@@ -81,6 +87,7 @@
     show, run,
     mount(element) {
       root = element;
+      found.clear();
       Object.assign(coft.session, { step, back, go, run, pause, force, toggle: () => (state().running ? pause() : go()) });
       coft.act(root, {
         back: () => back(), step: () => step(), go, pause,

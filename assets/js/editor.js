@@ -162,8 +162,12 @@
     box.hidden = !preview || !state.text.trim();
     if (!preview) return;
     box.querySelector(".counts").textContent = preview.counts;
-    box.querySelector(".masked").replaceChildren(...preview.pieces.map(([text, masked]) =>
+    const reads = box.querySelector(".masked");
+    reads.replaceChildren(...preview.pieces.map(([text, masked]) =>
       (masked ? coft.el("b", { text }) : document.createTextNode(text))));
+    /* a long one scrolls, and is then scrolled by keys as well */
+    if (reads.scrollHeight > reads.clientHeight) reads.tabIndex = 0;
+    else reads.removeAttribute("tabindex");
     const several = box.querySelector(".several");
     several.hidden = !preview.branches;
     several.textContent = preview.branches || "";

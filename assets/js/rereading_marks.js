@@ -13,22 +13,35 @@
     if (mark.c) found.push(ICONS[mark.c] ? coft.icon(ICONS[mark.c]) : mark.t === "unknown" ? "" : coft.el("b", { text: "?" }));
     return found;
   };
+  /* what the last drawing went by, and its nodes by step: what is as it was then is not looked at again */
+  let drawn = { key: "", cards: null, end: null, message: null, nodes: [], selected: null };
+  const place = (card) => coft.el("span", { class: "rt", "data-i": card.i }, coft.el("span", { class: "mk" }), coft.el("span", { class: "w", text: card.w }));
   /* the cards are those of the transcript; new ones join at once and get their marks with the next answer */
   const strip = (root, state, message) => {
-    const holder = root.querySelector(".restrip");
+    const { cards } = state;
     const key = `${state.session}:${state.branch}`;
-    if (holder.dataset.for !== key) { holder.replaceChildren(); holder.dataset.for = key; }
-    while (holder.children.length > state.cards.length) holder.lastChild.remove();
-    state.cards.slice(holder.children.length).forEach((card) => holder.append(coft.el("span", { class: "rt", "data-i": card.i },
-      coft.el("span", { class: "mk" }), coft.el("span", { class: "w", text: card.w }))));
-    [...holder.children].forEach((node, at) => { if (node.lastChild.textContent !== state.cards[at].w) node.lastChild.textContent = state.cards[at].w; });
-    if (message) marks(holder, message);
+    const known = drawn.nodes.length;
+    const grown = drawn.key === key && drawn.cards === cards && known > 0 && cards[known - 1] === drawn.end;
+    const nodes = drawn.key === key ? drawn.nodes : [];
+    if (!grown || known < cards.length) {
+      const holder = root.querySelector(".restrip");
+      if (drawn.key !== key) holder.replaceChildren();
+      nodes.splice(cards.length).forEach((node) => node.remove());
+      if (!grown) nodes.forEach((node, at) => { if (node.lastChild.textContent !== cards[at].w) node.lastChild.textContent = cards[at].w; });
+      const fresh = cards.slice(nodes.length).map(place);
+      holder.append(...fresh);
+      nodes.push(...fresh);
+    }
+    if (message) marks(nodes, message, grown && message === drawn.message ? known : 0);
+    drawn = { ...drawn, key, cards, end: cards[cards.length - 1], message, nodes };
     chosen(root, state);
   };
-  const marks = (holder, message) => {
+  const marks = (nodes, message, from) => {
+    if (from >= nodes.length) return;
     const found = new Map(message.marks.map((mark) => [mark.i, mark]));
     const gaps = new Set(message.unread);
-    [...holder.children].forEach((node, at) => {
+    nodes.slice(from).forEach((node, after) => {
+      const at = from + after;
       const mark = found.get(at);
       const text = mark ? `${mark.t} ${mark.c}` : gaps.has(at) ? "gap" : "";
       node.classList.toggle("after", message.first !== null && at > message.first);
@@ -40,9 +53,10 @@
     });
   };
   const chosen = (root, state) => {
-    const before = root.querySelector(".restrip .sel");
-    const node = root.querySelector(`.restrip [data-i="${state.selected}"]`);
+    const before = drawn.selected;
+    const node = drawn.nodes[state.selected] || null;
     if (before !== node) { if (before) before.classList.remove("sel"); if (node) node.classList.add("sel"); }
+    drawn.selected = node;
     root.querySelectorAll(".differing tbody tr").forEach((row) => {
       const on = Number(row.dataset.i) === state.selected;
       row.classList.toggle("chosen", on);

@@ -9,7 +9,7 @@
   };
   /* while a run writes, everything but the tokens themselves is drawn at most this often */
   const PACE = 150;
-  let root, strip, reel, caret, send, tokens = [], frame = null, drawn = 0;
+  let root, strip, reel, overview, binLabels, caret, send, tokens = [], frame = null, drawn = 0;
   let missing = null;
   const watchers = [];
 
@@ -66,7 +66,7 @@
     frame = null;
     drawn = performance.now();
     inView();
-    coft.drawOverview(find(".overview"), find(".ovlab"), state);
+    coft.drawOverview(overview, binLabels, state);
     coft.inspector.show(state.cards[state.selected] || null, state);
     coft.whole.show(state.chain, state);
     coft.spans.show(state);
@@ -147,7 +147,7 @@
     find(".empty").hidden = true;
     find(".chain").hidden = false;
     find(".legend .open .w").textContent = message.certified ? "uninformative" : "uncertified";
-    find(".ovlab").dataset.total = "";
+    binLabels.dataset.total = "";
     if (same) cut(message.from);
     else { state.cards = []; tokens = []; caret = coft.caret(); strip.replaceChildren(caret); state.selected = -1; }
     append(message.steps);
@@ -219,6 +219,8 @@
   coft.session = {
     select, choose, open, load, extend, ask, idle, ids, notice,
     state: () => state,
+    /* the token's elements in the strip, by step */
+    tokens: () => tokens,
     settings(values) {
       state.values = values;
       coft.editor.chosen(coft.unsaved.choice(values), coft.unsaved.look(values));
@@ -235,6 +237,8 @@
       root = element.querySelector("section");
       strip = find(".strip");
       reel = find(".reel");
+      overview = find(".overview");
+      binLabels = find(".ovlab");
       caret = coft.caret();
       coft.whole.mount(root);
       coft.controls.mount(root);
@@ -243,8 +247,8 @@
         const hit = event.target.closest(".tok[data-i]");
         if (hit) choose(Number(hit.dataset.i), true);
       });
-      find(".overview").addEventListener("click", (event) => {
-        const at = coft.overviewStep(find(".overview"), event.clientX, state);
+      overview.addEventListener("click", (event) => {
+        const at = coft.overviewStep(overview, event.clientX, state);
         if (at < state.cards.length) choose(at);
       });
       coft.onScrollAway(reel, () => { if (state.running) state.follow = false; });

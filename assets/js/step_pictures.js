@@ -34,7 +34,8 @@
   };
   add("strip", {
     title: "Sensitivity along the chain",
-    figure: ({ cards, selected }) => {
+    marks: (now) => selection(now).map((shape) => ({ ...shape, layer: "above", fillcolor: "rgba(0,0,0,0)", line: { color: colour("accent"), width: 2 } })),
+    figure: ({ cards }) => {
       const hot = cards.filter((card) => Math.abs(card.r) >= HOT);
       const frame = layout("strip");
       return {
@@ -49,10 +50,7 @@
             marker: { symbol: hot.map((c) => (c.r < 0 ? "triangle-down" : "triangle-up")), size: 8, color: colour("text") },
           },
         ],
-        layout: {
-          ...frame, xaxis: { ...frame.xaxis, range: reach(cards), autorange: false },
-          shapes: selection(selected).map((shape) => ({ ...shape, layer: "above", fillcolor: "rgba(0,0,0,0)", line: { color: colour("accent"), width: 2 } })),
-        },
+        layout: { ...frame, xaxis: { ...frame.xaxis, ...reach(cards) } },
       };
     },
     label: ({ cards }) => {
@@ -155,7 +153,8 @@
   /* ---- divergence ---- */
   add("divergence", {
     title: "How far fusion stays from the masked reading",
-    figure: ({ cards, selected }) => {
+    marks: selection,
+    figure: ({ cards }) => {
       const frame = layout("divergence");
       const x = cards.map((c) => c.i + 1);
       const silent = cards.filter((c) => c.tb !== null && c.tb > 1);
@@ -168,7 +167,7 @@
           { type: "scatter", name: "bound above 1", mode: "markers", x: silent.map((c) => c.i + 1), y: silent.map(() => 1.02), yaxis: "y2", customdata: silent.map((c) => c.tb), hovertemplate: "step %{x}: bound %{customdata}, above 1, says nothing<extra></extra>", marker: { symbol: "triangle-up-open", size: 6, color: colour("text-3") } },
         ],
         layout: {
-          ...frame, shapes: selection(selected), xaxis: { ...frame.xaxis, range: reach(cards), autorange: false },
+          ...frame, xaxis: { ...frame.xaxis, ...reach(cards) },
           yaxis: { ...frame.yaxis, range: [0, highest * 1.1], autorange: false },
           annotations: silent.length ? [{ x: 1, xref: "paper", xanchor: "right", y: 0.42, yref: "paper", yanchor: "bottom", showarrow: false, text: "△ bound above 1: says nothing", font: { color: colour("text-3"), size: 11 } }] : [],
         },
@@ -191,8 +190,9 @@
   /* ---- margin ---- */
   add("margin", {
     title: "Distance to the threshold",
+    marks: selection,
     absent: ({ cards }) => (cards.some((c) => c.mg !== null) ? "" : "No step has a threshold, so there is no distance to it."),
-    figure: ({ cards, selected }) => {
+    figure: ({ cards }) => {
       const frame = layout("margin");
       const bar = (name, own, pattern, line) => ({
         type: "bar", name, x: own.map((c) => c.i + 1), y: own.map((c) => c.mg), hovertemplate: "step %{x}: %{y} nats<extra></extra>",
@@ -204,7 +204,7 @@
       return {
         data: [bar("above", cards.filter((c) => c.mg !== null && c.mg >= 0), "", 0), bar("under", cards.filter((c) => c.mg !== null && c.mg < 0), "/", 1)],
         layout: {
-          ...frame, barmode: "overlay", shapes: selection(selected), xaxis: { ...frame.xaxis, range: reach(cards), autorange: false },
+          ...frame, barmode: "overlay", xaxis: { ...frame.xaxis, ...reach(cards) },
           yaxis: { ...frame.yaxis, range: [span[0] - (span[0] < 0 ? room : 0), span[1] + room], autorange: false },
           annotations: runs(cards).filter((run) => run.state === "uninformative" || run.state === "none").map((run) => ({
             x: (run.start + run.end + 1) / 2, y: 0.5, yref: "paper", showarrow: false, font: { color: colour("text-3"), size: 11 },

@@ -55,8 +55,11 @@
     }
     return true;
   };
-  let counted = "";
-  const count = ({ cards, total, chain }) => {
+  let counted = "", seen = { cards: null, length: -1, end: null };
+  const count = ({ cards }) => {
+    const end = cards[cards.length - 1];
+    if (seen.cards === cards && seen.length === cards.length && seen.end === end) return;
+    seen = { cards, length: cards.length, end };
     const many = Object.entries(KINDS).map(([kind, [, wanted]]) => [kind, cards.filter(wanted).length]);
     const print = many.join();
     root.querySelector("#jump-of").textContent = `of ${cards.length}`;

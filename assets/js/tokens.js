@@ -68,19 +68,32 @@
     const group = state.cards.slice(cell * per, (cell + 1) * per);
     return group.length ? group.reduce((a, b) => (Math.abs(b.r) > Math.abs(a.r) ? b : a)).i : state.cards.length;
   };
+  /* what the last drawing showed, and its marker: another selection moves the marker alone */
+  let overview = { shown: [], now: null, per: 1, width: 1 };
   coft.drawOverview = (holder, labels, state) => {
+    const span = holder.clientWidth || 640;
+    const shown = [holder.firstChild, state.cards, state.cards.length, state.cards[state.cards.length - 1], state.bins, state.total, span];
+    if (shown.some((part, at) => part !== overview.shown[at])) {
+      overview = drawSteps(holder, labels, state, span);
+      overview.shown = [holder.firstChild, ...shown.slice(1)];
+    }
+    const at = state.selected < 0 ? null : Math.floor(state.selected / overview.per) * overview.width;
+    if (overview.at === at) return;
+    overview.at = at;
+    overview.now.setAttribute("visibility", at === null ? "hidden" : "visible");
+    if (at !== null) overview.now.setAttribute("x", at);
+  };
+  const drawSteps = (holder, labels, state, span) => {
     const total = totalOf(state);
     const per = perCell(total);
     const cells = Math.ceil(total / per);
-    const span = holder.clientWidth || 640;
     const width = span / cells;
     const hot = window.coftShared.sensitive;
     const svg = coft.svg("svg", { viewBox: `0 0 ${span} 44`, class: "chart", "aria-hidden": "true" });
     const bins = boundary(state.bins, total);
     const x = (step) => (step / total) * span;
-    if (state.selected >= 0) {
-      svg.append(coft.svg("rect", { class: "s-now", x: Math.floor(state.selected / per) * width, y: 0.5, width, height: 41, rx: 2 }));
-    }
+    const now = coft.svg("rect", { class: "s-now", x: 0, y: 0.5, width, height: 41, rx: 2, visibility: "hidden" });
+    svg.append(now);
     bins.slice(1).forEach((bin) => svg.append(coft.svg("line", { class: "grid", x1: x(bin.first), x2: x(bin.first), y1: 2, y2: 42 })));
     (bins.length ? bins : [{ first: 0, end: total, state: "none" }]).forEach((bin) => svg.append(coft.svg("line", {
       class: "axis", x1: x(bin.first), x2: x(bin.end), y1: 30, y2: 30, ...(DASH[bin.state] ? { "stroke-dasharray": DASH[bin.state] } : {}),
@@ -105,5 +118,6 @@
       labels.dataset.total = String(total);
       labels.replaceChildren(...bins.map((bin) => coft.el("span", { text: bin.label + bin.short, title: bin.state })));
     }
+    return { now, per, width, at: null };
   };
 })();

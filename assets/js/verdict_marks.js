@@ -7,7 +7,6 @@
   const span = { anchor: -1, head: -1 };
   let changed = () => {};
 
-  const strip = () => document.querySelector("#transcript .strip");
   const steps = (first, last) => (first === last ? `step ${first + 1}` : `steps ${first + 1}–${last + 1}`);
   const range = () => (span.head < 0 ? null : [Math.min(span.anchor, span.head), Math.max(span.anchor, span.head)]);
   const follow = (state) => {
@@ -60,20 +59,29 @@
     return found;
   };
 
+  /* what the last drawing went by: only tokens whose marks may differ from then are looked at */
+  let drawn = { nodes: null, count: 0, end: null, items: [], range: null };
+  const alike = (a, b) => a.length === b.length && a.every((item, at) => item === b[at]);
+  const spanned = (nodes, [first, last], on) => nodes.slice(first, last + 1).forEach((node) => node.classList.toggle("spanned", on));
+
   coft.verdictMarks = {
     span, range, steps, follow, extend,
     onChange: (handler) => { changed = handler; },
     draw(items) {
-      const holder = strip();
-      if (!holder) return;
-      const found = shownAt(items.filter((item) => NAMES[item.mark]));
+      const nodes = coft.session.tokens();
+      const grown = nodes === drawn.nodes && drawn.count > 0 && nodes[drawn.count - 1] === drawn.end && alike(items, drawn.items);
+      const from = grown ? drawn.count : 0;
+      if (from < nodes.length) {
+        const found = shownAt(items.filter((item) => NAMES[item.mark]));
+        for (let step = from; step < nodes.length; step += 1) mark(nodes[step], found.get(step) || null, step);
+      }
       const wanted = range();
-      const wide = wanted && wanted[1] > wanted[0];
-      holder.querySelectorAll(".tok[data-i]").forEach((node) => {
-        const step = Number(node.dataset.i);
-        node.classList.toggle("spanned", Boolean(wide && wanted[0] <= step && step <= wanted[1]));
-        mark(node, found.get(step) || null, step);
-      });
+      const wide = wanted && wanted[1] > wanted[0] ? wanted : null;
+      if (!grown || String(wide) !== String(drawn.range)) {
+        if (drawn.range) spanned(nodes, drawn.range, false);
+        if (wide) spanned(nodes, wide, true);
+      }
+      drawn = { nodes, count: nodes.length, end: nodes[nodes.length - 1], items, range: wide };
     },
     mount() {
       const holder = document.getElementById("transcript");

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const coft = window.coft;
-  let root, panel, costs, priced = null;
+  let root, panel, costs, priced = null, drawn = null;
 
   /* a chain's weakest token is a link to its step */
   const value = (name, text, weakest, state) => {
@@ -31,6 +31,9 @@
     /* `chain` is null where there is no certificate; the session says why, or nothing */
     show(chain, state) {
       const why = state.cards.length ? state.nochain : "";
+      const now = [chain, why, chain ? state.cards[chain.weakest] : null];
+      if (drawn && drawn.every((part, at) => part === now[at])) return;
+      drawn = now;
       panel.hidden = !chain && !why;
       panel.querySelector(".sentence").textContent = chain ? "Two answers, which need not agree: one threshold for the whole chain, and the steps’ own thresholds added up." : why;
       panel.querySelector(".answers").replaceChildren(...(chain ? chain.parts.map((part) => answer(part, chain.weakest, state)) : []));

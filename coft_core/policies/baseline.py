@@ -151,8 +151,16 @@ class BaselinePolicy(ABC):
         return (*found, *(self.own or ()))
 
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
-        """The factual and the masked view beside the method's own distribution; ``logits`` is ``(G, B, V)``."""
-        named = {name: logits[:, place].float() for place, name in enumerate(branches)}  # (G, V) each
+        """The factual and the masked view beside the method's own distribution.
+
+        Args:
+            logits: ``(G, B, V)``.
+            step: Step index, 0-based.
+            branches: Names of the branches; without them they are the factual and, if there are two, the masked one.
+            pasts: What each chain has written.
+        """
+        names = branches or (FACTUAL, MASKED)[: logits.shape[1]]
+        named = {name: logits[:, place].float() for place, name in enumerate(names)}  # (G, V) each
         factual = named[FACTUAL]
         masked = named.get(MASKED, factual)
         own = self.decide(named, step, pasts)

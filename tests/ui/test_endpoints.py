@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import httpx
 import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
+from app.ui.main import build_app
+from bench.api_reference import BEGIN, END, reference
 from tests.ui.fakes import FakeServices
 
+DOCUMENTED = (Path(__file__).resolve().parents[2] / "docs/api.md").read_text("utf-8")
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 
 
@@ -29,8 +34,27 @@ def test_only_the_documented_endpoints_are_offered(client: Client):
         "/detect_spans", "/start_audit", "/step", "/run_to_end", "/fork", "/calibrate", "/export_csv", "/list_sessions",
         "/user_lists", "/add_user_list", "/remove_user_list", "/read_calibration", "/drift",
         "/contributions", "/swap_attribute", "/run_batch", "/batch_summary",
-        "/compare_sessions", "/add_verdict", "/list_verdicts", "/reread_audit",
+        "/compare_sessions", "/add_verdict", "/list_verdicts", "/reread_audit", "/list_calibrations", "/job",
     }  # fmt: skip
+
+
+def test_every_endpoint_that_is_offered_is_documented_with_its_arguments(client: Client, services: FakeServices):
+    listed = DOCUMENTED.split(BEGIN)[1].split(END)[0].strip()
+    sections = dict(re.findall(r"^### `(/\w+)`$(.*?)(?=^### |\Z)", listed, re.MULTILINE | re.DOTALL))
+    offered = client.view_api(print_info=False, return_format="dict")["named_endpoints"]
+    assert sorted(sections) == sorted(offered)
+    for name, endpoint in offered.items():
+        arguments = re.findall(r"^\| `(\w+)` \|", sections[name], re.MULTILINE)
+        assert arguments == [parameter["parameter_name"] for parameter in endpoint["parameters"]], name
+    assert listed == reference(build_app(services)), "run: python -m bench.api_reference"
+
+
+def test_agents_are_not_served_unless_they_are_asked_for(client: Client, address: str):
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    accepted = {"Accept": "application/json, text/event-stream"}
+    for path in ("/gradio_api/mcp/", "/gradio_api/mcp", "/gradio_api/mcp/sse", "/gradio_api/mcp/schema"):
+        assert httpx.post(address + path, json=hello, headers=accepted).status_code in (404, 405), path
+        assert "tools" not in httpx.get(address + path, headers=accepted).text, path
 
 
 def test_an_audit_over_the_endpoints(client: Client):
@@ -94,6 +118,12 @@ def test_a_calibration_over_the_endpoints(client: Client, tmp_path: Path):
     job = client.predict(handle_file(path), {"alpha": 0.2}, api_name="/calibrate")
     assert job["status"] in ("queued", "running", "done")
     assert job["job_id"] >= 1
+    assert client.predict(job["job_id"], api_name="/job")["job_id"] == job["job_id"]
+
+
+def test_finished_calibrations_are_listed(client: Client, services: FakeServices):
+    listed = client.predict(api_name="/list_calibrations")
+    assert [item["calibration_id"] for item in listed] == [item.id for item in services.calibrations.list()]
 
 
 def test_a_calibration_takes_columns_and_shares_from_json(client: Client, services: FakeServices, tmp_path: Path):

@@ -105,7 +105,7 @@ def compare_side() -> tuple[gr.Plot, ...]:
     """Place the summary, the pictures, the settings that differ, and the notes."""
     _html(
         """<section aria-labelledby="h-sum"><div class="bar"><h2 id="h-sum">Summary</h2></div><div class="sum scrolls"
-          tabindex="0" role="region" aria-labelledby="h-sum"></div>
+          tabindex="0" role="region" aria-label="Summary, table"></div>
         <p class="hint">Overruled: certification refused the token that the fused reading likes best, and another one
           was certified. Time: the median while it was written here, waiting for the model included; a dash where it
           was written elsewhere.</p></section>""",
@@ -114,7 +114,8 @@ def compare_side() -> tuple[gr.Plot, ...]:
     plots = tuple(_figure(*item) for item in FIGURES)
     _html(
         """<section aria-labelledby="h-settings"><div class="bar"><h2 id="h-settings">Settings that differ</h2></div>
-          <div class="settings scrolls" tabindex="0" role="region" aria-labelledby="h-settings"></div></section>
+          <div class="settings scrolls" tabindex="0" role="region" aria-label="Settings that differ, table"></div>
+        </section>
         <section class="notes" aria-labelledby="h-notes"><div class="bar"><h2 id="h-notes">Notes</h2></div>
           <ul class="cautions"></ul></section>""",
         "cmp-rest",

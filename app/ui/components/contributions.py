@@ -23,7 +23,7 @@ def contributions() -> gr.HTML:
           <p class="hint">Contributions need not sum to the total: spans can stand in for each other, or act only
             together.</p>
           <details class="numbers"><summary><svg class="icon chev" aria-hidden="true"><use href="#i-chev"/></svg>Numbers
-            </summary><div class="scroll"></div></details>
+            </summary><div class="scroll" tabindex="0" role="group" aria-label="Contributions, numbers"></div></details>
         </div></section>""",
         js_on_load="coft.spans.mount(element, trigger, props, watch, ['contribute'])",
         apply_default_css=False,

@@ -42,7 +42,7 @@ def review_sheet() -> gr.HTML:
           <span class="check"></span><span class="end"><button type="button" class="btn small" data-do="file"
             >{icon("down")}Download as CSV</button></span></div>
           <p class="hint">Entries are only added. Each one names the digest of the one before, so a change or a gap
-            shows.</p><div class="log-box"></div></section></div>
+            shows.</p><div class="log-box" tabindex="0" role="region" aria-label="Log entries"></div></section></div>
         {_decision()}""",
         js_on_load="coft.review.sheet(element, trigger, props, watch, ['read', 'act', 'decide', 'file'])",
         apply_default_css=False,

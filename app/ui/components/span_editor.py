@@ -60,8 +60,9 @@ def span_editor(examples: Sequence[tuple[str, str]], scenarios: Scenarios = ()) 
           <th>Family</th><th>Found by</th><th>Position</th><th>Actions</th></tr></thead><tbody></tbody></table>
         <div class="offers" hidden><span class="hint" role="status"></span>
           <button type="button" class="btn small" data-do="accept-all">Accept all suggestions</button></div>
-        <div class="reading" hidden><div class="subrow"><h3>As the masked branch reads it</h3>
-          <span class="hint tnum counts"></span></div><p class="masked"></p>
+        <div class="reading" hidden><div class="subrow"><h3 id="h-reading">As the masked branch reads it</h3>
+          <span class="hint tnum counts"></span></div><p class="masked" role="group"
+          aria-labelledby="h-reading"></p>
           <p class="hint several" hidden></p></div>
         <ul class="cautions" aria-live="polite"></ul>
         <details class="families"><summary>{icon("chev", "chev")}Families and their marks</summary>

@@ -46,7 +46,8 @@ def transcript() -> gr.HTML:
           <div class="overview" role="img"></div><div class="ovlab" aria-hidden="true"></div>
           {_seek()}
           <div class="reel"><div class="strip" role="group" aria-label="Tokens"></div></div>
-          <div class="legend" aria-label="Key">{_legend()}<span class="hint">striped bar: masking raises it</span></div>
+          <div class="legend" role="group" aria-label="Key">{_legend()}<span class="hint">striped bar: masking raises
+            it</span></div>
           {_whole()}
         </div></section>""",
         js_on_load="coft.session.place(element)",

@@ -31,7 +31,7 @@ def audit_page(app: gr.Blocks, services: Services) -> None:
     handlers = AuditHandlers(services)
     topbar("audit")
     gr.HTML(
-        html_template='<div class="summaryline"></div>',
+        html_template='<h1 class="vh">Audit</h1><div class="summaryline"></div>',
         js_on_load="coft.frame.line(element)",
         apply_default_css=False,
         elem_classes=["coft"],

@@ -78,7 +78,9 @@ def judge(wired: Services, session_id: int) -> None:
 @pytest.fixture(scope="session")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
     folder = tmp_path_factory.mktemp("audited")
-    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+    # Without stored logits, so that everything is checked that can be recomputed from a report alone.
+    address = f"sqlite:///{folder / 'audits.sqlite3'}"
+    settings = Settings(database_url=address, pipeline="none", full_logits_kb=0)
     with services(settings, loader=load_tiny) as wired:
         joint = calibrate(wired, folder)
         factorized = calibrate(wired, folder, mask_layout="factorized")
