@@ -5,6 +5,8 @@
   const { colour, template } = coft.pictures;
   const plot = (id) => document.querySelector(`#${id} .js-plotly-plot`);
   const SHOWN = 6;
+  /* labels that always fit need not be measured, which would make the browser lay the page out at each */
+  const FITTING = { ticklabeloverflow: "allow" };
   let caption = null;
 
   const tauLine = (tau, axis = "y") => ({
@@ -28,8 +30,8 @@
     const names = places.map((i) => coft.shown(card.rows[i].t)).map((t) => (t.length > 10 ? `${t.slice(0, 9)}…` : t));
     return { data, layout: {
       ...node.layout, shapes, annotations,
-      xaxis: { ...node.layout.xaxis, tickmode: "array", tickvals: places, ticktext: names, range: [-0.5, SHOWN - 0.5] },
-      yaxis: { ...node.layout.yaxis, range: [0, highest * 1.12], autorange: false },
+      xaxis: { ...node.layout.xaxis, ...FITTING, tickmode: "array", tickvals: places, ticktext: names, range: [-0.5, SHOWN - 0.5] },
+      yaxis: { ...node.layout.yaxis, ...FITTING, range: [0, highest * 1.12], autorange: false },
     } };
   };
 

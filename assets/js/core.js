@@ -145,8 +145,10 @@ window.coft = window.coft || {};
         if (document.querySelector(".rail .fold .label-wrap:not([data-summary])")) coft.frame.summary(coft.frame.values);
       };
       let queued = false;
-      new MutationObserver(() => {
-        if (queued) return;
+      /* the parts that change with every token hold no fold */
+      const BUSY = "#transcript, #inspector, .js-plotly-plot, #js-plotly-tester";
+      new MutationObserver((records) => {
+        if (queued || records.every((r) => r.target.closest(BUSY))) return;
         queued = true;
         requestAnimationFrame(() => { queued = false; folds(); });
       }).observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["class"] });

@@ -60,7 +60,8 @@
     root.querySelectorAll(".differing tbody tr").forEach((row) => {
       const on = Number(row.dataset.i) === state.selected;
       row.classList.toggle("chosen", on);
-      row.querySelector(".goto").setAttribute("aria-current", String(on));
+      const link = row.querySelector(".goto");
+      if (link.getAttribute("aria-current") !== String(on)) link.setAttribute("aria-current", String(on));
     });
   };
   const signed = (kind, text) => [kind ? coft.el("span", { class: "mk", "aria-hidden": "true" }, ...signs({ t: SIGNS[kind] ? kind : "", c: SIGNS[kind] ? "" : kind })) : null, text];

@@ -130,7 +130,7 @@
     }
     const frame = layout("scatter");
     const powers = Array.from({ length: 1 - low }, (_, at) => -at);
-    const marks = { tickvals: powers.map((power) => 10 ** power), ticktext: powers.map((power) => (power < -4 ? `1e−${-power}` : (10 ** power).toFixed(-power))), autorange: false };
+    const marks = { tickvals: powers.map((power) => 10 ** power), ticktext: powers.map((power) => (power < -4 ? `1e−${-power}` : (10 ** power).toFixed(-power))), autorange: false, ticklabeloverflow: "allow" };
     return { data, layout: {
       ...frame, annotations, xaxis: { ...frame.xaxis, ...marks, range: [low - 0.1, 0.45] }, yaxis: { ...frame.yaxis, ...marks, range: [low - 0.1, 0.3] },
     } };

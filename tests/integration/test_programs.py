@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,12 @@ async def _with_agent(address: str, calls: tuple[tuple[str, dict[str, Any]], ...
 
 
 def agent(address: str, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """What tools an agent is shown, and what its calls give."""
-    return asyncio.run(_with_agent(address, calls))
+    """What tools an agent is shown, and what its calls give.
+
+    In a thread of its own, since the browser tests leave an event loop running in the main one.
+    """
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(asyncio.run, _with_agent(address, calls)).result()
 
 
 def answer(result: Any) -> Any:

@@ -192,6 +192,41 @@ def test_a_run_draws_each_chart_a_few_times_a_second_and_those_out_of_sight_not_
         assert all(later - earlier >= LEAST_MS for earlier, later in itertools.pairwise(times)), times
 
 
+MARKED_AT = """(step) => [
+  '#steps-plot .js-plotly-plot', '[data-plot=strip]', '[data-plot=divergence]', '[data-plot=margin]',
+].every((place) => document.querySelector(place).layout.shapes[0].x0 === step - 0.5)"""
+
+
+def test_another_selection_marks_the_pictures_of_the_chain_and_draws_only_those_of_the_token(audit):
+    page = unfolded(audit)
+    for name in PICTURES:
+        drawn(page, name)
+    page.wait_for_function(MARKED_AT, arg=2)
+    page.evaluate(WATCHED)
+    page.evaluate("window.cells = document.querySelector('.overview').firstChild")
+    page.locator(".tok[data-i='12']").click()
+    page.wait_for_function(MARKED_AT, arg=13)
+    expect(page.locator("[data-plot=scatter]")).to_have_attribute("aria-label", re.compile("candidates of step 13 "))
+    redrawn = page.evaluate("window.draws.map(([name]) => name)")
+    assert "candidates-plot" in redrawn
+    assert "steps-plot" not in redrawn
+    assert len(redrawn) == 2, redrawn
+    assert page.evaluate("window.cells === document.querySelector('.overview').firstChild")
+    marker = page.locator(".overview .s-now").bounding_box()
+    whole = page.locator(".overview svg").bounding_box()
+    assert marker
+    assert whole
+    assert marker["x"] - whole["x"] == pytest.approx(12 * whole["width"] / 64, abs=1)
+
+
+def test_a_longer_chain_has_no_more_step_labels_than_fit(audit):
+    page = audit("?session=1&branch=102")
+    expect(page.locator("#steps-plot .xtick").first).to_be_attached()
+    for length, labels in ((16, range(2, 3)), (128, range(16, 17)), (129, range(8, 10)), (1024, range(8, 17))):
+        spacing = page.evaluate("(length) => coft.pictures.reach({ length }).dtick", length)
+        assert -(-length // spacing) in labels, (length, spacing)
+
+
 def test_pictures_follow_the_theme(audit):
     page = unfolded(audit, dark=True)
     drawn(page, "margin")

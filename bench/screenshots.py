@@ -1,0 +1,220 @@
+"""The pictures of the documentation, made anew: every page, light and dark, on a small real audit.
+
+The whole program is served from this process on the embedded model and a store of its own, which is thrown away
+afterwards: an audit with a fork and a verdict, a second policy to compare it with, a batch, and a word list. The
+installed Chromium then opens each page and photographs its upper part at 1440 x 900 pixels. Each page gives NAME.png
+and NAME-dark.png, with 256 colours, which leaves them below a quarter of a megabyte.
+
+    python -m bench.screenshots --out docs/images [--pages audit,swap] [--chromium /usr/bin/chromium]
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from app.bootstrap import Services, services
+from app.services.views import AuditSettings, StartAudit, replace
+from app.services.views.batches import BatchRequest
+from app.services.views.verdicts import VerdictRequest
+from app.settings import Settings
+from app.ui import assets
+from app.ui.main import build_app, launch_options
+
+PROMPT = "The nurse finished rounds and then he prepared the reports"
+REVIEWER, READER = "A. Lee", "C. Ruiz"
+SWAPPED = "Race: Black, a decision"
+QUESTIONS = "prompt,group,context\n" + "".join(
+    f"Q: {name} is {who} applicant. Will the manager hire the applicant? A:,{group},{context}\n"
+    for context, name in enumerate(("Alex", "Pat", "Sam", "Robin"), start=1)
+    for group, who in (("white", "a white"), ("Black", "a Black"))
+)
+TERMS = "term,family,action\nrounds,race,mask\nward sister,gender,mask\nnurse,,keep\n"
+SIZE = (1440, 900)
+COLOURS = 256
+LARGEST = 250_000
+PATIENCE_MS = 60_000
+DRAWING_MS = 2_000
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One picture.
+
+    Attributes:
+        name: The file's name, without its ending.
+        address: Path and query of the page.
+        ready: Selectors of what must be visible before the picture is taken.
+        act: What is done on the page first.
+    """
+
+    name: str
+    address: str
+    ready: tuple[str, ...]
+    act: Callable[[Page], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What was stored: the audit with its first branch, the other policy's audit, and a batch."""
+
+    session: int
+    branch: int
+    fork: int
+    other: int
+    calibration: int
+    batch: int
+
+
+def tell(wired: Services, folder: Path) -> Story:
+    """Make everything that the pages show."""
+    calibration = next(item.id for item in wired.calibrations.list() if item.embedded)
+    settings = AuditSettings(calibration_id=calibration, max_new_tokens=24, seed=3)
+    view = wired.audits.start(StartAudit(PROMPT, settings))
+    list(wired.audits.run(view.session_id))
+    fork = wired.audits.fork(view.session_id, view.branch_id, 1, " she")
+    list(wired.audits.run(view.session_id))
+    said = (("unfair", "The pronoun decides what she does next."), ("unclear", ""))
+    for step, (verdict, note) in enumerate(said, start=1):
+        wired.verdicts.add(VerdictRequest(view.session_id, REVIEWER, verdict, fork.branch_id, step, None, note))
+    other = wired.audits.start(StartAudit(PROMPT, replace(settings, policy="vanilla", calibration_id=None)))
+    list(wired.audits.run(other.session_id))
+    batch = _batch(wired, folder, replace(settings, max_new_tokens=6))
+    terms = folder / "ward.csv"
+    terms.write_text(TERMS, "utf-8")
+    wired.user_lists.add("ward", wired.user_lists.parse(terms))
+    return Story(view.session_id, view.branch_id, fork.branch_id, other.session_id, calibration, batch)
+
+
+def scenes(story: Story) -> tuple[Scene, ...]:
+    """All pictures, in the order of the pages."""
+    audit = f"session={story.session}&branch={story.branch}&step=7"
+    compared = f"sessions={story.session},{story.other}&branches={story.branch},"
+    return (
+        Scene("audit", f"/?{audit}", (".strip .tok[data-i='6']", "#inspector .where", ".js-plotly-plot .main-svg")),
+        Scene("calibrate", f"/calibrate?run={story.calibration}", ("#result h2", "#thresholds tbody tr")),
+        Scene("compare", f"/compare?{compared}", ("#cmp-summary tbody tr", ".lanetext")),
+        Scene("swap", "/swap", ("#swap-plot .main-svg",), swap),
+        Scene("batches", f"/batches?batch={story.batch}&selected=Yes", (".batchrows tbody tr", ".impact tbody tr")),
+        Scene("sessions", "/sessions", ("main tbody tr",)),
+        Scene("review", f"/review?session={story.session}", (".targets",), reveal),
+        Scene("lists", "/lists", ("#terms tbody tr",)),
+    )
+
+
+def swap(page: Page) -> None:
+    """Exchange the group in a prompt whose bias is planted, and run the comparison."""
+    prompt = next(text for _, rows in assets.phantom_examples() for title, text, _ in rows if title == SWAPPED)
+    page.locator("#phantoms").select_option(prompt)
+    expect(page.locator(".spans .word")).to_have_text(["Black"])
+    page.locator("#swap-own").fill("white")
+    page.keyboard.press("Enter")
+    expect(page.locator(".variants > li")).to_have_count(2)
+    page.locator("#swap-length").fill("8")
+    expect(page.locator("[data-do=run]")).to_be_enabled()
+    page.locator("[data-do=run]").click()
+    expect(page.locator(".lead")).to_contain_text("masked 0.00")
+    page.locator(".lead").scroll_into_view_if_needed()
+
+
+def reveal(page: Page) -> None:
+    """Show the verdicts, which a review hides at first."""
+    page.get_by_role("button", name="Show the verdicts").click()
+    expect(page.locator(".targets .words").first).to_be_visible()
+
+
+def take(browser: Browser, address: str, scene: Scene, dark: bool) -> bytes:
+    """One page as a PNG."""
+    context = browser.new_context(
+        viewport={"width": SIZE[0], "height": SIZE[1]},
+        color_scheme="dark" if dark else "light",
+        reduced_motion="reduce",
+    )
+    context.set_default_timeout(PATIENCE_MS)
+    context.add_init_script(f"localStorage.setItem('coft-reviewer', {READER!r})")
+    page = context.new_page()
+    page.goto(address + scene.address)
+    expect(page.locator(".topbar .brand")).to_be_visible()
+    if scene.act is not None:
+        scene.act(page)
+    for selector in scene.ready:
+        expect(page.locator(selector).first).to_be_visible()
+    # Charts are drawn after their places are visible, and no sign on the page says that the last of them is done.
+    page.wait_for_timeout(DRAWING_MS)
+    taken = page.screenshot(animations="disabled", caret="hide")
+    context.close()
+    return taken
+
+
+def smaller(png: bytes) -> bytes:
+    """The picture with at most 256 colours, without dithering, so that text stays as it is."""
+    image = Image.open(io.BytesIO(png)).convert("RGB")
+    target = io.BytesIO()
+    image.quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(target, "PNG", optimize=True)
+    return target.getvalue()
+
+
+def _batch(wired: Services, folder: Path, settings: AuditSettings) -> int:
+    questions = folder / "questions.csv"
+    questions.write_text(QUESTIONS, "utf-8")
+    batch = wired.batches.submit(wired.batches.parse(questions), BatchRequest("Hiring questions", settings))
+    while (job := wired.batches.view(batch).job) is not None and job.status in ("queued", "running"):
+        time.sleep(0.2)
+    return batch
+
+
+def _photograph(browser: Browser, address: str, wanted: tuple[Scene, ...], out: Path) -> None:
+    for scene in wanted:
+        for dark in (False, True):
+            path = out / f"{scene.name}{'-dark' if dark else ''}.png"
+            data = smaller(take(browser, address, scene, dark))
+            path.write_bytes(data)
+            note = f", more than {LARGEST // 1000} kB" if len(data) > LARGEST else ""
+            print(f"{path}: {len(data) / 1000:.0f} kB{note}", flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the pictures")
+    parser.add_argument("--pages", default="", help="only these, separated by commas")
+    parser.add_argument("--chromium", type=Path, default=Path("/usr/bin/chromium"))
+    options = parser.parse_args()
+    names = [scene.name for scene in scenes(Story(0, 0, 0, 0, 0, 0))]
+    options.wanted = [name for name in options.pages.split(",") if name] or names
+    if unknown := sorted(set(options.wanted) - set(names)):
+        parser.error(f"there is no page {unknown[0]!r}; the pages are {', '.join(names)}")
+    return options
+
+
+def main() -> None:
+    """Tell the story and photograph it."""
+    options = _options()
+    options.out.mkdir(parents=True, exist_ok=True)
+    expect.set_options(timeout=PATIENCE_MS)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Settings(database_url=f"sqlite:///{Path(folder) / 'pictures.sqlite3'}")
+        with services(store, owns_store=True) as wired, sync_playwright() as playwright:
+            story = tell(wired, Path(folder))
+            app = build_app(wired)
+            _, url, _ = app.launch(prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **launch_options())
+            browser = playwright.chromium.launch(executable_path=str(options.chromium), args=ARGUMENTS)
+            wanted = tuple(scene for scene in scenes(story) if scene.name in options.wanted)
+            _photograph(browser, url.rstrip("/"), wanted, options.out)
+            browser.close()
+            app.close(verbose=False)
+    # Threads of the server and of the browser's driver may outlive the program and make it end as if it had failed.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
