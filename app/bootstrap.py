@@ -10,11 +10,12 @@ from datetime import timedelta
 from app.jobs import JobRunner
 from app.services.audit_views import AuditViews
 from app.services.audits import AuditService
-from app.services.batches import BatchService
-from app.services.calibration_jobs import CalibrationJobs
-from app.services.calibration_store import CalibrationStore
-from app.services.calibrations import CalibrationService
-from app.services.comparisons import ComparisonService
+from app.services.batch.service import BatchService
+from app.services.calibration.jobs import CalibrationJobs
+from app.services.calibration.service import CalibrationService
+from app.services.calibration.store import CalibrationStore
+from app.services.calibration.thresholds import Thresholds
+from app.services.comparing.service import ComparisonService
 from app.services.detection import Detectors, families_from_text
 from app.services.job_views import JobService
 from app.services.model_host import ModelHost
@@ -22,12 +23,11 @@ from app.services.planning import Planner
 from app.services.reporting.exports import ExportService
 from app.services.reporting.verify.run import BundleVerifier
 from app.services.reports import ReportService
-from app.services.rereading import RereadService
+from app.services.reread.service import RereadService
 from app.services.session_library import SessionLibrary
-from app.services.swaps import SwapService
-from app.services.thresholds import Thresholds
-from app.services.user_lists import UserListService
-from app.services.verdicts import VerdictService
+from app.services.swap.service import SwapService
+from app.services.verdict.service import VerdictService
+from app.services.word_lists.service import UserListService
 from app.settings import Settings
 from coft_core.assets import assets_path
 from coft_core.engine.load import load_model

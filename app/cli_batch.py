@@ -12,9 +12,9 @@ from app.cli_audit import audit_settings
 from app.cli_calibrate import pairs, wait_for
 from app.cli_options import EMBEDDED, add_json, add_policy_options, show
 from app.cli_output_batches import print_batch, print_batches, print_impact
+from app.services.batch.impact import impact_csv
+from app.services.batch.plain import batch_json, batch_summary_json, impact_json
 from app.services.errors import ServiceError
-from app.services.impact import impact_csv
-from app.services.plain_batches import batch_json, batch_summary_json, impact_json
 from app.services.reports import write_text
 from app.services.views.batches import BatchRequest, OutcomeRule
 from app.settings import Settings

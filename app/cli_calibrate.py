@@ -10,8 +10,8 @@ from typing import Any
 from app.bootstrap import Services, services
 from app.cli_options import add_policy_options, layout_and_families, list_id, show
 from app.cli_output_calibrations import print_calibration
+from app.services.calibration.plain import calibration_json
 from app.services.errors import ServiceError
-from app.services.plain_calibrations import calibration_json
 from app.services.views import CalibrationRequest, JobView
 from app.settings import Settings
 

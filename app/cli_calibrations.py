@@ -10,7 +10,7 @@ from app.bootstrap import services
 from app.cli_calibrate import deployment_prompts, levels_by_family
 from app.cli_options import add_json, calibration_id, show
 from app.cli_output_calibrations import print_calibration, print_calibrations, print_comparison
-from app.services.plain_calibrations import calibration_json, calibration_summary_json, compared_json, drift_json
+from app.services.calibration.plain import calibration_json, calibration_summary_json, compared_json, drift_json
 from app.services.views import ReadingRequest
 from app.settings import Settings
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from app.bootstrap import services
 from app.cli_options import add_json, show
-from app.services.comparison_tables import comparison_csv
+from app.services.comparing.plain import comparison_json
+from app.services.comparing.tables import comparison_csv
 from app.services.csv_files import write_text
 from app.services.errors import ServiceError
-from app.services.plain_comparisons import comparison_json
 from app.services.views.comparisons import ChainSummary, Comparison
 from app.settings import Settings
 

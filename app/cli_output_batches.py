@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.services.impact import ImpactTable
+from app.services.batch.impact import ImpactTable
 from app.services.views.batches import BatchRowView, BatchSummary, BatchView, MeanInterval, Outcomes
 
 LONGEST_PROMPT = 48

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.services.plain_calibrations import policy_differences
+from app.services.calibration.plain import policy_differences
 from app.services.views import BinView, CalibrationSummary, CalibrationView, CoverageView, DriftReport
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.bootstrap import services
 from app.cli_options import add_json, show
-from app.services.plain_rereading import rereading_json
+from app.services.reread.plain import rereading_json
 from app.services.views.rereading import Rereading, RereadRequest, RereadRow
 from app.settings import Settings
 

@@ -11,8 +11,8 @@ from app.bootstrap import services
 from app.cli_audit import audit_settings, spans_of
 from app.cli_options import EMBEDDED, add_policy_options, show
 from app.services.csv_files import write_text
-from app.services.plain_swaps import swap_json
-from app.services.swap_tables import swap_csv
+from app.services.swap.plain import swap_json
+from app.services.swap.tables import swap_csv
 from app.services.views.swaps import SwapRequest, SwapResult
 from app.settings import Settings
 

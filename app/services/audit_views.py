@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.services.calibration_store import AnyCalibration
+from app.services.calibration.store import AnyCalibration
+from app.services.calibration.thresholds import Thresholds, bins_for, layout_of
 from app.services.detection import Detectors
 from app.services.mapping import preview_from_json, settings_from_json, span_from, step_from
-from app.services.thresholds import Thresholds, bins_for, layout_of
 from app.services.views import (
     AuditSettings,
     AuditView,

@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from threading import Event, Lock, RLock
 
 from app.services.audit_views import AuditViews, summary_from
-from app.services.calibrations import CalibrationService
+from app.services.calibration.fitting import Fitting
+from app.services.calibration.service import CalibrationService
+from app.services.calibration.thresholds import Thresholds
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
-from app.services.fitting import Fitting
 from app.services.mapping import span_record, step_record
 from app.services.measurements import Measurements
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
 from app.services.rollouts import Rollouts
 from app.services.run_until import checked, met
-from app.services.thresholds import Thresholds
 from app.services.views import (
     AuditSettings,
     AuditView,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from app.services.user_lists import UserListService
+from app.services.word_lists.service import UserListService
 from coft_core.errors import InvalidInputError
 from coft_core.masking.spans import SpanDetector
 from coft_core.types import FAMILIES, PROXY_FAMILIES

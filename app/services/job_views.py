@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.jobs import JobRunner
-from app.services.calibration_jobs import is_resumable
+from app.services.calibration.jobs import is_resumable
 from app.services.errors import ServiceError
 from app.services.views import JobView
 from db.records import JobRecord

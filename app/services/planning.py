@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
+from app.services.calibration.thresholds import Thresholds, own_notes
 from app.services.detection import Detectors
 from app.services.mapping import preview_to_json
 from app.services.mask_previews import branch_names, preview_of
 from app.services.model_host import label_of
 from app.services.policy_choice import other_layout, policy_of
-from app.services.thresholds import Thresholds, own_notes
 from app.services.views import AuditSettings, MaskPreview, Span, StartAudit
 from coft_core.decode import Plan, plan
 from coft_core.engine.branches import BranchBatch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypedDict, cast
 
-from app.services.calibration_store import AnyCalibration
+from app.services.calibration.store import AnyCalibration
+from app.services.calibration.thresholds import layout_of
 from app.services.errors import ServiceError
 from app.services.known_policies import policy_info
-from app.services.thresholds import layout_of
 from app.services.views import AuditSettings
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.factorized import FactorizedCalibration

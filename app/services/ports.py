@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from app.services.reread_ports import Rereads
+from app.services.reread.ports import Rereads
 from app.services.review_ports import Exports, Verdicts
 from app.services.session_ports import Batches, Comparisons, Library, Swaps
 from app.services.views import (

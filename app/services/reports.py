@@ -12,7 +12,7 @@ from app.services.csv_files import FORMULA_STARTS, neutralised, to_csv, write_te
 from app.services.errors import ServiceError
 from app.services.mapping import settings_from_json, span_from, step_from
 from app.services.plain import chain_json, family_json, refused_by, spans_text, step_numbers
-from app.services.verdict_rules import log_entry, standing, verdict_at
+from app.services.verdict.rules import log_entry, standing, verdict_at
 from app.services.views.verdicts import StandingVerdict
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.types import Step

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from app.services.impact import ImpactTable
-from app.services.swap_tables import SwapTable
+from app.services.batch.impact import ImpactTable
+from app.services.swap.tables import SwapTable
 from app.services.views import (
     AuditSettings,
     AuditView,

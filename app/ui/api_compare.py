@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.services.plain_comparisons import comparison_json
+from app.services.comparing.plain import comparison_json
 from app.services.ports import Services
 from app.ui.errors import shown
 from app.ui.offering import offer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.services.plain_rereading import rereading_json
 from app.services.ports import Services
+from app.services.reread.plain import rereading_json
 from app.services.views.rereading import RereadRequest
 from app.ui.errors import shown
 from app.ui.offering import offer

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.services.errors import ServiceError
-from app.services.plain_swaps import swap_json
 from app.services.ports import Services
+from app.services.swap.plain import swap_json
 from app.services.views.swaps import SwapRequest
 from app.ui.errors import shown
 from app.ui.offering import offer

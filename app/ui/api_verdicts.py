@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.services.plain_verdicts import entry_json, verdicts_json
 from app.services.ports import Services
+from app.services.verdict.plain import entry_json, verdicts_json
 from app.services.views.verdicts import VerdictRequest
 from app.ui.errors import shown
 from app.ui.offering import offer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from app.services.alignment import align, beside
+from app.services.comparing.alignment import align, beside
 from app.services.views import Step
 from app.services.views.comparisons import Comparison
 from app.ui.presenters_chains import cell, rows_message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from app.services.impact import FOUR_FIFTHS, SMALL_SHARE, ImpactRow, ImpactTable
+from app.services.batch.impact import FOUR_FIFTHS, SMALL_SHARE, ImpactRow, ImpactTable
 from app.services.views.batches import BatchView, GroupTotals, MeanInterval, OutcomeRule, Outcomes
 from app.ui.components.markup import icon, table
 from app.ui.presenters_batch_rows import number, percent

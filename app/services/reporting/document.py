@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from app.services.calibration_store import AnyCalibration
+from app.services.calibration.store import AnyCalibration
+from app.services.calibration.thresholds import layout_of
 from app.services.mapping import step_from
 from app.services.reporting import program
 from app.services.reporting.canonical import canonical
@@ -22,7 +23,6 @@ from app.services.reporting.schema import (
 )
 from app.services.reporting.summary import summary_of
 from app.services.reports import SessionData
-from app.services.thresholds import layout_of
 from coft_core.conformal.calibration import Calibration
 from db.records import (
     AnnotationRecord,

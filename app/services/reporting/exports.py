@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.services.calibration.thresholds import Thresholds
 from app.services.errors import ServiceError
 from app.services.mapping import settings_from_json
 from app.services.reporting.archive import write_bytes
@@ -13,7 +14,6 @@ from app.services.reporting.html import render
 from app.services.reporting.logits import FILE, logits_file
 from app.services.reporting.schema import ReportPart, report_text
 from app.services.reports import ReportService, SessionData
-from app.services.thresholds import Thresholds
 from db.errors import NotFoundError
 from db.records import SessionRecord
 from db.repositories import CalibrationsRepository, SessionsRepository

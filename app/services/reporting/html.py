@@ -17,7 +17,7 @@ from app.services.reporting.bundle import digests_of
 from app.services.reporting.figures import plotly_script, steps_chart, strip
 from app.services.reporting.schema import BranchPart, ReportPart, SummaryPart
 from app.services.reports import SessionData
-from app.services.verdict_rules import log_entry, reviews, standing, verdict_at
+from app.services.verdict.rules import log_entry, reviews, standing, verdict_at
 from app.services.views import FAMILY_NAMES, AuditSettings, Span, Step
 from app.services.views.verdicts import StandingVerdict, Target
 from coft_core.assets import assets_path

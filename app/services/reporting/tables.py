@@ -6,8 +6,8 @@ import math
 
 from app.services.csv_files import to_csv
 from app.services.reports import SessionData
-from app.services.verdict_listing import log_csv
-from app.services.verdict_rules import log_entry
+from app.services.verdict.listing import log_csv
+from app.services.verdict.rules import log_entry
 
 CANDIDATE_COLUMNS = (
     "session_id", "branch", "step", "rank", "token_id", "token", "p_factual", "p_masked", "p_fused", "log_p_factual",

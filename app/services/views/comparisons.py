@@ -77,7 +77,7 @@ class AlignedRow:
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """A place of all compared chains; see :func:`app.services.alignment.beside`.
+    """A place of all compared chains; see :func:`app.services.comparing.alignment.beside`.
 
     Attributes:
         steps: The step of each chain, 0-based; None where a chain has nothing there.

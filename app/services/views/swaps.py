@@ -25,7 +25,7 @@ class SwapRequest:
         category: Family whose spans the groups replace; needed where spans of several families are masked.
         targets: Starts of the spans that are replaced; None takes every masked one that fits.
         roles: (start of a pronoun, its role) where the reviewer knows better; roles are those of
-            :data:`app.services.pronouns.ROLES`.
+            :data:`app.services.swap.pronouns.ROLES`.
         include_original: Compare with the prompt as typed.
         max_new_tokens: Length of the chains.
         answer_step: Step whose distributions are compared, 0-based; 0 is the first token.
@@ -129,7 +129,7 @@ class SwapPronoun:
         start: First character.
         end: One past the last.
         text: The word.
-        role: What it was read as, of :data:`app.services.pronouns.ROLES`.
+        role: What it was read as, of :data:`app.services.swap.pronouns.ROLES`.
         roles: What a word of this form can be.
         sure: Whether the role is beyond doubt.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from app.services.agreement import Agreement
+from app.services.verdict.agreement import Agreement
 
 VERDICTS: tuple[str, ...] = ("fair", "unfair", "unclear")
 """What a reviewer can say, in the order in which pages list it."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.services.batch_rows import group_totals, rows_csv, sorted_rows
+from app.services.batch.impact import ImpactTable, impact_table
+from app.services.batch.outcomes import outcomes_of
+from app.services.batch.rows import group_totals, rows_csv, sorted_rows
 from app.services.errors import ServiceError
-from app.services.impact import ImpactTable, impact_table
-from app.services.outcomes import outcomes_of
 from app.services.views import JobView, ParsedPromptSet, RowError, SamplePromptSet
 from app.services.views.batches import (
     BatchEstimate,

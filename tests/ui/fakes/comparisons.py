@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from app.services.comparisons import ComparisonService
+from app.services.comparing.service import ComparisonService
 from app.services.errors import ColumnMismatch
 from app.services.views import AuditSettings, StartAudit, Step
 from coft_core.errors import CalibrationMismatch

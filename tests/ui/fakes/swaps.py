@@ -10,11 +10,11 @@ from pathlib import Path
 
 from app.services.csv_files import write_text
 from app.services.errors import ServiceError
-from app.services.swap_offers import SwapWords
-from app.services.swap_runs import SwapRuns
-from app.services.swap_tables import SwapTable, swap_csv
-from app.services.swap_targets import swap_targets
-from app.services.swap_variants import swap_variants
+from app.services.swap.offers import SwapWords
+from app.services.swap.runs import SwapRuns
+from app.services.swap.tables import SwapTable, swap_csv
+from app.services.swap.targets import swap_targets
+from app.services.swap.variants import swap_variants
 from app.services.views import Span, StartAudit
 from app.services.views.swaps import (
     SwapChain,

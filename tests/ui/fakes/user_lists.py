@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.services.errors import ServiceError
-from app.services.user_list_files import parse_user_list, user_list_csv
 from app.services.views import ParsedUserList, UserListSummary, UserListView, UserTerm
+from app.services.word_lists.files import parse_user_list, user_list_csv
 from coft_core.masking.user_list import UserList
 from tests.ui.fakes.data import NOW
 

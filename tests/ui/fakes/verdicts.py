@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
-from app.services.verdicts import VerdictService
+from app.services.verdict.service import VerdictService
 from app.services.views.verdicts import VerdictRequest
 from db.errors import NotFoundError
 from db.log_chain import FIRST, entry_digest

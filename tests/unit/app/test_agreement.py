@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from app.services.agreement import Agreement, cohen_kappa
 from app.services.errors import ServiceError
+from app.services.verdict.agreement import Agreement, cohen_kappa
 
 VERDICTS = ("fair", "unfair", "unclear")
 

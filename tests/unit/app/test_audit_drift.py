@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.bootstrap import services
-from app.services.drift import drift_of
+from app.services.calibration.drift import drift_of
 from app.services.mapping import step_from, step_record
 from app.services.views import AuditSettings, CalibrationRequest, StartAudit
 from app.settings import Settings

@@ -8,9 +8,9 @@ from dataclasses import asdict
 import pytest
 
 from app.bootstrap import services
-from app.services.comparisons import overruled
+from app.services.batch.impact import impact_table
+from app.services.comparing.service import overruled
 from app.services.errors import ServiceError
-from app.services.impact import impact_table
 from app.services.views import AuditSettings, CalibrationRequest, StartAudit, replace
 from app.services.views.audits import BatchPlace
 from app.services.views.batches import BatchRequest, OutcomeRule

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from app.services.calibrating import CalibrationWork
-from app.services.calibration_estimates import LARGEST_TRIAL, Trial
-from app.services.prompt_sets import PromptRow
+from app.services.calibration.estimates import LARGEST_TRIAL, Trial
+from app.services.calibration.run import CalibrationWork
+from app.services.prompts.files import PromptRow
 from app.services.views import CalibrationRequest, Example
 from coft_core.conformal.scoring import TOKEN_BUDGET
 from coft_core.engine.fake import tiny_model
@@ -26,7 +26,7 @@ class Machine:
             self.now += a_call * (1 + steps) + a_token * (tokens + steps * len(work.rows))
             self.runs.append((len(work.rows), request))
 
-        monkeypatch.setattr("app.services.calibration_estimates.calibrated", calibrated)
+        monkeypatch.setattr("app.services.calibration.estimates.calibrated", calibrated)
 
     def __call__(self):
         return self.now

@@ -10,9 +10,9 @@ import pytest
 import coft_core as cc
 from app.bootstrap import services
 from app.jobs import JobContext
-from app.services.calibration_requests import request_from_json, request_to_json
+from app.services.calibration.ledgers import SAVE_SECONDS, KeptLedger
+from app.services.calibration.requests import request_from_json, request_to_json
 from app.services.errors import CoftError, ServiceError, StoreError
-from app.services.job_ledgers import SAVE_SECONDS, KeptLedger
 from app.services.views import CalibrationRequest
 from coft_core.calibrating import chains
 from coft_core.conformal import scoring

@@ -11,9 +11,9 @@ import pytest
 
 import coft_core as cc
 from app.bootstrap import services
-from app.services.calibration_readings import CalibrationReadings
+from app.services.calibration.plain import calibration_json, drift_json
+from app.services.calibration.readings import CalibrationReadings
 from app.services.errors import ServiceError, StoreError
-from app.services.plain_calibrations import calibration_json, drift_json
 from app.services.views import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
 from app.settings import Settings
 from coft_core.errors import InvalidInputError

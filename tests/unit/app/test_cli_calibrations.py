@@ -13,7 +13,7 @@ from app.bootstrap import services
 from app.cli import main
 from app.cli_calibrate import STOPPED
 from app.jobs import JobCancelled, JobContext
-from app.services.calibration_jobs import CalibrationJobs
+from app.services.calibration.jobs import CalibrationJobs
 from app.services.job_views import JobService
 from app.services.views import CalibrationRequest
 from tests.conftest import load_tiny

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.alignment import align, beside, first_divergence
-from app.services.comparisons import overruled
+from app.services.comparing.alignment import align, beside, first_divergence
+from app.services.comparing.plain import comparison_json
+from app.services.comparing.service import overruled
 from app.services.errors import ColumnMismatch, ServiceError
-from app.services.plain_comparisons import comparison_json
 from app.services.views import AuditSettings, CalibrationRequest, Candidate, Span, StartAudit, replace
 from app.services.views.library import LibraryQuery
 from coft_core.errors import CalibrationMismatch

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.fingerprint_parts import detector_parts, mask_settings
+from app.services.calibration.fingerprint_parts import detector_parts, mask_settings
 from coft_core.masking.masker import DEFAULT_HINT
 from coft_core.masking.settings import MaskSettings
 from coft_core.masking.spans import SpanDetector

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.batch_rows import MEASURES, group_totals, mean_interval, sorted_rows
+from app.services.batch.outcomes import outcomes_of
+from app.services.batch.rows import MEASURES, group_totals, mean_interval, sorted_rows
 from app.services.errors import ServiceError
-from app.services.outcomes import outcomes_of
 from app.services.views import replace
 from app.services.views.batches import BatchRowView, OutcomeRule
 
@@ -85,7 +85,7 @@ def test_a_rule_that_cannot_be_read_is_refused(rule, words):
 
 
 def test_an_expression_without_an_end_is_stopped(monkeypatch):
-    monkeypatch.setattr("app.services.outcomes.SECONDS_PER_TEXT", 0.05)
+    monkeypatch.setattr("app.services.batch.outcomes.SECONDS_PER_TEXT", 0.05)
     with pytest.raises(ServiceError, match=r"line 2 .* takes too long"):
         outcomes_of(rows("x" * 5000), OutcomeRule(r"(x+x+)+(y|x+x+)+z", regex=True))
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app.services.errors import ServiceError
-from app.services.prompt_sets import parse_prompt_set, row_from, row_record, rows_of
+from app.services.prompts.files import parse_prompt_set, row_from, row_record, rows_of
 
 
 def write(tmp_path, content, name="set.csv"):

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from app.bootstrap import Services, services
+from app.services.calibration.thresholds import Thresholds
 from app.services.errors import ServiceError
 from app.services.planning import Planner
-from app.services.reread_chains import StoredChains
-from app.services.rereading import NO_ALPHA, NOT_COFT, NOT_KEPT
-from app.services.thresholds import Thresholds
+from app.services.reread.chains import StoredChains
+from app.services.reread.service import NO_ALPHA, NOT_COFT, NOT_KEPT
 from app.services.views import AuditSettings, Span, StartAudit
 from app.services.views.rereading import RereadRequest
 from app.settings import Settings

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.articles import takes_an
-from app.services.pronouns import FORMS, PRONOUN_SETS, ROLES, find_pronouns, form_of
-from app.services.swap_text import swap_text
-from app.services.verb_agreement import agreeing_edit
+from app.services.swap.articles import takes_an
+from app.services.swap.pronouns import FORMS, PRONOUN_SETS, ROLES, find_pronouns, form_of
+from app.services.swap.text import swap_text
+from app.services.swap.verb_agreement import agreeing_edit
 from app.services.views import Span
 
 

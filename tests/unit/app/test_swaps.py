@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from app.services.errors import ServiceError
-from app.services.swap_offers import SwapWords
-from app.services.swap_runs import SwapCancelled, SwapRuns
+from app.services.swap.offers import SwapWords
+from app.services.swap.runs import SwapCancelled, SwapRuns
 from app.services.views import AuditSettings, CalibrationRequest, Span, replace
 from app.services.views.library import LibraryQuery
 from app.services.views.swaps import SwapRequest, SwapResult

@@ -7,7 +7,6 @@ import pytest
 from app.bootstrap import services
 from app.services.detection import families_from_text
 from app.services.errors import ServiceError
-from app.services.user_list_files import LARGEST, parse_user_list, user_list_csv
 from app.services.views import (
     FAMILIES,
     PROXY_FAMILIES,
@@ -17,6 +16,7 @@ from app.services.views import (
     UserTerm,
     replace,
 )
+from app.services.word_lists.files import LARGEST, parse_user_list, user_list_csv
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from tests.conftest import load_tiny, prompt_set_csv
 

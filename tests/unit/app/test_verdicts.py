@@ -9,8 +9,8 @@ import pytest
 
 from app.bootstrap import Services
 from app.services.errors import ServiceError, StoreError
-from app.services.verdict_rules import verdict_at
-from app.services.verdicts import VerdictService
+from app.services.verdict.rules import verdict_at
+from app.services.verdict.service import VerdictService
 from app.services.views import AuditSettings, Span, StartAudit
 from app.services.views.verdicts import Target, VerdictRequest
 from app.settings import Settings

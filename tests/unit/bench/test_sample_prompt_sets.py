@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.services.prompt_sets import parse_prompt_set
+from app.services.prompts.files import parse_prompt_set
 from bench.demo_model.phantom.generate import seen_in_training
 from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.writers import cells

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app.services.prompt_sets import parse_prompt_set
+from app.services.prompts.files import parse_prompt_set
 from app.services.views import PROMPT_SET_FIELDS
 from app.settings import Settings
 

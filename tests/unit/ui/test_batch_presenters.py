@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from app.services.batch.impact import impact_table
 from app.services.errors import ServiceError
-from app.services.impact import impact_table
 from app.services.views import AuditSettings, replace
 from app.services.views.batches import BatchRequest, OutcomeRule, Outcomes, RowOutcome
 from app.ui.figures_batches import DOTS, INTERVALS, totals_figure

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from app.services.alignment import align, beside, first_divergence
+from app.services.comparing.alignment import align, beside, first_divergence
 from app.services.errors import ServiceError
 from app.services.views import AuditSettings, BranchView, Candidate, replace
 from app.services.views.comparisons import ChainSummary, Comparison, PairComparison, StepDivergence

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from app.services.errors import ServiceError
-from app.services.swap_offers import SwapWords
-from app.services.swap_targets import swap_targets
-from app.services.swap_variants import swap_variants
+from app.services.swap.offers import SwapWords
+from app.services.swap.targets import swap_targets
+from app.services.swap.variants import swap_variants
 from app.services.views import AuditSettings, Span
 from app.services.views.swaps import SwapRequest
 from app.ui.api_swaps import swap_request_from

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.services.agreement import cohen_kappa
-from app.services.verdict_rules import standing
+from app.services.verdict.agreement import cohen_kappa
+from app.services.verdict.rules import standing
 from app.services.views.verdicts import (
     CurrentVerdicts,
     LogCheck,

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from app.services.calibration_store import AnyCalibration
+from app.services.calibration.store import AnyCalibration
+from app.services.calibration.thresholds import layout_of, reading_for
 from app.services.errors import CoftError, ServiceError
 from app.services.mapping import settings_from_json, step_from
 from app.services.reporting.archive import LARGEST_FILE, unpack
@@ -15,7 +16,6 @@ from app.services.reporting.bundle import CALIBRATION, MANIFEST, REPORT, read_ma
 from app.services.reporting.document import branch_records, chain_records, log_records, session_record
 from app.services.reporting.schema import BranchPart, ReportPart, report_from
 from app.services.reports import SessionData
-from app.services.thresholds import layout_of, reading_for
 from app.services.views import AuditSettings, Step
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain

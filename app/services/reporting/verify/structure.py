@@ -8,7 +8,7 @@ from app.services.reporting.document import log_records
 from app.services.reporting.schema import BranchPart, StepPart
 from app.services.reporting.verify.findings import Findings, failed
 from app.services.reporting.verify.loaded import Loaded
-from app.services.verdicts import check_log
+from app.services.verdict.service import check_log
 from app.services.views.verification import Check
 from coft_core.decode import fork_path
 from coft_core.fingerprint import Fingerprint

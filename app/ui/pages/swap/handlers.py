@@ -11,7 +11,7 @@ import gradio as gr
 
 from app.services.errors import CalibrationMismatch
 from app.services.ports import Services
-from app.services.swap_runs import SwapCancelled
+from app.services.swap.runs import SwapCancelled
 from app.services.views import AuditSettings, ReadingRequest
 from app.services.views.swaps import SwapRequest, SwapResult, SwapTargets
 from app.ui.components.rail_values import (

@@ -1,0 +1,1 @@
+"""Batch audits: many prompts with the same settings, their outcomes and impact ratios."""

@@ -1,0 +1,272 @@
+"""Batch audits: every prompt of a set as a session of its own, run in the background and resumed after a crash."""
+
+from __future__ import annotations
+
+import builtins
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from app.jobs import JobRunner
+from app.services.audits import AuditService
+from app.services.batch.checks import require_settings, row_errors
+from app.services.batch.estimates import estimated
+from app.services.batch.impact import ImpactTable, impact_table
+from app.services.batch.jobs import ENDED, BatchJobs, batch_request, is_open
+from app.services.batch.outcomes import outcomes_of
+from app.services.batch.rows import INTERVAL, group_totals, groups_csv, row_views, rows_csv, sorted_rows
+from app.services.calibration.thresholds import Thresholds
+from app.services.errors import ServiceError
+from app.services.job_views import JobService
+from app.services.model_host import ModelHost
+from app.services.planning import Planner
+from app.services.prompts.files import PromptRow, parse_prompt_set, row_from, row_record, rows_of
+from app.services.prompts.samples import listed_samples
+from app.services.reports import write_text
+from app.services.views.batches import (
+    BatchEstimate,
+    BatchOrder,
+    BatchRequest,
+    BatchRowView,
+    BatchSummary,
+    BatchView,
+    OutcomeRule,
+    Outcomes,
+)
+from app.services.views.jobs import JobView
+from app.services.views.prompt_sets import ParsedPromptSet, RowError, SamplePromptSet
+from db.records import BatchRecord
+from db.repositories import BatchesRepository, PromptSetsRepository
+
+
+class BatchService:
+    """Submits, follows, cancels and resumes batches, and sums them up."""
+
+    def __init__(
+        self,
+        batches: BatchesRepository,
+        prompt_sets: PromptSetsRepository,
+        runner: JobRunner,
+        jobs: JobService,
+        audits: AuditService,
+        thresholds: Thresholds,
+        host: ModelHost,
+        planner: Planner,
+        max_upload_bytes: int = 20_000_000,
+    ) -> None:
+        """Wire the service.
+
+        Args:
+            batches: The store of batches.
+            prompt_sets: The store of prompt sets.
+            runner: Runs batches in the background.
+            jobs: Looks jobs up.
+            audits: Starts and steps the sessions.
+            thresholds: Knows which groups have some.
+            host: Owner of the models.
+            planner: Plans the trials of estimates.
+            max_upload_bytes: Largest prompt set that is read.
+        """
+        self._batches = batches
+        self._prompt_sets = prompt_sets
+        self._running = BatchJobs(batches, prompt_sets, runner, audits)
+        self._jobs = jobs
+        self._audits = audits
+        self._thresholds = thresholds
+        self._host = host
+        self._planner = planner
+        self._max_upload_bytes = max_upload_bytes
+
+    def parse(
+        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
+    ) -> ParsedPromptSet:
+        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
+
+        Args:
+            path: The file.
+            filename: Its name as uploaded.
+            columns: Column by field where the file names them otherwise.
+
+        Raises:
+            ServiceError: The file as a whole cannot be used.
+        """
+        return parse_prompt_set(path, filename, self._max_upload_bytes, columns)
+
+    def row_errors(self, prompts: ParsedPromptSet, request: BatchRequest) -> tuple[RowError, ...]:
+        """All that is wrong with a prompt set for a request, also what only the model can tell; loads the model.
+
+        Raises:
+            ServiceError: None of the columns holds the prompts.
+            CoftError: The model cannot be loaded.
+        """
+        return row_errors(prompts, request, self._host.get(request.settings.model), self._thresholds)
+
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """Prompt sets that come with the program, to be audited."""
+        return listed_samples("audit", "deployment")
+
+    def estimate(self, prompts: ParsedPromptSet, request: BatchRequest) -> BatchEstimate:
+        """What a batch of the usable rows will take, by a trial with one of them.
+
+        Raises:
+            ServiceError: No row can be used.
+            CoftError: A setting is outside its range, or the model cannot be loaded.
+        """
+        model = self._host.get(request.settings.model)
+        usable = self._usable(prompts, row_errors(prompts, request, model, self._thresholds))
+        with self._host.turn():
+            return estimated(usable, request, self._planner, model)
+
+    def submit(self, prompts: ParsedPromptSet, request: BatchRequest) -> int:
+        """Store a batch, start it as a job, and return the batch's id.
+
+        Raises:
+            ServiceError: It has no name, or rows cannot be used and going on without them was not allowed.
+            CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
+            CoftError: A setting is outside its range, or the model cannot be loaded.
+            NotFoundError: The calibration or the word list has been deleted.
+        """
+        if not request.name.strip():
+            raise ServiceError("The batch has no name; give it one.")
+        errors = self.row_errors(prompts, request)
+        if errors and not request.accept_errors:
+            first = errors[0]
+            raise ServiceError(
+                f"{len({error.line for error in errors})} of {prompts.total} rows cannot be used, the first on line "
+                f"{first.line} ({first.column} {first.message}); correct them, or go on with the good rows."
+            )
+        usable = self._usable(prompts, errors)
+        require_settings(request.settings, usable[0], self._audits)
+        stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, [row_record(r) for r in usable])
+        batch = self._batches.add(request.name, stored.id, asdict(request), [row.line for row in usable])
+        self._running.start(batch)
+        return batch.id
+
+    def cancel(self, batch_id: int) -> None:
+        """Ask a running batch to stop after its current token; finished sessions stay, and it can be resumed.
+
+        Raises:
+            ServiceError: It runs in another process.
+            NotFoundError: There is no such batch.
+        """
+        batch = self._batches.get(batch_id)
+        if batch.job_id is not None:
+            self._jobs.cancel(batch.job_id)
+
+    def resume(self, batch_id: int) -> int:
+        """Go on with the rows that are not finished; a session that was cut off is continued. The new job's id.
+
+        Raises:
+            ServiceError: It is running, or nothing is left to run.
+            NotFoundError: There is no such batch.
+        """
+        batch = self._batches.get(batch_id)
+        if not any(is_open(row) for row in self._batches.rows(batch_id)):
+            raise ServiceError(f"Every row of “{batch.name}” is finished, so there is nothing to resume.")
+        return self._running.start(batch)
+
+    def list(self) -> tuple[BatchSummary, ...]:
+        """All batches, newest first."""
+        return tuple(
+            BatchSummary(batch.id, batch.name, batch.created_at, batch.row_count, self._job(batch))
+            for batch in self._batches.list()
+        )
+
+    def view(self, batch_id: int, order: BatchOrder = "line", descending: bool = False) -> BatchView:
+        """A batch with its rows and totals; needs no model.
+
+        Raises:
+            NotFoundError: There is no such batch.
+        """
+        batch = self._batches.get(batch_id)
+        rows, job = self._rows(batch), self._job(batch)
+        groups = group_totals(rows)
+        counts = dict(Counter(row.state for row in rows))
+        standing_still = job is None or job.status in ENDED
+        return BatchView(
+            id=batch.id,
+            name=batch.name,
+            request=batch_request(batch.request),
+            filename=self._prompt_sets.get(batch.prompt_set_id).filename,
+            created_at=batch.created_at,
+            rows=sorted_rows(rows, order, descending),
+            counts=counts,
+            groups=groups,
+            job=job,
+            resumable=standing_still and any(row.state in ("waiting", "unfinished", "failed") for row in rows),
+            notes=_notes(rows, bool(groups)),
+        )
+
+    def outcomes(self, batch_id: int, rule: OutcomeRule) -> Outcomes:
+        """Which rows are selected, read from their continuations.
+
+        Raises:
+            ServiceError: The rule cannot be used.
+            NotFoundError: There is no such batch.
+        """
+        return outcomes_of(self._rows(self._batches.get(batch_id)), rule)
+
+    def impact(self, batch_id: int, rule: OutcomeRule, exclude_small: bool = False) -> tuple[ImpactTable, Outcomes]:
+        """Selection rates by group and impact ratios, and the outcomes that they rest on.
+
+        Raises:
+            ServiceError: The rule cannot be used, or no decided row has a group.
+            NotFoundError: There is no such batch.
+        """
+        found = self.outcomes(batch_id, rule)
+        return impact_table(found.pairs, exclude_small), found
+
+    def csv(self, batch_id: int) -> str:
+        """The rows of a batch as RFC 4180 CSV text.
+
+        Raises:
+            NotFoundError: There is no such batch.
+        """
+        return rows_csv(self._rows(self._batches.get(batch_id)))
+
+    def write_csv(self, batch_id: int, folder: Path) -> tuple[Path, Path]:
+        """Write the rows and the totals by group into a folder, each file atomically, and return their paths."""
+        rows = self._rows(self._batches.get(batch_id))
+        return (
+            write_text(folder / f"coft-audit-batch-{batch_id}.csv", rows_csv(rows)),
+            write_text(folder / f"coft-audit-batch-{batch_id}-groups.csv", groups_csv(group_totals(rows))),
+        )
+
+    def delete(self, batch_id: int) -> None:
+        """Delete a batch; its sessions stay in the library.
+
+        Raises:
+            ServiceError: It is running.
+            NotFoundError: There is no such batch.
+        """
+        batch = self._batches.get(batch_id)
+        job = self._job(batch)
+        if job is not None and job.status not in ENDED:
+            raise ServiceError(f"The batch “{batch.name}” is running; cancel it first.")
+        self._batches.delete(batch_id)
+
+    @staticmethod
+    def _usable(prompts: ParsedPromptSet, errors: Sequence[RowError]) -> builtins.list[PromptRow]:
+        """The rows with nothing wrong; at least one."""
+        bad = {error.line for error in errors}
+        usable = [row for row in rows_of(prompts) if row.line not in bad]
+        if not usable:
+            raise ServiceError("No row can be audited; correct the rows and upload the file again.")
+        return usable
+
+    def _rows(self, batch: BatchRecord) -> builtins.list[BatchRowView]:
+        prompts = [row_from(record) for record in self._prompt_sets.rows(batch.prompt_set_id)]
+        return row_views(self._batches.rows(batch.id), prompts, self._batches.verdict_logs(batch.id))
+
+    def _job(self, batch: BatchRecord) -> JobView | None:
+        return None if batch.job_id is None else self._jobs.get(batch.job_id)
+
+
+def _notes(rows: Sequence[BatchRowView], totals: bool) -> tuple[str, ...]:
+    open_rows = sum(row.state != "finished" for row in rows)
+    notes = [f"Intervals: {INTERVAL}."] if totals else []
+    if open_rows:
+        counted = "1 row is" if open_rows == 1 else f"{open_rows} rows are"
+        notes.append(f"{counted} not finished and in no total.")
+    return tuple(notes)

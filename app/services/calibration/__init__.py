@@ -1,0 +1,1 @@
+"""Calibration runs: requests, jobs, stored thresholds and what is read off them."""

@@ -1,0 +1,170 @@
+"""How an audit's settings and a calibration agree, and the settings that a calibration was made with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from app.services.calibration.fingerprint_parts import detector_parts, mask_settings
+from app.services.calibration.store import AnyCalibration
+from app.services.calibration.thresholds import Thresholds, own_notes
+from app.services.detection import Detectors
+from app.services.errors import ServiceError
+from app.services.model_host import ModelHost
+from app.services.policy_choice import policy_of
+from app.services.views import AuditSettings, SettingsFit
+from coft_core.errors import InvalidInputError
+from coft_core.fingerprint import Fingerprint
+from coft_core.masking.masker import DEFAULT_HINT
+from coft_core.masking.sentinel import resolve_sentinel
+from coft_core.masking.settings import MaskSettings
+
+Difference = tuple[str, str, str]
+
+_OF_THE_MODEL = ("model", "revision", "weights", "tokenizer", "dtype", "chat_template")
+"""Fields of a fingerprint that the model alone decides."""
+
+
+class Fitting:
+    """Compares settings with calibrations without loading a model; a model that is loaded anyway is compared too."""
+
+    def __init__(self, thresholds: Thresholds, detectors: Detectors, host: ModelHost) -> None:
+        """Wire to calibrations, detectors and the loaded models."""
+        self._thresholds = thresholds
+        self._detectors = detectors
+        self._host = host
+
+    def fit(self, settings: AuditSettings) -> SettingsFit:
+        """How the settings and the calibration that they name agree.
+
+        Raises:
+            CoftError: A setting is outside its range.
+            NotFoundError: The calibration or the word list has been deleted.
+        """
+        whole = self._thresholds.of(replace(settings, group=None))
+        if whole is None:
+            return SettingsFit()
+        if settings.policy == "vanilla":
+            return SettingsFit((("policy", "coft", "vanilla"),), adoptable=True)
+        differences = tuple(self._differences(settings, whole))
+        left = tuple(self._differences(self.adopt(settings), whole)) if differences else ()
+        return SettingsFit(differences, own_notes(self._of_group(settings, whole)), len(left) < len(differences))
+
+    def _of_group(self, settings: AuditSettings, whole: AnyCalibration) -> AnyCalibration:
+        try:
+            return self._thresholds.of(settings) or whole
+        except InvalidInputError:
+            # An unknown or too small group is refused where its thresholds are asked for.
+            return whole
+
+    def adopt(self, settings: AuditSettings) -> AuditSettings:
+        """The settings with everything that the calibration they name was made with.
+
+        What no setting can bring back, such as other weights or a word list that is gone, stays a difference.
+
+        Raises:
+            ServiceError: The settings name no calibration.
+            NotFoundError: It has been deleted.
+        """
+        if settings.calibration_id is None:
+            raise ServiceError("No calibration is chosen; choose one, then its settings can be used.")
+        stored = self._thresholds.stored(settings.calibration_id)
+        made = stored.fingerprint
+        adopted = replace(
+            settings,
+            policy="coft",
+            lam=made.lam,
+            alpha=stored.alpha,
+            temperature=made.temperature,
+            top_p=made.top_p,
+            top_k=made.top_k,
+            sentinel=None if self._own_sentinel(settings.model) == made.sentinel else made.sentinel,
+            proceed_uncertified=False,
+        )
+        return self._with_detector(_with_mask(adopted, made.mask_mode), made.detector)
+
+    def _differences(self, settings: AuditSettings, calibration: AnyCalibration) -> Iterator[Difference]:
+        policy, made = policy_of(settings, None), calibration.fingerprint
+        used = {"lam": settings.lam} | {
+            name: getattr(policy.sampling, name) for name in ("temperature", "top_p", "top_k")
+        }
+        yield from self._of_the_model(settings, made)
+        yield from _unequal((name, getattr(made, name), value) for name, value in used.items())
+        yield from _mask_differences(made.mask_mode, policy.mask)
+        sentinel = policy.mask.sentinel or self._own_sentinel(settings.model)
+        if sentinel is not None:
+            yield from _unequal([("sentinel", made.sentinel, sentinel)])
+        yield from _detector_differences(made.detector, self._detectors.choose(settings).version)
+
+    def _of_the_model(self, settings: AuditSettings, made: Fingerprint) -> Iterator[Difference]:
+        model = self._host.loaded(settings.model)
+        if model is None:
+            yield from _unequal([("model", made.model, settings.model)])
+            return
+        # A sentinel that is still being typed may be no token yet; it is compared as text.
+        used = policy_of(replace(settings, sentinel=None), None).fingerprint(model, "")
+        differs = [name for name in _OF_THE_MODEL if getattr(made, name) != getattr(used, name)]
+        # Another model has other weights and another tokenizer, of course; its name says it all.
+        shown = differs[:1] if differs[:1] == ["model"] else differs
+        yield from ((name, str(getattr(made, name)), str(getattr(used, name))) for name in shown)
+
+    def _own_sentinel(self, name: str) -> str | None:
+        model = self._host.loaded(name)
+        return None if model is None else resolve_sentinel(model.tokenizer)[0]
+
+    def _with_detector(self, settings: AuditSettings, version: str) -> AuditSettings:
+        parts = detector_parts(version)
+        if parts is None:
+            return settings
+        listed = self._detectors.list_labelled(parts.user_list)
+        return replace(settings, masked_families=parts.masked_families, user_list_id=listed)
+
+
+def _with_mask(settings: AuditSettings, label: str) -> AuditSettings:
+    mask = mask_settings(label)
+    if mask is None:
+        return settings
+    return replace(
+        settings,
+        mask_layout=mask.layout,
+        mask_mode=mask.mode,
+        mask_hint=None if mask.hint == DEFAULT_HINT else mask.hint,
+        whitelist=mask.whitelist,
+        group=None if mask.layout == "factorized" else settings.group,
+    )
+
+
+def _mask_differences(label: str, used: MaskSettings) -> Iterator[Difference]:
+    made = mask_settings(label)
+    if made is None:
+        yield from _unequal([("mask_mode", label, used.label)])
+        return
+    yield from _unequal([("mask_layout", made.layout, used.layout)])
+    yield from _unequal([("mask_mode", _mode(made), _mode(used))])
+    yield from _unequal([("families", _listed(made.families), _listed(used.families))])
+    yield from _unequal([("whitelist", _listed(made.whitelist), _listed(used.whitelist))])
+
+
+def _detector_differences(made: str, used: str) -> Iterator[Difference]:
+    first, second = detector_parts(made), detector_parts(used)
+    if first is None or second is None:
+        yield from _unequal([("detector", made, used)])
+        return
+    yield from _unequal([("detector", first.found_by, second.found_by)])
+    masked = [(" ".join(parts.masked_families) or "none") for parts in (first, second)]
+    yield from _unequal([("masked_families", masked[0], masked[1])])
+    yield from _unequal([("user_list", first.user_list or "none", second.user_list or "none")])
+
+
+def _unequal(items: Iterable[tuple[str, object, object]]) -> Iterator[Difference]:
+    for name, made, used in items:
+        if made != used:
+            yield (name, str(made), str(used))
+
+
+def _mode(mask: MaskSettings) -> str:
+    return "hard" if mask.mode == "hard" else f"soft: {mask.hint}"
+
+
+def _listed(terms: tuple[str, ...] | None) -> str:
+    return "all" if terms is None else ", ".join(terms) or "none"

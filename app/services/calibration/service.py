@@ -1,0 +1,173 @@
+"""Prompt sets and calibration runs: what pages and commands ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from app.services.calibration.drift import drift_of
+from app.services.calibration.estimates import Trial
+from app.services.calibration.jobs import CalibrationJobs
+from app.services.calibration.readings import CalibrationReadings
+from app.services.calibration.shift import estimated_weights, weighted
+from app.services.calibration.store import AnyCalibration, CalibrationStore, groups_of, renamed
+from app.services.calibration.summaries import summary_of
+from app.services.detection import Detectors
+from app.services.errors import ServiceError
+from app.services.model_host import ModelHost
+from app.services.prompts.checks import NOTHING_MASKED, nothing_masked, preview_rows, usable_rows
+from app.services.prompts.files import parse_prompt_set, row_from
+from app.services.prompts.samples import listed_samples, sample_of
+from app.services.views import (
+    CalibrationEstimate,
+    CalibrationRequest,
+    CalibrationSummary,
+    CalibrationView,
+    DriftReport,
+    ParsedPromptSet,
+    PromptPreview,
+    ReadingRequest,
+    RowError,
+    SamplePromptSet,
+)
+from coft_core.conformal.drift import WINDOW
+from coft_core.conformal.split import context_numbers
+from db.records import CalibrationRecord
+from db.repositories import PromptSetsRepository, SessionsRepository
+
+DEMO_SAMPLE = {
+    "file": "calibration_demo.jsonl",
+    "title": "Demo prompts",
+    "description": "What the embedded calibration was made with; a prompt and a reference in each row.",
+}
+
+
+class CalibrationService:
+    """Prompt sets and calibration runs."""
+
+    def __init__(
+        self,
+        store: CalibrationStore,
+        jobs: CalibrationJobs,
+        prompt_sets: PromptSetsRepository,
+        sessions: SessionsRepository,
+        host: ModelHost,
+        detectors: Detectors,
+        max_upload_bytes: int = 20_000_000,
+    ) -> None:
+        """Wire the service.
+
+        Args:
+            store: Finished calibrations.
+            jobs: Starts calibrations.
+            prompt_sets: The store of prompt sets.
+            sessions: The store of audits, against which drift is measured.
+            host: Owner of the models.
+            detectors: Find spans where a row names none.
+            max_upload_bytes: Largest prompt set that is read.
+        """
+        self._store = store
+        self._jobs = jobs
+        self._prompt_sets = prompt_sets
+        self._sessions = sessions
+        self._host = host
+        self._detectors = detectors
+        self._max_upload_bytes = max_upload_bytes
+        self._readings = CalibrationReadings(store)
+
+    def parse(
+        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
+    ) -> ParsedPromptSet:
+        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
+
+        Args:
+            path: The file.
+            filename: Its name as uploaded.
+            columns: For each field the column to read it from; ``""`` reads it from none. Fields that are left out are
+                read from the column of their own name, else from one of an obvious name.
+        """
+        return parse_prompt_set(path, filename, self._max_upload_bytes, columns)
+
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """Prompt sets that come with the program, to calibrate on."""
+        return (*listed_samples("calibration"), sample_of(DEMO_SAMPLE))
+
+    def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
+        """All that is wrong with a prompt set for a request, in the order of lines; loads the model."""
+        rows, errors = usable_rows(prompts, request, self._host.get(request.model))
+        if rows and nothing_masked(rows, request, self._detectors.choose(request)):
+            errors = tuple(sorted((*errors, RowError(rows[0].line, "spans", NOTHING_MASKED)), key=lambda e: e.line))
+        return errors
+
+    def preview(
+        self, prompts: ParsedPromptSet, request: CalibrationRequest, limit: int = 12
+    ) -> tuple[PromptPreview, ...]:
+        """The first rows with the spans that will be masked; needs no model."""
+        return preview_rows(prompts, request, self._detectors.choose(request), limit)
+
+    def estimate(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> CalibrationEstimate:
+        """How long the calibration will take, from a trial of about two seconds; loads the model."""
+        work = self._jobs.work(prompts, request)
+        with self._host.turn():
+            return Trial(work).estimate()
+
+    def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
+        """Store the prompt set, start the calibration as a job, and return the job's id."""
+        return self._jobs.submit(prompts, request)
+
+    def resume(self, job_id: int) -> int:
+        """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id."""
+        return self._jobs.resume(job_id)
+
+    def list(self, model: str | None = None) -> tuple[CalibrationSummary, ...]:
+        """Finished calibrations, newest first."""
+        return tuple(summary_of(record) for record in self._store.list(model))
+
+    def view(self, calibration_id: int, reading: ReadingRequest | None = None) -> CalibrationView:
+        """A calibration read as asked (as it was calibrated by default); needs no model."""
+        return self._readings.view(calibration_id, reading)
+
+    def load(self, calibration_id: int) -> AnyCalibration:
+        """The calibration itself, values included."""
+        return self._store.load(calibration_id)
+
+    def reweight(self, calibration_id: int, deployment: tuple[str, ...], name: str) -> int:
+        """Store a calibration anew with weights estimated for other prompts; needs no model. The new one's id.
+
+        Raises:
+            ServiceError: Its own prompts are not stored.
+            InvalidInputError: There are too few prompts, or the weights leave too few contexts.
+            NotFoundError: There is no such calibration.
+        """
+        record, stored = self._store.get(calibration_id), self._store.load(calibration_id)
+        if record.prompt_set_id is None:
+            raise ServiceError(
+                f"The prompts of the calibration “{record.name}” are not stored, so its weights cannot be estimated; "
+                "calibrate on a prompt set and ask for weights."
+            )
+        examples = [row_from(row).example for row in self._prompt_sets.rows(record.prompt_set_id)]
+        numbers = context_numbers(examples, by_group=bool(groups_of(stored)))
+        weights = estimated_weights([example.prompt for example in examples], numbers, deployment)
+        made = renamed(weighted(stored, weights), name.strip() or f"{record.name}, weighted")
+        return self._store.add(made, record.prompt_set_id).id
+
+    def drift(self, calibration_id: int) -> DriftReport:
+        """What the audits that used a calibration say against it."""
+        calibration = self._store.load(calibration_id)
+        # Without chains there is nothing to compare audits with, however many there are.
+        audits = self._sessions.beginnings(calibration_id, WINDOW) if len(calibration.chosen) else ()
+        return drift_of(calibration, audits)
+
+    def export(self, calibration_id: int, folder: Path) -> Path:
+        """Write a calibration as a file that the library and the command line load, and return its path."""
+        path = folder / f"calibration-{calibration_id}.zip"
+        self._store.load(calibration_id).save(path)
+        return path
+
+    def delete(self, calibration_id: int) -> None:
+        """Delete a calibration; sessions that used it keep its label."""
+        self._store.delete(calibration_id)
+
+    def install_embedded(self, path: Path) -> CalibrationRecord | None:
+        """Store the calibration that comes with the embedded model, once per version of it."""
+        return self._store.install_embedded(path)

@@ -1,0 +1,158 @@
+"""Calibrations as audits use them: read at a session's risk level, for its group, and drawn for its prompt."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import replace
+from itertools import groupby
+from threading import Lock
+
+from app.services.calibration.service import CalibrationService
+from app.services.calibration.store import AnyCalibration, parts_of
+from app.services.calibration.summaries import merged_bins
+from app.services.errors import ServiceError
+from app.services.views import AuditSettings, BinView, CalibrationSummary, DriftReport
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.quantile import minimum_contexts
+from coft_core.conformal.stepwise import PositionBins
+
+READINGS = 32
+"""Readings kept at a time; one of a long calibration takes milliseconds, and a page asks for the same one again."""
+
+_WORST_FIRST = ("uninformative", "inherited", "calibrated")
+
+
+class Thresholds:
+    """Gives an audit the calibration that its settings name."""
+
+    def __init__(self, calibrations: CalibrationService) -> None:
+        """Wire to the stored calibrations."""
+        self._calibrations = calibrations
+        self._readings: OrderedDict[tuple[int, float, str | None], tuple[AnyCalibration, AnyCalibration]] = (
+            OrderedDict()
+        )
+        self._lock = Lock()
+
+    def of(self, settings: AuditSettings) -> AnyCalibration | None:
+        """The calibration of the settings at their risk level and for their group; None if they name none.
+
+        Raises:
+            ServiceError: A group is named where thresholds have none.
+            InvalidInputError: There is no such group, it has too few contexts, or alpha is outside (0, 1).
+            NotFoundError: The calibration has been deleted.
+        """
+        if settings.calibration_id is None:
+            if settings.group is not None:
+                raise ServiceError(
+                    f"The group “{settings.group}” has no thresholds without a calibration; choose a calibration by "
+                    "group, or no group."
+                )
+            return None
+        stored = self.stored(settings.calibration_id)
+        key = (settings.calibration_id, settings.alpha, settings.group)
+        with self._lock:
+            found = self._readings.get(key)
+        if found is not None and found[0] is stored:
+            return found[1]
+        reading = reading_for(stored, settings)
+        with self._lock:
+            self._readings[key] = (stored, reading)
+            self._readings.move_to_end(key)
+            while len(self._readings) > READINGS:
+                self._readings.popitem(last=False)
+        return reading
+
+    def stored(self, calibration_id: int) -> AnyCalibration:
+        """A calibration as it was made.
+
+        Raises:
+            NotFoundError: It has been deleted.
+        """
+        return self._calibrations.load(calibration_id)
+
+    def summary(self, calibration_id: int | None) -> CalibrationSummary | None:
+        """A calibration in a line; None if there is none, or if it has been deleted."""
+        return next((item for item in self._calibrations.list() if item.id == calibration_id), None)
+
+    def drift(self, calibration_id: int) -> DriftReport:
+        """What the audits that used a calibration say against it."""
+        return self._calibrations.drift(calibration_id)
+
+
+def layout_of(calibration: AnyCalibration) -> str:
+    """``joint`` or ``factorized``."""
+    return "factorized" if isinstance(calibration, FactorizedCalibration) else "joint"
+
+
+def own_notes(calibration: AnyCalibration) -> tuple[str, ...]:
+    """What must be said with an audit's thresholds; that rollouts settled is no reservation and stays out."""
+    records = [part.chains for part in parts_of(calibration) if part.chains is not None]
+    fine = {record.sentence for record in records if record.settled or record.tolerance is None}
+    return tuple(note for note in calibration.notes if note not in fine)
+
+
+def bins_for(calibration: AnyCalibration, families: tuple[str, ...]) -> tuple[BinView, ...]:
+    """Thresholds by position as an audit's page draws them.
+
+    Args:
+        calibration: The calibration.
+        families: Families that the prompt has masked. With factorized masks a bin is as weak as its weakest family,
+            and its threshold is the smallest of theirs.
+    """
+    if isinstance(calibration, Calibration):
+        return merged_bins(calibration)
+    if not families:
+        return ()
+    parts = [calibration.part(family) for family in families]
+    positions = calibration.parts[0][1].positions
+    singles = [_weakest(parts, positions, index) for index in range(positions.count)]
+    runs = [list(group) for _, group in groupby(singles, key=_alike)]
+    return tuple(_joined(run[0], run[-1]) for run in runs)
+
+
+def reading_for(stored: AnyCalibration, settings: AuditSettings) -> AnyCalibration:
+    """A calibration at the risk level and for the group of some settings.
+
+    Raises:
+        InvalidInputError: There is no such group, it has too few contexts, or alpha is outside (0, 1).
+    """
+    # Reading a factorized calibration at its own level again would replace levels that were given by hand.
+    reading = stored if stored.alpha == settings.alpha else stored.read(alpha=settings.alpha)
+    return reading if settings.group is None else reading.for_group(settings.group)
+
+
+def _weakest(parts: list[Calibration | None], positions: PositionBins, index: int) -> BinView:
+    """One bin over the families; a family that was never calibrated refuses nothing, so its threshold is 0."""
+    entries = [part.bins[index] for part in parts if part is not None]
+    worst = min(entries, key=lambda entry: _WORST_FIRST.index(entry.state), default=None)
+    missing = worst is None or len(entries) < len(parts)
+    lender = None if worst is None or missing else worst.inherited_from
+    return BinView(
+        label=positions.label(index),
+        first_step=positions.first_step(index),
+        last_step=positions.last_step(index),
+        state="uninformative" if worst is None or missing else worst.state,
+        tau=0.0 if missing else math.exp(min(entry.log_tau for entry in entries)),
+        contexts=0 if missing else min(entry.contexts for entry in entries),
+        rank=0 if worst is None or missing else worst.rank,
+        coverage_low=None,
+        coverage_high=None,
+        inherited_from=None if lender is None else positions.label(lender),
+        needed=max((minimum_contexts(part.alpha) for part in parts if part is not None), default=0),
+    )
+
+
+def _alike(entry: BinView) -> tuple[object, ...]:
+    """Neighbours with data of their own stay apart; those without are drawn as one."""
+    return (entry.state, entry.inherited_from) if entry.contexts == 0 else (entry.first_step,)
+
+
+def _joined(first: BinView, last: BinView) -> BinView:
+    end = (
+        f"{first.first_step + 1} and later"
+        if last.last_step is None
+        else f"{first.first_step + 1}–{last.last_step + 1}"
+    )
+    return replace(first, last_step=last.last_step, label=end)

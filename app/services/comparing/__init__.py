@@ -1,0 +1,1 @@
+"""Chains beside each other."""

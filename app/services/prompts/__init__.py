@@ -1,0 +1,1 @@
+"""Prompt sets: uploads, columns, checks and the sets that ship."""

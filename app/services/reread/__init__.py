@@ -1,0 +1,1 @@
+"""Stored audits read again at another lambda or alpha."""

@@ -1,0 +1,1 @@
+"""Attribute swaps: variants of a prompt, their texts and their distributions."""

@@ -1,0 +1,257 @@
+"""Attribute swaps: the same prompt with one attribute exchanged, and what follows it with and without the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from app.services.audits import AuditService
+from app.services.csv_files import write_text
+from app.services.errors import ServiceError
+from app.services.model_host import ModelHost
+from app.services.planning import Planner
+from app.services.swap.distributions import Distributions, candidates_of, distributions_at, gaps_between, views_of
+from app.services.swap.notes import swap_notes
+from app.services.swap.offers import SwapWords
+from app.services.swap.runs import SwapRuns, SwapWatch
+from app.services.swap.tables import SwapTable, swap_csv
+from app.services.swap.targets import swap_targets
+from app.services.swap.variants import swap_variants
+from app.services.views.audits import AuditSettings, StartAudit
+from app.services.views.swaps import (
+    SwapChain,
+    SwapOffer,
+    SwapOutcome,
+    SwapProgress,
+    SwapRequest,
+    SwapResult,
+    SwapTargets,
+    SwapVariant,
+)
+from coft_core.decode import Plan, Rollout
+from coft_core.types import Span
+
+Progress = Callable[[float, str], None]
+"""Told the share done and what is being done."""
+
+MOST_CANDIDATES = 50
+
+
+class SwapService:
+    """Exchanges attributes in prompts and compares what follows; nothing of it is stored.
+
+    The newest results are kept in memory, so that another step can be read and tables written without a second run.
+    """
+
+    def __init__(self, audits: AuditService, planner: Planner, host: ModelHost) -> None:
+        """Wire the service.
+
+        Args:
+            audits: Detects spans.
+            planner: Turns settings into plans.
+            host: Owner of the models.
+        """
+        self._audits = audits
+        self._planner = planner
+        self._host = host
+        self._words = SwapWords()
+        self._runs = SwapRuns()
+
+    def offers(self, category: str, text: str = "") -> tuple[SwapOffer, ...]:
+        """Words of the lexicons that could take a span's place, by kind, those of the text's own kind first.
+
+        Args:
+            category: The span's family.
+            text: The words that it covers.
+        """
+        return self._words.offers(category, text)
+
+    def variants(self, request: SwapRequest) -> tuple[SwapVariant, ...]:
+        """The variants that a request compares, for reading and correcting; needs no model.
+
+        Raises:
+            ServiceError: There is nothing to replace or nothing to replace it by, or a choice is unknown.
+            InvalidInputError: A span lies outside the prompt.
+        """
+        return swap_variants(request, self._spans(request), self._words)
+
+    def targets(self, prompt: str, spans: Sequence[Span]) -> SwapTargets:
+        """What of a prompt can be replaced, and how its pronouns are read; needs no model.
+
+        Raises:
+            InvalidInputError: A span lies outside the prompt.
+        """
+        return swap_targets(prompt, spans)
+
+    def compare(self, request: SwapRequest, progress: Progress | None = None) -> SwapResult:
+        """Run every variant under vanilla decoding and under the policy, and compare one step's distributions.
+
+        Args:
+            request: What to exchange, and the settings.
+            progress: Told how far it is, before the first token and after each. What it raises ends the comparison:
+                the chain that is being made is closed, nothing is kept, and the exception passes through.
+
+        Raises:
+            ServiceError: A choice is unknown, or a chain ends before the step that is compared.
+            CoftError: A prompt or a setting cannot be used, or the calibration belongs to another policy.
+        """
+        with closing(self._stream(request)) as stream:
+            for item in stream:
+                if isinstance(item, SwapResult):
+                    return item
+                if progress is not None:
+                    progress(item.share, item.label)
+        raise AssertionError("a comparison ends with its result")
+
+    def run(self, request: SwapRequest) -> Iterator[SwapProgress | SwapResult]:
+        """The same as a stream: progress before the first token and after each, the result at the end.
+
+        Closing the stream, or :meth:`cancel` with the number that its progress carries, ends it after the current
+        token.
+
+        Raises:
+            SwapCancelled: It was cancelled.
+            ServiceError: As :meth:`compare`.
+            CoftError: As :meth:`compare`.
+        """
+        return self._stream(request)
+
+    def cancel(self, number: int) -> None:
+        """End a running comparison after its current token; one that has ended stays as it is."""
+        self._runs.cancel(number)
+
+    def at(self, number: int, answer_step: int) -> SwapResult:
+        """Another step of a comparison that is still kept; its chains are not run again.
+
+        Args:
+            number: The comparison.
+            answer_step: The step, 0-based.
+
+        Raises:
+            ServiceError: The comparison is not kept any more, or a chain ends before the step.
+            CoftError: The calibration is not there any more.
+        """
+        kept = self._runs.kept(number)
+        if answer_step in kept.steps:
+            return kept.steps[answer_step]
+        request = replace(kept.request, answer_step=answer_step)
+        _check(request)
+        outcomes = next(iter(kept.steps.values())).outcomes
+        plans = self._plans([outcome.variant for outcome in outcomes], request.settings)
+        found = [self._distributions(pair, outcome, answer_step) for pair, outcome in zip(plans, outcomes, strict=True)]
+        return self._result(number, request, outcomes, found)
+
+    def write_csv(self, number: int, answer_step: int, table: SwapTable, folder: Path) -> Path:
+        """Write a table of a comparison that is still kept into a folder, atomically, and return its path.
+
+        Raises:
+            ServiceError: As :meth:`at`.
+        """
+        name = f"swap-{number}-token-{answer_step + 1}-{table}.csv"
+        return write_text(folder / name, swap_csv(self.at(number, answer_step), table))
+
+    def _stream(self, request: SwapRequest) -> Generator[SwapProgress | SwapResult, None, None]:
+        _check(request)
+        variants = self.variants(request)
+        length = max(request.max_new_tokens, request.answer_step + 1)
+        settings = replace(request.settings, max_new_tokens=length)
+        # Everything is planned before anything runs, so that a refused variant costs no chain.
+        plans = self._plans(variants, settings)
+        first = _masked_ids(plans[0][1])
+        outcomes, distributions = [], []
+        with self._runs.watched(2 * len(variants), length) as watch:
+            for index, (variant, pair) in enumerate(zip(variants, plans, strict=True)):
+                alone = yield from self._chain(pair[0], variant, _vanilla(settings), watch, 2 * index)
+                guided = yield from self._chain(pair[1], variant, settings, watch, 2 * index + 1)
+                tokens = len(pair[1].prompt.factual_ids)
+                outcomes.append(SwapOutcome(variant, alone, guided, _masked_ids(pair[1]) == first, tokens))
+                distributions.append(self._distributions(pair, outcomes[-1], request.answer_step))
+            yield self._result(watch.number, replace(request, settings=settings), outcomes, distributions)
+
+    def _plans(self, variants: Sequence[SwapVariant], settings: AuditSettings) -> list[tuple[Plan, Plan]]:
+        """Each variant planned for vanilla decoding and for the policy."""
+        model, alone = self._host.get(settings.model), _vanilla(settings)
+        return [
+            (
+                self._planner.plan(model, variant.prompt, variant.spans, alone),
+                self._planner.plan(model, variant.prompt, variant.spans, settings),
+            )
+            for variant in variants
+        ]
+
+    def _distributions(self, plans: tuple[Plan, Plan], outcome: SwapOutcome, answer_step: int) -> Distributions:
+        vanilla, policy = plans
+        with self._host.turn():
+            found = distributions_at(policy, _prefix(outcome.policy, outcome.variant, answer_step))
+            own = distributions_at(vanilla, _prefix(outcome.vanilla, outcome.variant, answer_step))
+        return {**found, "factual": own["factual"]}
+
+    def _result(
+        self,
+        number: int,
+        request: SwapRequest,
+        outcomes: Sequence[SwapOutcome],
+        distributions: Sequence[Distributions],
+    ) -> SwapResult:
+        result = SwapResult(
+            outcomes=tuple(outcomes),
+            views=views_of(distributions),
+            answer_step=request.answer_step,
+            tokens=candidates_of(distributions, request.top, self._host.get(request.settings.model)),
+            gaps=gaps_between(distributions),
+            notes=tuple(swap_notes(request, outcomes)),
+            number=number,
+        )
+        self._runs.keep(request, result)
+        return result
+
+    def _spans(self, request: SwapRequest) -> tuple[Span, ...]:
+        return self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
+
+    def _chain(
+        self, prepared: Plan, variant: SwapVariant, settings: AuditSettings, watch: SwapWatch, done: int
+    ) -> Generator[SwapProgress, None, SwapChain]:
+        rollout = Rollout(prepared)
+        try:
+            while rollout.finished is None:
+                yield watch.told(done, len(rollout.steps), variant.label, settings.policy)
+                with self._host.turn():
+                    rollout.step()
+            return SwapChain(
+                steps=rollout.steps,
+                text=rollout.text,
+                finished=rollout.finished,
+                certificate=prepared.certificate.text,
+                start=StartAudit(variant.prompt, settings, variant.spans, f"{variant.label} · {settings.policy}"),
+            )
+        finally:
+            rollout.close()
+
+
+def _check(request: SwapRequest) -> None:
+    if request.max_new_tokens < 1 or request.answer_step < 0:
+        raise ServiceError("Chains have at least one token, and steps count from the first; correct the numbers.")
+    if not 1 <= request.top <= MOST_CANDIDATES:
+        raise ServiceError(f"{request.top} candidates a variant cannot be shown; choose 1 to {MOST_CANDIDATES}.")
+
+
+def _vanilla(settings: AuditSettings) -> AuditSettings:
+    """The same settings for the model alone, without fusion, thresholds and factorized masks."""
+    return replace(settings, policy="vanilla", calibration_id=None, group=None, mask_layout="joint")
+
+
+def _prefix(chain: SwapChain, variant: SwapVariant, answer_step: int) -> list[int]:
+    if len(chain.steps) <= answer_step:
+        raise ServiceError(
+            f"The chain of “{variant.label}” ends after {len(chain.steps)} tokens, before the one that is compared "
+            f"({answer_step + 1}); compare an earlier one."
+        )
+    return [step.token_id for step in chain.steps[:answer_step]]
+
+
+def _masked_ids(prepared: Plan) -> tuple[tuple[int, ...], ...]:
+    """What the masked branches read; without one, the masked prompt all the same."""
+    rows = tuple(tuple(branch.input_ids) for branch in prepared.policy.branches(prepared.prompt)[1:])
+    return rows or (prepared.prompt.masked_ids,)

@@ -1,0 +1,158 @@
+"""Reviewers' word lists: stored whole, never changed, and not deleted under what rests on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.services.csv_files import write_text
+from app.services.errors import ServiceError
+from app.services.views import ParsedUserList, UserListSummary, UserListView, UserTerm
+from app.services.word_lists.files import parse_user_list, user_list_csv
+from coft_core.masking.user_list import UserList
+from db.records import UserListRecord, UserTermRecord
+from db.repositories import CalibrationsRepository, JobsRepository, UserListsRepository
+from db.repositories.jobs import UNFINISHED
+
+
+class UserListService:
+    """Keeps word lists, and gives them to the detector."""
+
+    def __init__(
+        self,
+        lists: UserListsRepository,
+        calibrations: CalibrationsRepository,
+        jobs: JobsRepository,
+        max_upload_bytes: int = 20_000_000,
+    ) -> None:
+        """Wire the service.
+
+        Args:
+            lists: The store of word lists.
+            calibrations: Tells which lists calibrations rest on.
+            jobs: Tells which lists unfinished jobs use.
+            max_upload_bytes: Largest file that is read.
+        """
+        self._lists = lists
+        self._calibrations = calibrations
+        self._jobs = jobs
+        self._max_upload_bytes = max_upload_bytes
+        self._loaded: tuple[int, UserList] | None = None
+
+    def parse(
+        self, path: Path, filename: str | None = None, action: str = "mask", family: str = "other"
+    ) -> ParsedUserList:
+        """Read a CSV or TXT word list; problems of single lines are data, an unreadable file is an error.
+
+        Args:
+            path: The file.
+            filename: Its name as uploaded.
+            action: ``"mask"`` or ``"keep"``, for terms that name no action.
+            family: Attribute family of terms that name none.
+        """
+        return parse_user_list(path, filename, action, family, self._max_upload_bytes)
+
+    def add(self, name: str, parsed: ParsedUserList, replace: bool = False) -> UserListView:
+        """Store a word list.
+
+        Args:
+            name: Its name.
+            parsed: Its terms; all of its lines must be usable.
+            replace: Whether a list of the same name goes; audits made with it keep what they show.
+
+        Raises:
+            ServiceError: A line cannot be used, the name is taken, or the list to be replaced is in use.
+            InvalidInputError: The name is blank or too long.
+        """
+        if parsed.errors:
+            first = parsed.errors[0]
+            raise ServiceError(
+                f"{len(parsed.errors)} of {parsed.total} terms in {parsed.filename} cannot be used, the first on line "
+                f"{first.line} ({first.column}: {first.message}); correct them, nothing was stored."
+            )
+        chosen = UserList(name.strip(), tuple(term for _, term in parsed.terms))
+        taken = self._lists.find(chosen.name)
+        if taken is not None and not replace:
+            raise ServiceError(f"There is a word list “{chosen.name}” already; choose another name, or replace it.")
+        if taken is not None:
+            self._require_unused(taken)
+        terms = [UserTermRecord(term.term, term.family, term.keep) for term in chosen.terms]
+        return self.view(self._lists.add(chosen.name, chosen.digest, terms, taken.id if taken else None).id)
+
+    def list(self) -> tuple[UserListSummary, ...]:
+        """All word lists in the order of their names."""
+        return tuple(_summary(record) for record in self._lists.list())
+
+    def view(self, user_list_id: int) -> UserListView:
+        """A word list with its terms."""
+        return UserListView(_summary(self._lists.get(user_list_id)), self._terms(user_list_id))
+
+    def named(self, name: str) -> UserListView:
+        """The word list of a name.
+
+        Raises:
+            ServiceError: There is none.
+        """
+        record = self._lists.find(name.strip())
+        if record is None:
+            known = ", ".join(f"“{item.name}”" for item in self._lists.list()) or "none yet"
+            raise ServiceError(f"There is no word list “{name}”; the lists are: {known}.")
+        return self.view(record.id)
+
+    def csv(self, user_list_id: int) -> str:
+        """A word list as CSV, which can be uploaded again."""
+        return user_list_csv(self._terms(user_list_id))
+
+    def write_csv(self, user_list_id: int, folder: Path) -> Path:
+        """Write a word list into a folder, atomically, and return its path."""
+        name = "".join(char if char.isalnum() else "-" for char in self._lists.get(user_list_id).name)
+        return write_text(folder / f"word-list-{name}.csv", self.csv(user_list_id))
+
+    def delete(self, user_list_id: int) -> None:
+        """Delete a word list; audits made with it stay as they are, and can no longer be continued.
+
+        Raises:
+            ServiceError: A calibration or an unfinished job uses it.
+        """
+        self._require_unused(self._lists.get(user_list_id))
+        self._lists.delete(user_list_id)
+
+    def exists(self, user_list_id: int) -> bool:
+        """Whether the list has not been deleted."""
+        return any(record.id == user_list_id for record in self._lists.list())
+
+    def load(self, user_list_id: int) -> UserList:
+        """The list as the detector takes it.
+
+        Raises:
+            NotFoundError: It has been deleted.
+        """
+        record = self._lists.get(user_list_id)
+        # A stored list never changes and its id is never given again, so the last one read can be kept.
+        if self._loaded is None or self._loaded[0] != user_list_id:
+            self._loaded = (user_list_id, UserList(record.name, self._terms(user_list_id)))
+        return self._loaded[1]
+
+    def _terms(self, user_list_id: int) -> tuple[UserTerm, ...]:
+        return tuple(UserTerm(term.term, term.family, term.keep) for term in self._lists.terms(user_list_id))
+
+    def _require_unused(self, record: UserListRecord) -> None:
+        label = self.load(record.id).label
+        for run in self._calibrations.list():
+            if str(run.fingerprint.get("detector", "")).endswith(f", {label}"):
+                raise ServiceError(
+                    f"The calibration “{run.name}” was made with the word list “{record.name}” and would be of no use "
+                    "without it; delete the calibration first, or keep the list."
+                )
+        if record.id in self._ids_in_unfinished_jobs():
+            raise ServiceError(
+                f"A calibration that uses the word list “{record.name}” is still running; wait until it has ended, "
+                "or cancel it."
+            )
+
+    def _ids_in_unfinished_jobs(self) -> set[int | None]:
+        found = self._jobs.list(statuses=UNFINISHED)
+        return {(job.payload.get("request") or {}).get("user_list_id") for job in found}
+
+
+def _summary(record: UserListRecord) -> UserListSummary:
+    return UserListSummary(record.id, record.name, record.digest[:12], record.term_count, record.created_at)
