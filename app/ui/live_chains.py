@@ -43,5 +43,7 @@ class LiveChains:
         self._before, self._fresh = self._fresh, [[] for _ in self._fresh]
         rows = rows_message(beside(len(self._tokens[0]), pairs))
         now = time.monotonic()
-        self._due = now + max(FRAME_SECONDS, SHARE * (now - began))
+        # A frame without a token has shown nothing yet, so the first token must not wait for it.
+        if any(self._before):
+            self._due = now + max(FRAME_SECONDS, SHARE * (now - began))
         return {"kind": "frame", "columns": columns, "rows": rows}
