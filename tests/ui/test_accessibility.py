@@ -45,8 +45,14 @@ MOVES = """() => [...document.querySelectorAll('*')].flatMap((node) => [null, ':
   document.getAnimations().map((animation) => `${animation.constructor.name} that runs`))"""
 
 
+AT_REST = """() => document.getAnimations().every((animation) => animation.playState !== 'running'
+    || animation.effect.getComputedTiming().endTime === Infinity)"""
+
+
 def broken(page: Page, within: str | None = None) -> list[str]:
     """Rules of axe-core that a page, or the part of it within a selector, does not keep: rule, place and markup."""
+    # What fades in has not its own contrast yet.
+    page.wait_for_function(AT_REST)
     found = Axe().run(page, within).response
     unsure = [item for item in found["incomplete"] if item["id"] == UNSURE]
     return [
