@@ -5,7 +5,8 @@ audit keeps of a step; the end token is not obeyed, so that none stops early. Th
 where a method does not need it, since vanilla decoding outside an audit has none either. Times are taken in turn, one
 round after the other, so that other load hits all methods; a method's overhead is 1 minus its speed over vanilla's in
 the same round. Memory is what a method needs beyond vanilla: allocated memory on CUDA, keys and values of its branches
-on a CPU. Methods with further models run them as copies of the audited one. The last line is JSON.
+on a CPU. Methods with further models run them as copies of the audited one. A method whose files are not there is left
+out, and the run says so. The last line is JSON.
 
     python -m bench.policies [--batches 1 4] [--tokens 32] [--repeats 5] [--device cpu] [--methods sdd dexperts]
 """
@@ -115,7 +116,12 @@ def cache_bytes(plan: Plan, branch: BranchSpec) -> int:
 
 def measure(model: LanguageModel, methods: list[Method], batch: int, options: argparse.Namespace) -> list[Measured]:
     """All methods at one batch size, in turn."""
-    plans = {method.name: plans_of(model, method, batch, options.tokens) for method in methods}
+    plans: dict[str, list[Plan]] = {}
+    for method in methods:
+        try:
+            plans[method.name] = plans_of(model, method, batch, options.tokens)
+        except cc.CoftError as error:
+            print(f"{method.name} is left out: {error}")
     for own in plans.values():
         generate_together(own)
     speeds: dict[str, list[float]] = {name: [] for name in plans}
