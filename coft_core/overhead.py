@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +14,7 @@ from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
 from coft_core.masking.spans import SpanDetector
 from coft_core.policies.base import Policy
+from coft_core.scorers.base import ToxicityScorer
 from coft_core.types import Span
 
 
@@ -56,6 +57,8 @@ def measure_overhead(
     tokens: int = 16,
     repeats: int = 3,
     detector: SpanDetector | None = None,
+    models: Mapping[str, LanguageModel] | None = None,
+    scorers: Mapping[str, ToxicityScorer] | None = None,
 ) -> Overhead:
     """Decode a few tokens under both policies in turn and compare the time.
 
@@ -70,6 +73,8 @@ def measure_overhead(
         tokens: Steps that are timed.
         repeats: Pairs of measurements.
         detector: Finds the spans when none are given.
+        models: Further models that the policies run, by name; None loads them.
+        scorers: Toxicity scorers by name; None loads them.
 
     Raises:
         InvalidInputError: ``tokens`` or ``repeats`` is below 1, or the prompt is empty.
@@ -78,7 +83,17 @@ def measure_overhead(
     if tokens < 1 or repeats < 1:
         raise InvalidInputError(f"{tokens} tokens and {repeats} repeats were asked for; ask for at least one of each.")
     plans = [
-        plan(model, text, each, spans, greedy=True, max_new_tokens=tokens + 1, detector=detector)
+        plan(
+            model,
+            text,
+            each,
+            spans,
+            greedy=True,
+            max_new_tokens=tokens + 1,
+            detector=detector,
+            models=models,
+            scorers=scorers,
+        )
         for each in (policy, baseline)
     ]
     for each in plans:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.services.calibration.store import AnyCalibration
 from app.services.calibration.thresholds import Thresholds, bins_for, layout_of
 from app.services.detection import Detectors
+from app.services.known_policies import certifies
 from app.services.mapping import preview_from_json, settings_from_json, span_from, step_from
 from app.services.views import (
     AuditSettings,
@@ -102,7 +103,7 @@ class AuditViews:
 
     def _gone(self, record: SessionRecord, settings: AuditSettings) -> tuple[str, ...]:
         found = []
-        if settings.calibration_id is not None and settings.policy == "coft" and record.calibration_id is None:
+        if settings.calibration_id is not None and certifies(settings) and record.calibration_id is None:
             found.append(f"The calibration “{record.calibration_label}” has been deleted.")
         if self._detectors.list_is_gone(settings):
             listed = record.policy_settings.get("user_list", "")

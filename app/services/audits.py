@@ -68,7 +68,7 @@ class AuditService:
         self._sessions = sessions
         self._host = host
         self._detectors = detectors
-        self._planner = Planner(thresholds, detectors, full_logits_kb)
+        self._planner = Planner(thresholds, detectors, host, full_logits_kb)
         self._rollouts = Rollouts(sessions, self._planner, host, detectors, live_rollouts)
         self._views = AuditViews(sessions, thresholds, detectors)
         self._measurements = Measurements(self._rollouts, detectors, host)

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from app.services.errors import ServiceError
-from app.services.views.audits import AuditSettings
-from app.services.views.policies import PolicyInfo
+from app.services.views.audits import AuditSettings, ParameterValue
+from app.services.views.policies import CertifiedIn, PolicyInfo
+from coft_core.errors import InvalidInputError
+from coft_core.policies.parameters import Parameter
+from coft_core.policies.registry import METHODS, Method
 
-KNOWN_POLICIES: tuple[PolicyInfo, ...] = (
-    PolicyInfo("coft", "COFT", "fused with a masked reading and certified", True, True, ("joint", "factorized")),
-    PolicyInfo("vanilla", "Vanilla", "the model as it is", False, False, ("joint",)),
+FACTORIZED = "coft-factorized"
+"""The method that an audit names by COFT and its mask layout."""
+
+_ONE_READING = ("coft-single-branch", "dtcd")
+_FIRST = ("coft", "vanilla")
+
+
+def _info(method: Method) -> PolicyInfo:
+    certified_in: CertifiedIn = "factual" if method.name in _ONE_READING else "both"
+    return PolicyInfo(
+        key=method.name,
+        name=method.title,
+        about=(method.summary[0].lower() + method.summary[1:]).rstrip("."),
+        fuses=method.fuses,
+        certifies=method.calibrated,
+        layouts=("joint", "factorized") if method.name == "coft" else ("joint",),
+        kind=method.kind,
+        source=method.source,
+        parameters=method.parameters,
+        certified_in=certified_in if method.calibrated else "nothing",
+    )
+
+
+def _place(method: Method) -> int:
+    return _FIRST.index(method.name) if method.name in _FIRST else len(_FIRST)
+
+
+KNOWN_POLICIES: tuple[PolicyInfo, ...] = tuple(
+    _info(method) for method in sorted(METHODS, key=_place) if method.name != FACTORIZED
 )
 
 
@@ -28,14 +58,76 @@ def policy_info(key: str, known: Sequence[PolicyInfo] = KNOWN_POLICIES) -> Polic
     return found
 
 
+def certifies(settings: AuditSettings) -> bool:
+    """Whether the settings' policy reads a calibration; one that is known no longer reads none."""
+    return any(item.key == settings.policy and item.certifies for item in KNOWN_POLICIES)
+
+
 def fitted(settings: AuditSettings, policy: str) -> AuditSettings:
     """The settings under a policy: what it does not have is left out, or stands at its usual value.
+
+    Args:
+        settings: The settings.
+        policy: Name of a policy; that of factorized COFT sets the mask layout.
 
     Raises:
         ServiceError: There is no such policy.
     """
+    if policy == FACTORIZED:
+        return fitted(replace(settings, mask_layout="factorized"), "coft")
     info = policy_info(policy)
     layout = settings.mask_layout if settings.mask_layout in info.layouts else info.layouts[0]
-    if info.certifies:
-        return replace(settings, policy=policy, mask_layout=layout)
-    return replace(settings, policy=policy, mask_layout=layout, calibration_id=None, group=None)
+    known = {item.name for item in info.parameters} if policy == settings.policy else set()
+    own = tuple((name, value) for name, value in settings.parameters if name in known)
+    kept = replace(settings, policy=policy, mask_layout=layout, parameters=own)
+    return kept if info.certifies else replace(kept, calibration_id=None, group=None)
+
+
+def parameter_values(info: PolicyInfo, given: Mapping[str, Any]) -> tuple[tuple[str, ParameterValue], ...]:
+    """A policy's parameters from what a form, a file or a command holds; values equal to the default are left out.
+
+    Args:
+        info: The policy.
+        given: Raw values by name: numbers may be texts, several texts a list or lines, and an empty value is none.
+
+    Raises:
+        ServiceError: A parameter is unknown, of another type, or outside its range; the sentence names it.
+    """
+    known = {item.name: item for item in info.parameters}
+    if unknown := next((name for name in given if name not in known), None):
+        offered = f"it has {', '.join(known)}" if known else "it has none of its own"
+        raise ServiceError(f"The policy {info.key!r} has no parameter {unknown!r}; {offered}.")
+    values = {name: _typed(known[name], raw) for name, raw in given.items()}
+    ordered = ((item.name, values[item.name]) for item in info.parameters if item.name in values)
+    return tuple((name, value) for name, value in ordered if value is not None and value != known[name].default)
+
+
+def _typed(own: Parameter, raw: Any) -> ParameterValue | None:
+    if raw is None or (isinstance(raw, str) and not raw.strip() and own.kind != "texts"):
+        return None
+    value = _parsed(own, raw)
+    try:
+        own.check(value)
+    except InvalidInputError as error:
+        raise ServiceError(str(error)) from error
+    return value
+
+
+def _parsed(own: Parameter, raw: Any) -> Any:
+    """A raw value in the parameter's type; what cannot be read stays as it is and is refused by the check."""
+    if own.kind == "texts":
+        lines = raw.splitlines() if isinstance(raw, str) else raw
+        return (
+            tuple(str(line).strip() for line in lines if str(line).strip()) if isinstance(lines, list | tuple) else raw
+        )
+    if own.kind == "flag" and isinstance(raw, str):
+        return {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}.get(
+            raw.strip().lower(), raw
+        )
+    if own.kind in ("number", "whole") and not isinstance(raw, bool):
+        try:
+            number = float(raw)
+        except (TypeError, ValueError):
+            return raw
+        return int(number) if own.kind == "whole" and number.is_integer() else number
+    return raw.strip() if isinstance(raw, str) else raw

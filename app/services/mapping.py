@@ -6,6 +6,7 @@ from dataclasses import asdict, fields
 from typing import cast
 
 from app.services.views import AuditSettings, MaskPiece, MaskPreview
+from app.services.views.audits import ParameterValue
 from coft_core.stored import StoredLogits
 from coft_core.types import Candidate, CertificateState, Diagnostics, FamilyStep, Span, Step
 from db.records import CandidateRecord, FamilyStepRecord, JsonObject, SpanRecord, StepRecord
@@ -74,5 +75,11 @@ def settings_from_json(data: JsonObject) -> AuditSettings:
             **data,
             "masked_families": None if families is None else tuple(families),
             "whitelist": tuple(data.get("whitelist", ())),
+            "parameters": tuple((name, _value(own)) for name, own in data.get("parameters", ())),
         }
     )
+
+
+def _value(own: ParameterValue | list[str]) -> ParameterValue:
+    """JSON knows lists alone; settings hold tuples."""
+    return tuple(own) if isinstance(own, list) else own

@@ -58,7 +58,15 @@ class Measurements:
         tokens, detector = _room(prepared), self._detector(record)
         with self._host.turn():
             return measure_overhead(
-                prepared.model, record.prompt, prepared.policy, baseline, spans, tokens, detector=detector
+                prepared.model,
+                record.prompt,
+                prepared.policy,
+                baseline,
+                spans,
+                tokens,
+                detector=detector,
+                models=prepared.models,
+                scorers=self._host.scorers(prepared.policy, prepared.model),
             )
 
     def _detector(self, record: SessionRecord) -> SpanDetector:

@@ -14,6 +14,9 @@ from coft_core.decode import Rollout
 from coft_core.engine.load import DEMO, load_model
 from coft_core.engine.model import LanguageModel
 from coft_core.masking.sentinel import resolve_sentinel
+from coft_core.needed_models import check_models
+from coft_core.policies.base import NeedsModels, NeedsScorers, Policy
+from coft_core.scorers.base import ToxicityScorer, load_scorer
 
 
 class ModelHost:
@@ -38,6 +41,8 @@ class ModelHost:
         self._capacity = capacity
         self._loader = loader
         self._models: OrderedDict[str, LanguageModel] = OrderedDict()
+        self._further: OrderedDict[str, LanguageModel] = OrderedDict()
+        self._scorers: dict[str, ToxicityScorer] = {}
         self._loading: defaultdict[str, Lock] = defaultdict(Lock)
         self._lock = Lock()
         self._turns = Turns()
@@ -48,19 +53,50 @@ class ModelHost:
         Raises:
             ModelLoadError: It cannot be loaded.
         """
+        return self._held(name, self._models)
+
+    def further(self, policy: Policy, model: LanguageModel) -> dict[str, LanguageModel]:
+        """The models that a policy runs beside the audited one, by the name that it has for them.
+
+        They are held apart, so that a policy with an expert and an anti-expert does not drive out what is audited.
+
+        Raises:
+            ModelLoadError: One cannot be loaded.
+            InvalidInputError: One reads other tokens than the audited model.
+        """
+        names = policy.models if isinstance(policy, NeedsModels) else {}
+        found = {role: self.loaded(name) or self._held(name, self._further) for role, name in names.items()}
+        return check_models(policy, model, found)
+
+    def scorers(self, policy: Policy, model: LanguageModel) -> dict[str, ToxicityScorer]:
+        """The toxicity scorers that a policy asks, by name; each is loaded once.
+
+        Raises:
+            ModelLoadError: One cannot be loaded.
+        """
+        names = set(policy.scorers.values()) if isinstance(policy, NeedsScorers) else set()
+        for name in names:
+            with self._lock:
+                loading = self._loading[f"scorer {name}"]
+            with loading:
+                if name not in self._scorers:
+                    self._scorers[name] = load_scorer(name, str(model.device))
+        return {name: self._scorers[name] for name in names}
+
+    def _held(self, name: str, where: OrderedDict[str, LanguageModel]) -> LanguageModel:
         with self._lock:
             loading = self._loading[name]
         # Loading takes minutes for a large model; whoever uses another one must not wait for it.
         with loading:
             with self._lock:
-                model = self._models.get(name)
+                model = where.get(name)
             if model is None:
                 model = self._loader(name, device=self._device, dtype=self._dtype)
             with self._lock:
-                self._models[name] = model
-                self._models.move_to_end(name)
-                while len(self._models) > self._capacity:
-                    self._models.popitem(last=False)
+                where[name] = model
+                where.move_to_end(name)
+                while len(where) > self._capacity:
+                    where.popitem(last=False)
         return model
 
     def loaded(self, name: str) -> LanguageModel | None:

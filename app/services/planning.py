@@ -6,13 +6,14 @@ from dataclasses import asdict, replace
 
 from app.services.calibration.thresholds import Thresholds, own_notes
 from app.services.detection import Detectors
+from app.services.known_policies import policy_info
 from app.services.mapping import preview_to_json
 from app.services.mask_previews import branch_names, preview_of
-from app.services.model_host import label_of
+from app.services.model_host import ModelHost, label_of
 from app.services.policy_choice import other_layout, policy_of
 from app.services.views import AuditSettings, MaskPreview, Span, StartAudit
 from coft_core.decode import Plan, plan
-from coft_core.engine.branches import BranchBatch
+from coft_core.engine.group import BranchGroup
 from coft_core.engine.model import LanguageModel
 from db.records import BatchPlaceRecord, SessionFields
 
@@ -20,25 +21,28 @@ from db.records import BatchPlaceRecord, SessionFields
 class Planner:
     """Turns settings into a policy with its calibration, and a prompt into a plan."""
 
-    def __init__(self, thresholds: Thresholds, detectors: Detectors, full_logits_kb: int = 0) -> None:
+    def __init__(self, thresholds: Thresholds, detectors: Detectors, host: ModelHost, full_logits_kb: int = 0) -> None:
         """Wire the planner.
 
         Args:
             thresholds: Calibrations as settings name them.
             detectors: Find sensitive spans; a detector's version is part of every fingerprint.
+            host: Loads what policies run beside the audited model.
             full_logits_kb: Kilobytes up to which the logits of a step are kept whole; of larger ones the heads are
                 kept. 0 keeps none.
         """
         self._thresholds = thresholds
         self._detectors = detectors
+        self._host = host
         self._full_bytes = full_logits_kb * 1024
 
     def preview(
         self, model: LanguageModel, prompt: str, spans: tuple[Span, ...], settings: AuditSettings
     ) -> MaskPreview:
         """The prompt as the masked branches read it, with its warnings."""
-        # What is masked does not depend on the calibration, so a mismatch must not hide the preview.
-        prepared = self.plan(model, prompt, spans, without_calibration(settings))
+        # What is masked depends neither on the calibration nor on the policy, so that nothing amiss with them, and no
+        # further model that is yet to be loaded, may hide the preview.
+        prepared = self.plan(model, prompt, spans, for_masks(settings))
         return preview_of(prepared, branch_names(prepared), spans)
 
     def plan(self, model: LanguageModel, prompt: str, spans: tuple[Span, ...] | None, settings: AuditSettings) -> Plan:
@@ -46,23 +50,27 @@ class Planner:
 
         Raises:
             InvalidInputError: The prompt, a span or a setting cannot be used, or the prompt fills the context.
+            ModelLoadError: A further model or a scorer that the policy needs cannot be loaded.
             CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
             ServiceError: There is no such policy, mask or group.
         """
-        calibration = self._thresholds.of(settings) if settings.policy == "coft" else None
+        calibration = self._thresholds.of(settings) if policy_info(settings.policy).certifies else None
         refused = None if calibration is None else other_layout(settings, calibration)
+        policy = policy_of(settings, None if refused else calibration)
         prepared = plan(
             model,
             prompt,
-            policy_of(settings, None if refused else calibration),
+            policy,
             spans,
             seed=settings.seed,
             greedy=settings.greedy,
             max_new_tokens=settings.max_new_tokens,
             detector=self._detectors.choose(settings),
-            # Vanilla decoding has neither a lambda nor a threshold that could be another one.
+            # Only COFT's steps can be read again at another lambda or threshold.
             keep_logits=self._full_bytes > 0 and settings.policy == "coft",
             full_bytes=self._full_bytes,
+            models=self._host.further(policy, model),
+            scorers=self._host.scorers(policy, model),
         )
         _require_room(prepared)
         return prepared if refused is None else replace(prepared, certificate=refused)
@@ -70,7 +78,8 @@ class Planner:
     def session_fields(self, request: StartAudit, prepared: Plan) -> SessionFields:
         """What the store keeps of a new session, enough to reopen it without its model."""
         settings, model = request.settings, prepared.model
-        certified = settings.policy == "coft" and settings.calibration_id is not None
+        info = policy_info(settings.policy)
+        certified = info.certifies and settings.calibration_id is not None
         calibration = self._thresholds.summary(settings.calibration_id) if certified else None
         detector = self._detectors.choose(settings)
         fingerprint = prepared.policy.fingerprint(model, detector.version)
@@ -87,7 +96,7 @@ class Planner:
                 "preview": preview_to_json(preview_of(prepared, branch_names(prepared), request.spans or ())),
                 "model_label": label_of(model),
             },
-            lam=settings.lam if settings.policy == "coft" else None,
+            lam=settings.lam if info.fuses else None,
             alpha=settings.alpha if certified else None,
             temperature=settings.temperature,
             top_p=settings.top_p,
@@ -110,9 +119,14 @@ def without_calibration(settings: AuditSettings) -> AuditSettings:
     return replace(settings, calibration_id=None, group=None)
 
 
+def for_masks(settings: AuditSettings) -> AuditSettings:
+    """The same settings under COFT without thresholds, which every mask layout has."""
+    return replace(without_calibration(settings), policy="coft", parameters=())
+
+
 def _require_room(prepared: Plan) -> None:
     """Refuse a prompt that fills the context before a session of it is stored."""
-    BranchBatch(prepared.model, [branch.input_ids for branch in prepared.policy.branches(prepared.prompt)]).close()
+    BranchGroup(prepared.all_models, prepared.policy.branches(prepared.prompt)).close()
 
 
 def _name_of(prompt: str) -> str:

@@ -7,13 +7,12 @@ from typing import TypedDict, cast
 from app.services.calibration.store import AnyCalibration
 from app.services.calibration.thresholds import layout_of
 from app.services.errors import ServiceError
-from app.services.known_policies import policy_info
+from app.services.known_policies import FACTORIZED, policy_info
 from app.services.views import AuditSettings
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.errors import CalibrationMismatch
 from coft_core.masking.masker import DEFAULT_HINT, MaskMode
-from coft_core.policies import Certificate, CoftPolicy, FactorizedCoftPolicy, Policy, VanillaPolicy
+from coft_core.policies import Certificate, Policy
+from coft_core.policies.registry import method
 
 LAYOUTS = ("joint", "factorized")
 MODES = ("hard", "soft")
@@ -43,24 +42,18 @@ def policy_of(settings: AuditSettings, calibration: AnyCalibration | None) -> Po
 
     Raises:
         ServiceError: There is no such policy, layout or mode, or a layout that the policy does not have.
-        InvalidInputError: A parameter is outside its range.
+        InvalidInputError: A parameter is unknown, or outside its range.
     """
     controls = _controls(settings)
     if settings.mask_layout not in LAYOUTS:
         raise ServiceError(f"There is no mask layout {settings.mask_layout!r}; choose {' or '.join(LAYOUTS)}.")
-    if settings.policy == "vanilla":
-        if settings.mask_layout != "joint":
-            raise ServiceError("Vanilla decoding only watches one masked reading; choose the joint mask for it.")
-        return VanillaPolicy(**controls)
-    if settings.policy != "coft":
-        policy_info(settings.policy)
-        raise ServiceError(f"The policy {settings.policy!r} cannot be decoded with here; choose another one.")
-    accept = settings.proceed_uncertified
-    if settings.mask_layout == "factorized":
-        own = cast(FactorizedCalibration | None, calibration)
-        return FactorizedCoftPolicy(lam=settings.lam, calibration=own, accept_mismatch=accept, **controls)
-    joint = cast(Calibration | None, calibration)
-    return CoftPolicy(lam=settings.lam, calibration=joint, accept_mismatch=accept, **controls)
+    info = policy_info(settings.policy)
+    if settings.mask_layout not in info.layouts:
+        raise ServiceError(f"{info.name} has one masked reading only; choose the joint mask for it.")
+    chosen = method(FACTORIZED if settings.mask_layout == "factorized" else info.key)
+    own = {"lam": settings.lam} if info.fuses else {}
+    thresholds = {"calibration": calibration, "accept_mismatch": settings.proceed_uncertified}
+    return chosen.build(dict(settings.parameters), **own, **(thresholds if info.certifies else {}), **controls)
 
 
 def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certificate | None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
+from app.services.known_policies import certifies
 from app.services.mapping import settings_from_json, span_from, step_from
 from app.services.model_host import ModelHost, RolloutPool
 from app.services.planning import Planner, without_calibration
@@ -81,7 +82,7 @@ class Rollouts:
             ServiceError: Model, detector, word list or calibration are no longer what they were.
         """
         settings = settings_from_json(record.policy_settings["settings"])
-        gone = settings.calibration_id is not None and record.calibration_id is None and settings.policy == "coft"
+        gone = settings.calibration_id is not None and record.calibration_id is None and certifies(settings)
         if gone and thresholds:
             raise ServiceError(
                 f"The calibration “{record.calibration_label}” has been deleted, so this session cannot be "

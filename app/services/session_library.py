@@ -10,6 +10,7 @@ from pathlib import Path
 from app.services.audits import AuditService
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
+from app.services.known_policies import certifies
 from app.services.mapping import settings_from_json, span_from
 from app.services.reports import ReportService
 from app.services.session_exports import write_reports
@@ -142,7 +143,7 @@ class SessionLibrary:
         """
         record = self._sessions.get(session_id)
         settings, notes = settings_from_json(record.policy_settings["settings"]), []
-        if settings.calibration_id is not None and settings.policy == "coft" and record.calibration_id is None:
+        if settings.calibration_id is not None and certifies(settings) and record.calibration_id is None:
             settings = replace(settings, calibration_id=None, group=None)
             notes.append(f"The calibration “{record.calibration_label}” has been deleted; choose another one, or none.")
         if self._detectors.list_is_gone(settings):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from coft_core.errors import InvalidInputError
+from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy
 from coft_core.policies.base import Policy
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.contrastive import ContrastivePolicy
@@ -40,6 +41,7 @@ class Method:
         source: Where it was published.
         policy: The class of its policies.
         calibrated: Whether it takes a calibration.
+        fuses: Whether it has a lambda to set.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Method:
     source: str
     policy: type[Any]
     calibrated: bool = False
+    fuses: bool = False
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -71,7 +74,7 @@ class Method:
             if name not in known:
                 offered = f"it has {', '.join(known)}" if known else "it has none of its own"
                 raise InvalidInputError(f"The policy {self.name!r} has no parameter {name!r}; {offered}.")
-        accepted = {item.name for item in fields(self.policy)}
+        accepted = {item.name for item in fields(self.policy) if item.init}
         own: Policy = self.policy(**given, **{name: value for name, value in controls.items() if name in accepted})
         return own
 
@@ -80,16 +83,24 @@ METHODS: tuple[Method, ...] = (
     Method("vanilla", "Vanilla", "reference", "The model as it is.", "", VanillaPolicy),
     Method(
         "coft", "COFT", "fusion", "Fuses the factual and the masked reading; certifies tokens in both.",
-        "COFT, ICML 2026", CoftPolicy, calibrated=True,
+        "COFT, ICML 2026", CoftPolicy, calibrated=True, fuses=True,
     ),
     Method(
         "coft-factorized", "COFT, factorized", "fusion", "One masked reading for each attribute family.",
-        "COFT, ICML 2026", FactorizedCoftPolicy, calibrated=True,
+        "COFT, ICML 2026", FactorizedCoftPolicy, calibrated=True, fuses=True,
+    ),
+    Method(
+        "coft-no-fusion", "COFT without fusion", "fusion", "Draws from the factual reading; certifies like COFT.",
+        "COFT, ICML 2026, ablations", NoFusionPolicy, calibrated=True,
+    ),
+    Method(
+        "coft-no-certification", "COFT without certification", "fusion", "Fuses like COFT and refuses no token.",
+        "COFT, ICML 2026, ablations", NoCertificationPolicy, fuses=True,
     ),
     Method(
         "coft-single-branch", "COFT, factual certificate", "fusion",
         "Fuses like COFT, certifies in the factual reading alone.", "COFT, ICML 2026, ablations",
-        SingleBranchPolicy, calibrated=True,
+        SingleBranchPolicy, calibrated=True, fuses=True,
     ),
     Method(
         "dtcd", "Dual-threshold conformal", "constraint", "Tokens must be likely enough and not too toxic.",

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from app.services.audits import AuditService
 from app.services.calibration.thresholds import Thresholds
+from app.services.known_policies import certifies
+from app.services.planning import Planner, without_calibration
 from app.services.prompts.columns import require_prompts
 from app.services.prompts.files import PromptRow
 from app.services.views.audits import AuditSettings
@@ -40,13 +42,17 @@ def row_errors(
     return tuple(sorted(found, key=lambda error: error.line))
 
 
-def require_settings(settings: AuditSettings, first: PromptRow, audits: AuditService) -> None:
+def require_settings(
+    settings: AuditSettings, first: PromptRow, audits: AuditService, planner: Planner, model: LanguageModel
+) -> None:
     """Refuse settings under which no row could be audited.
 
     Args:
         settings: The settings.
         first: A row that can be used.
-        audits: Plans it.
+        audits: Detects its spans.
+        planner: Plans it.
+        model: The audited model.
 
     Raises:
         CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
@@ -55,8 +61,8 @@ def require_settings(settings: AuditSettings, first: PromptRow, audits: AuditSer
         NotFoundError: The calibration or the word list has been deleted.
     """
     spans = audits.detect(first.example.prompt, settings) if first.example.spans is None else first.example.spans
-    audits.preview(first.example.prompt, spans, settings)
-    differences = audits.fit(settings).differences if settings.policy == "coft" else ()
+    planner.plan(model, first.example.prompt, spans, without_calibration(settings))
+    differences = audits.fit(settings).differences if certifies(settings) else ()
     if differences and not settings.proceed_uncertified:
         raise CalibrationMismatch(differences)
 

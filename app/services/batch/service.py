@@ -137,7 +137,8 @@ class BatchService:
                 f"{first.line} ({first.column} {first.message}); correct them, or go on with the good rows."
             )
         usable = self._usable(prompts, errors)
-        require_settings(request.settings, usable[0], self._audits)
+        model = self._host.get(request.settings.model)
+        require_settings(request.settings, usable[0], self._audits, self._planner, model)
         stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, [row_record(r) for r in usable])
         batch = self._batches.add(request.name, stored.id, asdict(request), [row.line for row in usable])
         self._running.start(batch)

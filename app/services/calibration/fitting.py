@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from app.services.calibration.fingerprint_parts import detector_parts, mask_settings
 from app.services.calibration.store import AnyCalibration
-from app.services.calibration.thresholds import Thresholds, own_notes
+from app.services.calibration.thresholds import Thresholds, own_notes, readings_of
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
+from app.services.known_policies import fitted, policy_info
 from app.services.model_host import ModelHost
 from app.services.policy_choice import policy_of
 from app.services.views import AuditSettings, SettingsFit
@@ -44,8 +45,11 @@ class Fitting:
         whole = self._thresholds.of(replace(settings, group=None))
         if whole is None:
             return SettingsFit()
-        if settings.policy == "vanilla":
-            return SettingsFit((("policy", "coft", "vanilla"),), adoptable=True)
+        info, own = policy_info(settings.policy), readings_of(whole)
+        if info.certified_in != own:
+            kind = "certified_in" if info.certifies else "policy"
+            made, used = (own, info.certified_in) if info.certifies else ("coft", settings.policy)
+            return SettingsFit(((kind, made, used),), adoptable=True)
         differences = tuple(self._differences(settings, whole))
         left = tuple(self._differences(self.adopt(settings), whole)) if differences else ()
         return SettingsFit(differences, own_notes(self._of_group(settings, whole)), len(left) < len(differences))
@@ -71,25 +75,31 @@ class Fitting:
         stored = self._thresholds.stored(settings.calibration_id)
         made = stored.fingerprint
         adopted = replace(
-            settings,
-            policy="coft",
-            lam=made.lam,
+            fitted(settings, _adopting(settings.policy, readings_of(stored), made.lam)),
+            calibration_id=settings.calibration_id,
+            group=settings.group,
             alpha=stored.alpha,
             temperature=made.temperature,
             top_p=made.top_p,
             top_k=made.top_k,
-            sentinel=None if self._own_sentinel(settings.model) == made.sentinel else made.sentinel,
             proceed_uncertified=False,
         )
+        if readings_of(stored) == "factual":
+            return adopted
+        own = self._own_sentinel(settings.model)
+        adopted = replace(adopted, lam=made.lam, sentinel=None if own == made.sentinel else made.sentinel)
         return self._with_detector(_with_mask(adopted, made.mask_mode), made.detector)
 
     def _differences(self, settings: AuditSettings, calibration: AnyCalibration) -> Iterator[Difference]:
         policy, made = policy_of(settings, None), calibration.fingerprint
-        used = {"lam": settings.lam} | {
-            name: getattr(policy.sampling, name) for name in ("temperature", "top_p", "top_k")
-        }
+        # Thresholds of the factual reading alone depend neither on lambda nor on any mask.
+        masks_count = readings_of(calibration) == "both"
+        lam = {"lam": getattr(policy, "lam", made.lam)} if masks_count else {}
+        used = lam | {name: getattr(policy.sampling, name) for name in ("temperature", "top_p", "top_k")}
         yield from self._of_the_model(settings, made)
         yield from _unequal((name, getattr(made, name), value) for name, value in used.items())
+        if not masks_count:
+            return
         yield from _mask_differences(made.mask_mode, policy.mask)
         sentinel = policy.mask.sentinel or self._own_sentinel(settings.model)
         if sentinel is not None:
@@ -102,7 +112,7 @@ class Fitting:
             yield from _unequal([("model", made.model, settings.model)])
             return
         # A sentinel that is still being typed may be no token yet; it is compared as text.
-        used = policy_of(replace(settings, sentinel=None), None).fingerprint(model, "")
+        used = policy_of(_for_model(settings), None).fingerprint(model, "")
         differs = [name for name in _OF_THE_MODEL if getattr(made, name) != getattr(used, name)]
         # Another model has other weights and another tokenizer, of course; its name says it all.
         shown = differs[:1] if differs[:1] == ["model"] else differs
@@ -118,6 +128,19 @@ class Fitting:
             return settings
         listed = self._detectors.list_labelled(parts.user_list)
         return replace(settings, masked_families=parts.masked_families, user_list_id=listed)
+
+
+def _for_model(settings: AuditSettings) -> AuditSettings:
+    """COFT with the settings' sampling, whose fingerprint names the model as that of any policy does."""
+    return replace(settings, policy="coft", parameters=(), sentinel=None)
+
+
+def _adopting(policy: str, readings: str, lam: float) -> str:
+    """The policy that a calibration is used with: the chosen one if it can be, else the one it was made for."""
+    info = policy_info(policy)
+    if info.certified_in == readings and (info.fuses or readings == "factual" or lam == 0):
+        return policy
+    return "coft-single-branch" if readings == "factual" else "coft"
 
 
 def _with_mask(settings: AuditSettings, label: str) -> AuditSettings:

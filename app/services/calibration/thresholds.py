@@ -13,10 +13,12 @@ from app.services.calibration.store import AnyCalibration, parts_of
 from app.services.calibration.summaries import merged_bins
 from app.services.errors import ServiceError
 from app.services.views import AuditSettings, BinView, CalibrationSummary, DriftReport
+from app.services.views.policies import CertifiedIn
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.stepwise import PositionBins
+from coft_core.policies.single_branch import SINGLE_BRANCH
 
 READINGS = 32
 """Readings kept at a time; one of a long calibration takes milliseconds, and a page asks for the same one again."""
@@ -84,6 +86,11 @@ class Thresholds:
 def layout_of(calibration: AnyCalibration) -> str:
     """``joint`` or ``factorized``."""
     return "factorized" if isinstance(calibration, FactorizedCalibration) else "joint"
+
+
+def readings_of(calibration: AnyCalibration) -> CertifiedIn:
+    """The readings whose probabilities the thresholds bound: both, or the factual one alone."""
+    return "factual" if calibration.fingerprint.method == SINGLE_BRANCH else "both"
 
 
 def own_notes(calibration: AnyCalibration) -> tuple[str, ...]:

@@ -10,6 +10,9 @@ from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.drift import DriftReport
 from coft_core.types import Span, Step
 
+ParameterValue = bool | int | float | str | tuple[str, ...]
+"""A value of a policy's own parameter."""
+
 FAMILY_NAMES: dict[str, str] = {
     "gender": "gender",
     "race": "race and ethnicity",
@@ -52,7 +55,7 @@ class AuditSettings:
 
     Attributes:
         model: ``"demo"``, a hub id or a folder.
-        policy: ``"coft"`` or ``"vanilla"``.
+        policy: Name of a policy of ``app.services.known_policies``.
         lam: Fusion weight.
         alpha: Risk level at which the calibration is read.
         calibration_id: Calibration run; None audits without certificate.
@@ -72,6 +75,7 @@ class AuditSettings:
         mask_hint: Hint of the soft mask; None takes the usual one.
         whitelist: Terms that the policy never masks.
         group: Group whose own thresholds are used, of a calibration by group; None takes all contexts together.
+        parameters: The policy's own parameters by name; those that are left out have their defaults.
     """
 
     model: str = "demo"
@@ -94,6 +98,7 @@ class AuditSettings:
     mask_hint: str | None = None
     whitelist: tuple[str, ...] = ()
     group: str | None = None
+    parameters: tuple[tuple[str, ParameterValue], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def test_a_step_read_at_another_lambda_and_alpha_equals_scoring_the_same_text_un
 
     host, detectors = wired.audits._host, wired.audits._detectors
     settings = replace(adopted, lam=lam, alpha=alpha, calibration_id=other)
-    prepared = Planner(Thresholds(wired.calibrations), detectors).plan(host.get("demo"), PROMPT, SPANS, settings)
+    prepared = Planner(Thresholds(wired.calibrations), detectors, host).plan(host.get("demo"), PROMPT, SPANS, settings)
     assert isinstance(prepared.policy, CoftPolicy)
     # The independent path: no stored number, every prefix run through the model, one step at a time.
     walk = Rollout(prepared)

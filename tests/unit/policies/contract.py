@@ -74,6 +74,8 @@ CASES = (
     Case("coft-factorized"),
     Case("sdd"),
     Case("coft-single-branch"),
+    Case("coft-no-fusion"),
+    Case("coft-no-certification"),
     Case("dtcd", {"cap": 0.3}),
     Case("detox", {"cap": 0.2, "candidates": 30}),
     Case("safety_template"),
