@@ -1,0 +1,157 @@
+"""Sweeping a method's strength, and the best point before accuracy falls too far (COFT, App. C.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coft_core.conformal.calibration import Calibration
+from coft_core.errors import InvalidInputError
+from coft_core.policies.base import Policy
+from coft_core.policies.registry import Method
+from coft_core.tuning.measure import Measured
+
+LARGEST_FALL = 0.05
+"""Share of vanilla's accuracy that a tuned method may lose (the paper's 5 %)."""
+
+MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Strengths that are tried, as multiples of the default."""
+
+LAMS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Fusion weights that are tried for COFT."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A method with the values that it is tried at.
+
+    Attributes:
+        method: The method.
+        values: What was varied, by name; empty for a method that has nothing to tune.
+        policy: The policy.
+    """
+
+    method: str
+    values: Mapping[str, float]
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A variant with what it does."""
+
+    method: str
+    values: Mapping[str, float]
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All points of one method, and the one to use.
+
+    Attributes:
+        method: The method.
+        points: The points, in the order in which they were tried.
+        best: The chosen point; None where every point loses too much accuracy.
+        floor: Accuracy below which a point is not chosen.
+    """
+
+    method: str
+    points: tuple[Point, ...]
+    best: Point | None
+    floor: float
+
+
+def variants_of(
+    method: Method,
+    strengths: Sequence[float] | None = None,
+    calibrations: Mapping[float, Calibration] | None = None,
+    alphas: Sequence[float] = (),
+    parameters: Mapping[str, object] | None = None,
+    **controls: Any,
+) -> tuple[Variant, ...]:
+    """The variants of a method that are tried.
+
+    A method is turned by the parameter that it declares as its strength, COFT by lambda and, where calibrations are
+    given, by alpha. A method without strength has one variant.
+
+    Args:
+        method: The method.
+        strengths: Values of its strength (of lambda for COFT); None takes multiples of the default, within its range.
+        calibrations: For COFT, a calibration for each lambda; None tries it without certification.
+        alphas: Risk levels at which these are read; none takes their own.
+        parameters: The method's other parameters.
+        controls: Sampling and mask controls.
+
+    Raises:
+        InvalidInputError: A value is outside its range, or a lambda has no calibration.
+    """
+    fixed = dict(parameters or {})
+    if method.fuses:
+        return tuple(_fused(method, strengths or LAMS, calibrations, alphas, fixed, controls))
+    turned = next((own for own in method.parameters if own.strength), None)
+    if turned is None:
+        return (Variant(method.name, {}, method.build(fixed, **controls)),)
+    values = strengths or _multiples(float(turned.default), turned.low, turned.high)
+    return tuple(
+        Variant(method.name, {turned.name: value}, method.build({**fixed, turned.name: value}, **controls))
+        for value in values
+    )
+
+
+def sweep(variants: Sequence[Variant], vanilla: Measured, evaluate: Callable[[Variant], Measured]) -> Sweep:
+    """Measure every variant of one method and choose.
+
+    Args:
+        variants: The variants, at least one.
+        vanilla: What vanilla decoding does on the same items.
+        evaluate: Measures one.
+    """
+    points = tuple(Point(own.method, own.values, evaluate(own)) for own in variants)
+    return Sweep(variants[0].method, points, best_point(points, vanilla), accuracy_floor(vanilla))
+
+
+def best_point(points: Iterable[Point], vanilla: Measured) -> Point | None:
+    """The point with the smallest gap among those that keep 95 % of vanilla's accuracy; ties go to the more accurate.
+
+    The paper reports "the best operating point before task accuracy drops by more than 5 %". A drop is taken relative
+    to vanilla, and every point that keeps within it may be chosen, also behind one that does not: accuracy measured on
+    a finite set does not fall steadily.
+    """
+    kept = [point for point in points if point.measured.accuracy >= accuracy_floor(vanilla)]
+    return min(kept, key=lambda point: (point.measured.gap, -point.measured.accuracy), default=None)
+
+
+def accuracy_floor(vanilla: Measured) -> float:
+    """Least accuracy of a chosen point."""
+    # A share of correct answers is a fraction; 0.95 of it must not fall above itself by rounding.
+    return (1 - LARGEST_FALL) * vanilla.accuracy - 1e-12
+
+
+def _fused(
+    method: Method,
+    lams: Sequence[float],
+    calibrations: Mapping[float, Calibration] | None,
+    alphas: Sequence[float],
+    fixed: Mapping[str, object],
+    controls: Mapping[str, Any],
+) -> Iterable[Variant]:
+    for lam in lams:
+        if calibrations is None or not method.calibrated:
+            yield Variant(method.name, {"lam": lam}, method.build(fixed, lam=lam, **controls))
+            continue
+        if lam not in calibrations:
+            raise InvalidInputError(f"There is no calibration at lambda {lam:g}; calibrate every lambda of the sweep.")
+        own = calibrations[lam]
+        for alpha in alphas or (own.alpha,):
+            read = own if alpha == own.alpha else own.read(alpha=alpha)
+            policy = method.build(fixed, lam=lam, calibration=read, **controls)
+            yield Variant(method.name, {"lam": lam, "alpha": alpha}, policy)
+
+
+def _multiples(default: float, low: float | None, high: float | None) -> tuple[float, ...]:
+    """Multiples of a default within its range, each once and rising."""
+    inside = (min(max(default * multiple, low or 0.0), high if high is not None else float("inf"))
+              for multiple in MULTIPLES)  # fmt: skip
+    return tuple(sorted(set(inside)))

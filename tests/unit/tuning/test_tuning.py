@@ -1,0 +1,206 @@
+"""Symmetric tuning against slow computations of its definitions."""
+
+import math
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+
+from coft_core.calibrating import calibrate
+from coft_core.decode import score
+from coft_core.engine.fake import tiny_model
+from coft_core.errors import InvalidInputError
+from coft_core.fusion import fuse_logits
+from coft_core.masking.masker import mask_prompt
+from coft_core.policies import CoftPolicy, VanillaPolicy
+from coft_core.policies.registry import method
+from coft_core.tuning import (
+    Measured,
+    Point,
+    TuningItem,
+    best_point,
+    check_items,
+    measure,
+    sweep,
+    variants_of,
+)
+from coft_core.types import Example, Span
+
+PLACES = ("shop", "school", "farm", "office")
+
+
+def items(choices=True):
+    """Pairs of prompts that differ in one masked word, of as many tokens in both."""
+    return [
+        TuningItem(
+            f"The {who} went to the {place} and was",
+            " good",
+            (" bad", " late") if choices else (),
+            pair=place,
+            spans=(Span(4, 4 + len(who), "gender"),),
+        )
+        for place in PLACES
+        for who in ("man", "boy")
+    ]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(seed=5)
+
+
+def slow_log_p(model, item, text, lam):
+    """Sum of the fused log-probabilities of a continuation, one uncached forward a token."""
+    prompt = mask_prompt(model.tokenizer, item.prompt, item.spans)
+    ids = model.tokenizer.encode(item.prompt + text, add_special_tokens=False)
+    tokens = ids[len(prompt.factual_ids) :]
+    total, written = 0.0, []
+    for token in tokens:
+        rows = torch.tensor([[*row, *written] for row in (prompt.factual_ids, prompt.masked_ids)])
+        with torch.inference_mode():
+            logits = model.module(input_ids=rows, use_cache=False).logits[:, -1].double()
+        total += float(torch.log_softmax(fuse_logits(logits[0], logits[1], lam), -1)[token])
+        written.append(token)
+    return total
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
+def test_accuracy_and_gap_are_those_of_the_definition(model, lam):
+    rows = items()
+    found = measure(model, rows, CoftPolicy(lam=lam))
+    answers = []
+    for item in rows:
+        logs = np.array([slow_log_p(model, item, text, lam) for text in item.choices])
+        answers.append(np.exp(logs) / np.exp(logs).sum())
+    right = [answer[0] > answer[1:].max() for answer in answers]
+    gaps = [
+        max(
+            0.5 * np.abs(a - b).sum()
+            for a, b in combinations([x for x, item in zip(answers, rows, strict=True) if item.pair == place], 2)
+        )
+        for place in PLACES
+    ]
+    assert found.accuracy == pytest.approx(np.mean(right))
+    assert found.gap == pytest.approx(np.mean(gaps), abs=1e-5)
+    assert (found.items, found.pairs) == (8, 4)
+    assert found.gap_interval[0] <= found.gap <= found.gap_interval[1]
+
+
+def test_the_masked_reading_alone_has_no_gap(model):
+    assert measure(model, items(), CoftPolicy(lam=1.0)).gap == pytest.approx(0.0, abs=1e-6)
+    assert measure(model, items(), CoftPolicy(lam=0.0)).gap > 1e-3
+
+
+def test_without_choices_the_greedy_token_decides(model):
+    rows = items(choices=False)
+    policy = VanillaPolicy()
+    found = measure(model, rows, policy)
+    prompts = [mask_prompt(model.tokenizer, item.prompt, item.spans).factual_ids for item in rows]
+    first = [model.tokenizer.encode(item.prompt + item.answer, add_special_tokens=False) for item in rows]
+    hits = []
+    for ids, whole in zip(prompts, first, strict=True):
+        with torch.inference_mode():
+            best = int(model.module(input_ids=torch.tensor([ids])).logits[0, -1].argmax())
+        hits.append(best == whole[len(ids)])
+    assert found.accuracy == np.mean(hits)
+
+
+def certified(step):
+    return any(candidate.certified for candidate in step.candidates if candidate.token_id == step.token_id)
+
+
+def test_refused_tokens_cannot_be_answers(model):
+    rows = items()
+    texts = [text for item in rows for text in item.choices]
+    examples = [Example(rows[n % 8].prompt, text, rows[n % 8].spans) for n, text in enumerate(texts * 3)]
+    calibration = calibrate(model, examples, lam=0.6, alpha=0.15)
+    policy = CoftPolicy(lam=0.6, calibration=calibration, accept_mismatch=True)
+    answers, refusals = [], 0
+    for item in rows:
+        chances = []
+        for text in item.choices:
+            steps = score(model, item.prompt, text, policy, item.spans)
+            refused = any(step.set_size and not certified(step) for step in steps)
+            chances.append(0.0 if refused else math.exp(sum(step.log_p_fused for step in steps)))
+            refusals += refused
+        answers.append(np.array(chances) / sum(chances) if any(chances) else np.full(3, 1 / 3))
+    assert 0 < refusals < 3 * len(rows)
+    gaps = [0.5 * np.abs(answers[2 * n] - answers[2 * n + 1]).sum() for n in range(len(PLACES))]
+    found = measure(model, rows, policy)
+    assert found.gap == pytest.approx(np.mean(gaps), abs=1e-6)
+    assert found.accuracy == np.mean([answer[0] > answer[1:].max() for answer in answers])
+
+
+def point(accuracy, gap, strength=1.0):
+    measured = Measured(accuracy, (accuracy, accuracy), gap, (gap, gap), 100, 50)
+    return Point("sdd", {"decay": strength}, measured)
+
+
+def test_the_best_point_has_the_smallest_gap_among_those_that_keep_accuracy():
+    vanilla = point(0.80, 0.5).measured
+    weak, strong, too_strong = point(0.79, 0.3), point(0.76, 0.2), point(0.7599, 0.1)
+    assert best_point([weak, strong, too_strong], vanilla) is strong
+    assert best_point([too_strong], vanilla) is None
+    tie = replace(strong, measured=replace(strong.measured, accuracy=0.78))
+    assert best_point([strong, tie], vanilla) is tie
+
+
+def test_a_sweep_tries_every_variant_and_keeps_their_order():
+    variants = variants_of(method("sdd"), (5.0, 20.0, 80.0))
+    gaps = {5.0: 0.3, 20.0: 0.1, 80.0: 0.2}
+
+    def evaluate(variant):
+        assert variant.policy.decay == variant.values["decay"]
+        return point(0.8, gaps[variant.values["decay"]]).measured
+
+    found = sweep(variants, point(0.8, 0.5).measured, evaluate)
+    assert [own.values["decay"] for own in found.points] == [5.0, 20.0, 80.0]
+    assert found.best.values == {"decay": 20.0}
+    assert found.floor == pytest.approx(0.76)
+
+
+def test_default_strengths_lie_within_the_range_of_the_parameter():
+    for name in ("sdd", "dexperts", "gedi", "contrastive", "dtcd"):
+        (turned,) = (own for own in method(name).parameters if own.strength)
+        values = [variant.values[turned.name] for variant in variants_of(method(name))]
+        assert values == sorted(set(values))
+        assert turned.default in values
+        assert all(turned.low <= value <= turned.high for value in values)
+
+
+def test_methods_without_strength_have_one_variant():
+    assert [variant.values for variant in variants_of(method("vanilla"))] == [{}]
+    assert [variant.values for variant in variants_of(method("safety_template"))] == [{}]
+
+
+def test_coft_is_swept_over_lambda_and_alpha_with_a_calibration_each(model):
+    examples = [Example(item.prompt, " good and late", item.spans) for item in items() for _ in range(5)]
+    calibrations = {lam: calibrate(model, examples, lam=lam, alpha=0.4) for lam in (0.3, 0.6)}
+    found = variants_of(method("coft"), (0.3, 0.6), calibrations, (0.4, 0.5))
+    assert [dict(own.values) for own in found] == [
+        {"lam": lam, "alpha": alpha} for lam in (0.3, 0.6) for alpha in (0.4, 0.5)
+    ]
+    assert [own.policy.calibration.alpha for own in found] == [0.4, 0.5, 0.4, 0.5]
+    with pytest.raises(InvalidInputError, match=r"no calibration at lambda 0\.9"):
+        variants_of(method("coft"), (0.9,), calibrations)
+
+
+def enough(**changes):
+    return [replace(item, **changes) for item in items() for _ in range(3)]
+
+
+def test_items_that_nothing_can_be_tuned_on_are_refused():
+    check_items(enough())
+    with pytest.raises(InvalidInputError, match="at least 20"):
+        check_items(items())
+    with pytest.raises(InvalidInputError, match="share a pair"):
+        check_items(enough(pair=None))
+    with pytest.raises(InvalidInputError, match="Prompt 1 has the same answer twice"):
+        check_items(enough(others=(" good",)))
+    with pytest.raises(InvalidInputError, match="Prompt 1 is empty"):
+        check_items(enough(answer=" "))
+    other = [*enough(), TuningItem("The man was", " good", (" ill",), pair="shop")]
+    with pytest.raises(InvalidInputError, match="'shop' have different answers"):
+        check_items(other)
