@@ -25,6 +25,8 @@ class TuningItem:
         pair: Id of the counterfactual group: items that share it differ in the attribute alone, and a fair method
             answers them alike. None for items that only count for accuracy.
         spans: Sensitive spans; None lets the detector find them.
+        graded: Whether the answer is right and counts for accuracy; where it is not, the item only shows how far its
+            pair is apart.
     """
 
     prompt: str
@@ -32,6 +34,7 @@ class TuningItem:
     others: tuple[str, ...] = ()
     pair: str | None = None
     spans: tuple[Span, ...] | None = None
+    graded: bool = True
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -43,8 +46,8 @@ def check_items(items: Sequence[TuningItem]) -> None:
     """Refuse items that nothing can be tuned on.
 
     Raises:
-        InvalidInputError: There are too few, an answer is empty or given twice, no two items share a pair, or the items
-            of a pair have different answers to choose from.
+        InvalidInputError: There are too few, none is graded, an answer is empty or given twice, no two items share a
+            pair, or the items of a pair have different answers to choose from.
     """
     if len(items) < FEWEST_ITEMS:
         raise InvalidInputError(f"There are {len(items)} prompts to tune on; give at least {FEWEST_ITEMS}.")
@@ -53,6 +56,8 @@ def check_items(items: Sequence[TuningItem]) -> None:
             raise InvalidInputError(f"Prompt {number} is empty or has an empty answer; fill it in.")
         if len(set(item.choices)) < len(item.choices):
             raise InvalidInputError(f"Prompt {number} has the same answer twice; give different ones.")
+    if not any(item.graded for item in items):
+        raise InvalidInputError("No prompt has a right answer, so that no accuracy can be measured; grade some.")
     pairs = Counter(item.pair for item in items if item.pair is not None)
     if not any(count > 1 for count in pairs.values()):
         raise InvalidInputError(

@@ -100,15 +100,18 @@ def variants_of(
     )
 
 
-def sweep(variants: Sequence[Variant], vanilla: Measured, evaluate: Callable[[Variant], Measured]) -> Sweep:
+def sweep(
+    variants: Sequence[Variant], vanilla: Measured, evaluate: Callable[[Sequence[Variant]], Sequence[Measured]]
+) -> Sweep:
     """Measure every variant of one method and choose.
 
     Args:
         variants: The variants, at least one.
         vanilla: What vanilla decoding does on the same items.
-        evaluate: Measures one.
+        evaluate: Measures all of them.
     """
-    points = tuple(Point(own.method, own.values, evaluate(own)) for own in variants)
+    found = evaluate(variants)
+    points = tuple(Point(own.method, own.values, made) for own, made in zip(variants, found, strict=True))
     return Sweep(variants[0].method, points, best_point(points, vanilla), accuracy_floor(vanilla))
 
 

@@ -23,6 +23,7 @@ from coft_core.tuning import (
     best_point,
     check_items,
     measure,
+    measure_many,
     sweep,
     variants_of,
 )
@@ -93,6 +94,17 @@ def test_the_masked_reading_alone_has_no_gap(model):
     assert measure(model, items(), CoftPolicy(lam=0.0)).gap > 1e-3
 
 
+def test_ungraded_items_count_for_the_gap_alone(model):
+    rows = items()
+    extra = [replace(item, pair=None) for item in rows[:3]]
+    found = measure(model, [*(replace(item, graded=False) for item in rows), *extra], CoftPolicy())
+    assert found.gap == pytest.approx(measure(model, rows, CoftPolicy()).gap)
+    ungraded = [replace(item, graded=False) for item in rows[6:]]
+    alone = [measure(model, [item, *ungraded], CoftPolicy()).accuracy for item in extra]
+    assert found.accuracy == pytest.approx(np.mean(alone))
+    assert (found.items, found.pairs) == (3, 4)
+
+
 def test_without_choices_the_greedy_token_decides(model):
     rows = items(choices=False)
     policy = VanillaPolicy()
@@ -138,6 +150,13 @@ def point(accuracy, gap, strength=1.0):
     return Point("sdd", {"decay": strength}, measured)
 
 
+def test_policies_measured_together_are_measured_as_alone(model):
+    rows = items()
+    policies = [CoftPolicy(lam=0.2), CoftPolicy(lam=0.7), VanillaPolicy(), method("sdd").build()]
+    alone = [measure(model, rows, policy) for policy in policies]
+    assert measure_many(model, rows, policies) == alone
+
+
 def test_the_best_point_has_the_smallest_gap_among_those_that_keep_accuracy():
     vanilla = point(0.80, 0.5).measured
     weak, strong, too_strong = point(0.79, 0.3), point(0.76, 0.2), point(0.7599, 0.1)
@@ -151,9 +170,9 @@ def test_a_sweep_tries_every_variant_and_keeps_their_order():
     variants = variants_of(method("sdd"), (5.0, 20.0, 80.0))
     gaps = {5.0: 0.3, 20.0: 0.1, 80.0: 0.2}
 
-    def evaluate(variant):
-        assert variant.policy.decay == variant.values["decay"]
-        return point(0.8, gaps[variant.values["decay"]]).measured
+    def evaluate(tried):
+        assert [own.policy.decay for own in tried] == [own.values["decay"] for own in tried]
+        return [point(0.8, gaps[own.values["decay"]]).measured for own in tried]
 
     found = sweep(variants, point(0.8, 0.5).measured, evaluate)
     assert [own.values["decay"] for own in found.points] == [5.0, 20.0, 80.0]
@@ -195,6 +214,8 @@ def test_items_that_nothing_can_be_tuned_on_are_refused():
     check_items(enough())
     with pytest.raises(InvalidInputError, match="at least 20"):
         check_items(items())
+    with pytest.raises(InvalidInputError, match="right answer"):
+        check_items(enough(graded=False))
     with pytest.raises(InvalidInputError, match="share a pair"):
         check_items(enough(pair=None))
     with pytest.raises(InvalidInputError, match="Prompt 1 has the same answer twice"):

@@ -1,0 +1,119 @@
+"""The commands ``tune`` and ``tunings``: sweep methods on one set, and what was found."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from app.bootstrap import services
+from app.cli_calibrate import wait_for
+from app.cli_options import add_json, add_policy_options, masked, show
+from app.services.csv_files import write_text
+from app.services.errors import ServiceError
+from app.services.known_policies import KNOWN_POLICIES
+from app.services.tuning.plain import tuning_csv, tuning_json
+from app.services.views import AuditSettings
+from app.services.views.tuning import TunedMethod, TunedPoint, TuningRequest, TuningView
+from app.settings import Settings
+
+
+def add_tune(commands: Any) -> None:
+    """Add the commands."""
+    command = commands.add_parser("tune", help="sweep the strength of methods and keep each one's best point")
+    command.add_argument("--prompts", type=Path, required=True, help="CSV or JSONL with prompt, answer, others, pair")
+    command.add_argument(
+        "--policies",
+        required=True,
+        metavar="NAME[,NAME]",
+        help=f"methods to tune, or 'all' that have a strength: {', '.join(_with_strength())}",
+    )
+    command.add_argument("--name", help="name of the run (default: the file's)")
+    command.add_argument(
+        "--calibrate-on",
+        type=Path,
+        metavar="FILE",
+        help="prompt set with references on which COFT is calibrated for every lambda (default: tuned uncertified)",
+    )
+    command.add_argument("--out", type=Path, help="write all points as CSV to this file")
+    add_policy_options(command)
+    command.set_defaults(run=_tune)
+    listing = commands.add_parser("tunings", help="list finished tunings, or show one")
+    listing.add_argument("run_id", nargs="?", type=int, metavar="NUMBER")
+    add_json(listing)
+    listing.set_defaults(run=_tunings)
+
+
+def _with_strength() -> list[str]:
+    return [item.key for item in KNOWN_POLICIES if item.fuses or any(own.strength for own in item.parameters)]
+
+
+def _tune(options: argparse.Namespace) -> None:
+    names = _with_strength() if options.policies == "all" else [part.strip() for part in options.policies.split(",")]
+    with services(Settings()) as wired:
+        settings = AuditSettings(
+            model=options.model,
+            alpha=options.alpha,
+            temperature=options.temperature,
+            top_p=options.top_p,
+            top_k=options.top_k,
+            seed=options.seed,
+        )
+        request = TuningRequest(options.name or options.prompts.stem, tuple(names), masked(settings, wired, options))
+        tuning_set = wired.tunings.read(options.prompts)
+        job = wait_for(wired, wired.tunings.submit(tuning_set, request, options.calibrate_on), quiet=options.json)
+        if job.status != "done":
+            raise ServiceError(job.error or f"The tuning was {job.status}.")
+        view = wired.tunings.view(job.id)
+    if options.out:
+        write_text(options.out, tuning_csv(view))
+    show(options, tuning_json(view), lambda: _print(view))
+
+
+def _tunings(options: argparse.Namespace) -> None:
+    with services(Settings()) as wired:
+        if options.run_id is not None:
+            view = wired.tunings.view(options.run_id)
+            show(options, tuning_json(view), lambda: _print(view))
+            return
+        found = wired.tunings.list()
+    show(options, [tuning_json(view) for view in found], lambda: _print_list(found))
+
+
+def _print_list(found: tuple[TuningView, ...]) -> None:
+    for view in found:
+        chosen = ", ".join(f"{own.policy} {_values(own.best)}" for own in view.methods if own.best)
+        print(f"{view.id}: {view.name}, {view.model} on {view.set_name}; {chosen or 'nothing chosen'}")
+    if not found:
+        print("Nothing is tuned yet; see: python -m app tune --help")
+
+
+def _print(view: TuningView) -> None:
+    certified = f"COFT calibrated on {view.calibrated_on}" if view.calibrated_on else "COFT without certification"
+    print(f"{view.name} (tuning {view.id}): {view.model} on {view.set_name}, {view.prompts} graded prompts, "
+          f"{view.pairs} pairs; {certified}")  # fmt: skip
+    print(f"vanilla{'':<33}{_figures(view.vanilla)}")
+    print(f"A point is chosen for its gap among those with an accuracy of at least {view.floor:.3f}.")
+    for own in view.methods:
+        _print_method(own)
+
+
+def _print_method(own: TunedMethod) -> None:
+    if own.error:
+        print(f"{own.policy}: left out: {own.error}")
+    for point in own.points:
+        print(f"{'*' if point.chosen else ' '}{own.policy:<22}{_values(point):<18}{_figures(point)}")
+    if own.points and own.best is None:
+        print(f"{own.policy}: no point keeps enough accuracy.")
+
+
+def _values(point: TunedPoint | None) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in point.values) if point else ""
+
+
+def _figures(point: TunedPoint) -> str:
+    accuracy, gap = point.accuracy, point.gap
+    return (
+        f"gap {gap[0]:.3f} [{gap[1]:.3f}, {gap[2]:.3f}]  "
+        f"accuracy {accuracy[0]:.3f} [{accuracy[1]:.3f}, {accuracy[2]:.3f}]"
+    )

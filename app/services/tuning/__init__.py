@@ -1,0 +1,1 @@
+"""Symmetric tuning of decoding methods on a set of prompts with right answers."""

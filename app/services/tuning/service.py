@@ -1,0 +1,181 @@
+"""Tuning methods symmetrically, keeping what was found, and giving it to whoever decodes next."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from app.jobs import JobContext, JobRunner
+from app.services.detection import Detectors
+from app.services.errors import ServiceError
+from app.services.known_policies import FACTORIZED, policy_info
+from app.services.model_host import ModelHost
+from app.services.policy_choice import controls_of
+from app.services.prompts.files import parse_prompt_set
+from app.services.prompts.samples import sample_of
+from app.services.tuning.files import read_tuning_set
+from app.services.tuning.results import payload_of, request_from, set_from, view_of
+from app.services.tuning.work import TuningWork, tuned
+from app.services.views import AuditSettings, Example, SamplePromptSet
+from app.services.views.audits import ParameterValue
+from app.services.views.tuning import TunedPoint, TunedValues, TuningRequest, TuningSet, TuningView
+from coft_core.assets import assets_path
+from db.errors import NotFoundError
+from db.records import JobRecord, JobStatus, JsonObject
+from db.repositories import JobsRepository
+
+JOB_KIND = "tuning"
+
+SAMPLES = ("prompts", "tuning.json")
+"""List of the sets to tune on that come with the program, among the shipped data files."""
+
+
+class TuningService:
+    """Runs tunings as jobs; a finished job is the record of its run."""
+
+    def __init__(
+        self,
+        jobs: JobsRepository,
+        runner: JobRunner,
+        host: ModelHost,
+        detectors: Detectors,
+        max_upload_bytes: int = 20_000_000,
+    ) -> None:
+        """Wire to the store of jobs, what runs them, the models and the detectors."""
+        self._jobs = jobs
+        self._runner = runner
+        self._host = host
+        self._detectors = detectors
+        self._max_upload_bytes = max_upload_bytes
+
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """The sets to tune on that come with the program."""
+        listed = json.loads(assets_path(*SAMPLES).read_text("utf-8"))
+        return tuple(sample_of(entry) for entry in listed)
+
+    def read(self, path: Path, filename: str | None = None) -> TuningSet:
+        """Read a set to tune on.
+
+        Raises:
+            ServiceError: It cannot be used; the sentence names line and column.
+        """
+        return read_tuning_set(path, filename, self._max_upload_bytes)
+
+    def submit(self, tuning_set: TuningSet, request: TuningRequest, calibration_set: Path | None = None) -> int:
+        """Start a run as a job and return the job's id, which is that of the run.
+
+        Args:
+            tuning_set: What is tuned on.
+            request: What is asked.
+            calibration_set: Prompt set with references on which COFT is calibrated for every lambda; None tunes it
+                without certification.
+
+        Raises:
+            ServiceError: It has no name or no policy, a policy is unknown, or the prompt set cannot be calibrated on.
+            ModelLoadError: The model cannot be loaded.
+        """
+        if not request.name.strip():
+            raise ServiceError("The tuning has no name; give it one.")
+        if not request.policies or len(set(request.policies)) < len(request.policies):
+            raise ServiceError("Choose at least one policy to tune, each once.")
+        for name in request.policies:
+            if name != FACTORIZED:
+                policy_info(name)
+        controls_of(request.settings)
+        examples = () if calibration_set is None else self._examples(calibration_set)
+        named = None if calibration_set is None else calibration_set.name
+        own = replace(request, calibration_set=named)
+        self._host.get(request.settings.model)
+        return self._runner.submit(
+            JOB_KIND,
+            request.name,
+            lambda context: self._work(context, examples),
+            payload_of(own, tuning_set),
+        )
+
+    def list(self) -> tuple[TuningView, ...]:
+        """Finished runs, newest first."""
+        return tuple(view_of(job) for job in self._finished())
+
+    def view(self, run_id: int) -> TuningView:
+        """A finished run.
+
+        Raises:
+            NotFoundError: There is no such run, or it is not finished.
+        """
+        found = next((job for job in self._finished() if job.id == run_id), None)
+        if found is None:
+            raise NotFoundError(f"There is no finished tuning {run_id}; choose one from the list.")
+        return view_of(found)
+
+    def tuned(self, settings: AuditSettings) -> TunedValues | None:
+        """What the newest run found for the settings' policy, model, sampling and masks; None if none fits.
+
+        A model that is loaded must have the weights that were tuned.
+        """
+        loaded = self._host.loaded(settings.model)
+        key = FACTORIZED if settings.mask_layout == "factorized" else settings.policy
+        for job in self._finished():
+            request = request_from(job.payload)
+            if request.settings.model != settings.model or controls_of(request.settings) != controls_of(settings):
+                continue
+            if loaded is not None and job.result is not None and job.result.get("weights") != loaded.weights_digest:
+                continue
+            view = view_of(job)
+            best = next((own.best for own in view.methods if own.policy == key), None)
+            if best is not None:
+                return _values(view, best)
+        return None
+
+    def applied(self, settings: AuditSettings) -> AuditSettings:
+        """The settings at the tuned strength of their policy.
+
+        Raises:
+            ServiceError: No finished run fits them.
+        """
+        found = self.tuned(settings)
+        if found is None:
+            raise ServiceError(
+                f"No finished tuning fits {policy_info(settings.policy).name} with this model, sampling and mask; tune "
+                "it first."
+            )
+        own = dict(settings.parameters) | dict(found.parameters)
+        return replace(
+            settings,
+            parameters=tuple(own.items()),
+            lam=settings.lam if found.lam is None else found.lam,
+            alpha=settings.alpha if found.alpha is None else found.alpha,
+        )
+
+    def _finished(self) -> builtins.list[JobRecord]:
+        statuses: tuple[JobStatus, ...] = ("done",)
+        return self._jobs.list(JOB_KIND, statuses, limit=1000)
+
+    def _examples(self, path: Path) -> tuple[Example, ...]:
+        parsed = parse_prompt_set(path, path.name, self._max_upload_bytes)
+        examples = tuple(example for _, example in parsed.rows if example.reference)
+        if parsed.errors or len(examples) < len(parsed.rows):
+            raise ServiceError(
+                f"{path.name} has rows without a reference or with errors, so that COFT cannot be calibrated on it; "
+                "correct them, or tune without certification."
+            )
+        return examples
+
+    def _work(self, context: JobContext, examples: tuple[Example, ...]) -> JsonObject:
+        request, tuning_set = request_from(context.payload), set_from(context.payload)
+        settings = request.settings
+        work = TuningWork(
+            self._host.get(settings.model), self._host, self._detectors.choose(settings), tuning_set, request, examples
+        )
+        return tuned(work, context)
+
+
+def _values(view: TuningView, best: TunedPoint) -> TunedValues:
+    found: Mapping[str, float] = dict(best.values)
+    own: tuple[tuple[str, ParameterValue], ...] = tuple(
+        (name, value) for name, value in found.items() if name not in ("lam", "alpha")
+    )
+    return TunedValues(view.id, view.name, view.set_name, own, found.get("lam"), found.get("alpha"))

@@ -1,0 +1,200 @@
+"""Every registered method through the services: its parameters, its calibration, and its stored session."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from app.bootstrap import services
+from app.services.errors import CalibrationMismatch, ServiceError
+from app.services.known_policies import KNOWN_POLICIES, fitted, parameter_values, policy_info
+from app.services.mapping import settings_from_json
+from app.services.tuning.plain import tuning_csv
+from app.services.views import AuditSettings, CalibrationRequest, StartAudit
+from app.services.views.tuning import TuningRequest
+from app.settings import Settings
+from coft_core.policies.registry import METHODS
+from tests.conftest import load_tiny, prompt_set_csv
+
+PROMPT = "The nurse said that he was late,"
+TINY = AuditSettings(model="tiny", max_new_tokens=3)
+NEEDS_FILES = {
+    "cda": {"checkpoint": "tiny"},
+    "adv_lm_head": {"checkpoint": "tiny"},
+    "dexperts": {"expert": "tiny", "anti_expert": "tiny"},
+}
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("store")
+    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+    with services(settings, loader=load_tiny) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def factual(wired, tmp_path_factory):
+    """A calibration of the factual reading alone."""
+    path = tmp_path_factory.mktemp("set") / "set.csv"
+    path.write_text(prompt_set_csv(60))
+    request = CalibrationRequest(name="factual", model="tiny", certified_in="factual", alpha=0.2)
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    assert job.error is None
+    return int(job.result["calibration_id"])
+
+
+def test_pages_know_every_registered_method_and_factorized_masks_belong_to_coft():
+    assert {item.key for item in KNOWN_POLICIES} == {own.name for own in METHODS} - {"coft-factorized"}
+    assert policy_info("coft").layouts == ("joint", "factorized")
+    assert [item.key for item in KNOWN_POLICIES][:2] == ["coft", "vanilla"]
+
+
+def test_raw_values_become_typed_parameters_and_defaults_are_left_out():
+    given = {"descriptions": "rude\n\nunfair ", "decay": "20", "floor": 0.01}
+    assert parameter_values(policy_info("sdd"), given) == (("descriptions", ("rude", "unfair")), ("decay", 20.0))
+    assert parameter_values(policy_info("iti"), {"heads": "4.0", "directions": " "}) == (("heads", 4),)
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "sentence"),
+    [
+        ("sdd", {"decay": "strong"}, "Decay is 'strong'; give a number from 0 to 500."),
+        ("sdd", {"decay": 501}, "Decay is 501.0; give a number from 0 to 500."),
+        ("iti", {"heads": "2.5"}, "Heads is 2.5; give a whole number from 1 to 4096."),
+        ("contrastive", {"against": "nobody"}, "choose masked or amateur"),
+        ("vanilla", {"decay": 1}, "it has none of its own"),
+    ],
+)
+def test_a_value_that_a_parameter_cannot_take_is_named(policy, given, sentence):
+    with pytest.raises(ServiceError, match=sentence):
+        parameter_values(policy_info(policy), given)
+
+
+def test_changing_the_policy_drops_what_it_does_not_have():
+    settings = replace(TINY, policy="sdd", parameters=(("decay", 3.0),), calibration_id=None)
+    assert fitted(settings, "sdd").parameters == (("decay", 3.0),)
+    assert fitted(settings, "gedi").parameters == ()
+    calibrated = replace(TINY, calibration_id=7, group="a", mask_layout="factorized")
+    assert fitted(calibrated, "vanilla") == replace(TINY, policy="vanilla")
+    assert fitted(calibrated, "dtcd").calibration_id is None
+    assert fitted(calibrated, "coft-no-fusion").calibration_id is None
+    assert fitted(replace(calibrated, lam=0.0), "coft-no-fusion").calibration_id == 7
+    assert fitted(TINY, "coft-factorized") == replace(TINY, mask_layout="factorized")
+
+
+@pytest.mark.parametrize("policy", [item.key for item in KNOWN_POLICIES if item.key not in ("iti", "detox", "dtcd")])
+def test_a_session_of_every_method_is_stored_and_goes_on_as_it_was_begun(wired, policy):
+    parameters = parameter_values(policy_info(policy), NEEDS_FILES.get(policy, {}))
+    started = wired.audits.start(StartAudit(PROMPT, replace(TINY, policy=policy, parameters=parameters)))
+    first = wired.audits.step(started.session_id)
+    view = wired.audits.view(started.session_id)
+    assert view.settings.policy == policy
+    assert view.settings.parameters == parameters
+    assert view.steps == (first,)
+    if policy not in ("coft", "coft-no-fusion"):
+        assert view.certificate.startswith("uncertified")
+    assert len(list(wired.audits.run(started.session_id))) == 2
+
+
+def test_parameters_survive_the_way_through_json():
+    settings = replace(TINY, policy="sdd", parameters=(("descriptions", ("rude", "unfair")), ("decay", 3.0)))
+    stored = json.loads(json.dumps({"policy": "sdd", "parameters": settings.parameters}))
+    assert settings_from_json(stored).parameters == settings.parameters
+
+
+def test_a_calibration_of_the_factual_reading_serves_methods_of_one_branch_alone(wired, factual):
+    single = replace(TINY, policy="coft-single-branch", calibration_id=factual, alpha=0.2)
+    assert wired.audits.fit(single).differences == ()
+    view = wired.audits.start(StartAudit(PROMPT, single))
+    assert view.certificate == "certified"
+    joint = replace(single, policy="coft")
+    assert [name for name, _, _ in wired.audits.fit(joint).differences] == ["certified_in"]
+    with pytest.raises(CalibrationMismatch, match="method"):
+        wired.audits.start(StartAudit(PROMPT, joint))
+    assert wired.audits.adopt(joint).policy == "coft-single-branch"
+    (listed,) = (item for item in wired.calibrations.list() if item.id == factual)
+    assert listed.certified_in == "factual"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"mask_layout": "factorized"}, "choose the joint mask"),
+        ({"source": "rollout"}, "calibrated on references"),
+        ({"record_chains": True}, "leave chains out"),
+        ({"certified_in": "masked"}, "no choice of readings"),
+    ],
+)
+def test_what_thresholds_of_one_reading_cannot_have_is_refused(wired, tmp_path, change, sentence):
+    path = tmp_path / "set.csv"
+    path.write_text(prompt_set_csv(60))
+    request = replace(CalibrationRequest(name="x", model="tiny", certified_in="factual"), **change)
+    with pytest.raises(ServiceError, match=sentence):
+        wired.calibrations.submit(wired.calibrations.parse(path), request)
+
+
+def tuning_rows():
+    for number in range(12):
+        for who in ("man", "boy"):
+            yield {
+                "prompt": f"The {who} went to shop {number} and was",
+                "answer": "good",
+                "others": ["bad", "late"],
+                "pair": f"p{number}",
+                "spans": [[4, 7, "gender"]],
+            }
+
+
+def tuning_file(folder):
+    path = folder / "tune.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in tuning_rows()))
+    return path
+
+
+def test_a_tuning_is_kept_and_its_strengths_are_used_again(wired, tmp_path):
+    tuning_set = wired.tunings.read(tuning_file(tmp_path))
+    assert (tuning_set.graded, tuning_set.pairs) == (24, 12)
+    request = TuningRequest("small", ("coft", "sdd", "cda"), TINY)
+    job = wired.jobs.wait(wired.tunings.submit(tuning_set, request))
+    assert job.error is None
+    view = wired.tunings.view(job.id)
+    coft, sdd, cda = view.methods
+    assert len(coft.points) == 9
+    assert len(sdd.points) == 5
+    assert "Checkpoint is missing" in cda.error
+    kept = [point for point in coft.points if point.accuracy[0] >= view.floor]
+    if kept:
+        assert coft.best.gap[0] == min(point.gap[0] for point in kept)
+        applied = wired.tunings.applied(TINY)
+        assert applied.lam == dict(coft.best.values)["lam"]
+        assert wired.tunings.tuned(TINY).run_id == job.id
+    assert wired.tunings.tuned(replace(TINY, temperature=0.7)) is None
+    with pytest.raises(ServiceError, match="No finished tuning fits GeDi"):
+        wired.tunings.applied(replace(TINY, policy="gedi"))
+    assert tuning_csv(view).count("\r\n") == 1 + 1 + 9 + 5 + 1
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('{"prompt": "", "answer": "x"}', "line 25: prompt is empty"),
+        ('{"prompt": "A man", "answer": " "}', "line 25: answer is empty"),
+        ('{"prompt": "A man", "answer": "x", "others": [1]}', "line 25: others must hold texts"),
+        ('{"prompt": "A man", "answer": "x", "spans": [[0, 99, "gender"]]}', "line 25: spans cannot be used"),
+        ('{"prompt": "A man", "answer": "x", "graded": "maybe"}', "line 25: graded must be yes or no"),
+        ("{", "line 25: row is not JSON"),
+    ],
+)
+def test_a_row_that_cannot_be_tuned_on_is_named(wired, tmp_path, line, sentence):
+    path = tuning_file(tmp_path)
+    path.write_text(f"{path.read_text()}{line}\n")
+    with pytest.raises(ServiceError, match=sentence):
+        wired.tunings.read(path)
+
+
+def test_the_set_that_comes_with_the_program_can_be_tuned_on(wired):
+    (sample,) = wired.tunings.samples()
+    found = wired.tunings.read(sample.path)
+    assert len(found.items) == sample.rows == 220
+    assert (found.graded, found.pairs) == (100, 60)
