@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.jobs import JobContext, JobRunner
+from app.services.csv_files import write_text
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
 from app.services.known_policies import FACTORIZED, policy_info
@@ -17,6 +18,7 @@ from app.services.policy_choice import controls_of
 from app.services.prompts.files import parse_prompt_set
 from app.services.prompts.samples import sample_of
 from app.services.tuning.files import read_tuning_set
+from app.services.tuning.plain import tuning_csv
 from app.services.tuning.results import payload_of, request_from, set_from, view_of
 from app.services.tuning.work import TuningWork, tuned
 from app.services.views import AuditSettings, Example, SamplePromptSet
@@ -110,6 +112,10 @@ class TuningService:
         if found is None:
             raise NotFoundError(f"There is no finished tuning {run_id}; choose one from the list.")
         return view_of(found)
+
+    def write_csv(self, run_id: int, folder: Path) -> Path:
+        """Write a run's points into a folder, atomically, and return the path."""
+        return write_text(Path(folder) / f"tuning-{run_id}.csv", tuning_csv(self.view(run_id)))
 
     def tuned(self, settings: AuditSettings) -> TunedValues | None:
         """What the newest run found for the settings' policy, model, sampling and masks; None if none fits.
