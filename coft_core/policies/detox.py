@@ -21,7 +21,7 @@ class DetoxPolicy(ScoredPolicy):
     """Sample among the likeliest tokens whose continuation is not toxic.
 
     The paper names decoding with a toxicity filter as a baseline and gives no rule. Here the ``candidates`` likeliest
-    tokens are each appended to the text generated so far and scored; those above ``cap`` are left out, and the others
+    tokens are each appended to the sentence written so far and scored; those above ``cap`` are left out, and the others
     are weighted by ``(1 - toxicity) ** strength``. Less likely tokens are never written. If every candidate is too
     toxic, the least toxic one is written.
 

@@ -29,7 +29,7 @@ class DtcdPolicy(ScoredPolicy):
     The paper describes the baseline in a sentence: single-branch conformal acceptance by toxicity and minimum
     probability. The minimum probability is a calibration made with nothing masked, whose values are the log-probability
     of the true next token in the factual reading alone; without one it is ``minimum`` and nothing is certified. Of the
-    tokens that pass it, the ``candidates`` likeliest are scored, appended to the text generated so far; those above
+    tokens that pass it, the ``candidates`` likeliest are scored, appended to the sentence written so far; those above
     ``cap`` and all that were not scored are refused. An empty set falls back to the likeliest token.
 
     The certificate, where there is one, is for the minimum probability alone: the toxicity cap only takes tokens away,

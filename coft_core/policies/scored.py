@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -16,6 +17,15 @@ from coft_core.policies.parameters import parameter
 from coft_core.scorers.base import EMBEDDED, ToxicityScorer
 
 SCORER = "scorer"
+
+
+_ENDED = re.compile(r"[.!?][\"'”’)]*\s|\n")
+
+
+def sentence_start(text: str) -> int:
+    """Where the sentence that is being written begins: behind the last one that blank space or a line end follows."""
+    ends = [found.end() for found in _ENDED.finditer(text)]
+    return ends[-1] if ends else 0
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,9 @@ class ScoredPolicy(BaselinePolicy):
         return replace(self, loaded=scorers[SCORER])
 
     def toxicity(self, past: Past, candidates: Sequence[int]) -> list[float]:
-        """How toxic the continuation becomes with each candidate as its next token.
+        """How toxic the sentence that is being written becomes with each candidate as its next token.
+
+        Sentences that are over are left out: one that is too toxic would otherwise refuse every token behind it.
 
         Raises:
             InvalidInputError: The scorer has not been loaded.
@@ -50,7 +62,7 @@ class ScoredPolicy(BaselinePolicy):
         if self.loaded is None:
             raise InvalidInputError(f"The policy {self.name!r} has no scorer yet; make a plan with it.")
         texts = [past.model.continuation_text([*past.tokens, token]) for token in candidates]
-        return self.loaded.score(texts)
+        return self.loaded.score([text[sentence_start(text) :] for text in texts])
 
     def toxicities(self, pasts: Sequence[Past], candidates: Tensor) -> Tensor:
         """The same for several chains; ``candidates`` and the result are ``(G, K)``."""

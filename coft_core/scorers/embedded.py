@@ -1,96 +1,103 @@
-"""The scorer that comes with the program: a logistic model over words, pieces of words, and a list of insults."""
+"""The scorer that comes with the program: a logistic model over hashed words, pieces of words and lists of words."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_matrix, hstack
-from sklearn.feature_extraction.text import HashingVectorizer
 
 from coft_core.assets import assets_path
 from coft_core.errors import ModelLoadError
+from coft_core.scorers.features import FEATURES, KINDS, WordLists, feature_matrix
+from coft_core.scorers.reading import read
 
 SHIPPED = assets_path("scorer", "embedded.npz")
-FORMAT = 1
-WORD_FEATURES = 2**15
-PIECE_FEATURES = 2**15
+FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedScorer:
-    """A logistic model over hashed features.
+    """A logistic model that judges a text by its most toxic window.
+
+    A window is a sentence, or a part of a long one (:mod:`coft_core.scorers.reading`). So a text's score never falls
+    when it goes on, as long as its sentences stay as they are.
 
     Attributes:
         name: Its name.
         version: Digest of its file.
-        insults: Words and phrases of the list, in lower case.
-        weights: Weight of each feature: words and word pairs, pieces of words, insults found (their number's logarithm,
-            and whether there is one), ``(F,)``.
+        lists: Groups, pronouns, negations and hostile words, as hashes.
+        weights: Weight of each feature of :func:`coft_core.scorers.features.feature_matrix`, ``(FEATURES,)``.
         bias: Constant of the model.
     """
 
     name: str
     version: str
-    insults: tuple[str, ...]
+    lists: WordLists
     weights: npt.NDArray[np.float32]
     bias: float
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """Probability that each text is toxic."""
+        return [1.0 / (1.0 + float(np.exp(-logit))) for logit in self.logits(texts)]
+
+    def logits(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
+        """Log-odds that each text is toxic: those of its most toxic window, ``(N,)``."""
         if not texts:
-            return []
-        logits = self.features(texts) @ self.weights + self.bias
-        return [float(value) for value in 1.0 / (1.0 + np.exp(-logits))]
+            return np.empty(0)
+        windows = read(texts)
+        own = feature_matrix(windows.words, self.lists) @ self.weights.astype(np.float64) + self.bias  # (windows,)
+        flat = np.concatenate([own[list(places)] for places in windows.texts])
+        starts = np.cumsum([0, *(len(places) for places in windows.texts[:-1])])
+        highest: npt.NDArray[np.float64] = np.maximum.reduceat(flat, starts)
+        return highest
 
-    def features(self, texts: Sequence[str]) -> Any:
-        """Features of each text, ``(N, F)`` sparse."""
-        found = np.array([len(self._pattern.findall(text.lower())) for text in texts], dtype=np.float32)
-        listed = csr_matrix(np.stack([np.log1p(found), found > 0], axis=1))
-        return hstack([self._words.transform(texts), self._pieces.transform(texts), listed]).tocsr()
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        if not self.insults:
-            return re.compile(r"(?!)")
-        listed = "|".join(re.escape(word) for word in sorted(self.insults, key=len, reverse=True))
-        return re.compile(rf"(?<!\w)(?:{listed})(?!\w)")
-
-    @cached_property
-    def _words(self) -> Any:
-        return HashingVectorizer(n_features=WORD_FEATURES, ngram_range=(1, 2), alternate_sign=False)
-
-    @cached_property
-    def _pieces(self) -> Any:
-        return HashingVectorizer(
-            n_features=PIECE_FEATURES, analyzer="char_wb", ngram_range=(3, 5), alternate_sign=False
+    def to_bytes(self) -> bytes:
+        """The scorer's file, in NumPy's compressed form; weights are rounded to 16 bits."""
+        header = json.dumps({"format": FORMAT, "bias": self.bias, "kinds": KINDS})
+        file = io.BytesIO()
+        np.savez_compressed(
+            file,
+            header=np.array(header),
+            weights=self.weights.astype(np.float16),
+            list_hashes=self.lists.hashes,
+            list_kinds=self.lists.kinds,
         )
+        return file.getvalue()
 
-    def save(self, path: Path) -> None:
-        """Write to a file in NumPy's compressed form."""
-        header = json.dumps({"format": FORMAT, "bias": self.bias, "insults": self.insults})
-        with path.open("wb") as file:
-            np.savez_compressed(file, header=np.array(header), weights=self.weights.astype(np.float16))
+    def save(self, path: Path) -> EmbeddedScorer:
+        """Write the file and return what :func:`load_embedded` reads from it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.to_bytes())
+        return load_embedded(path)
 
 
 def load_embedded(path: Path = SHIPPED) -> EmbeddedScorer:
     """Read the scorer's file.
 
     Raises:
-        ModelLoadError: It is missing or holds something else.
+        ModelLoadError: It is missing, holds something else, or is of another version of the program.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
-            header, weights = json.loads(str(file["header"])), file["weights"].astype(np.float32)
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-        return EmbeddedScorer("embedded", digest, tuple(header["insults"]), weights, float(header["bias"]))
-    except (OSError, ValueError, KeyError) as error:
+        content = path.read_bytes()
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            header: dict[str, Any] = json.loads(str(file["header"]))
+            lists = WordLists(file["list_hashes"].astype(np.uint64), file["list_kinds"].astype(np.uint8))
+            weights = file["weights"].astype(np.float32)
+        bias = float(header["bias"])
+        told = (header["format"], tuple(header["kinds"]), weights.shape)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise ModelLoadError(f"The embedded toxicity scorer at {path} cannot be read ({error}).") from error
+    if told != (FORMAT, KINDS, (FEATURES,)):
+        raise ModelLoadError(
+            f"The embedded toxicity scorer at {path} is of format {told[0]} and this program reads format {FORMAT}; "
+            "train it anew with python -m bench.toxicity_scorer."
+        )
+    return EmbeddedScorer("embedded", hashlib.sha256(content).hexdigest()[:12], lists, weights, bias)

@@ -18,6 +18,7 @@ from coft_core.masking.masker import mask_prompt
 from coft_core.policies.base import Past
 from coft_core.policies.detox import DetoxPolicy
 from coft_core.policies.dtcd import DtcdPolicy
+from coft_core.policies.scored import sentence_start
 from coft_core.policies.single_branch import SingleBranchPolicy
 from tests.unit.policies.contract import SCORERS, VowelScorer
 
@@ -70,6 +71,36 @@ def test_dual_thresholds_accept_what_is_likely_and_not_toxic():
     assert set(decision.certified[0].nonzero()[:, 0].tolist()) == accepted
     assert decision.log_p[0].exp().tolist() == pytest.approx(p, abs=1e-6)
     assert decision.state == "none"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("You fool", "You fool"),
+        ("You fool.", "You fool."),
+        ("You fool. The", "The"),
+        ("He said: “You fool!” Then she", "Then she"),
+        ("3.5 litres of water", "3.5 litres of water"),
+        ("one line\nanother", "another"),
+    ],
+)
+def test_a_sentence_that_is_over_no_longer_counts(text: str, sentence: str):
+    assert text[sentence_start(text) :] == sentence
+
+
+def test_candidates_are_scored_in_the_sentence_that_is_being_written():
+    model, asked = tiny_model(), []
+
+    class Recorder(VowelScorer):
+        def score(self, texts):
+            asked.extend(texts)
+            return super().score(texts)
+
+    tokens = tuple(model.tokenizer.encode("You fool. He", add_special_tokens=False))
+    past = Past(model, mask_prompt(model.tokenizer, "a text", ()), tokens)
+    letter = model.tokenizer.encode("a", add_special_tokens=False)[0]
+    DetoxPolicy().with_scorers({"scorer": Recorder()}).toxicity(past, [letter])
+    assert asked == ["Hea"]
 
 
 def test_the_values_of_one_branch_are_factual_log_probabilities_of_the_references():

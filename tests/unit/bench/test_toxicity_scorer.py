@@ -1,0 +1,175 @@
+"""The toxicity scorer's training: sentences labelled as documented, splits that share nothing, and figures by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from bench.toxicity_scorer.__main__ import main
+from bench.toxicity_scorer.figures import area, calibration_error, share
+from bench.toxicity_scorer.sentences import Sentence, read_templates, with_parts, write_sentence, write_sentences
+from bench.toxicity_scorer.swaps import retold
+from bench.toxicity_scorer.texts import insults_someone
+from bench.toxicity_scorer.training import Settings, platt, train
+from bench.toxicity_scorer.words import SPLITS, Choices, Words, read_words
+from coft_core.scorers.embedded import load_embedded
+from coft_core.scorers.features import HOSTILE_KINDS
+
+STORY = "The dog ran home. He was happy with the bread. They went to the market and bought some milk for the cat.\n\n"
+
+
+@pytest.fixture(scope="module")
+def words() -> Words:
+    return read_words()
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a few sentences of each corpus."""
+    root = tmp_path_factory.mktemp("data")
+    stories = [STORY + f"She saw a {thing} in the garden. We like it." for thing in ("bird", "tree", "fox", "ball")]
+    rows = "\n".join(
+        json.dumps({"title": "t", "text": text, "author": "a", "license": "l", "source": "s"}) for text in stories
+    )
+    files = {
+        "corpus/tinystories/tinystories_recased.txt.gz": "<|endoftext|>".join(stories),
+        "corpus/storybooks/storybooks_en.jsonl.gz": rows,
+        "corpus/fairytaleqa/stories.jsonl.gz": rows,
+        "corpus/onestopenglish/texts.jsonl.gz": rows,
+        "corpus/books/one.txt.gz": stories[0],
+        "corpus/books/two.txt.gz": stories[1],
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(gzip.compress(text.encode()))
+    (root / "wikitext2").mkdir()
+    (root / "wikitext2" / "wiki.valid.raw").write_text(" = A title = \n The hall was built in 1902 , near a river . \n")
+    return root
+
+
+def test_every_category_of_words_has_words_for_every_split_and_none_is_in_two(words: Words):
+    for kind in HOSTILE_KINDS:
+        assert {word.split for word in words.hostile if word.kind == kind} >= {"train", "test"}, kind
+    for family in {people.family for people in words.people}:
+        assert {people.split for people in words.people if people.family == family} == set(SPLITS)
+    for terms in (
+        [w.term for w in words.hostile],
+        [p.one for p in words.people],
+        [t.text for t in read_templates() if not t.twin],
+    ):
+        assert len(terms) == len(set(terms))
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_every_template_can_be_written_with_the_words_of_its_split(words: Words, split: str):
+    written = write_sentences(read_templates(), words, split, 3, seed=4)
+    assert {sentence.kind for sentence in written} == {template.kind for template in read_templates()}
+    for sentence in written:
+        assert not set("[]{}").intersection(sentence.text)
+    assert written == write_sentences(read_templates(), words, split, 3, seed=4)
+
+
+def test_sentences_of_one_split_use_none_of_the_hostile_words_of_another(words: Words):
+    test = [word.term for word in words.hostile if word.split == "test" and len(word.term) > 5]
+    trained = {word.term for word in words.hostile if word.split == "train"}
+    own = [term for term in test if not any(term in other for other in trained)]
+    text = "\n".join(s.text for s in write_sentences(read_templates(), words, "train", 20, 0) if s.toxic).lower()
+    assert own
+    assert [term for term in own if f" {term} " in text] == []
+
+
+def test_a_toxic_sentence_cut_off_before_its_insult_is_not_toxic_and_otherwise_stays_toxic(words: Words):
+    whole = [s for s in write_sentences(read_templates(), words, "train", 2, 0) if s.toxic]
+    by_unit = {sentence.text: sentence for sentence in whole}
+    for part in with_parts(whole, 0):
+        if not part.toxic:
+            assert any(s.before == part.text and s.text.startswith(part.text) for s in whole if s.unit == part.unit)
+        elif part.text not in by_unit:
+            assert any(part.text in s.text and s.text[len(s.before) :].strip(" .!?") in part.text for s in whole)
+
+
+def test_a_twin_has_none_of_the_hostile_words(words: Words):
+    twins = [template for template in read_templates() if template.kind == "twin"]
+    rng, choices = random.Random(0), words.of_split("train")
+    written = [write_sentence(template, choices, rng) for template in twins for _ in range(5)]
+    assert written
+    assert [s.text for s in written if s.toxic or insults_someone(f"you {s.text}", words.lists)] == []
+
+
+def test_ordinary_sentences_are_left_out_where_they_insult_someone(words: Words):
+    given = {
+        "He is an idiot.": True, "You stupid boy!": True, "The stupid boy came home.": False,
+        "The rat ran away.": False, "You rat!": True, "You are late.": False, "...": False,
+    }  # fmt: skip
+    assert {text: insults_someone(text, words.lists) for text in given} == given
+
+
+def test_pronouns_become_groups_or_you_and_the_labels_stay(words: Words):
+    own = words.of_split("train")
+    one = Choices(own.hostile, tuple(p for p in own.people if p.one == "a Muslim"), own.fillers)
+    texts = ["They went home.", "He was happy, as he said.", "When she is here, all laugh.", "The sun shines."]
+    given = [Sentence(text, False, "story", text) for text in texts]
+    found = {told.text for seed in range(20) for told in retold(given, one, seed)}
+    assert found == {
+        "Muslims went home.", "You went home.", "A Muslim was happy, as he said.", "You were happy, as he said.",
+        "When a Muslim is here, all laugh.", "When you are here, all laugh.",
+    }  # fmt: skip
+
+
+def test_platt_minimises_the_log_loss_of_smoothed_targets():
+    rng = np.random.default_rng(0)
+    labels = (rng.random(300) < 0.3).astype(np.int64)
+    scores = rng.normal(labels * 2.0, 1.5)
+    target = np.where(labels == 1, (labels.sum() + 1) / (labels.sum() + 2), 1 / (len(labels) - labels.sum() + 2))
+
+    def loss(parameters: np.ndarray) -> float:
+        z = parameters[0] * scores + parameters[1]
+        return float((np.logaddexp(0, z) - target * z).mean())
+
+    best = minimize(loss, np.zeros(2), tol=1e-12).x
+    assert platt(scores, labels) == pytest.approx(best, abs=1e-3)
+
+
+def test_training_writes_a_scorer_that_is_the_same_again_when_trained_again(data: Path, tmp_path: Path):
+    settings = Settings(each=2, ordinary=20, penalties=(0.05,))
+    trained = train(data, settings)
+    found = trained.scorer.save(tmp_path / "scorer.npz")
+    again = train(data, settings)
+    assert again.scorer.to_bytes() == trained.scorer.to_bytes()
+    assert train(data, replace(settings, seed=1)).scorer.to_bytes() != trained.scorer.to_bytes()
+    texts = ["You are an idiot.", "The dog ran home."]
+    assert found.score(texts) == pytest.approx(trained.scorer.score(texts), abs=5e-3)
+    assert found.score(texts)[0] > found.score(texts)[1]
+
+
+def test_the_command_writes_the_file_and_the_facts(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    main(["--data", str(data), "--out", str(tmp_path), "--each", "1", "--ordinary", "10", "--no-card"])
+    facts = json.loads((tmp_path / "training.json").read_text())
+    assert facts == json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert facts["training"]["toxic"] > 0
+    assert load_embedded(tmp_path / "embedded.npz").score(["a dog"])[0] < 0.5
+
+
+def test_shares_have_intervals_over_units_and_exact_ones_where_all_agree():
+    certain = share([True] * 6, list("aabbcc"))
+    assert (certain.value, certain.high, certain.n, certain.units) == (1.0, 1.0, 6, 3)
+    assert certain.low == pytest.approx(0.025 ** (1 / 3))
+    clustered = share([True] * 50 + [False] * 50, ["a"] * 50 + ["b"] * 50)
+    assert (clustered.low, clustered.high) == (0.0, 1.0)
+    single = share([True, False, False], list("abc"))
+    assert single.low < 1 / 3 < single.high
+    with pytest.raises(ValueError, match="no sentence"):
+        share([], [])
+
+
+def test_the_area_is_the_share_of_pairs_in_the_right_order_and_calibration_errors_are_distances():
+    scores, labels = [0.1, 0.4, 0.35, 0.8], [False, False, True, True]
+    assert area(scores, labels, list("abcd")).value == pytest.approx(3 / 4)
+    assert calibration_error([0.05, 0.05, 0.95, 0.95], [False, True, True, True]) == pytest.approx(0.25)
