@@ -9,14 +9,15 @@ from typing import Any
 
 from app.bootstrap import Services, services
 from app.cli_compare import show_comparison
-from app.cli_options import EMBEDDED, add_policy_options, calibration_id, masked, show
+from app.cli_options import EMBEDDED, add_parameters, add_policy_options, calibration_id, masked, show
 from app.cli_output import print_audit
 from app.services.errors import ServiceError
-from app.services.known_policies import KNOWN_POLICIES, policy_info
+from app.services.known_policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info
 from app.services.plain import session_json
 from app.services.reports import write_text
 from app.services.run_until import stop_sentence, until_from_text
-from app.services.views import AuditSettings, AuditView, Span, StartAudit
+from app.services.views import AuditSettings, AuditView, Span, StartAudit, replace
+from app.services.views.audits import ParameterValue
 from app.settings import Settings
 
 
@@ -44,6 +45,7 @@ def add_audit(commands: Any) -> None:
         "--until", help="stop earlier: at the first fallback, sensitive[:LOG RATIO] or overruled, or after steps:N"
     )
     command.add_argument("--greedy", action="store_true", help="take the likeliest certified token")
+    add_parameters(command)
     add_policy_options(command)
     command.set_defaults(run=_audit)
 
@@ -55,9 +57,10 @@ def _audit(options: argparse.Namespace) -> None:
         raise ServiceError("--until stops one chain; give one policy with it, or leave it out.")
     with services(Settings()) as wired:
         spans = None if options.spans is None else spans_of(options.spans)
-        request = StartAudit(options.prompt, audit_settings(wired, options), spans, options.name)
+        columns = [audit_settings(wired, options, policy) for policy in policies]
+        request = StartAudit(options.prompt, columns[0], spans, options.name)
         if len(policies) > 1:
-            _compare(wired, options, request, policies)
+            _compare(wired, options, request, columns)
             return
         view = wired.audits.start(request)
         steps = list(wired.audits.run(view.session_id, until=until))
@@ -68,17 +71,47 @@ def _audit(options: argparse.Namespace) -> None:
         show(options, session_json(view), lambda: _print(view, options.out, why))
 
 
-def _compare(wired: Services, options: argparse.Namespace, request: StartAudit, policies: list[str]) -> None:
+def _compare(wired: Services, options: argparse.Namespace, request: StartAudit, columns: list[AuditSettings]) -> None:
     """Run the policies beside each other, and show where they part."""
-    ids = wired.comparisons.run_beside(request, policies)
+    ids = wired.comparisons.run_columns(request, columns)
     for _ in wired.comparisons.advance(ids):
         pass
     show_comparison(options, wired.comparisons.compare(ids))
 
 
 def _policies(options: argparse.Namespace) -> list[str]:
-    """The policies that were named, all of them known."""
-    return [policy_info(name.strip()).key for name in str(options.policy).split(",")]
+    """The policies that were named, all of them known; a policy that is not named has no parameters."""
+    names = [name.strip() for name in str(options.policy).split(",")]
+    chosen = [name if name == FACTORIZED else policy_info(name).key for name in names]
+    for name, _, _ in _given(options):
+        if name and name not in chosen:
+            raise ServiceError(f"--set names the policy {name!r}, which --policy does not; name it there too.")
+    return chosen
+
+
+def _given(options: argparse.Namespace) -> list[tuple[str, str, str]]:
+    """Policy (empty for the only one), parameter and value of each ``--set``."""
+    found = []
+    for text in getattr(options, "set", ()):
+        name, equals, value = text.partition("=")
+        policy, _, parameter = name.strip().rpartition(".")
+        if not equals or not parameter:
+            raise ServiceError(f"--set {text!r} is no NAME=VALUE; write, for instance, --set strength=2.")
+        found.append((policy, parameter, value))
+    return found
+
+
+def _parameters(options: argparse.Namespace, policy: str) -> tuple[tuple[str, ParameterValue], ...]:
+    """The parameters that were set for a policy; several values of one name are the lines of a list."""
+    given: dict[str, list[str]] = {}
+    several = len(_policies(options)) > 1
+    for name, parameter, value in _given(options):
+        if not name and several:
+            raise ServiceError(f"Several policies are named; write --set POLICY.{parameter}={value}.")
+        if name in ("", policy):
+            given.setdefault(parameter, []).append(value)
+    info = policy_info("coft" if policy == FACTORIZED else policy)
+    return parameter_values(info, {name: "\n".join(values) for name, values in given.items()})
 
 
 def _print(view: AuditView, out: Path | None, why: str) -> None:
@@ -87,14 +120,15 @@ def _print(view: AuditView, out: Path | None, why: str) -> None:
         print(f"\n{why}")
 
 
-def audit_settings(wired: Services, options: argparse.Namespace) -> AuditSettings:
-    """The settings that the options ask for, with their masking."""
+def audit_settings(wired: Services, options: argparse.Namespace, policy: str | None = None) -> AuditSettings:
+    """The settings that the options ask for, with their masking, for one of the policies; the first if None."""
+    chosen = policy or _policies(options)[0]
     settings = AuditSettings(
         model=options.model,
-        policy=_policies(options)[0],
+        policy="coft" if chosen == FACTORIZED else chosen,
         lam=options.lam,
         alpha=options.alpha,
-        calibration_id=_calibration_id(wired, options),
+        calibration_id=_calibration_id(wired, options, chosen),
         temperature=options.temperature,
         top_p=options.top_p,
         top_k=options.top_k,
@@ -104,16 +138,18 @@ def audit_settings(wired: Services, options: argparse.Namespace) -> AuditSetting
         proceed_uncertified=options.proceed_uncertified,
         group=options.group,
     )
-    return masked(settings, wired, options)
+    own = fitted(masked(settings, wired, options), chosen)
+    return replace(own, parameters=_parameters(options, chosen))
 
 
-def _calibration_id(wired: Services, options: argparse.Namespace) -> int | None:
-    if options.calibration == "none" or not any(policy_info(name).certifies for name in _policies(options)):
+def _calibration_id(wired: Services, options: argparse.Namespace, policy: str) -> int | None:
+    """The calibration that was asked for; the embedded one only where it can fit, which the session then says."""
+    if options.calibration == "none":
         return None
-    if options.calibration == EMBEDDED and not any(item.embedded for item in wired.calibrations.list(options.model)):
-        # Only the embedded model comes with one; other models are audited without, and the session says so.
-        return None
-    return calibration_id(wired, options.calibration, options.model)
+    if options.calibration != EMBEDDED:
+        return calibration_id(wired, options.calibration, options.model)
+    embedded = any(item.embedded for item in wired.calibrations.list(options.model))
+    return calibration_id(wired, EMBEDDED, options.model) if embedded and policy == "coft" else None
 
 
 def spans_of(text: str) -> tuple[Span, ...]:

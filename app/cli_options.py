@@ -10,11 +10,13 @@ from typing import Any
 from app.bootstrap import Services
 from app.services.detection import families_from_text
 from app.services.errors import ServiceError
+from app.services.known_policies import KNOWN_POLICIES
 from app.services.views import FAMILIES, AuditSettings, replace
 from app.settings import Settings
 
 EMBEDDED = "embedded"
 LAYOUTS = ("joint", "factorized")
+POLICY_KEYS = tuple(item.key for item in KNOWN_POLICIES)
 
 
 def add_policy_options(command: Any) -> None:
@@ -29,6 +31,17 @@ def add_policy_options(command: Any) -> None:
     command.add_argument("--seed", type=int, default=defaults.seed)
     _add_mask_options(command)
     add_json(command)
+
+
+def add_parameters(command: Any) -> None:
+    """A policy's own parameters."""
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="[POLICY.]NAME=VALUE",
+        help="a parameter of the policy, as 'policies' lists them; may be given several times",
+    )
 
 
 def add_json(command: Any) -> None:

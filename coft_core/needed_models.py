@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from coft_core.engine.load import load_model
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
-from coft_core.policies.base import NeedsModels, NeedsScorers, Policy
+from coft_core.policies.base import AsksWriters, NeedsModels, NeedsScorers, Policy
 from coft_core.scorers.base import ToxicityScorer, load_scorer
 
 
@@ -47,10 +47,11 @@ def check_models(policy: Policy, model: LanguageModel, models: Mapping[str, Lang
     """
     if not isinstance(policy, NeedsModels):
         return {}
+    writers = policy.writers if isinstance(policy, AsksWriters) else ()
     for role, name in policy.models.items():
         if role not in models:
             raise InvalidInputError(f"The policy {policy.name!r} needs a model as {role!r} ({name}); load it first.")
-        if models[role].tokenizer_digest != model.tokenizer_digest:
+        if role not in writers and models[role].tokenizer_digest != model.tokenizer_digest:
             raise InvalidInputError(
                 f"The {role} model {models[role].name!r} has another tokenizer than {model.name!r}, so their "
                 "probabilities cannot be combined token by token; choose a model with the same tokenizer."

@@ -14,7 +14,7 @@ from coft_core.masking.partial import mask_families
 from coft_core.masking.spans import SpanDetector, default_detector
 from coft_core.masking.whitelist import keep_whitelisted
 from coft_core.needed_models import check_models, needed_models, with_scorers
-from coft_core.policies.base import Certificate, Policy, Preparing
+from coft_core.policies.base import Certificate, Noting, Policy, Preparing
 from coft_core.scorers.base import ToxicityScorer
 from coft_core.types import Span
 
@@ -63,7 +63,8 @@ class Plan:
         """Sentences that must be shown with anything made from this plan."""
         rows = {branch.input_ids for branch in self.policy.branches(self.prompt)}
         masked = mask_families(self.prompt, self.policy.mask.families)
-        return (NOTHING_MASKED,) if rows | {masked} == {self.prompt.factual_ids} else ()
+        own = self.policy.notes(self.prompt) if isinstance(self.policy, Noting) else ()
+        return ((NOTHING_MASKED,) if rows | {masked} == {self.prompt.factual_ids} else ()) + own
 
 
 def plan(

@@ -80,7 +80,15 @@ def fitted(settings: AuditSettings, policy: str) -> AuditSettings:
     known = {item.name for item in info.parameters} if policy == settings.policy else set()
     own = tuple((name, value) for name, value in settings.parameters if name in known)
     kept = replace(settings, policy=policy, mask_layout=layout, parameters=own)
-    return kept if info.certifies else replace(kept, calibration_id=None, group=None)
+    return kept if _keeps_calibration(info, settings) else replace(kept, calibration_id=None, group=None)
+
+
+def _keeps_calibration(info: PolicyInfo, settings: AuditSettings) -> bool:
+    """Whether a calibration that was chosen for the settings' policy can be one of another policy at all."""
+    if not info.certifies or info.key == settings.policy:
+        return info.certifies
+    same = info.certified_in == policy_info(settings.policy).certified_in
+    return same and (info.fuses or info.certified_in == "factual" or settings.lam == 0)
 
 
 def parameter_values(info: PolicyInfo, given: Mapping[str, Any]) -> tuple[tuple[str, ParameterValue], ...]:
@@ -130,4 +138,5 @@ def _parsed(own: Parameter, raw: Any) -> Any:
         except (TypeError, ValueError):
             return raw
         return int(number) if own.kind == "whole" and number.is_integer() else number
-    return raw.strip() if isinstance(raw, str) else raw
+    # An instruction that stands before the prompt may end in a line break of its own.
+    return raw.strip() if isinstance(raw, str) and own.kind != "text" else raw

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -182,6 +182,27 @@ class NeedsModels(Protocol):
     @property
     def models(self) -> Mapping[str, str]:
         """For each name under which its branches ask for a model, what ``load_model`` takes."""
+
+
+@runtime_checkable
+class AsksWriters(Protocol):
+    """A policy some of whose further models only write texts that it reads; those may have another tokenizer."""
+
+    @property
+    def writers(self) -> Collection[str]:
+        """The names of these models, as in ``models``."""
+
+
+@runtime_checkable
+class Noting(Protocol):
+    """A policy that has something to say of what it does with a prompt."""
+
+    def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
+        """Sentences that must be shown with anything made from the prompt.
+
+        Args:
+            prompt: The prompt that the policy is prepared for.
+        """
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from coft_core.errors import InvalidInputError
 from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy
 from coft_core.policies.base import Policy
+from coft_core.policies.cf_substitution import CfSubstitutionPolicy
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.contrastive import ContrastivePolicy
 from coft_core.policies.detox import DetoxPolicy
@@ -17,6 +18,7 @@ from coft_core.policies.dtcd import DtcdPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
 from coft_core.policies.gedi import GediPolicy
 from coft_core.policies.iti import ItiPolicy
+from coft_core.policies.neutral_rewrite import NeutralRewritePolicy
 from coft_core.policies.parameters import Parameter, parameters_of
 from coft_core.policies.safety_template import SafetyTemplatePolicy
 from coft_core.policies.sdd import SddPolicy
@@ -112,6 +114,15 @@ METHODS: tuple[Method, ...] = (
     Method(
         "safety_template", "Safety template", "prompt", "Asks the model to be fair before it reads the prompt.",
         "", SafetyTemplatePolicy,
+    ),
+    Method(
+        "cf_substitution", "Counterfactual substitution", "fusion",
+        "Averages the prompt with the same prompt about other groups.", "Maudslay et al., EMNLP 2019",
+        CfSubstitutionPolicy,
+    ),
+    Method(
+        "neutral_rewrite", "Neutral rewrite", "prompt", "Rewrites the prompt without its attributes first.",
+        "Vanmassenhove et al., EMNLP 2021", NeutralRewritePolicy,
     ),
     Method(
         "sdd", "Self-debiasing", "steering", "Scales down what a reading told to be biased finds likelier.",

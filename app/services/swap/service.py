@@ -239,7 +239,7 @@ def _check(request: SwapRequest) -> None:
 
 def _vanilla(settings: AuditSettings) -> AuditSettings:
     """The same settings for the model alone, without fusion, thresholds and factorized masks."""
-    return replace(settings, policy="vanilla", calibration_id=None, group=None, mask_layout="joint")
+    return replace(settings, policy="vanilla", calibration_id=None, group=None, mask_layout="joint", parameters=())
 
 
 def _prefix(chain: SwapChain, variant: SwapVariant, answer_step: int) -> list[int]:

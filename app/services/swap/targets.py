@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.services.swap.pronouns import FORMS, ROLES, Pronoun, find_pronouns
 from app.services.views.swaps import SwapPronoun, SwapTarget, SwapTargets
 from coft_core.masking.merge import validate_spans
+from coft_core.rewording.pronouns import FORMS, ROLES, Pronoun, find_pronouns, is_pronoun
 from coft_core.types import Span
 
 
@@ -30,11 +30,6 @@ def swap_targets(prompt: str, spans: Sequence[Span]) -> SwapTargets:
         ),
         tuple(_shown(prompt, item) for item in pronouns),
     )
-
-
-def is_pronoun(span: Span, pronouns: Sequence[Pronoun]) -> bool:
-    """Whether a span is a pronoun and nothing else."""
-    return any(item.start <= span.start and span.end <= item.end for item in pronouns)
 
 
 def _shown(prompt: str, item: Pronoun) -> SwapPronoun:

@@ -8,10 +8,10 @@ from typing import cast
 
 from app.services.errors import ServiceError
 from app.services.swap.offers import SwapWords
-from app.services.swap.pronouns import PRONOUN_SETS, ROLES, PronounSet, Role, find_pronouns
-from app.services.swap.text import swap_text
 from app.services.views.swaps import SwapRequest, SwapVariant
 from coft_core.masking.merge import validate_spans
+from coft_core.rewording.pronouns import PRONOUN_SETS, ROLES, PronounSet, Role, find_pronouns, is_pronoun
+from coft_core.rewording.text import swap_text
 from coft_core.types import Span
 
 AS_TYPED = "as typed"
@@ -69,7 +69,7 @@ def _pronoun_variant(
     request: SwapRequest, spans: Sequence[Span], targets: Sequence[Span], wanted: PronounSet
 ) -> SwapVariant:
     pronouns = find_pronouns(request.prompt)
-    if not any(item.start < span.end and span.start < item.end for item in pronouns for span in targets):
+    if not any(item.meets(span) for item in pronouns for span in targets):
         raise ServiceError("No masked span has a pronoun to replace; mask one, or compare groups instead.")
     made = swap_text(request.prompt, spans, wanted=wanted, targets=targets, roles=_roles(request))
     return SwapVariant(wanted, made.text, made.spans, made.replacements, made.notes)
@@ -87,10 +87,7 @@ def _group_variant(
     name = " ".join(group.split())
     if not name:
         raise ServiceError("A group is empty; write a word, or leave it out.")
-    new = {
-        span: words.plural(name) if words.is_plural(request.prompt[span.start : span.end]) else name
-        for span in replaced
-    }
+    new = {span: words.inflected(name, like=request.prompt[span.start : span.end]) for span in replaced}
     wanted = None if pronouns is None else _known_set(pronouns)
     others = [span for span in targets if span not in new]
     made = swap_text(request.prompt, spans, new, wanted, others, _roles(request))
@@ -101,7 +98,7 @@ def _group_variant(
 def _word_spans(request: SwapRequest, targets: Sequence[Span]) -> list[Span]:
     """Target spans that are more than a pronoun, of the family that is replaced."""
     pronouns = find_pronouns(request.prompt)
-    found = [s for s in targets if not any(p.start <= s.start and s.end <= p.end for p in pronouns)]
+    found = [span for span in targets if not is_pronoun(span, pronouns)]
     families = sorted({span.category for span in found})
     if request.category is not None:
         found = [span for span in found if span.category == request.category]

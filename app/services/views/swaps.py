@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.services.views.audits import AuditSettings, StartAudit
+from coft_core.rewording.replacements import Replacement
 from coft_core.types import Span, Step
 
 VIEWS = ("factual", "fused", "drawn", "masked")
@@ -25,7 +26,7 @@ class SwapRequest:
         category: Family whose spans the groups replace; needed where spans of several families are masked.
         targets: Starts of the spans that are replaced; None takes every masked one that fits.
         roles: (start of a pronoun, its role) where the reviewer knows better; roles are those of
-            :data:`app.services.swap.pronouns.ROLES`.
+            :data:`coft_core.rewording.pronouns.ROLES`.
         include_original: Compare with the prompt as typed.
         max_new_tokens: Length of the chains.
         answer_step: Step whose distributions are compared, 0-based; 0 is the first token.
@@ -45,29 +46,6 @@ class SwapRequest:
     max_new_tokens: int = 12
     answer_step: int = 0
     top: int = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """One change of a prompt.
-
-    Attributes:
-        start: First character in the prompt as typed.
-        end: One past the last.
-        before: What stood there.
-        after: What stands there now.
-        kind: ``span``, ``pronoun``, ``verb`` or ``article``.
-        role: Role of a pronoun; empty otherwise.
-        sure: Whether a pronoun's role is beyond doubt.
-    """
-
-    start: int
-    end: int
-    before: str
-    after: str
-    kind: str
-    role: str = ""
-    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +107,7 @@ class SwapPronoun:
         start: First character.
         end: One past the last.
         text: The word.
-        role: What it was read as, of :data:`app.services.swap.pronouns.ROLES`.
+        role: What it was read as, of :data:`coft_core.rewording.pronouns.ROLES`.
         roles: What a word of this form can be.
         sure: Whether the role is beyond doubt.
     """

@@ -86,6 +86,14 @@ CASES = (
     Case("iti", {"heads": 3, "strength": 1.5}, files={"directions": directions}),
     Case("cda", {"checkpoint": "one"}, {"checkpoint": 3}),
     Case("adv_lm_head", {"checkpoint": "one"}, {"checkpoint": 4}),
+    Case("cf_substitution"),
+    Case("cf_substitution", {"mean": "logits", "pairs": ("she = he", "nurse = cook", "old = young"), "weight": 2.0}),
+    Case("neutral_rewrite"),
+    Case(
+        "neutral_rewrite",
+        {"by": "model", "rewriter": "one", "longest": 9, "instruction": "{text} So:"},
+        {"rewriter": 3},
+    ),
     Case("contrastive"),
     Case("contrastive", {"against": "amateur", "amateur": "a tiny model"}, {"amateur": 3}),
 )

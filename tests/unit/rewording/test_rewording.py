@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.swap.articles import takes_an
-from app.services.swap.pronouns import FORMS, PRONOUN_SETS, ROLES, find_pronouns, form_of
-from app.services.swap.text import swap_text
-from app.services.swap.verb_agreement import agreeing_edit
-from app.services.views import Span
+from coft_core.rewording.articles import takes_an
+from coft_core.rewording.pronouns import FORMS, PRONOUN_SETS, ROLES, find_pronouns, form_of
+from coft_core.rewording.text import swap_text
+from coft_core.rewording.verb_agreement import agreeing_edit
+from coft_core.types import Span
 
 
 def spans_of(text, *words):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from coft_core.rewording.word_lists import words as word_set
+
 PLURAL = {"is": "are", "was": "were", "has": "have", "does": "do"}
 """Singular verb forms whose plural is irregular; negations such as "isn't" follow from them."""
 
@@ -16,20 +18,16 @@ _CONTRACTED = re.compile(r"(['’])(s|re|ve)(?!\w)", re.IGNORECASE)
 _BEFORE = re.compile(r"(?<!\w)([^\W\d_]+(?:n['’]t)?)[^\S\n]+\Z")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_ADVERBS = _words(
+_ADVERBS = word_set(
     "always never often also still just now then only soon ever even already again almost once twice seldom perhaps "
     "maybe sometimes usually not hardly barely nearly rather quite too both all each himself herself themselves"
 )
-_NO_VERB = _words(
+_NO_VERB = word_set(
     "thus perhaps always sometimes besides this its hers theirs ours yours plus afterwards nowadays indoors outdoors "
     "upstairs downstairs overseas less unless whereas across towards else backwards forwards does"
 )
-_FINITE = _words("can could will would shall should may might must did had went")
-_TAKES_HAVE = _words(
+_FINITE = word_set("can could will would shall should may might must did had went")
+_TAKES_HAVE = word_set(
     "been gone done had got gotten become taken seen made given known left lost come grown begun chosen written "
     "spoken broken worked lived said told asked tried wanted started finished decided never always just already"
 )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from coft_core.rewording.word_lists import words as word_set
+from coft_core.types import Span
 
 PronounSet = Literal["she", "he", "they"]
 Role = Literal["subject", "object", "possessive", "possessive_pronoun", "reflexive"]
@@ -34,11 +37,7 @@ _LAST_WORD = re.compile(r"(\w+)\W*\Z")
 _PAIR = re.compile(r"\s*/\s*|\s+or\s+", re.IGNORECASE)
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_NO_NOUN = _words(
+_NO_NOUN = word_set(
     """
     a an the this that these those some any no each every i you he she it we they who whom whose which what when where
     why how and or but nor so because since if unless until while although though than as to for from with without by
@@ -48,7 +47,7 @@ _NO_NOUN = _words(
     """
 )
 """Words before which "her" is an object and "his" stands alone: no noun follows that they could possess."""
-_BEFORE_BARE_VERB = _words(
+_BEFORE_BARE_VERB = word_set(
     "let lets made make makes help helps helped see sees saw seen hear hears heard watch watches watched feel felt "
     "have had"
 )
@@ -72,6 +71,10 @@ class Pronoun:
     role: Role
     sure: bool = True
 
+    def meets(self, span: Span) -> bool:
+        """Whether it shares a character with a span."""
+        return self.start < span.end and span.start < self.end
+
 
 def find_pronouns(text: str) -> tuple[Pronoun, ...]:
     """The third-person pronouns of a text in reading order; pairs such as "he or she" are one."""
@@ -86,6 +89,11 @@ def find_pronouns(text: str) -> tuple[Pronoun, ...]:
         else:
             found[-1] = both
     return tuple(found)
+
+
+def is_pronoun(span: Span, pronouns: Sequence[Pronoun]) -> bool:
+    """Whether a span is a pronoun and nothing else."""
+    return any(item.start <= span.start and span.end <= item.end for item in pronouns)
 
 
 def form_of(wanted: PronounSet, role: Role, replaced: str) -> str:

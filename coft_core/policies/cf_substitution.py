@@ -1,0 +1,133 @@
+"""Counterfactual substitution: average what the model says of a prompt and of the same prompt about other groups.
+
+Maudslay, Gonen, Cotterell and Teufel, "It's All in the Name: Mitigating Gender Bias with Name-Based Counterfactual Data
+Substitution", EMNLP 2019, for what is substituted; Zheng, Zhou, Meng, Zhou and Huang, "Large Language Models Are Not
+Robust Multiple Choice Selectors", ICLR 2024, section 4, for averaging a frozen model's predictions over counterfactual
+prompts; Genest and Zidek, "Combining Probability Distributions", Statistical Science 1986, for the two averages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from coft_core.engine.branches import BranchSpec
+from coft_core.engine.model import LanguageModel
+from coft_core.fusion import log_probabilities
+from coft_core.masking.masker import MaskedPrompt
+from coft_core.policies.base import Past
+from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
+from coft_core.policies.parameters import parameter
+from coft_core.policies.prompting import reading
+from coft_core.rewording.counterfactuals import Substitutions, substitutions
+from coft_core.rewording.own_pairs import parse_pairs, substituted
+from coft_core.rewording.version import rewording_version
+
+PREFIX = "substituted "
+PROBABILITIES, LOGITS = "probabilities", "logits"
+NOTHING_SUBSTITUTED = (
+    "Nothing in this prompt can be substituted, so the policy decodes as vanilla does; mark words that name a "
+    "group, or give substitutions of your own."
+)
+
+
+@dataclass(frozen=True)
+class CfSubstitutionPolicy(BaselinePolicy):
+    """Average the distributions of the prompt and of its counterfactual substitutions.
+
+    The COFT paper compares with "CF substitution" (section 5, appendix on the extended protocol), among the methods
+    that spend computation at decoding time, and states neither what is substituted nor how the readings are combined.
+    Here, with ``K`` substitutions and weight ``w``::
+
+        p(token) = (p_factual(token) + w * sum_k p_k(token)) / (1 + w * K)
+
+    It is the arithmetic mean of probabilities because that is what marginalising over the attribute gives:
+    ``p(y | x) = sum_a p(a) p(y | x, a)``, with ``w = 1`` for an attribute that is any of the values with the same
+    probability. The distributions of all readings then enter with the same share, and a token that one reading alone
+    finds likely stays possible. The mean of logits, which the literature on combining distributions has beside it (the
+    logarithmic pool, as in COFT's own fusion), keeps what all readings agree on. The shares stay the same at every
+    step; they are not made to follow which reading explains the chain so far.
+
+    A substitution changes one attribute and every word that belongs to it: she and he are exchanged with the words and
+    names that tell the gender, or become they; groups are replaced by others of their kind, ages by other ages. Which
+    ones, and in which order, is fixed by the shipped tables (:mod:`coft_core.rewording.counterfactuals`).
+
+    Attributes:
+        most: Substitutions at most, K; each is a branch of its own.
+        weight: What a substitution counts, as a multiple of what the prompt itself counts; 0 is vanilla decoding.
+        mean: ``"probabilities"`` or ``"logits"``.
+        pairs: The reviewer's own substitutions, in place of the shipped ones: ``old = new``, several that belong
+            together with a semicolon between them. Those that do not fit a prompt are left out for it.
+    """
+
+    most: int = parameter(4, "whole", "Substitutions", "At most so many; each is one more reading.", low=1, high=16)
+    weight: float = parameter(
+        1.0, "number", "Weight", "What each counts beside the prompt itself; 1 is the plain mean.", low=0.0, high=20.0,
+        step=0.25, strength=True,
+    )  # fmt: skip
+    mean: str = parameter(
+        PROBABILITIES, "choice", "Mean of", "Probabilities (a mixture), or logits (what all agree on).",
+        choices=(PROBABILITIES, LOGITS),
+    )  # fmt: skip
+    pairs: tuple[str, ...] = parameter(
+        (),
+        "texts",
+        "Own substitutions",
+        "Written “old = new; old = new”, one substitution each; none takes the shipped.",
+    )
+
+    method: ClassVar[str] = "cf_substitution"
+
+    def __post_init__(self) -> None:
+        """Validate; own substitutions must be readable."""
+        super().__post_init__()
+        for written in self.pairs:
+            parse_pairs(written)
+
+    @property
+    def label(self) -> str:
+        """The method, its parameters, and the tables that it substitutes by."""
+        return f"{super().label}, rewording {rewording_version()}"
+
+    def own_branches(
+        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
+    ) -> tuple[BranchSpec, ...]:
+        """One reading a substitution."""
+        return tuple(
+            reading(f"{PREFIX}{place}", model, own.text) for place, own in enumerate(self._substitutions(prompt).found)
+        )
+
+    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
+        """Average."""
+        names = [FACTUAL, *(name for name in logits if name.startswith(PREFIX))]
+        log_p = log_probabilities(torch.stack([logits[name] for name in names]), self.temperature)  # (K + 1, G, V)
+        total = 1 + self.weight * (len(names) - 1)
+        share = log_p.new_tensor([1 / total, *[self.weight / total] * (len(names) - 1)])[:, None, None]  # (K + 1, 1, 1)
+        if self.mean == PROBABILITIES:
+            return Decision((log_p + share.log()).logsumexp(0).log_softmax(-1))
+        # A reading that counts nothing must not bring its impossible tokens in as 0 * -inf.
+        weighted = torch.where(share > 0, share * log_p, 0.0)  # (K + 1, G, V)
+        return Decision(weighted.sum(0).log_softmax(-1))
+
+    def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
+        """Which substitutions are averaged, and what none is known for."""
+        made = self._substitutions(prompt)
+        left = tuple(f"No substitution is known for “{word}”, which all readings see." for word in made.left)
+        if not made.found:
+            return (NOTHING_SUBSTITUTED, *left)
+        shown = " | ".join(own.label for own in made.found)
+        return (f"Averaged with {len(made.found)} substituted reading(s) of the prompt: {shown}.", *left)
+
+    def _substitutions(self, prompt: MaskedPrompt) -> Substitutions:
+        """The substitutions of a prompt, ``most`` at most."""
+        text, spans = prompt.factual_text, prompt.spans
+        if not self.pairs:
+            made = substitutions(text, spans)
+            return Substitutions(made.found[: self.most], made.left)
+        own = [found for pair in self.pairs if (found := substituted(text, spans, parse_pairs(pair))) is not None]
+        distinct = {found.text: found for found in reversed(own)}
+        return Substitutions(tuple(reversed(distinct.values()))[: self.most], ())

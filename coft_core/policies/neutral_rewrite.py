@@ -1,0 +1,173 @@
+"""Neutral rewriting: the prompt is rewritten so that it names no attribute, and the model continues the rewriting.
+
+Vanmassenhove, Emmery and Shterionov, "NeuTral Rewriter: A Rule-Based and Neural Approach to Automatic Rewriting into
+Gender-Neutral Alternatives", EMNLP 2021; Sun, Webster, Shah, Wang and Johnson, "They, Them, Theirs: Rewriting with
+Gender-Neutral English", 2021.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+from torch import Tensor
+
+from coft_core.engine.branches import BranchSpec
+from coft_core.engine.greedy import write_greedily
+from coft_core.engine.model import LanguageModel
+from coft_core.errors import InvalidInputError
+from coft_core.fusion import log_probabilities
+from coft_core.masking.masker import MaskedPrompt
+from coft_core.policies.base import Past
+from coft_core.policies.baseline import BaselinePolicy, Decision
+from coft_core.policies.parameters import parameter
+from coft_core.policies.prompting import reading
+from coft_core.rewording.neutral import neutral_text
+from coft_core.rewording.version import rewording_version
+
+REWRITTEN = "rewritten"
+REWRITER = "rewriter"
+RULES, MODEL = "rules", "model"
+PLACE = "{text}"
+INSTRUCTION = (
+    "Rewrite the text below so that it no longer says or hints at anyone's gender, race, religion, nationality, age, "
+    "disability, appearance or sexual orientation. Keep everything else, and write nothing but the rewritten text.\n\n"
+    "Text: {text}\n\nRewritten text:"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """A rewritten prompt.
+
+    Attributes:
+        text: The text.
+        notes: What must be said of it, one sentence each.
+    """
+
+    text: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NeutralRewritePolicy(BaselinePolicy):
+    """Rewrite the prompt once, before the first token, then decode as the model alone would.
+
+    The COFT paper has a "neutral LLM rewrite pre-processor" with a "fixed rewrite prompt" (appendix on symmetric
+    baselines) and prints neither the prompt nor the model. Here the prompt can be rewritten by a model, the audited one
+    or another, which writes greedily after an instruction; or by rules, which need no model and are the default
+    (:func:`coft_core.rewording.neutral.neutral_text`). The rules see the masked spans alone; a model is shown the whole
+    prompt, and nothing but its instruction keeps it from changing more than that.
+
+    What the prompt was rewritten to is said with everything that is made from it.
+
+    Attributes:
+        by: ``"rules"`` or ``"model"``.
+        rewriter: The model that rewrites; empty takes the audited one. It may have another tokenizer.
+        instruction: What the rewriter reads, with ``{text}`` where the prompt stands; the user's turn of a chat model.
+        longest: Tokens of the rewriting at most.
+        made: The rewriting, once :meth:`prepared` has made it.
+    """
+
+    by: str = parameter(RULES, "choice", "Rewritten by", "Rules, or a model.", choices=(RULES, MODEL))
+    rewriter: str = parameter("", "model", "Rewriting model", "Empty is the audited model.", optional=True)
+    instruction: str = parameter(
+        INSTRUCTION, "text", "Instruction", "For a model, with {text} where the prompt stands."
+    )
+    longest: int = parameter(256, "whole", "Longest rewriting", "Tokens that a model writes at most.", low=1, high=4096)
+    made: Rewriting | None = field(default=None, repr=False, compare=False)
+
+    method: ClassVar[str] = "neutral_rewrite"
+
+    def __post_init__(self) -> None:
+        """Validate; the instruction needs a place for the prompt."""
+        super().__post_init__()
+        if PLACE not in self.instruction:
+            raise InvalidInputError(f"Instruction has no {PLACE}; write it where the prompt is to stand.")
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The rewriting model, where it is another one."""
+        return {REWRITER: self.rewriter} if self.by == MODEL and self.rewriter else {}
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """The rewriting model: its text is read, not its probabilities."""
+        return (REWRITER,)
+
+    @property
+    def label(self) -> str:
+        """The method and its parameters, and the tables where it rewrites by rules."""
+        return f"{super().label}, rewording {rewording_version()}" if self.by == RULES else super().label
+
+    def prepared(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Self:
+        """This policy with the rewritten prompt.
+
+        Raises:
+            InvalidInputError: The model wrote nothing.
+            PromptTooLongError: The instruction with the prompt fills the rewriting model's context.
+        """
+        made = _by_rules(prompt) if self.by == RULES else self._by_model(models.get(REWRITER, model), prompt)
+        bound = replace(self, made=made)
+        return replace(bound, own=bound.own_branches(model, models, prompt))
+
+    def own_branches(
+        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
+    ) -> tuple[BranchSpec, ...]:
+        """The rewritten prompt."""
+        if self.made is None:
+            raise InvalidInputError(f"The policy {self.name!r} rewrites the prompt first; make a plan with it.")
+        return (reading(REWRITTEN, model, self.made.text),)
+
+    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
+        """What the model says of the rewritten prompt."""
+        return Decision(log_probabilities(logits[REWRITTEN], self.temperature))
+
+    def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
+        """What the prompt was rewritten to, and what to check in it."""
+        if self.made is None:
+            return ()
+        if self.made.text == prompt.factual_text:
+            return (
+                "Nothing in this prompt was rewritten, so the policy writes what vanilla decoding writes.",
+                *self.made.notes,
+            )
+        return (f"The model reads this rewriting of the prompt: “{self.made.text}”", *self.made.notes)
+
+    def _by_model(self, writer: LanguageModel, prompt: MaskedPrompt) -> Rewriting:
+        text = prompt.factual_text
+        asked = reading(REWRITER, writer, self.instruction.replace(PLACE, text))
+        # Models without a chat template go on after their answer; a line more than the prompt has is no part of it.
+        lines = None if writer.chat else text.count("\n") + 1
+        written = write_greedily(writer, asked.input_ids, self.longest, lambda own: _complete(own, lines))
+        rewritten = "\n".join(written.text.strip().splitlines()[:lines]).strip()
+        if not rewritten:
+            raise InvalidInputError(
+                f"The model {writer.name!r} wrote nothing when it was asked to rewrite the prompt; choose another "
+                "model, another instruction, or the rules."
+            )
+        cut = ("The rewriting was cut before its end; let it be longer, or shorten the prompt.",) if written.cut else ()
+        return Rewriting(rewritten, (*cut, *_still_named(prompt, rewritten)))
+
+
+def _by_rules(prompt: MaskedPrompt) -> Rewriting:
+    made = neutral_text(prompt.factual_text, prompt.spans)
+    left = [f"No neutral words are known for “{word}”, which stays." for word in made.left]
+    merged = [
+        f"{' and '.join(f'“{word}”' for word in words)} were rewritten alike; what they told apart may be mixed up now."
+        for words in made.merged
+    ]
+    return Rewriting(made.text, (*left, *merged))
+
+
+def _complete(written: str, lines: int | None) -> bool:
+    return lines is not None and written.lstrip().count("\n") >= lines
+
+
+def _still_named(prompt: MaskedPrompt, rewritten: str) -> tuple[str, ...]:
+    """Masked words of the prompt that a model left in its rewriting."""
+    words = dict.fromkeys(prompt.factual_text[s.start : s.end].strip() for s in prompt.spans if s.masked)
+    found = [w for w in words if re.search(rf"(?<!\w){re.escape(w)}(?!\w)", rewritten, re.IGNORECASE)]
+    return tuple(f"The rewriting still has “{word}”, which is masked in the prompt." for word in found)
