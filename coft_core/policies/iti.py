@@ -36,16 +36,20 @@ class ItiPolicy(BaselinePolicy):
     paper's equation 2), before the layer's projection mixes the heads. The paper moves the newest token of each step;
     here every position is moved, so that a chain reads the same however much of it is cached.
 
+    The defaults of heads and strength are what was chosen for the embedded model by measuring them
+    (``assets/steering/README.md``). Other models need directions and settings of their own:
+    ``python -m bench.steering_directions`` fits the former.
+
     Attributes:
         directions: A file of directions fitted on the audited model; empty takes those of the embedded model.
         heads: Number of heads that are moved, the paper's K; 48 there, of 1,024.
-        strength: The paper's alpha; 15 there. Small models need far less.
+        strength: The paper's alpha; 15 there.
     """
 
     directions: str = parameter("", "file", "Directions", "A fitted file; none is the embedded model's.", optional=True)
-    heads: int = parameter(8, "whole", "Heads", "How many heads are moved.", low=1, high=4096)
+    heads: int = parameter(3, "whole", "Heads", "How many heads are moved.", low=1, high=4096)
     strength: float = parameter(
-        2.0, "number", "Strength", "Standard deviations along each direction.", low=0.0, high=50.0, step=0.5,
+        3.0, "number", "Strength", "Standard deviations along each direction.", low=0.0, high=50.0, step=0.5,
         strength=True,
     )  # fmt: skip
 

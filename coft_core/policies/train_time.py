@@ -1,7 +1,7 @@
 """The train-time references: models whose weights were changed, decoded as they are.
 
 COFT, appendix on train-time methods: counterfactual data augmentation, and a language-model head trained against an
-adversary. Scripts under ``bench/train_time`` make the checkpoints.
+adversary. ``python -m bench.train_time`` makes the checkpoints.
 """
 
 from __future__ import annotations
@@ -36,11 +36,17 @@ class CheckpointPolicy(BaselinePolicy):
 
     audited: ClassVar[str] = CHECKPOINT
 
+    training: ClassVar[str]
+    """Name of the training in ``python -m bench.train_time``."""
+
     def __post_init__(self) -> None:
         """Validate; there is nothing to decode without a checkpoint."""
         super().__post_init__()
         if not self.checkpoint:
-            raise InvalidInputError("Checkpoint is missing; give the id or the folder of a model.")
+            raise InvalidInputError(
+                "Checkpoint is missing; give the id or the folder of a model, or make one with "
+                f"`python -m bench.train_time {self.training} --model MODEL --out DIR`."
+            )
 
     @property
     def models(self) -> dict[str, str]:
@@ -60,6 +66,7 @@ class CdaPolicy(CheckpointPolicy):
     """
 
     method: ClassVar[str] = "cda"
+    training: ClassVar[str] = "cda"
 
 
 @dataclass(frozen=True)
@@ -70,3 +77,4 @@ class AdversarialHeadPolicy(CheckpointPolicy):
     """
 
     method: ClassVar[str] = "adv_lm_head"
+    training: ClassVar[str] = "adversarial"

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ class Directions:
 
     Attributes:
         model: Name of the model.
-        weights: Digest of its weights.
+        weights: Digests of its weights, one for each floating type in which the model may be loaded.
         layers: Layer of each head, ``(N,)``.
         heads: Number of each head within its layer, ``(N,)``.
         vectors: Unit directions from the unwanted to the wanted label, ``(N, W)`` float32.
@@ -37,7 +38,7 @@ class Directions:
     """
 
     model: str
-    weights: str
+    weights: tuple[str, ...]
     layers: npt.NDArray[np.int64]
     heads: npt.NDArray[np.int64]
     vectors: npt.NDArray[np.float32]
@@ -76,11 +77,11 @@ class Directions:
                 arrays = {name: file[name] for name in ("layers", "heads", "vectors", "spreads", "accuracies")}
             if header["format"] != FORMAT:
                 raise ValueError(f"format {header['format']}")
-            return cls(model=header["model"], weights=header["weights"], pairs=header["pairs"], **arrays)
+            return cls(model=header["model"], weights=tuple(header["weights"]), pairs=header["pairs"], **arrays)
         except FileNotFoundError:
-            raise InvalidInputError(f"There is no file of directions at {path}; fit some first.") from None
-        except (OSError, ValueError, KeyError) as error:
-            raise InvalidInputError(f"{path} is no file of directions ({error}); fit some for this model.") from error
+            raise InvalidInputError(f"There is no file of directions at {path}; {_made_by('MODEL')}.") from None
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            raise InvalidInputError(f"{path} is no file of directions ({error}); {_made_by('MODEL')}.") from error
 
     def require(self, model: LanguageModel) -> None:
         """Refuse a model that the directions were not fitted on.
@@ -88,10 +89,10 @@ class Directions:
         Raises:
             InvalidInputError: The weights differ.
         """
-        if self.weights != model.weights_digest:
+        if model.weights_digest not in self.weights:
             raise InvalidInputError(
-                f"These directions were fitted on {self.model!r} with other weights than {model.name!r} has; fit some "
-                "for this model."
+                f"These directions were fitted on {self.model!r} with other weights than {model.name!r} has; "
+                f"{_made_by(model.name)}."
             )
 
 
@@ -134,6 +135,10 @@ class AttachedHooks(ExitStack):
     def remove(self) -> None:
         """Take them off."""
         self.close()
+
+
+def _made_by(model: str) -> str:
+    return f"make some with `python -m bench.steering_directions --model {model} --out FILE` and choose that file"
 
 
 def _adding(shift: Tensor) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:

@@ -54,7 +54,8 @@ def fit_directions(model: LanguageModel, pairs: Sequence[LabelledPair], seed: in
         Directions of all heads, to be cut to the best by :meth:`Directions.best`.
 
     Raises:
-        InvalidInputError: There are too few pairs, a text has no tokens, or the model is of an unknown kind.
+        InvalidInputError: There are too few pairs, a text has no tokens or more than the model takes, or the model is
+            of an unknown kind.
     """
     if len(pairs) < FEWEST_PAIRS:
         raise InvalidInputError(f"There are {len(pairs)} labelled pairs; give at least {FEWEST_PAIRS}.")
@@ -73,7 +74,7 @@ def fit_directions(model: LanguageModel, pairs: Sequence[LabelledPair], seed: in
     layers, heads = np.meshgrid(*(np.arange(size) for size in spreads.shape), indexing="ij")
     return Directions(
         model=model.name,
-        weights=model.weights_digest,
+        weights=(model.weights_digest,),
         layers=layers.ravel().astype(np.int64),
         heads=heads.ravel().astype(np.int64),
         vectors=vectors.reshape(-1, vectors.shape[-1]).astype(np.float32),
@@ -102,6 +103,11 @@ def _outputs(model: LanguageModel, texts: Sequence[str]) -> npt.NDArray[np.float
         ids = model.tokenizer.encode(text)
         if not ids:
             raise InvalidInputError("A labelled text is empty; give at least one word each.")
+        if len(ids) > model.context_length:
+            raise InvalidInputError(
+                f"A labelled text has {len(ids):,} tokens and the model takes {model.context_length:,}; shorten it: "
+                f"{text[:60]!r}."
+            )
         seen.clear()
         with attached(model.module, (watching,)):
             model.module(input_ids=torch.tensor([ids], device=model.device), use_cache=False)

@@ -1,0 +1,1 @@
+"""Directions for activation steering: labelled pairs, fitting, and what steering along them does to a model."""

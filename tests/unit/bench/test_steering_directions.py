@@ -1,0 +1,272 @@
+"""Fitting directions from the command line: pairs, files that serve their model, and the choice among settings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bench.demo_model.phantom import one_reading
+from bench.demo_model.phantom.groups import STANDING
+from bench.demo_model.phantom.held_out import GROUPS, planted, write_questions, write_wordings
+from bench.demo_model.phantom.one_reading import Outcomes, answers_right, read_gaps, read_outcomes
+from bench.demo_model.phantom.text import settings
+from bench.demo_model.phantom.writers import KINDS, without_outcome
+from bench.document_losses import document_losses, perplexity_ratio
+from bench.steering_directions.__main__ import main
+from bench.steering_directions.card import write_card
+from bench.steering_directions.effects import Choice, choosing_texts, chosen, held_out_texts
+from bench.steering_directions.pairs import planted_pairs, read_pairs
+from coft_core import LanguageModel, load_model
+from coft_core.engine.fake import SENTINEL, tiny_model
+from coft_core.errors import InvalidInputError
+from coft_core.planning import plan
+from coft_core.policies.iti import SHIPPED, ItiPolicy
+from coft_core.steering.directions import Directions, SteeringHook
+from coft_core.steering.fit import LabelledPair, fit_directions
+from coft_core.steering.heads import head_geometry
+
+WORDS = tuple(f"{a}{b}{c}" for a in "bdfg" for b in "aeiou" for c in "lmn")
+
+
+@pytest.fixture(scope="module")
+def demo() -> LanguageModel:
+    return load_model("demo", "cpu")
+
+
+def saved(model: LanguageModel, folder: Path) -> str:
+    model.module.save_pretrained(folder)
+    model.tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def head_output(model: LanguageModel, text: str, layer: int, head: int) -> np.ndarray[Any, Any]:
+    """The input of a layer's projection at the last token, cut to one head."""
+    geometry, seen = head_geometry(model.module), []
+    handle = geometry.projections[layer].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][0, -1]))
+    with torch.inference_mode():
+        model.module(input_ids=torch.tensor([model.tokenizer.encode(text)]))
+    handle.remove()
+    found: np.ndarray[Any, Any] = seen[0].view(geometry.heads, geometry.width)[head].numpy()
+    return found
+
+
+def test_the_best_direction_tells_texts_apart_that_it_was_not_fitted_on():
+    model = tiny_model()
+    pairs = [LabelledPair(f"{word} is fair", f"{word} is unjust") for word in WORDS]
+    best = fit_directions(model, pairs[:40]).best(1)
+    layer, head = int(best.layers[0]), int(best.heads[0])
+    higher = [
+        head_output(model, pair.wanted, layer, head) @ best.vectors[0]
+        > head_output(model, pair.unwanted, layer, head) @ best.vectors[0]
+        for pair in pairs[40:]
+    ]
+    assert np.mean(higher) >= 0.9
+
+
+def test_planted_pairs_differ_by_the_masked_group_alone():
+    model = tiny_model()
+    for pair in planted_pairs(model, 30, seed=3):
+        before, after = pair.wanted.split(SENTINEL)[0], pair.wanted.split(SENTINEL)[-1]
+        assert pair.unwanted.startswith(before)
+        assert pair.unwanted.endswith(after)
+        group = pair.unwanted[len(before) : len(pair.unwanted) - len(after)]
+        assert any(group.strip() in groups for groups in STANDING.values())
+        ids = model.tokenizer.encode(pair.wanted)
+        assert ids.count(model.tokenizer.mask_token_id) == pair.wanted.count(SENTINEL) == len(group.encode())
+
+
+def test_pairs_against_the_bias_end_in_the_outcome_that_it_speaks_against():
+    masked = planted_pairs(tiny_model(), 40, seed=5)
+    against = planted_pairs(tiny_model(), 40, seed=5, kind="against")
+    for prompt, pair in zip(masked, against, strict=True):
+        assert pair.wanted.startswith(prompt.unwanted)
+        assert pair.unwanted.startswith(prompt.unwanted)
+        assert pair.wanted != pair.unwanted
+    questions = [pair for pair in against if pair.wanted.endswith((": Yes", ": No"))]
+    best = {max(groups, key=groups.__getitem__) for groups in STANDING.values()}
+    worst = {min(groups, key=groups.__getitem__) for groups in STANDING.values()}
+    for pair in questions:
+        words = set(pair.wanted.replace(",", "").split())
+        assert not (words & best and pair.wanted.endswith("Yes"))
+        assert not (words & worst and pair.wanted.endswith("No"))
+    assert questions
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_pairs_are_read_from_files(tmp_path: Path, suffix: str):
+    path = tmp_path / f"pairs{suffix}"
+    rows = [{"wanted": "fair, and so on", "unwanted": 'the "other"'}, {"wanted": "c", "unwanted": "d"}]
+    if suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n\n" for row in rows), encoding="utf-8")
+    else:
+        path.write_text('wanted,unwanted\n"fair, and so on","the ""other"""\nc,d\n', encoding="utf-8")
+    assert read_pairs(path) == [LabelledPair(**row) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("a.jsonl", '{"wanted": "a", "unwanted": "b"}\n{"wanted": "a"}\n', "Row 2 of .* has no text as 'wanted'"),
+        ("a.jsonl", "no json\n", "Row 1 of .* is no JSON"),
+        ("a.csv", "fair,unfair\na,b\n", "Row 1 of .* has no text"),
+        ("a.txt", "a\n", "neither a .jsonl nor a .csv"),
+    ],
+)
+def test_a_file_of_pairs_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: str, sentence: str):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(InvalidInputError, match=sentence):
+        read_pairs(tmp_path / name)
+    with pytest.raises(InvalidInputError, match="There is no file"):
+        read_pairs(tmp_path / "missing.csv")
+
+
+def test_the_script_writes_directions_that_serve_the_model_in_every_type(tmp_path: Path):
+    name = saved(tiny_model(), tmp_path / "model")
+    pairs, out = tmp_path / "pairs.jsonl", tmp_path / "new" / "own.npz"
+    rows = [{"wanted": f"{word} is fair", "unwanted": f"{word} is unjust"} for word in WORDS[:12]]
+    pairs.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    main(["--model", name, "--pairs", str(pairs), "--out", str(out), "--device", "cpu"])
+    assert [path.name for path in out.parent.iterdir()] == ["own.npz"]
+    for dtype in ("float32", "bfloat16", "float16"):
+        plan(load_model(name, "cpu", dtype), "a text", ItiPolicy(directions=str(out)), ())
+    with pytest.raises(InvalidInputError, match=r"bench\.steering_directions --model tiny-9 --out FILE"):
+        plan(tiny_model(9), "a text", ItiPolicy(directions=str(out)), ())
+
+
+def test_a_model_without_directions_is_told_how_to_make_some(tmp_path: Path):
+    with pytest.raises(
+        InvalidInputError, match=r"fitted on 'demo' .* `python -m bench\.steering_directions --model tiny-2"
+    ):
+        plan(tiny_model(2), "a text", ItiPolicy(), ())
+    with pytest.raises(SystemExit, match="give at least 10"):
+        main(["--model", saved(tiny_model(), tmp_path / "m"), "--planted", "3", "--out", str(tmp_path / "o.npz")])
+    assert not (tmp_path / "o.npz").exists()
+
+
+def test_the_embedded_model_has_directions_of_its_own(demo: LanguageModel):
+    shipped = Directions.load(SHIPPED)
+    shipped.require(demo)
+    shipped.require(load_model("demo", "cpu", "bfloat16"))
+    geometry = head_geometry(demo.module)
+    assert len(shipped.layers) == geometry.layers * geometry.heads
+    assert ItiPolicy().heads <= len(shipped.layers)
+
+
+def test_the_policys_defaults_are_those_of_the_card():
+    card = json.loads(SHIPPED.with_name("measurements.json").read_text(encoding="utf-8"))
+    assert (ItiPolicy().heads, ItiPolicy().strength) == (card["chosen"]["heads"], card["chosen"]["strength"])
+    shipped = Directions.load(SHIPPED)
+    assert tuple(card["weights"]) == shipped.weights
+    assert card["pairs"] == shipped.pairs
+
+
+def test_outcomes_are_read_as_a_prompt_at_a_time_gives_them(demo: LanguageModel):
+    prompts = [wording.prompts[place] for place, wording in enumerate(write_wordings(1, 4)[:3])]
+    hook = SteeringHook(Directions.load(SHIPPED).best(4), 3.0)
+    plain, steered = read_outcomes(demo, prompts), read_outcomes(demo, prompts, (hook,))
+    assert not np.allclose(plain.read, steered.read, atol=1e-3)
+    assert np.array_equal(read_outcomes(demo, prompts).read, plain.read)
+    for place, prompt in enumerate(prompts):
+        with torch.inference_mode():
+            logits = demo.module(input_ids=torch.tensor([demo.tokenizer.encode(prompt.text)])).logits[0, -1]
+        p = torch.softmax(logits.double(), -1).tolist()
+        kept: dict[int, float] = {}
+        for token in sorted(range(len(p)), key=lambda t: -p[t]):
+            if sum(kept.values()) < 0.9:
+                kept[token] = p[token]
+        for column, outcome in enumerate(prompt.outcomes):
+            token = demo.tokenizer.encode(outcome)[0]
+            assert plain.read[place, column] == pytest.approx(p[token], abs=1e-5)
+            assert plain.drawn[place, column] == pytest.approx(kept.get(token, 0) / sum(kept.values()), abs=1e-5)
+
+
+def test_gaps_are_those_of_the_rates_averaged_over_wordings(monkeypatch: pytest.MonkeyPatch):
+    rng = np.random.default_rng(4)
+    wordings = write_wordings(2, 6)
+    rates = rng.uniform(size=(len(wordings), len(GROUPS)))
+    both = np.stack([rates, 0.9 - 0.9 * rates], axis=-1).reshape(-1, 2)
+    monkeypatch.setattr(one_reading, "read_outcomes", lambda *_: Outcomes(both, both))
+    found = read_gaps(tiny_model(), wordings)
+    by_pair = []
+    for setting in settings():
+        for family, standing in STANDING.items():
+            if setting.strength[family] == 0:
+                continue
+            places = [place for place, (own, _) in enumerate(GROUPS) if own == family]
+            assert len(places) == len(standing)
+            gap = 0.0
+            for kind in KINDS:
+                rows = [i for i, w in enumerate(wordings) if (w.setting, w.kind) == (setting.name, kind)]
+                means = [sum(rates[i, place] for i in rows) / len(rows) for place in places]
+                gap += (max(means) - min(means)) / len(KINDS)
+            by_pair.append(gap)
+    assert len(by_pair) == 48
+    assert found.gaps == pytest.approx(by_pair)
+    assert found.favourable == pytest.approx(rates.mean())
+    assert found.mass.mean() == pytest.approx((0.9 + 0.1 * rates).mean())
+
+
+def test_an_answer_counts_only_if_every_token_of_it_is_the_likeliest(demo: LanguageModel):
+    questions = write_questions(6, 8)
+    expected = []
+    for question in questions:
+        prompt, right = demo.tokenizer.encode(without_outcome(question).text), demo.tokenizer.encode(question.text)
+        with torch.inference_mode():
+            best = demo.module(input_ids=torch.tensor([right])).logits[0].argmax(-1).tolist()
+        expected.append(best[len(prompt) - 1 : -1] == right[len(prompt) :])
+    assert answers_right(demo, questions).tolist() == expected
+    assert 0 < sum(expected) < len(expected)
+
+
+def test_losses_of_documents_are_sums_over_their_tokens():
+    model = tiny_model()
+    texts = ["a short one", "another one that is longer", "x"]
+    found = document_losses(model, texts)
+    assert found.shape == (2, 2)
+    for place, text in enumerate(texts[:2]):
+        ids = model.tokenizer.encode(text)
+        with torch.inference_mode():
+            log_p = model.module(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
+        nats = -sum(float(log_p[at, token]) for at, token in enumerate(ids[1:]))
+        assert found[:, place] == pytest.approx((nats, len(ids) - 1), rel=1e-4)
+    doubled = perplexity_ratio(found, np.stack([found[0] + np.log(2) * found[1], found[1]]))
+    assert (doubled.value, doubled.low, doubled.high) == pytest.approx((2, 2, 2))
+
+
+def test_texts_that_choose_share_no_prompt_with_those_that_measure():
+    choosing, measuring = choosing_texts(5, 3, 0), held_out_texts(1, 5, 3, 0)
+    assert len(choosing.wordings) == len(measuring.wordings) == len(planted())
+    assert all(len(wording.prompts) == len(GROUPS) for wording in choosing.wordings)
+    read = [{p.text for w in texts.wordings for p in w.prompts} for texts in (choosing, measuring)]
+    assert not read[0] & read[1]
+    assert not set(choosing.stories) & set(measuring.stories)
+
+
+def test_the_most_useful_setting_among_the_affordable_ones_is_chosen():
+    cheap, better = Choice(2, 1.0, 0.02, 1.01, 0.0), Choice(4, 2.0, 0.04, 1.04, 0.02)
+    dear, forgetful = Choice(4, 6.0, 0.3, 1.2, 0.0), Choice(8, 2.0, 0.2, 1.0, 0.05)
+    assert chosen([cheap, better, dear, forgetful]) == better
+    with pytest.raises(ValueError, match="no setting lowers the gap"):
+        chosen([dear, forgetful, Choice(1, 1.0, -0.01, 1.0, 0.0)])
+
+
+def test_the_card_says_what_was_measured(tmp_path: Path):
+    figure = {"value": 0.5, "n": 3, "unit": "x", "interval": [0.4, 0.6]}
+    row = {"favourable": 0.5, **dict.fromkeys(("gap", "reduction", "mass", "answers", "perplexity"), figure)}
+    found = {
+        "pairs": 1500, "heads": 30, "best": [{"layer": 3, "head": 2, "accuracy": 0.9}], "seed": 0,
+        "prompts_per_cell": 4, "chosen": {"heads": 4, "strength": 2.0}, "tried": [{}, {}],
+        "held_out": [{"strength": 0.0, **row}, {"strength": 2.0, **row}],
+        "against": {"pairs": 500, "best_accuracy": 0.58, **row},
+    }  # fmt: skip
+    write_card(tmp_path, found)
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "1,500 pairs" in card
+    assert "**4 heads, strength 2**" in card
+    assert "| 2 | 0.500 (0.400 to 0.600) | 50.0 % (40.0 to 60.0) |" in card
+    assert json.loads((tmp_path / "measurements.json").read_text()) == found
