@@ -9,6 +9,7 @@ import torch
 
 from coft_core.deciding import Moment, decide, remember, remembered
 from coft_core.engine.group import BranchGroup, score_branches
+from coft_core.engine.joint import Forwards, OwnForwards
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
 from coft_core.masking.continuation import continuation_ids
@@ -30,13 +31,16 @@ class Rollout:
     All branches are rows of one batch; a step is one forward and one device-to-host transfer.
     """
 
-    def __init__(self, plan: Plan, path: str = ROOT_PATH, steps: Sequence[Step] = ()) -> None:
+    def __init__(
+        self, plan: Plan, path: str = ROOT_PATH, steps: Sequence[Step] = (), forwards: Forwards | None = None
+    ) -> None:
         """Begin a chain, or take one up where it was left.
 
         Args:
             plan: What to decode.
             path: The branch's path, part of the key of its draws.
             steps: Steps taken earlier; their tokens are fed with the prompt when the next step is asked for.
+            forwards: Where forwards are run, such as with those of other rollouts; None runs each by itself.
 
         Raises:
             PromptTooLongError: The prompt fills the model's context.
@@ -46,9 +50,12 @@ class Rollout:
         self.path = path
         self._steps: list[Step] = list(steps)
         self._branches = tuple(branch.name for branch in branches)
-        self._batch = BranchGroup(plan.all_models, branches)
+        forwards = forwards or OwnForwards()
+        self._batch = BranchGroup(plan.all_models, branches, forwards)
         tokens = [step.token_id for step in steps]
-        self._memories = remembered(plan, branches, tokens)
+        with forwards.exclusive():
+            self._batch.prepare()
+            self._memories = remembered(plan, branches, tokens)
         for token_id in tokens:
             self._append(token_id)
 
@@ -70,6 +77,26 @@ class Rollout:
     def text(self) -> str:
         """Text of the chain without special tokens."""
         return self.plan.model.continuation_text([step.token_id for step in self._steps])
+
+    @property
+    def waited(self) -> float:
+        """Seconds for which the newest step waited on forwards of other rollouts."""
+        return self._batch.waited
+
+    @property
+    def memory_size(self) -> int:
+        """Bytes of keys and values that the rollout holds."""
+        return self._batch.memory_size
+
+    @property
+    def memory_size_next(self) -> int:
+        """Bytes that it will hold after its next step, as far as it is known before the first."""
+        return self._batch.memory_size_next
+
+    @property
+    def memory_notes(self) -> tuple[str, ...]:
+        """Where keys and values are not kept in preallocated memory, and why; a sentence for each such model."""
+        return self._batch.memory_notes
 
     def step(self, token_id: int | None = None) -> Step:
         """Take one step.

@@ -9,8 +9,9 @@ from app.services.detection import Detectors
 from app.services.errors import ServiceError
 from app.services.known_policies import certifies
 from app.services.mapping import settings_from_json, span_from, step_from
-from app.services.model_host import ModelHost, RolloutPool
+from app.services.model_host import ModelHost
 from app.services.planning import Planner, without_calibration
+from app.services.rollout_pool import RolloutPool
 from coft_core.decode import Plan, Rollout
 from coft_core.types import Step
 from db.records import BranchRecord, SessionRecord
@@ -26,7 +27,13 @@ class Rollouts:
     """Gives the rollout of a stored branch, and the plan of a stored session on the model as it was."""
 
     def __init__(
-        self, sessions: SessionsRepository, planner: Planner, host: ModelHost, detectors: Detectors, capacity: int
+        self,
+        sessions: SessionsRepository,
+        planner: Planner,
+        host: ModelHost,
+        detectors: Detectors,
+        capacity: int,
+        budget_mb: int | None = None,
     ) -> None:
         """Wire to the store and the models.
 
@@ -36,23 +43,30 @@ class Rollouts:
             host: Owner of the models.
             detectors: Find sensitive spans; their version must be that of the session.
             capacity: Branches whose key-value memory is kept between requests.
+            budget_mb: Megabytes of key-value memory of all branches together; None sets no limit.
         """
         self._sessions = sessions
         self._planner = planner
         self._host = host
         self._detectors = detectors
-        self._pool = RolloutPool(capacity)
+        self._pool = RolloutPool(capacity, budget_mb)
 
     @contextmanager
-    def of(self, record: SessionRecord, branch: BranchRecord) -> Iterator[Rollout]:
+    def of(self, record: SessionRecord, branch: BranchRecord, copies: int = 0) -> Iterator[Rollout]:
         """The branch's rollout; after an error it is closed, since it may be ahead of the store.
+
+        Args:
+            record: The session.
+            branch: The branch.
+            copies: Forks that will be made of it; memory is set aside for them too.
 
         Raises:
             ServiceError: The session cannot be continued.
         """
         rollout = self._pool.take(branch.id) or self._rebuilt(record, branch)
         try:
-            yield rollout
+            with self._pool.room_for(rollout.memory_size_next * (1 + copies)):
+                yield rollout
         except BaseException:
             rollout.close()
             raise
@@ -103,4 +117,4 @@ class Rollouts:
 
     def _rebuilt(self, record: SessionRecord, branch: BranchRecord) -> Rollout:
         steps = [step_from(step) for step in self._sessions.chain(branch.id)]
-        return Rollout(self.plan(record), branch.path, steps)
+        return Rollout(self.plan(record), branch.path, steps, self._host.forwards)

@@ -1,21 +1,23 @@
-"""Branches as rows of one batch over one key-value cache.
+"""Branches as rows of one batch over one key-value memory.
 
-The cache always lacks the newest token: a forward feeds what is pending, returns the logits that follow it, and the
-chosen token becomes pending. Stepping back and forking are therefore a crop and nothing else.
+The memory always lacks the newest token: a forward feeds what is pending, returns the logits that follow it, and the
+chosen token becomes pending. Stepping back and forking are therefore a shorter length and a copy, and nothing else.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
 
 from coft_core.engine.hooks import Hook
+from coft_core.engine.memory.fit import MemoryKind, fit_of
+from coft_core.engine.memory.growing import GrowingRows
+from coft_core.engine.memory.slotted import Sharing, SlotRows
+from coft_core.engine.memory.step import forward
+from coft_core.engine.memory.tokens import RowTokens
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError, PromptTooLongError, RolloutClosedError
 
@@ -39,17 +41,26 @@ class BranchSpec:
 
 
 class BranchBatch:
-    """Rows that share one model, one cache and one number of generated tokens.
+    """Rows that share one model, one memory and one number of generated tokens.
 
-    Rows of unequal prompts are padded on the left, so that the newest token of every row stands in one column.
+    Where the model allows it, memory is preallocated and every row has its own length, so that no row is padded, and
+    what all rows begin with is read once. Other models' rows are padded on the left over a cache that grows.
     """
 
-    def __init__(self, model: LanguageModel, rows: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        rows: Sequence[Sequence[int]],
+        share: bool = True,
+        sharing: Sharing | None = None,
+    ) -> None:
         """Lay the prompts out; nothing runs yet.
 
         Args:
             model: The model.
             rows: Prompt tokens of each row, at least one token each.
+            share: Whether what all rows begin with may be read once; not where the model's activations are changed.
+            sharing: From how many tokens on it is; what pays on the model's device if None.
 
         Raises:
             InvalidInputError: There is no row, or a row is empty.
@@ -62,36 +73,73 @@ class BranchBatch:
             raise PromptTooLongError(
                 f"The prompt has {longest:,} tokens and the model takes {model.context_length:,}; shorten it."
             )
-        padding = torch.tensor([longest - len(row) for row in rows])  # (R,)
-        ids = torch.tensor([[0] * (longest - len(row)) + list(row) for row in rows])  # (R, L)
         self._model = model
-        self._accepts = frozenset(inspect.signature(model.module.forward).parameters)
-        self._ids: Tensor = ids.to(model.device)  # (R, L + generated)
-        self._padding: Tensor = padding.to(model.device)  # (R,)
-        self._padded = bool(padding.any())
-        self._prompt_length = longest
-        self._cache: DynamicCache | None = DynamicCache()
-        self._cached = 0
+        self._tokens = RowTokens(rows, model.context_length, model.device)
+        self._sharing = (sharing or Sharing.of(model.device)) if share else None
+        self._memory: SlotRows | GrowingRows | None = None
+        self._closed = False
+        self.waited = 0.0
+        """Seconds for which the newest logits waited on forwards of others; whoever runs those for many writes it."""
+
+    def prepare(self) -> None:
+        """Find out which memory fits the model; the first time this runs it over a few tokens."""
+        fit_of(self._model)
+
+    @property
+    def model(self) -> LanguageModel:
+        """The model that runs the rows."""
+        return self._model
 
     @property
     def row_count(self) -> int:
         """Number of rows R."""
-        return int(self._ids.shape[0])
+        return self._tokens.rows
 
     @property
     def generated(self) -> int:
         """Number of generated tokens, equal in every row."""
-        return int(self._ids.shape[1]) - self._prompt_length
+        return self._tokens.generated
 
     @property
     def room(self) -> int:
         """How many more tokens the context can hold."""
-        return self._model.context_length - int(self._ids.shape[1])
+        return self._model.context_length - self._tokens.longest - self._tokens.generated
 
     @property
     def closed(self) -> bool:
-        """Whether the cache has been released."""
-        return self._cache is None
+        """Whether the memory has been released."""
+        return self._closed
+
+    @property
+    def memory_kind(self) -> MemoryKind:
+        """``"slots"`` where memory is preallocated, ``"growing"`` where the model does not allow it."""
+        return fit_of(self._model).kind
+
+    @property
+    def memory_note(self) -> str:
+        """Why memory is not preallocated, as a sentence; empty where it is."""
+        fit = fit_of(self._model)
+        return "" if fit.kind == "slots" else f"Decodes with a growing cache, because {fit.reason}."
+
+    @property
+    def memory_size(self) -> int:
+        """Bytes of keys and values that are held."""
+        return self._memory.size if self._memory else 0
+
+    @property
+    def memory_size_next(self) -> int:
+        """Bytes that will be held after the next :meth:`logits`, as far as it is known before the first."""
+        return 0 if self._closed else self._opened().size_after(1)
+
+    @property
+    def shared_length(self) -> int:
+        """Tokens of the rows' beginning that are held once for all of them; 0 before the first :meth:`logits`."""
+        return self._memory.prefix_length if self._memory else 0
+
+    @property
+    def may_join(self) -> bool:
+        """Whether the next :meth:`logits` may be one of several in :func:`joint_logits`."""
+        return isinstance(self._memory, SlotRows) and not self._closed and self._memory.may_join
 
     def logits(self) -> Tensor:
         """Run what is pending through the model: the whole prompt at first, one token a step afterwards.
@@ -102,14 +150,7 @@ class BranchBatch:
         Raises:
             RolloutClosedError: The batch is closed.
         """
-        cache = self._open_cache()
-        if self._cached == self._ids.shape[1]:
-            self._drop_cached_beyond(self._cached - 1)
-        with torch.inference_mode():
-            output = self._model.module(**self._forward_arguments(cache))
-        self._cached = int(self._ids.shape[1])
-        logits: Tensor = output.logits[:, -1]  # (R, V)
-        return logits
+        return self._opened().logits()
 
     def append(self, token_ids: Tensor) -> None:
         """Make one token a row the pending one.
@@ -117,74 +158,73 @@ class BranchBatch:
         Args:
             token_ids: ``(R,)``; branches of one prompt get the same token.
         """
-        self._open_cache()
-        self._ids = torch.cat([self._ids, token_ids.to(self._ids).reshape(-1, 1)], dim=1)
+        self._require_open()
+        self._tokens.append(token_ids)
 
     def crop(self, generated: int) -> None:
-        """Go back to an earlier number of generated tokens; the cache is cut, nothing is recomputed.
+        """Go back to an earlier number of generated tokens; rows become shorter, nothing is copied or recomputed.
 
         Raises:
             InvalidInputError: ``generated`` lies ahead or is negative.
         """
-        self._open_cache()
-        if not 0 <= generated <= self.generated:
-            raise InvalidInputError(f"There is no step {generated}; this branch has {self.generated}.")
-        self._ids = self._ids[:, : self._prompt_length + generated]
-        self._drop_cached_beyond(int(self._ids.shape[1]) - 1)
+        self._require_step(generated)
+        self._tokens.cut(generated)
+        if self._memory is not None:
+            self._memory.cut()
 
     def fork(self, generated: int) -> BranchBatch:
-        """A second, independent batch at an earlier number of generated tokens, from a copy of the cut cache."""
-        cache = self._open_cache()
-        if not 0 <= generated <= self.generated:
-            raise InvalidInputError(f"There is no step {generated}; this branch has {self.generated}.")
+        """A second, independent batch at an earlier number of generated tokens, from a copy of the cut memory."""
+        self._require_step(generated)
         copy = object.__new__(BranchBatch)
         copy.__dict__.update(self.__dict__)
-        keep = min(self._cached, self._prompt_length + generated - 1)
-        copy._ids = self._ids[:, : self._prompt_length + generated]
-        copy._cached = keep
-        # The copy is cut before it is cloned, so that only what both share is held twice.
-        copy._cache = DynamicCache(
-            [(keys[..., :keep, :].clone(), values[..., :keep, :].clone()) for keys, values, _ in _tensors(cache)]
-            if keep
-            else None
-        )
+        copy._tokens = self._tokens.copied(generated)
+        copy._memory = None if self._memory is None else self._memory.copied(copy._tokens)  # type: ignore[assignment]
         return copy
 
     def close(self) -> None:
-        """Release the cache; further steps raise :class:`RolloutClosedError`."""
-        self._cache = None
+        """Release the memory; further steps raise :class:`RolloutClosedError`."""
+        self._closed, self._memory = True, None
 
-    def _open_cache(self) -> DynamicCache:
-        if self._cache is None:
+    def _require_open(self) -> None:
+        if self._closed:
             raise RolloutClosedError("This rollout has been closed; start it again from its session.")
-        return self._cache
 
-    def _drop_cached_beyond(self, length: int) -> None:
-        if self._cached > length:
-            if length == 0:
-                self._cache = DynamicCache()
+    def _require_step(self, generated: int) -> None:
+        self._require_open()
+        if not 0 <= generated <= self.generated:
+            raise InvalidInputError(f"There is no step {generated}; this branch has {self.generated}.")
+
+    def _opened(self) -> SlotRows | GrowingRows:
+        self._require_open()
+        if self._memory is None:
+            fit = fit_of(self._model)
+            if fit.kind == "slots":
+                self._memory = SlotRows(self._model, self._tokens, fit, self._sharing)
             else:
-                self._open_cache().crop(length - self._cached)
-            self._cached = length
-
-    def _forward_arguments(self, cache: DynamicCache) -> dict[str, Any]:
-        arguments: dict[str, Any] = {
-            "input_ids": self._ids[:, self._cached :],  # (R, pending)
-            "past_key_values": cache,
-            "use_cache": True,
-        }
-        if "logits_to_keep" in self._accepts:
-            arguments["logits_to_keep"] = 1
-        if self._padded:
-            columns = torch.arange(self._ids.shape[1], device=self._ids.device)  # (L,)
-            mask = columns >= self._padding[:, None]  # (R, L)
-            arguments["attention_mask"] = mask.long()
-            if "position_ids" in self._accepts:
-                positions = (columns - self._padding[:, None]).clamp_min(0)  # (R, L)
-                arguments["position_ids"] = positions[:, self._cached :]
-        return arguments
+                self._memory = GrowingRows(self._model, self._tokens, fit.accepts)
+        return self._memory
 
 
-def _tensors(cache: DynamicCache) -> Iterator[tuple[Tensor, Tensor, Any]]:
-    """Keys and values of each layer, ``(R, heads, cached, width)``."""
-    return iter(cache)
+def joint_logits(batches: Sequence[BranchBatch]) -> list[Tensor]:
+    """Run what is pending of several batches of one model in a single forward.
+
+    Args:
+        batches: Batches of one model, of which each :attr:`BranchBatch.may_join`.
+
+    Returns:
+        What :meth:`BranchBatch.logits` of each gives, up to sums in another order. Where the forward fails, no batch
+        has changed, and each can be run alone.
+
+    Raises:
+        InvalidInputError: A batch cannot be joined, or the models differ.
+    """
+    memories = [batch._memory for batch in batches if batch.may_join and isinstance(batch._memory, SlotRows)]
+    model = batches[0].model
+    if len(memories) != len(batches) or any(batch.model.module is not model.module for batch in batches):
+        raise InvalidInputError("These batches cannot share a forward; run each alone.")
+    fit = fit_of(model)
+    parts = [memory.next_part() for memory in memories]
+    logits = forward(model.module, parts, fit.layers, fit.accepts)  # (sum of R, V)
+    for memory, part in zip(memories, parts, strict=True):
+        memory.done(part)
+    return list(torch.split(logits, [part.slots.rows for part in parts]))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from coft_core.engine.branches import BranchBatch, BranchSpec
 from coft_core.engine.hooks import Hook, attached
+from coft_core.engine.joint import Forwards, OwnForwards
 from coft_core.engine.model import LanguageModel
 from coft_core.engine.scoring import teacher_forced_logits
 from coft_core.errors import InvalidInputError
@@ -33,23 +34,39 @@ class BranchGroup:
     Where all branches share one model, as those of COFT do, this is that one batch and costs nothing besides.
     """
 
-    def __init__(self, models: Mapping[str, LanguageModel], branches: Sequence[BranchSpec]) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, LanguageModel],
+        branches: Sequence[BranchSpec],
+        forwards: Forwards | None = None,
+    ) -> None:
         """Lay the prompts out; nothing runs yet.
 
         Args:
             models: Loaded models by the name under which branches ask for them; all read the same tokens.
             branches: The branches, in the order in which their logits are wanted.
+            forwards: Where forwards are run; None runs each by itself.
 
         Raises:
             InvalidInputError: There is no branch, a branch has no tokens, or it asks for a model that is not there.
             PromptTooLongError: A branch fills its model's context.
         """
         parts = _parts(models, branches)
-        batches = [BranchBatch(part.model, [branches[row].input_ids for row in part.rows]) for part in parts]
+        # A prefix is not read by itself under hooks, since they may depend on where a forward begins and ends.
+        batches = [
+            BranchBatch(part.model, [branches[row].input_ids for row in part.rows], share=not part.hooks)
+            for part in parts
+        ]
+        self._forwards = forwards or OwnForwards()
         self._fill(parts, batches, _width(parts), _order(parts))
 
     def _fill(self, parts: tuple[_Part, ...], batches: list[BranchBatch], width: int, order: Tensor | None) -> None:
         self._parts, self._batches, self._width, self._order = parts, batches, width, order
+
+    def prepare(self) -> None:
+        """Find out which memory fits the models; the first time this runs each over a few tokens."""
+        for batch in self._batches:
+            batch.prepare()
 
     @property
     def row_count(self) -> int:
@@ -71,6 +88,26 @@ class BranchGroup:
         """Whether the caches have been released."""
         return self._batches[0].closed
 
+    @property
+    def waited(self) -> float:
+        """Seconds for which the newest logits waited on forwards of others."""
+        return sum(batch.waited for batch in self._batches)
+
+    @property
+    def memory_size(self) -> int:
+        """Bytes of keys and values that are held."""
+        return sum(batch.memory_size for batch in self._batches)
+
+    @property
+    def memory_size_next(self) -> int:
+        """Bytes that will be held after the next :meth:`logits`, as far as it is known before the first."""
+        return sum(batch.memory_size_next for batch in self._batches)
+
+    @property
+    def memory_notes(self) -> tuple[str, ...]:
+        """Why memory is not preallocated, a sentence for each model where it is not."""
+        return tuple(dict.fromkeys(batch.memory_note for batch in self._batches if batch.memory_note))
+
     def logits(self) -> Tensor:
         """Run what is pending through the models.
 
@@ -81,7 +118,9 @@ class BranchGroup:
         Raises:
             RolloutClosedError: The group is closed.
         """
-        found = [self._run(part, batch) for part, batch in zip(self._parts, self._batches, strict=True)]
+        found = [
+            self._forwards.logits(batch, part.hooks) for part, batch in zip(self._parts, self._batches, strict=True)
+        ]
         if self._order is None:
             return found[0]
         like = found[0]
@@ -111,6 +150,7 @@ class BranchGroup:
     def fork(self, generated: int) -> BranchGroup:
         """A second, independent group at an earlier number of generated tokens."""
         copy = object.__new__(BranchGroup)
+        copy._forwards = self._forwards
         copy._fill(self._parts, [batch.fork(generated) for batch in self._batches], self._width, self._order)
         return copy
 
@@ -118,10 +158,6 @@ class BranchGroup:
         """Release the caches; further steps raise :class:`coft_core.errors.RolloutClosedError`."""
         for batch in self._batches:
             batch.close()
-
-    def _run(self, part: _Part, batch: BranchBatch) -> Tensor:
-        with attached(part.model.module, part.hooks):
-            return batch.logits()
 
 
 def score_branches(

@@ -114,7 +114,6 @@ def test_going_back_runs_one_token_not_the_prompt(model, monkeypatch):
         return original(*args, **kwargs)
 
     monkeypatch.setattr(model.module, "forward", spy)
-    object.__setattr__(batch, "_accepts", frozenset({"logits_to_keep", "position_ids"}))
     batch.crop(2)
     batch.logits()
     fork = batch.fork(1)

@@ -1,0 +1,71 @@
+"""Captured steps on a GPU say what eager ones say; skipped where there is none."""
+
+import pytest
+import torch
+
+import coft_core as cc
+from coft_core.engine.compiled import forget, path_of
+from coft_core.prepared import path_text, prepare_model, prepared_steps
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+TEXT = "The nurse finished rounds and then he prepared the reports"
+SPANS = [cc.Span(35, 37, "gender")]
+
+
+def rollout(model, policy, **options):
+    return cc.Rollout(cc.plan(model, TEXT, policy, SPANS, max_new_tokens=80, **options))
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    model = cc.load_model("demo", device="cuda", dtype="float32")
+    prepare_model(model)
+    return model
+
+
+def test_the_embedded_model_is_captured_and_says_so(prepared):
+    assert path_text(prepared) == "CUDA graph"
+
+
+@pytest.mark.parametrize("policy", [cc.CoftPolicy(), cc.VanillaPolicy(observe_masked=False), cc.FactorizedCoftPolicy()])
+@pytest.mark.parametrize("keep_logits", [False, True])
+def test_a_captured_chain_equals_the_eager_one(prepared, policy, keep_logits):
+    eager = cc.load_model("demo", device="cuda", dtype="float32")
+    runs = [rollout(model, policy, seed=2, keep_logits=keep_logits) for model in (eager, prepared)]
+    for index in range(72):  # past the first capacity of the memory, where another graph is captured
+        expected, found = (run.step(60 + index % 5) for run in runs)
+        assert found.policy_token_id == expected.policy_token_id
+        for name in ("log_p_factual", "log_p_masked", "log_p_fused", "certified_mass"):
+            assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-3)
+        assert (found.logits is None) == (not keep_logits)
+    assert not prepared_steps(prepared).failure
+
+
+def test_going_back_and_forking_work_under_a_graph(prepared):
+    run = rollout(prepared, cc.CoftPolicy(), seed=4)
+    tokens = [run.step().token_id for _ in range(10)]
+    fork = run.fork(5, tokens[5])
+    run.back(4)
+    assert [run.step().token_id for _ in range(4)] == tokens[6:]
+    assert [fork.step().token_id for _ in range(4)] == tokens[6:]
+
+
+def test_a_captured_step_makes_no_implicit_synchronisation(prepared):
+    run = rollout(prepared, cc.CoftPolicy())
+    for _ in range(8):
+        run.step(60)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        # The step's own wait is for the event behind its copy, which this mode does not count.
+        run.step(60)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_forgetting_the_path_goes_back_to_eager_steps():
+    model = cc.load_model("demo", device="cuda", dtype="bfloat16")
+    prepare_model(model)
+    forget(model)
+    assert path_of(model).name == "eager"
+    assert rollout(model, cc.CoftPolicy()).step().token_id >= 0

@@ -1,0 +1,325 @@
+"""Spread, offloaded, split and quantised models: the same logits and digest, and what is refused in which words."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import coft_core as cc
+from coft_core.engine import placement
+from coft_core.engine.branches import BranchBatch
+from coft_core.engine.digest import weights_digest
+from coft_core.engine.fake import byte_tokenizer, tiny_model
+from coft_core.engine.loading import LoadingPhase, explain
+from coft_core.engine.placement import Placement
+from coft_core.engine.scoring import teacher_forced_logits
+from coft_core.errors import ModelLoadError
+
+SPREAD = {
+    "model.embed_tokens": "cpu",
+    "model.rotary_emb": "cpu",
+    "model.layers.0": "cpu",
+    "model.layers.1": "disk",
+    "model.norm": "cpu",
+    "lm_head": "cpu",
+}
+ROOT = Path(__file__).resolve().parents[3]
+ROWS = [((5, 9, 2, 40), (41, 7, 8)), ((5, 9, 3, 40), (41, 7, 8)), ((1, 2), (3,))]
+
+
+def saved(folder, dtype=torch.float32):
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=258,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+    )
+    module = LlamaForCausalLM(config)
+    with torch.no_grad():
+        # One token with an outlier, which some 8-bit forms let the whole batch feel.
+        module.model.embed_tokens.weight[7, 3] = 60.0
+    module.to(dtype).save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    return cc.load_model(folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def spread(folder):
+    return cc.load_model(folder, device_map=SPREAD)
+
+
+def test_a_model_that_is_partly_on_the_disk_gives_the_same_logits(whole, spread):
+    assert any(p.is_meta for p in spread.module.parameters())
+    for one, other in zip(teacher_forced_logits(whole, ROWS), teacher_forced_logits(spread, ROWS), strict=True):
+        assert torch.equal(one, other)
+    batches = [BranchBatch(model, [ROWS[0][0], ROWS[2][0]]) for model in (whole, spread)]
+    for token in (3, 4, 5):
+        one, other = (batch.logits() for batch in batches)
+        assert torch.equal(one, other)
+        for batch in batches:
+            batch.append(torch.full((2,), token))
+
+
+def test_what_identifies_a_model_does_not_depend_on_where_it_is(whole, spread):
+    assert spread.weights_digest == whole.weights_digest
+    assert spread.parameter_count == whole.parameter_count
+    assert (spread.dtype, spread.device) == (whole.dtype, whole.device)
+
+
+def test_weights_that_are_read_from_the_disk_count_in_the_type_that_they_are_used_in(tmp_path):
+    stored = saved(tmp_path, torch.float16)
+    plain = cc.load_model(stored, device="cpu", dtype="float32")
+    assert cc.load_model(stored, dtype="float32", device_map=SPREAD).weights_digest == plain.weights_digest
+
+
+def test_a_sampled_digest_is_the_same_wherever_the_weights_are(whole, spread, monkeypatch):
+    monkeypatch.setattr("coft_core.engine.digest.FULL_DIGEST_BYTES", 1000)
+    assert weights_digest(spread.module) == weights_digest(whole.module)
+    assert weights_digest(whole.module).startswith("sampled:")
+
+
+def test_a_loaded_model_says_where_its_weights_are(whole, spread):
+    assert whole.places == ("cpu",)
+    assert spread.places == ("cpu", "disk")
+    assert whole.quantization == "none"
+
+
+def test_limits_of_memory_move_what_does_not_fit_to_the_disk(folder, whole, tmp_path):
+    limited = cc.load_model(
+        folder, device_map="auto", max_memory='{"cpu": "300KB"}', offload_folder=str(tmp_path / "offloaded")
+    )
+    assert limited.places == ("cpu", "disk")
+    assert limited.weights_digest == whole.weights_digest
+
+
+def test_a_map_can_be_given_as_json_and_by_name(folder, whole):
+    for device_map in (json.dumps(SPREAD), "auto"):
+        model = cc.load_model(folder, device_map=device_map)
+        assert model.weights_digest == whole.weights_digest
+        assert "cuda" not in " ".join(model.places) or torch.cuda.is_available()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device_map": "everywhere"}, "is no device map"),
+        ({"device_map": '{"": '}, "cannot be read"),
+        ({"device_map": '{"": "nowhere"}'}, "cannot be read"),
+        ({"device_map": "auto", "max_memory": "20GiB"}, "limits of memory '20GiB' cannot be read"),
+        ({"device_map": "auto", "max_memory": "[1]"}, "cannot be read"),
+        ({"device_map": {}, "max_memory": {"cpu": "1GiB"}}, "need a device map"),
+        ({"device_map": "auto", "device": "cpu"}, "leave the device at 'auto'"),
+        ({"quantization": "2bit"}, "is no quantization"),
+        ({"tensor_parallel": 2}, "torchrun --nproc-per-node 2"),
+        ({"tensor_parallel": 2, "quantization": "4bit"}, "leave the device map and the quantization out"),
+        ({"prefill_tokens": 0}, "cannot read 0 tokens"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_sentence(folder, options, message):
+    with pytest.raises(ModelLoadError, match=message) as caught:
+        cc.load_model(folder, **options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.parametrize("place", [0, "cuda", "cuda:1"])
+def test_a_map_to_a_gpu_that_is_not_there_is_refused(folder, place):
+    with pytest.raises(ModelLoadError, match="no CUDA device"):
+        cc.load_model(folder, device_map={"": place})
+
+
+@pytest.mark.parametrize(("asked", "package"), [("8bit", "torchao"), ("4bit", "bitsandbytes")])
+def test_a_missing_package_is_named_with_how_to_install_it(folder, asked, package, monkeypatch):
+    monkeypatch.setattr(placement.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModelLoadError, match=rf"{package}, which is not installed; run 'pip install"):
+        cc.load_model(folder, device="cpu", quantization=asked)
+
+
+def test_a_model_that_is_quantised_already_is_not_quantised_again(folder):
+    config = LlamaConfig(quantization_config={"quant_method": "gptq", "bits": 4})
+    with pytest.raises(ModelLoadError, match=r"is quantised already \(gptq\)"):
+        Placement(quantization="4bit").arguments("m", config)
+
+
+@pytest.mark.parametrize(
+    ("asked", "package", "said"), [("8bit", "torchao", "8-bit"), ("4bit", "bitsandbytes", "4-bit")]
+)
+class TestQuantised:
+    @pytest.fixture
+    def quantised(self, folder, asked, package, said):
+        pytest.importorskip(package)
+        return cc.load_model(folder, device="cpu", dtype="float32", quantization=asked)
+
+    def test_its_digest_is_another_and_the_same_each_time(self, quantised, whole, folder, asked, said):
+        assert quantised.quantization == said
+        assert quantised.weights_digest != whole.weights_digest
+        again = cc.load_model(folder, device="cpu", dtype="float32", quantization=asked)
+        assert again.weights_digest == quantised.weights_digest
+
+    def test_its_logits_are_near_those_of_whole_weights(self, quantised, whole, said):
+        one, other = (teacher_forced_logits(model, ROWS)[0].log_softmax(-1) for model in (whole, quantised))
+        divergence = (one.exp() * (one - other)).sum(-1)  # (C,)
+        assert float(divergence.max()) < (0.01 if said == "8-bit" else 1.0)
+        assert not torch.equal(one, other)
+
+    def test_its_size_is_counted_in_whole_parameters(self, quantised, whole, said):
+        assert quantised.parameter_count == whole.parameter_count
+
+    def test_no_row_depends_on_what_else_is_in_its_batch(self, quantised, said):
+        ids = torch.tensor([[5, 9, 2, 40, 41], [7, 7, 7, 7, 7]])
+        with torch.inference_mode():
+            alone, together = (quantised.module(input_ids=rows).logits[0] for rows in (ids[:1], ids))
+        torch.testing.assert_close(alone, together, atol=2e-5, rtol=1e-4)
+
+
+def test_matrices_split_over_two_processes_give_the_same_logits_and_digest(folder, whole):
+    program = f"""
+import sys, types
+import torch
+package = types.ModuleType("coft_core")  # the engine alone: the rest takes seconds to import
+package.__path__ = [{str(ROOT / "coft_core")!r}]
+sys.modules["coft_core"] = package
+from coft_core.engine.branches import BranchBatch
+from coft_core.engine.load import load_model
+from coft_core.engine.scoring import teacher_forced_logits
+torch.set_num_threads(1)
+model = load_model({folder!r}, device="cpu", tensor_parallel=2)
+logits = teacher_forced_logits(model, {ROWS!r})
+batch = BranchBatch(model, [{ROWS[0][0]!r}, {ROWS[2][0]!r}])
+for token in (3, 4):
+    logits.append(batch.logits())
+    batch.append(torch.full((2,), token))
+if torch.distributed.get_rank() == 0:
+    rows = [row.tolist() for row in logits]
+    print("RESULT", model.weights_digest, model.parameter_count, model.places, rows)
+torch.distributed.destroy_process_group()
+"""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={
+                **os.environ,
+                **{"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
+                **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "CUDA_VISIBLE_DEVICES": ""},
+            },
+        )
+        for rank in range(2)
+    ]
+    said = "".join(process.communicate(timeout=240)[0] for process in started)
+    result = next((line for line in said.splitlines() if line.startswith("RESULT")), said)
+    _, digest, count, rest = result.split(" ", 3)
+    assert digest == whole.weights_digest
+    assert int(count) == whole.parameter_count
+    assert "('cpu:0', 'cpu:1')" in rest
+    logits, batch = teacher_forced_logits(whole, ROWS), BranchBatch(whole, [ROWS[0][0], ROWS[2][0]])
+    for token in (3, 4):
+        logits.append(batch.logits())
+        batch.append(torch.full((2,), token))
+    for expected, found in zip(logits, json.loads(rest.split(") ", 1)[1]), strict=True):
+        torch.testing.assert_close(expected, torch.tensor(found), atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("stored", "features", "chosen"),
+    [
+        (torch.bfloat16, {"avx512_bf16": True}, torch.bfloat16),
+        (torch.bfloat16, {"amx_bf16": True, "avx512_bf16": False}, torch.bfloat16),
+        (torch.bfloat16, {"avx2": True}, torch.float32),
+        (torch.float16, {"avx512_bf16": True}, torch.float32),
+        (torch.float32, {"avx512_bf16": True}, torch.float32),
+        (None, {"avx512_bf16": True}, torch.float32),
+    ],
+)
+def test_the_type_on_a_processor_follows_what_is_stored_and_what_it_can_multiply(stored, features, chosen, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features)
+    config = LlamaConfig(dtype=stored)
+    assert Placement(device="cpu").arguments("m", config)["dtype"] is chosen
+    assert Placement(device="cpu", dtype="float16").arguments("m", config)["dtype"] is torch.float16
+
+
+def test_loading_tells_its_phases_in_order(folder):
+    told = []
+    cc.load_model(folder, device="cpu", progress=told.append)
+    assert told == list(LoadingPhase)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+    ],
+)
+def test_a_model_too_large_for_the_memory_is_refused_with_what_to_try(folder, error, monkeypatch):
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr("coft_core.engine.load.AutoModelForCausalLM.from_pretrained", full)
+    with pytest.raises(ModelLoadError, match=r"does not fit into the memory.*bfloat16.*4bit.*device map") as caught:
+        cc.load_model(folder, device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_kernel_that_does_not_take_the_shapes_is_named_with_what_to_try(folder, monkeypatch):
+    def refuses(*_, **__):
+        raise AssertionError("N must be divisible by block_n")
+
+    monkeypatch.setattr(Placement, "arguments", lambda *_: {})
+    monkeypatch.setattr("coft_core.engine.load.AutoModelForCausalLM.from_pretrained", refuses)
+    with pytest.raises(ModelLoadError, match=r"cannot run with 4bit weights here: N must be.*try another quantization"):
+        cc.load_model(folder, quantization="4bit")
+
+
+def test_another_failure_of_the_machine_is_not_taken_for_a_lack_of_memory(folder, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr("coft_core.engine.load.AutoModelForCausalLM.from_pretrained", broken)
+    with pytest.raises(RuntimeError, match="something else"):
+        cc.load_model(folder, device="cpu")
+    assert "cannot be loaded: something else" in explain("m", RuntimeError("something else"))
+
+
+def test_logits_of_a_head_on_another_device_are_brought_to_the_models(whole):
+    moved = []
+
+    class Elsewhere(torch.Tensor):
+        """A tensor that remembers where it was sent."""
+
+        def to(self, *args, **kwargs):
+            moved.append(args[0])
+            return super().to(*args, **kwargs).as_subclass(torch.Tensor)
+
+    model = tiny_model()
+    model.module.lm_head.register_forward_hook(lambda *arguments: arguments[2].as_subclass(Elsewhere))
+    scored = teacher_forced_logits(model, ROWS[:2])
+    assert moved
+    assert set(moved) == {model.device}
+    assert all(type(row) is torch.Tensor for row in scored)
