@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -16,13 +18,23 @@ class Settings(BaseSettings):
         model: ``COFT_MODEL``: model that new audits begin with.
         device: ``COFT_DEVICE``: ``auto``, ``cpu`` or ``cuda``.
         dtype: ``COFT_DTYPE``: ``auto`` or a floating type.
+        device_map: ``COFT_DEVICE_MAP``: how models are spread over several devices: ``auto``, ``balanced``,
+            ``balanced_low_0``, ``sequential``, or a JSON object from parts of the model to devices; empty spreads
+            nothing.
+        max_memory: ``COFT_MAX_MEMORY``: memory of each device that the device map may fill, as a JSON object.
+        offload_folder: ``COFT_OFFLOAD_FOLDER``: where a device map puts weights on the disk.
+        quantization: ``COFT_QUANTIZATION``: ``none``, ``8bit`` or ``4bit``.
+        prefill_tokens: ``COFT_PREFILL_TOKENS``: tokens, over all branches, that one forward reads at most.
         pipeline: ``COFT_PIPELINE``: ``auto``, ``embedded``, ``none``, or a spaCy pipeline's name or folder.
         mask_families: ``COFT_MASK_FAMILIES``: attribute families that are masked unless an audit or a calibration
             says otherwise, separated by commas; ``protected`` (all but proxies, the default) and ``all`` are allowed.
         max_upload_mb: ``COFT_MAX_UPLOAD_MB``: largest prompt set or word list in megabytes.
         live_rollouts: ``COFT_LIVE_ROLLOUTS``: branches whose key-value memory is kept between requests.
+        kv_memory_mb: ``COFT_KV_MEMORY_MB``: megabytes of key-value memory of all live branches together.
         full_logits_kb: ``COFT_FULL_LOGITS_KB``: kilobytes up to which a step's logits are kept whole; of larger ones
             the heads are kept, and with 0 nothing.
+        faster_steps: ``COFT_FASTER_STEPS``: whether a loaded model's steps are captured or traced, which takes a second
+            or several: ``auto`` on CUDA, ``on`` everywhere, ``off`` nowhere.
         mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
     """
 
@@ -34,9 +46,27 @@ class Settings(BaseSettings):
     model: str = "demo"
     device: str = "auto"
     dtype: str = "auto"
+    device_map: str = ""
+    max_memory: str = ""
+    offload_folder: str = ""
+    quantization: Literal["none", "8bit", "4bit"] = "none"
+    prefill_tokens: int = Field(default=16384, ge=1)
     pipeline: str = "auto"
     mask_families: str = "protected"
     max_upload_mb: int = Field(default=20, ge=1)
     live_rollouts: int = Field(default=16, ge=1)
+    kv_memory_mb: int = Field(default=2048, ge=1)
     full_logits_kb: int = Field(default=320, ge=0)
+    faster_steps: Literal["auto", "on", "off"] = "auto"
     mcp: bool = False
+
+    @property
+    def placement(self) -> dict[str, object]:
+        """What ``load_model`` is told besides device and type."""
+        return {
+            "device_map": self.device_map or None,
+            "max_memory": self.max_memory or None,
+            "offload_folder": self.offload_folder or None,
+            "quantization": self.quantization,
+            "prefill_tokens": self.prefill_tokens,
+        }

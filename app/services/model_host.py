@@ -1,21 +1,26 @@
-"""The sole owner of loaded models and of live rollouts."""
+"""The sole owner of loaded models."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import Literal
 
+from app.services.model_loading import Loads, where_it_runs
 from app.services.turns import Turns
-from app.services.views import ModelView, Step
-from coft_core.decode import Rollout
+from app.services.views import ModelView
+from coft_core.engine.compiled import NOT_PREPARED, path_of
+from coft_core.engine.joint import JointForwards
 from coft_core.engine.load import DEMO, load_model
+from coft_core.engine.loading import LoadingPhase
 from coft_core.engine.model import LanguageModel
 from coft_core.masking.sentinel import resolve_sentinel
 from coft_core.needed_models import check_models
 from coft_core.policies.base import NeedsModels, NeedsScorers, Policy
+from coft_core.prepared import path_text, prepare_model
 from coft_core.scorers.base import ToxicityScorer, load_scorer
 
 
@@ -28,6 +33,8 @@ class ModelHost:
         dtype: str = "auto",
         capacity: int = 2,
         loader: Callable[..., LanguageModel] = load_model,
+        options: Mapping[str, object] | None = None,
+        faster_steps: Literal["auto", "on", "off"] = "off",
     ) -> None:
         """Remember how to load; nothing is loaded yet.
 
@@ -36,7 +43,11 @@ class ModelHost:
             dtype: Floating type for every model.
             capacity: Models held at once; the one unused for longest goes first.
             loader: What loads a model; tests give their own.
+            options: What else ``load_model`` is told, such as a device map.
+            faster_steps: Whether loading ends with preparing the steps: ``auto`` does so on CUDA.
         """
+        self._faster_steps = faster_steps
+        self._options, self._loads = dict(options or {}), Loads()
         self._device, self._dtype = device, dtype
         self._capacity = capacity
         self._loader = loader
@@ -46,6 +57,7 @@ class ModelHost:
         self._loading: defaultdict[str, Lock] = defaultdict(Lock)
         self._lock = Lock()
         self._turns = Turns()
+        self._forwards = JointForwards(self.turn)
 
     def get(self, name: str) -> LanguageModel:
         """The model of this name, loaded if need be.
@@ -54,6 +66,15 @@ class ModelHost:
             ModelLoadError: It cannot be loaded.
         """
         return self._held(name, self._models)
+
+    def loading(self, name: str) -> Iterator[LoadingPhase]:
+        """Load the model of this name if need be, and tell of each phase as it begins.
+
+        Raises:
+            ModelLoadError: It cannot be loaded.
+        """
+        if self.loaded(name) is None:
+            yield from self._loads.watch(name, lambda: self.get(name))
 
     def further(self, policy: Policy, model: LanguageModel) -> dict[str, LanguageModel]:
         """The models that a policy runs beside the audited one, by the name that it has for them.
@@ -91,13 +112,28 @@ class ModelHost:
             with self._lock:
                 model = where.get(name)
             if model is None:
-                model = self._loader(name, device=self._device, dtype=self._dtype)
+                model = self._load(name, where)
             with self._lock:
                 where[name] = model
                 where.move_to_end(name)
                 while len(where) > self._capacity:
                     where.popitem(last=False)
         return model
+
+    def _load(self, name: str, where: OrderedDict[str, LanguageModel]) -> LanguageModel:
+        with self._lock:
+            # What has to go goes first: two large models may not fit beside each other.
+            while len(where) >= self._capacity:
+                where.popitem(last=False)
+        try:
+            tell = self._loads.teller(name)
+            model = self._loader(name, device=self._device, dtype=self._dtype, progress=tell, **self._options)
+            if self._faster_steps == "on" or (self._faster_steps == "auto" and model.device.type == "cuda"):
+                tell(LoadingPhase.WARM_UP)
+                prepare_model(model)
+            return model
+        finally:
+            self._loads.done(name)
 
     def loaded(self, name: str) -> LanguageModel | None:
         """The model of this name if it is loaded already; nothing is loaded."""
@@ -110,6 +146,11 @@ class ModelHost:
         with self._turns.turn():
             yield
 
+    @property
+    def forwards(self) -> JointForwards:
+        """Where rollouts that are stepped at the same time share forwards; each forward takes a turn of its own."""
+        return self._forwards
+
     def give_way(self) -> None:
         """Let others go first who wait for their turn; long work that holds one calls this between its batches."""
         self._turns.give_way()
@@ -121,55 +162,18 @@ class ModelHost:
             ModelLoadError: It cannot be loaded.
         """
         model = self.get(name)
-        where = "Runs on the GPU" if model.device.type == "cuda" else "Runs on this computer"
         return ModelView(
             name=name,
             label=label_of(model),
-            note=f"{where}, {model.dtype_name}",
+            note=where_it_runs(model.places, model.quantization, model.dtype_name) + _steps_note(model),
             context_length=model.context_length,
             sentinel=resolve_sentinel(model.tokenizer)[0],
         )
 
 
-class RolloutPool:
-    """Rollouts kept between requests, one a branch; the one unused for longest is closed first."""
-
-    def __init__(self, capacity: int) -> None:
-        """Make an empty pool.
-
-        Args:
-            capacity: Rollouts whose key-value memory is kept.
-        """
-        self._capacity = capacity
-        self._rollouts: OrderedDict[int, Rollout] = OrderedDict()
-        self._lock = Lock()
-
-    def take(self, branch_id: int) -> Rollout | None:
-        """Take a rollout out of the pool, so that nobody else uses or closes it meanwhile."""
-        with self._lock:
-            return self._rollouts.pop(branch_id, None)
-
-    def steps(self, branch_id: int) -> tuple[Step, ...] | None:
-        """The chain of a branch whose rollout is kept and not in use at the moment."""
-        with self._lock:
-            rollout = self._rollouts.get(branch_id)
-            return None if rollout is None else rollout.steps
-
-    def put(self, branch_id: int, rollout: Rollout) -> None:
-        """Put a rollout back."""
-        with self._lock:
-            self._rollouts[branch_id] = rollout
-            surplus = len(self._rollouts) - self._capacity
-            closing = [self._rollouts.popitem(last=False)[1] for _ in range(max(surplus, 0))]
-        for rollout in closing:
-            rollout.close()
-
-    def drop(self, branch_ids: set[int]) -> None:
-        """Close the rollouts of branches that are gone."""
-        with self._lock:
-            closing = [self._rollouts.pop(i) for i in branch_ids & self._rollouts.keys()]
-        for rollout in closing:
-            rollout.close()
+def _steps_note(model: LanguageModel) -> str:
+    """How steps run, where that was looked into."""
+    return f", steps {path_text(model)}" if path_of(model) is not NOT_PREPARED else ""
 
 
 def label_of(model: LanguageModel) -> str:

@@ -1,7 +1,8 @@
 """Teacher forcing of several branches at once, as a stream of logits that is never held whole.
 
 Hidden states are computed for a batch of items, the prefix that all branches of all its items share only once; the head
-is then applied to some of the scored positions at a time. Memory grows with the batch's hidden states, not its logits.
+is then applied to some of the scored positions at a time. Memory grows with the batch's hidden states, not its logits;
+batches larger than the model's ``prefill_tokens`` are read in pieces of as many tokens, over a cache.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.cache_utils import Cache, DynamicCache
 
 from coft_core.engine.head import SplitModel, accepted_arguments, split_model
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.prefill import PrefixLayer, pieces
 from coft_core.errors import InvalidInputError, PromptTooLongError
 
 
@@ -105,7 +107,8 @@ class ForcedScorer:
 
         Yields:
             Every scored position once, in pieces: indices into the items' scored positions laid end to end, ``(n,)``,
-            and the logits of the distribution from which the token there is drawn, ``(n, B, V)``, in the model's type.
+            and the logits of the distribution from which the token there is drawn, ``(n, B, V)``, in the model's type
+            and on its device.
 
         Raises:
             InvalidInputError: A prompt or a continuation is empty, or the branches of an item differ in length.
@@ -113,10 +116,10 @@ class ForcedScorer:
         """
         _check(items, self._model.context_length)
         layout = _Layout.of(items, self._model.device)
-        if self._parts is None:
-            yield from self._by_own_forward(layout)
-        else:
-            yield from self._by_head(layout, self._parts)
+        chunks = self._by_own_forward(layout) if self._parts is None else self._by_head(layout, self._parts)
+        for index, logits in chunks:
+            # The head of a model that is spread over several devices may be on another one than its inputs.
+            yield index.to(self._model.device), logits.to(self._model.device)
 
     def _by_head(self, layout: _Layout, parts: SplitModel) -> Iterator[Chunk]:
         hidden = self._hidden(layout, parts)  # (N, B, H)
@@ -130,33 +133,48 @@ class ForcedScorer:
         shared = layout.shared
         saved = shared * layout.items * (layout.branches - 1)
         if saved < max(self._limits.shared, 1):
-            states = parts.base(input_ids=layout.ids, use_cache=False).last_hidden_state  # (G * B, L, H)
-            return _pick(states, layout, 0)
-        cache = DynamicCache()
-        first_rows = layout.ids[:: layout.branches, :shared]  # (G, shared)
-        parts.base(input_ids=first_rows, past_key_values=cache, use_cache=True)
-        prefix = Cache(layers=[_PrefixLayer(keys, values, layout.branches) for keys, values, *_ in cache])
-        states = parts.base(
-            input_ids=layout.ids[:, shared:], past_key_values=prefix, use_cache=True
-        ).last_hidden_state  # (G * B, L - shared, H)
-        return _pick(states, layout, shared)
+            return self._read(parts.base, layout, 0, None)
+        prefix = DynamicCache()
+        for start, stop in pieces(layout.items, 0, shared, self._model.prefill_tokens):
+            first_rows = layout.ids[:: layout.branches, start:stop]  # (G, w)
+            parts.base(input_ids=first_rows, past_key_values=prefix, use_cache=True)
+        return self._read(parts.base, layout, shared, prefix)
+
+    def _read(self, base: Callable[..., Any], layout: _Layout, begin: int, prefix: DynamicCache | None) -> Tensor:
+        """Read all rows from a column on, in one piece where it is small enough; hidden states at scored positions."""
+        rows, length = layout.ids.shape
+        ranges = list(pieces(rows, begin, length, self._model.prefill_tokens))
+        several = len(ranges) > 1
+        if prefix is not None:
+            layers: list[Any] = [
+                PrefixLayer(keys, values, layout.branches, keep=several) for keys, values, *_ in prefix
+            ]
+            arguments: dict[str, Any] = {"past_key_values": Cache(layers=layers), "use_cache": True}
+        else:
+            arguments = {"past_key_values": DynamicCache(), "use_cache": True} if several else {"use_cache": False}
+        found = []
+        for start, stop in ranges:
+            states = base(input_ids=layout.ids[:, start:stop], **arguments).last_hidden_state  # (G * B, w, H)
+            found.append(_pick(states, layout, start, stop))
+        if not several:
+            return found[0][1]
+        order = torch.cat([index for index, _ in found]).argsort()  # (N,)
+        return torch.cat([picked for _, picked in found])[order]  # (N, B, H)
 
     def _by_own_forward(self, layout: _Layout) -> Iterator[Chunk]:
         forward: Callable[..., Any] = self._model.module
         some = "logits_to_keep" in accepted_arguments(self._model.module.forward)
         cache = DynamicCache()
         rows, length = layout.ids.shape
-        width = max(1, self._limits.logits // (rows * self._model.vocabulary_size))
-        begin = int(layout.columns.min()) if some else 0
-        if begin:
-            forward(input_ids=layout.ids[:, :begin], past_key_values=cache, use_cache=True, logits_to_keep=1)
-        for start in range(begin, length, width):
-            piece = layout.ids[:, start : start + width]
-            logits = forward(input_ids=piece, past_key_values=cache, use_cache=True).logits  # (G * B, w, V)
-            index = ((layout.columns >= start) & (layout.columns < start + width)).nonzero()[:, 0]  # (n,)
+        begin = min(layout.columns) if some else 0
+        for start, stop in pieces(rows, 0, begin, self._model.prefill_tokens):
+            forward(input_ids=layout.ids[:, start:stop], past_key_values=cache, use_cache=True, logits_to_keep=1)
+        limit = min(self._limits.logits // self._model.vocabulary_size, self._model.prefill_tokens)
+        for start, stop in pieces(rows, begin, length, limit):
+            logits = forward(input_ids=layout.ids[:, start:stop], past_key_values=cache, use_cache=True).logits
+            index, found = _pick(logits, layout, start, stop)  # (n,), (n, B, V)
             if len(index):
-                by_item = logits.unflatten(0, (layout.items, layout.branches))  # (G, B, w, V)
-                yield index, by_item[layout.owners[index], :, layout.columns[index] - start]
+                yield index, found
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +185,15 @@ class _Layout:
 
     Attributes:
         ids: ``(G * B, L)``.
-        owners: Item of each scored position, ``(N,)``.
-        columns: Its column in ``ids``: the token before it, ``(N,)``.
+        owners: Item of each of the N scored positions; on the host, where the ranges of columns are looked up.
+        columns: Its column in ``ids``: the token before it.
         branches: B.
         shared: Columns that are equal in all branches of every item.
     """
 
     ids: Tensor
-    owners: Tensor
-    columns: Tensor
+    owners: tuple[int, ...]
+    columns: tuple[int, ...]
     branches: int
     shared: int
 
@@ -195,33 +213,27 @@ class _Layout:
         columns = [len(item.prompts[0]) - 1 + c for item in items for c in range(item.first, len(item.continuation))]
         return cls(
             torch.tensor(rows, device=device),
-            torch.tensor(owners, device=device),
-            torch.tensor(columns, device=device),
+            tuple(owners),
+            tuple(columns),
             len(items[0].prompts),
             min(item.shared for item in items),
         )
 
 
-class _PrefixLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """Keys and values of a prefix, one row an item, read by every branch of that item; nothing is added to them."""
+def _pick(states: Tensor, layout: _Layout, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    """The scored positions in some columns, ``(n,)``, and what a forward gave there, ``(n, B, *)``.
 
-    def __init__(self, keys: Tensor, values: Tensor, branches: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.lazy_initialization(keys, values)
-        # DynamicLayer reads these two for its length; the states that are handed on are the private ones, never None.
-        self.keys, self.values = self._prefix = keys, values
-        self._branches = branches
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Prefix and new states together, ``(G * B, heads, shared + new, width)``; the new ones are not kept."""
-        keys, values = (states.repeat_interleave(self._branches, dim=0) for states in self._prefix)
-        return torch.cat([keys, key_states], dim=-2), torch.cat([values, value_states], dim=-2)
-
-
-def _pick(states: Tensor, layout: _Layout, skipped: int) -> Tensor:
-    """Hidden states at the scored positions, ``(N, B, H)``, from ``(G * B, L - skipped, H)``."""
-    by_item = states.view(layout.items, layout.branches, *states.shape[1:])  # (G, B, L - skipped, H)
-    return by_item[layout.owners, :, layout.columns - skipped]
+    Args:
+        states: Hidden states or logits of the columns, ``(G * B, stop - start, *)``.
+        layout: The batch.
+        start: First column.
+        stop: One past the last column.
+    """
+    scored = [n for n, column in enumerate(layout.columns) if start <= column < stop]
+    by_item = states.reshape(layout.items, layout.branches, *states.shape[1:])  # (G, B, w, *)
+    chosen = [(n, layout.owners[n], layout.columns[n] - start) for n in scored]
+    index, owners, columns = torch.tensor(chosen, dtype=torch.long, device=states.device).reshape(-1, 3).unbind(1)
+    return index, by_item[owners, :, columns]
 
 
 def _check(items: Sequence[ForcedItem], context: int) -> None:

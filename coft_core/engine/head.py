@@ -28,6 +28,7 @@ NEUTRAL = (None, False, 0, 1, 1.0)
 """Values of such an entry that change nothing; a true change that hides behind one is found by the probe."""
 
 _PROBE_TOKENS = 8
+_KEPT_AS = "parts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ def split_model(model: LanguageModel) -> SplitModel | None:
     Models that cap or scale their logits after the head (Gemma 2 and 3, Granite, Cohere, Falcon H1 and others) are not
     taken apart: their own forward must have the last word. They are told by the entries :data:`LOGIT_SETTINGS` of
     their configuration, and whatever these miss by a probe: on random tokens, base and head must give the very bits
-    that the model's own forward gives.
+    that the model's own forward gives. What is found is remembered with the model. While a hook is attached to the
+    module itself, base and head would pass it by.
 
     Args:
         model: Any transformers causal language model.
@@ -57,6 +59,17 @@ def split_model(model: LanguageModel) -> SplitModel | None:
     Returns:
         The parts; None if the model's own forward has to be used.
     """
+    module = model.module
+    if getattr(module, "_forward_hooks", None) or getattr(module, "_forward_pre_hooks", None):
+        return None
+    kept = model.findings.get(_KEPT_AS)
+    if kept is None or kept[0] is not module:
+        kept = model.findings[_KEPT_AS] = (module, _parts(model))
+    found: SplitModel | None = kept[1]
+    return found
+
+
+def _parts(model: LanguageModel) -> SplitModel | None:
     module = model.module
     base, head = getattr(module, "base_model", None), module.get_output_embeddings()
     if not (isinstance(base, nn.Module) and isinstance(head, nn.Module)) or base is module:

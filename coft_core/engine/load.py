@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from coft_core.assets import assets_path
 from coft_core.engine.digest import tokenizer_digest, weights_digest
-from coft_core.engine.model import LanguageModel
+from coft_core.engine.loading import LoadingPhase, LoadingProgress, explain, out_of_memory
+from coft_core.engine.model import PREFILL_TOKENS, LanguageModel
+from coft_core.engine.placement import Placement, checkpoint_quantization, input_device, places
 from coft_core.errors import ModelLoadError
 
 DEMO = "demo"
@@ -29,39 +33,72 @@ def load_model(
     dtype: str | torch.dtype = "auto",
     revision: str | None = None,
     chat: bool | None = None,
+    *,
+    device_map: str | Mapping[str, int | str] | None = None,
+    max_memory: str | Mapping[int | str, int | str] | None = None,
+    offload_folder: str | None = None,
+    tensor_parallel: int = 1,
+    quantization: str = "none",
+    prefill_tokens: int = PREFILL_TOKENS,
+    progress: LoadingProgress | None = None,
 ) -> LanguageModel:
     """Load a causal language model and its fast tokenizer.
 
     Args:
         name_or_path: Hub id, local folder, or ``"demo"`` for the embedded model.
         device: ``"auto"`` (CUDA if there is one), or a torch device.
-        dtype: ``"auto"`` (bfloat16 on CUDA, float32 elsewhere), or a floating type or its name.
+        dtype: A floating type or its name, or ``"auto"``: bfloat16 on CUDA; on a processor that multiplies bfloat16
+            by itself the same for weights that are stored in it, else float32.
         revision: Branch, tag or commit on the hub; ``"main"`` by default.
         chat: Whether prompts go through the chat template; None uses it when the tokenizer has one.
+        device_map: Spreads the model over several devices, layer by layer: ``"auto"``, ``"balanced"``,
+            ``"balanced_low_0"``, ``"sequential"``, or parts of the model with their devices (a number, ``"cpu"`` or
+            ``"disk"``), as a mapping or as JSON. None puts it on ``device``.
+        max_memory: Memory of each device that a device map may fill, such as ``{0: "20GiB", "cpu": "60GiB"}``, as a
+            mapping or as JSON; what is left is for keys, values and activations.
+        offload_folder: Where weights on the disk are written if their file cannot be read in place.
+        tensor_parallel: Devices over which each matrix is split; the program must be started by ``torchrun`` with as
+            many processes, which all load the model and run it with the same tokens.
+        quantization: ``"none"``, ``"8bit"`` (torchao, weights only) or ``"4bit"`` (bitsandbytes, NF4).
+        prefill_tokens: Tokens, over all rows, that one forward reads at most.
+        progress: Told of each phase as it begins.
 
     Returns:
         The model, frozen and in evaluation mode.
 
     Raises:
         ModelLoadError: The model is missing, gated or no causal language model, its tokenizer gives no character
-            offsets, or tokenizer and model have different vocabularies.
+            offsets, or tokenizer and model have different vocabularies; it does not fit into memory; or the choices of
+            where and how to hold it are unknown, exclude each other or need a package that is not there.
     """
     source = _source(name_or_path)
-    chosen_device = _device(device)
-    chosen_dtype = _dtype(dtype, chosen_device)
+    if prefill_tokens < 1:
+        raise ModelLoadError(f"A forward cannot read {prefill_tokens} tokens; give at least 1.")
+    placement = Placement(device, dtype, device_map, max_memory, offload_folder, tensor_parallel, quantization)
+    told = progress or _nobody
     where: dict[str, Any] = {"revision": revision or "main", "local_files_only": _only_local(source, revision)}
     try:
+        told(LoadingPhase.TOKENIZER)
         config = AutoConfig.from_pretrained(source, **where)
         _require_causal(name_or_path, config)
+        placed = placement.arguments(name_or_path, config)
         tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where)
         _require_offsets(name_or_path, tokenizer)
-        module: Any = AutoModelForCausalLM.from_pretrained(source, dtype=chosen_dtype, **where)
+        told(LoadingPhase.WEIGHTS)
+        module: Any = AutoModelForCausalLM.from_pretrained(source, **placed, **where)
+        module.requires_grad_(False)
+        module.eval()
+        model = wrap_model(module, tokenizer, name_or_path, revision or "main", chat, told)
     except ModelLoadError:
         raise
     except (OSError, ValueError, KeyError, ImportError, json.JSONDecodeError) as error:
-        raise ModelLoadError(_explain(name_or_path, error)) from error
-    module.requires_grad_(False)
-    return wrap_model(module.eval().to(chosen_device), tokenizer, name_or_path, revision or "main", chat)
+        raise ModelLoadError(explain(name_or_path, error)) from error
+    except (RuntimeError, MemoryError, AssertionError) as error:
+        # Kernels of quantised weights refuse shapes by assertions, and only their first forward finds out.
+        if not out_of_memory(error) and quantization == "none":
+            raise
+        raise ModelLoadError(explain(name_or_path, error, quantization)) from error
+    return replace(model, places=places(module, tensor_parallel), prefill_tokens=prefill_tokens)
 
 
 def wrap_model(
@@ -70,33 +107,47 @@ def wrap_model(
     name: str,
     revision: str = "main",
     chat: bool | None = None,
+    progress: LoadingProgress | None = None,
 ) -> LanguageModel:
     """Check a module and a tokenizer that are in memory already, and make a :class:`LanguageModel` of them.
+
+    The check runs the model on a few tokens, so it is warm afterwards.
 
     Raises:
         ModelLoadError: As in :func:`load_model`.
     """
+    told = progress or _nobody
     _require_offsets(name, tokenizer)
     vocabulary = int(module.get_output_embeddings().weight.shape[0])
     _require_same_vocabulary(name, len(tokenizer), vocabulary)
-    _require_causal_behaviour(name, module, vocabulary)
     if chat and not tokenizer.chat_template:
         raise ModelLoadError(f"{name!r} has no chat template; load it with chat=False.")
-    parameter = next(module.parameters())
+    # The digest is taken before the first forward: bitsandbytes rearranges 4-bit weights for the processor then, and
+    # reading its state afterwards puts scales in the wrong places (seen with 0.50.2).
+    told(LoadingPhase.DIGEST)
+    digest = weights_digest(module)
+    told(LoadingPhase.WARM_UP)
+    _require_causal_behaviour(name, module, vocabulary)
     return LanguageModel(
         name=name,
         revision=revision,
         module=module,
         tokenizer=tokenizer,
-        device=parameter.device,
-        dtype=parameter.dtype,
+        device=input_device(module),
+        dtype=next(p.dtype for p in module.parameters() if p.is_floating_point()),
         context_length=_context_length(module.config, tokenizer),
         vocabulary_size=vocabulary,
         end_token_ids=_end_tokens(module, tokenizer),
         chat=bool(tokenizer.chat_template) if chat is None else chat,
-        weights_digest=weights_digest(module),
+        weights_digest=digest,
         tokenizer_digest=tokenizer_digest(tokenizer),
+        places=places(module),
+        quantization=checkpoint_quantization(module.config) or "none",
     )
+
+
+def _nobody(_: LoadingPhase) -> None:
+    """Progress that nobody asked for."""
 
 
 def _source(name_or_path: str) -> str:
@@ -125,33 +176,12 @@ def _only_local(source: str, revision: str | None) -> bool:
     try:
         HfApi().model_info(source, revision=revision, timeout=HUB_SECONDS)
     except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
-        raise ModelLoadError(_explain(source, error)) from error
+        raise ModelLoadError(explain(source, error)) from error
     except Exception:
         # Whatever keeps the hub from answering (no network, a proxy, offline mode), the cache may have the model; if
         # it has not, loading says that the hub cannot be reached.
         return True
     return False
-
-
-def _device(device: str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except RuntimeError as error:
-        raise ModelLoadError(f"{device!r} is no device; use 'auto', 'cpu' or 'cuda'.") from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise ModelLoadError("There is no CUDA device here; use device='cpu' or 'auto'.")
-    return chosen
-
-
-def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
-    if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    chosen = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point:
-        raise ModelLoadError(f"{dtype!r} is no floating type; use 'auto', 'float32', 'bfloat16' or 'float16'.")
-    return chosen
 
 
 def _require_causal(name: str, config: Any) -> None:
@@ -185,8 +215,7 @@ def _require_causal_behaviour(name: str, module: Any, vocabulary: int) -> None:
         raise ModelLoadError(
             f"{name!r} keeps a recurrent state, which cannot be cropped for stepping back; choose an attention model."
         )
-    device = next(module.parameters()).device
-    ids = torch.tensor([[1, 2, 3], [1, 2, min(4, vocabulary - 1)]], device=device) % vocabulary  # (2, 3)
+    ids = torch.tensor([[1, 2, 3], [1, 2, min(4, vocabulary - 1)]], device=input_device(module)) % vocabulary  # (2, 3)
     with torch.inference_mode():
         logits = module(input_ids=ids, use_cache=False).logits.float()  # (2, 3, V)
     if not torch.allclose(logits[0, :2], logits[1, :2], atol=1e-2, rtol=1e-2):
@@ -205,26 +234,3 @@ def _end_tokens(module: Any, tokenizer: Any) -> frozenset[int]:
     configured = getattr(module.generation_config, "eos_token_id", None)
     ids = configured if isinstance(configured, list) else [configured]
     return frozenset(int(i) for i in [*ids, tokenizer.eos_token_id] if i is not None)
-
-
-def _explain(name: str, error: Exception) -> str:
-    chain: list[BaseException] = [error]
-    while (below := chain[-1].__cause__ or chain[-1].__context__) is not None:
-        chain.append(below)
-    kinds = {type(e).__name__ for e in chain}
-    text = " ".join(str(error).split())
-    if "GatedRepoError" in kinds or "gated repo" in text:
-        return f"{name!r} is gated; accept its terms on its page, then log in with 'hf auth login'."
-    if "RevisionNotFoundError" in kinds:
-        return f"{name!r} has no such revision; check the branch, tag or commit."
-    if kinds & {"RepositoryNotFoundError", "HFValidationError"} or "not a valid model identifier" in text:
-        return f"There is no model {name!r}; check the id, or give the path of a local folder."
-    if kinds & {
-        "LocalEntryNotFoundError",
-        "OfflineModeIsEnabled",
-        "ConnectError",
-        "ConnectionError",
-        "ConnectTimeout",
-    }:
-        return f"{name!r} is not on this computer and the hub cannot be reached; go online or give a local folder."
-    return f"{name!r} cannot be loaded: {text[:300]}"

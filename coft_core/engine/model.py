@@ -14,6 +14,10 @@ ANCHOR = "a"
 """A plain token put before others when decoding, since tokenizers treat the start of a text specially."""
 
 
+PREFILL_TOKENS = 16_384
+"""What a forward reads at most unless told otherwise: as much as a batch of a calibration on an accelerator."""
+
+
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
     """A frozen causal language model with its tokenizer.
@@ -23,14 +27,18 @@ class LanguageModel:
         revision: Revision asked for.
         module: The transformers module, in evaluation mode.
         tokenizer: Its fast tokenizer.
-        device: Device of the first parameter.
-        dtype: Floating type of the weights.
+        device: Where token ids go and logits come from, also of a model that is spread over several devices.
+        dtype: Floating type of the weights, or of what is computed with them where they are quantised.
         context_length: Longest sequence in tokens.
         vocabulary_size: V, the width of the logits (may exceed the tokenizer's by padding rows).
         end_token_ids: Tokens that end a text.
         chat: Whether prompts go through the tokenizer's chat template.
         weights_digest: Digest of the weights.
         tokenizer_digest: Digest of the tokenizer.
+        places: The devices that hold the weights, each once, such as ``("cuda:0", "cuda:1", "disk")``.
+        quantization: ``"none"``, ``"8-bit"``, ``"4-bit"``, or the method of a checkpoint that is quantised already.
+        prefill_tokens: Tokens, over all rows, that one forward reads at most; longer prompts are read in pieces.
+        findings: What the engine has found out about the module once, by name, together with the module.
     """
 
     name: str
@@ -45,6 +53,10 @@ class LanguageModel:
     chat: bool
     weights_digest: str
     tokenizer_digest: str
+    places: tuple[str, ...] = ()
+    quantization: str = "none"
+    prefill_tokens: int = PREFILL_TOKENS
+    findings: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     _texts: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -61,8 +73,9 @@ class LanguageModel:
 
     @property
     def parameter_count(self) -> int:
-        """Number of parameters, tied ones counted once."""
-        return sum(p.numel() for p in self.module.parameters())
+        """Number of parameters, tied ones counted once and packed ones each."""
+        count = getattr(self.module, "num_parameters", None)
+        return int(count()) if count is not None else sum(p.numel() for p in self.module.parameters())
 
     def token_text(self, token_id: int) -> str:
         """A token as it continues a sentence, leading space included.
@@ -93,7 +106,9 @@ class LanguageModel:
     def _decode_one(self, token_id: int) -> str:
         if token_id >= len(self.tokenizer):
             return f"<unused {token_id}>"
-        anchor = self.tokenizer.encode(ANCHOR, add_special_tokens=False)
+        # A step shows some tokens for the first time; to encode the anchor for each would take longer than the rest.
+        anchor = self.findings.get("anchor") or self.tokenizer.encode(ANCHOR, add_special_tokens=False)
+        self.findings["anchor"] = anchor
         text = self._decode([*anchor, token_id], skip_special_tokens=False)
         text = text.removeprefix(ANCHOR) if text.startswith(ANCHOR) else self._decode([token_id], False)
         if "\ufffd" in text or not text:

@@ -1,19 +1,23 @@
-"""Teacher forcing: logits at every token of given continuations, in one uncached forward a batch."""
+"""Teacher forcing: logits at every token of given continuations."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits, forced_batches
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError, PromptTooLongError
 
 
 def teacher_forced_logits(model: LanguageModel, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
     """Logits before each continuation token, the head computed only there.
+
+    Rows with one continuation and prompts of one length are scored as branches of one item, whose common prefix is run
+    once; all others are put together by their lengths. No forward reads more tokens than the model's
+    ``prefill_tokens``.
 
     Args:
         model: The model.
@@ -29,17 +33,22 @@ def teacher_forced_logits(model: LanguageModel, rows: Sequence[tuple[Sequence[in
     """
     if any(len(prompt) == 0 or len(continuation) == 0 for prompt, continuation in rows):
         raise InvalidInputError("A prompt or a continuation has no tokens; give at least one word each.")
-    # The last token predicts nothing that is scored, so it is not fed.
-    sequences = [[*prompt, *continuation][:-1] for prompt, continuation in rows]
-    longest = max(len(sequence) for sequence in sequences)
-    if longest >= model.context_length:
+    longest = max((len(prompt) + len(continuation) for prompt, continuation in rows), default=0)
+    if longest > model.context_length:
         raise PromptTooLongError(
-            f"Prompt and continuation have {longest + 1:,} tokens and the model takes {model.context_length:,}; "
+            f"Prompt and continuation have {longest:,} tokens and the model takes {model.context_length:,}; "
             "shorten them."
         )
-    kept = max(len(continuation) for _, continuation in rows)
-    logits = _forward(model, sequences, longest, kept)  # (R, >= kept, V)
-    return [logits[r, logits.shape[1] - len(c) :] for r, (_, c) in enumerate(rows)]
+    groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for row, (prompt, continuation) in enumerate(rows):
+        groups.setdefault((len(prompt), tuple(continuation)), []).append(row)
+    items = [
+        ForcedItem(tuple(tuple(rows[row][0]) for row in group), continuation)
+        for (_, continuation), group in groups.items()
+    ]
+    scored = _scored(model, items)  # (C, B, V) an item
+    found = {row: scored[i][:, b] for i, group in enumerate(groups.values()) for b, row in enumerate(group)}
+    return [found[row] for row in range(len(rows))]
 
 
 def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
@@ -62,18 +71,25 @@ def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _forward(model: LanguageModel, sequences: list[list[int]], longest: int, kept: int) -> Tensor:
-    padding = torch.tensor([longest - len(s) for s in sequences])  # (R,)
-    ids = torch.tensor([[0] * (longest - len(s)) + s for s in sequences], device=model.device)  # (R, L)
-    accepts = inspect.signature(model.module.forward).parameters
-    arguments: dict[str, object] = {"input_ids": ids, "use_cache": False}
-    if "logits_to_keep" in accepts:
-        arguments["logits_to_keep"] = kept
-    if bool(padding.any()):
-        columns = torch.arange(longest)  # (L,)
-        arguments["attention_mask"] = (columns >= padding[:, None]).long().to(model.device)
-        if "position_ids" in accepts:
-            arguments["position_ids"] = (columns - padding[:, None]).clamp_min(0).to(model.device)
-    with torch.inference_mode():
-        logits: Tensor = model.module(**arguments).logits
-    return logits
+def _scored(model: LanguageModel, items: Sequence[ForcedItem]) -> dict[int, Tensor]:
+    """Logits of every item, ``(C, B, V)``."""
+    limits = Limits.of(model.device)
+    scorer = ForcedScorer(model, limits)
+    found: dict[int, Tensor] = {}
+    for batch in forced_batches(items, model.prefill_tokens, waste=limits.waste):
+        chosen = [items[i] for i in batch]
+        logits = _whole(scorer, chosen)  # (N, B, V)
+        found.update(zip(batch, torch.split(logits, [item.scored for item in chosen]), strict=True))
+    return found
+
+
+def _whole(scorer: ForcedScorer, items: Sequence[ForcedItem]) -> Tensor:
+    """Logits of a batch at every scored position, ``(N, B, V)``."""
+    count = sum(item.scored for item in items)
+    whole: Tensor | None = None
+    for index, logits in scorer.logits(items):
+        if whole is None:
+            whole = logits.new_empty(count, *logits.shape[1:])
+        whole[index] = logits
+    assert whole is not None  # every item has a scored position
+    return whole

@@ -15,10 +15,10 @@ FORBIDDEN = {
 }
 CORE_LEVELS = (
     ("types", "errors", "assets", "stored"),
-    ("fusion", "certify", "fingerprint", "sampling", "masking", "conformal", "engine"),
+    ("fusion", "certify", "fingerprint", "sampling", "masking", "rewording", "conformal", "engine"),
     ("policies",),
     ("keeping", "planning", "steps", "decode", "reread_types", "heads", "reread"),
-    ("calibrating", "contributions", "overhead"),
+    ("calibrating", "contributions", "overhead", "tuning"),
 )
 WITHIN_LEVEL_EXCEPTIONS = {
     (
