@@ -12,6 +12,7 @@ from app.services.comparing.plain import comparison_json
 from app.services.comparing.tables import comparison_csv
 from app.services.csv_files import write_text
 from app.services.errors import ServiceError
+from app.services.views.batches import MeanInterval
 from app.services.views.comparisons import ChainSummary, Comparison
 from app.settings import Settings
 
@@ -48,6 +49,7 @@ def print_comparison(found: Comparison, out: Path | None) -> None:
     for place, chain in enumerate(found.chains, 1):
         print(f"{place}: session {chain.session_id}, {chain.name}; {chain.policy}; {chain.certificate}")
         print(f"   {_figures(chain)}")
+        print(f"   {_memory(chain)}")
     for pair in found.pairs:
         print(f"1 and {pair.other + 1}: {pair.sentence}")
         differ = ", ".join(f"{name} {first} and {other}" for name, first, other in pair.differences)
@@ -69,9 +71,44 @@ def _figures(chain: ChainSummary) -> str:
         parts.append(f"mean sensitivity {chain.mean_log_ratio:.3f}")
     counts = (("certified", chain.certified), ("fallbacks", chain.fallbacks), ("overruled", chain.overruled))
     parts += [f"{count} {name}" for name, count in counts if count is not None]
+    if chain.mean_tv_factual is not None and chain.mean_kl_factual is not None:
+        parts.append(f"from vanilla TV {chain.mean_tv_factual:.4f}, KL {chain.mean_kl_factual:.4f} nats")
+    elif chain.own_model:
+        parts.append("a checkpoint of its own, so no divergence from vanilla")
     if chain.seconds_per_token is not None:
         parts.append(f"{1000 * chain.seconds_per_token:.1f} ms a token")
     return ", ".join(parts)
+
+
+def _memory(chain: ChainSummary) -> str:
+    """Bytes as computed from the models' shapes, and as measured where the device counts them."""
+    own = chain.footprint
+    if own is None:
+        return "memory not known"
+    parts = [f"{len(own.prompt_tokens)} branches"]
+    if chain.key_value_bytes is not None:
+        parts.append(f"keys and values {megabytes(chain.key_value_bytes)} (computed)")
+    parts += [f"further models {megabytes(own.further_bytes)} (weights)"] if own.further_bytes else []
+    parts += [f"measured peak {megabytes(chain.peak_bytes)}"] if chain.peak_bytes else []
+    return ", ".join(parts)
+
+
+def megabytes(size: int) -> str:
+    """A number of bytes in megabytes (10^6)."""
+    return f"{size / 1e6:,.1f} MB"
+
+
+def interval(item: MeanInterval, factor: float, digits: int) -> str:
+    """A mean with its 95 % interval and the number of contexts, in the unit that the factor gives."""
+    if item.mean is None:
+        return "-"
+    within = (
+        ""
+        if item.low is None or item.high is None
+        else (f" ({factor * item.low:.{digits}f} to {factor * item.high:.{digits}f})")
+    )
+    left = f", {item.left_out} left out" if item.left_out else ""
+    return f"{factor * item.mean:.{digits}f}{within}, n = {item.contexts}{left}"
 
 
 def _cell(chain: ChainSummary, step: int | None, differs: bool) -> str:

@@ -54,6 +54,22 @@ def sensitivity_figure(comparison: Comparison, names: Sequence[str]) -> go.Figur
     return figure
 
 
+def vanilla_figure(comparison: Comparison, names: Sequence[str]) -> go.Figure:
+    """Total variation of each column's distribution from vanilla's after the same prefix, by the column's own steps."""
+    figure = go.Figure(layout=plain_layout(DIVERGENCE_HEIGHT, {"l": 38, "r": 8, "t": 10, "b": 36}))
+    traces = []
+    for place, chain in enumerate(comparison.chains[: len(LINES)]):
+        shown = [] if chain.own_model else [s for s in chain.steps if s.diagnostics.tv_fused_factual is not None]
+        steps = [step.index + 1 for step in shown]
+        values = [float(f"{step.diagnostics.tv_fused_factual:.4g}") for step in shown]
+        words = [shown_token(step.token) for step in shown]
+        traces.append(_line(place, names[place], steps, values, words, "%{customdata} %{y:.3f}"))
+    _slotted(figure, traces)
+    figure.update_xaxes(**_steps(len(comparison.divergence), "step"))
+    figure.update_yaxes(nticks=4, rangemode="tozero")
+    return figure
+
+
 def divergence_figure(comparison: Comparison, names: Sequence[str]) -> go.Figure:
     """``KL(fused || masked)`` as stored with each step, by the column's own steps."""
     figure = go.Figure(layout=plain_layout(DIVERGENCE_HEIGHT, {"l": 38, "r": 8, "t": 10, "b": 36}))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TypedDict
 
+from app.services.policy_words import info_of, policy_name
 from app.services.views import AuditView, CalibrationSummary, Step
 from app.services.views.comparisons import ChainSummary, ComparedRow, Comparison
 from app.services.views.library import LibraryEntry
@@ -17,14 +18,13 @@ from app.ui.presenters_chains_words import (
     branch_name,
     chain_names,
     claim,
-    info_of,
     parting,
     peak,
-    policy_name,
     row_sentences,
     settings_line,
 )
 from app.ui.presenters_format import day, plural, probability, shown_token, signed
+from app.ui.presenters_policies import policies_json
 from app.ui.presenters_session import Message, finished_text
 
 SHOWN_ROWS = 6
@@ -38,8 +38,9 @@ class Cell(TypedDict):
     """A token in a column; the short keys keep a comparison's message small.
 
     ``i`` index, ``t`` raw text, ``w`` shown text, ``p`` factual probability, ``r`` log ratio and ``rt`` its text,
-    ``sr`` words for screen readers, ``k`` marks, ``d`` divergence of fused from masked, ``tt`` the threshold's text,
-    ``rows`` candidates: text, factual, masked, fused, joint, mark, why, whether it was written.
+    ``sr`` words for screen readers, ``k`` marks, ``d`` divergence of fused from masked, ``v`` divergence from vanilla
+    as total variation and as KL (null where it is not known), ``tt`` the threshold's text, ``rows`` candidates: text,
+    factual, masked, fused, joint, mark, why, whether it was written, and the fused probability from 0 to 1.
     """
 
     i: int
@@ -51,14 +52,22 @@ class Cell(TypedDict):
     sr: str
     k: list[str]
     d: float
+    v: list[float | None]
     tt: str
-    rows: list[list[str | bool]]
+    rows: list[list[str | bool | float]]
 
 
-def cell(step: Step) -> Cell:
-    """Everything that the page shows of a step."""
+def cell(step: Step, own_model: bool = False) -> Cell:
+    """Everything that the page shows of a step.
+
+    Args:
+        step: The step.
+        own_model: Whether its policy decodes a checkpoint of its own, whose factual reading is not vanilla's.
+    """
     card = step_card(step)
     shown = [row for place, row in enumerate(card["rows"]) if place < SHOWN_ROWS or row["id"] == step.token_id]
+    said = step.diagnostics
+    fused = {item.token_id: math.exp(item.log_p_fused) for item in step.candidates}
     return Cell(
         i=step.index,
         t=step.token,
@@ -69,14 +78,21 @@ def cell(step: Step) -> Cell:
         sr=card["sr"],
         k=card["k"],
         d=float(f"{step.diagnostics.kl_fused_masked:.4g}"),
+        v=[None if own_model else _short(value) for value in (said.tv_fused_factual, said.kl_fused_factual)],
         tt=card["tt"],
-        rows=[_candidate(row, step) for row in shown],
+        rows=[_candidate(row, step, fused[row["id"]]) for row in shown],
     )
 
 
-def _candidate(row: Row, step: Step) -> list[str | bool]:
+def _short(value: float | None) -> float | None:
+    """Four digits; an infinite divergence is told apart by the browser's message, which has no infinities, as -1."""
+    return None if value is None else -1.0 if math.isinf(value) else float(f"{value:.4g}")
+
+
+def _candidate(row: Row, step: Step, fused: float) -> list[str | bool | float]:
     written = row["id"] == step.token_id
-    return [shown_token(row["t"]), row["f"], row["m"], row["x"], row["j"], row["mark"], row["why"], written]
+    share = float(f"{fused:.4f}")
+    return [shown_token(row["t"]), row["f"], row["m"], row["x"], row["j"], row["mark"], row["why"], written, share]
 
 
 def rows_message(rows: Iterable[ComparedRow]) -> list[list[list[int | None]]]:
@@ -118,7 +134,9 @@ def _column(chain: ChainSummary, name: str) -> Message:
         "branches": [[branch.id, branch_name(branch)] for branch in chain.branches],
         "finished": finished_text(chain.finished) or "",
         "total": chain.settings.max_new_tokens,
-        "cells": [cell(step) for step in chain.steps],
+        "fuses": info_of(chain.policy).fuses,
+        "certifies": info_of(chain.policy).certifies,
+        "cells": [cell(step, chain.own_model) for step in chain.steps],
     }
 
 
@@ -140,7 +158,7 @@ def menu_message(policies: Sequence[PolicyInfo], calibrations: Sequence[Calibrat
     """What columns can be made of."""
     return {
         "kind": "menu",
-        "policies": [asdict(item) for item in policies],
+        "policies": policies_json(policies),
         "calibrations": [
             {"id": item.id, "name": item.name, "model": item.model, "layout": item.mask_layout, "lam": item.lam,
              "alpha": item.alpha, "embedded": item.embedded}

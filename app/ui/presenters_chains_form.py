@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.services.errors import ServiceError
+from app.services.known_policies import parameter_values, policy_info
 from app.services.views import AuditSettings
 
 WHOLE = ("max_new_tokens", "top_k", "seed")
@@ -19,10 +20,12 @@ def columns_from(shared: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]
     Args:
         shared: What all columns have in common: ``model``, ``max_new_tokens``, ``seed``, ``temperature``, ``top_p``,
             ``top_k`` and ``greedy``.
-        columns: By column ``policy``, ``lam``, ``alpha``, ``calibration`` (0 for none), ``layout`` and ``proceed``.
+        columns: By column ``policy``, ``lam``, ``alpha``, ``calibration`` (0 for none), ``layout``, ``proceed`` and
+            ``parameters``, the policy's own by name.
 
     Raises:
-        ServiceError: A field that must hold a number holds none.
+        ServiceError: A field that must hold a number holds none, there is no such policy, or a parameter cannot take
+            its value.
     """
     return tuple(_column(shared, given, place) for place, given in enumerate(columns, 1))
 
@@ -31,15 +34,24 @@ def _column(shared: Mapping[str, Any], given: Mapping[str, Any], place: int) -> 
     everywhere: dict[str, Any] = {name: _whole(shared, name, "") for name in WHOLE}
     everywhere |= {name: _decimal(shared, name, "") for name in DECIMAL}
     where = f" of column {place}"
+    info = policy_info(str(given.get("policy") or ""))
+    try:
+        parameters = parameter_values(info, given.get("parameters") or {})
+    except ServiceError as error:
+        raise ServiceError(f"Column {place}: {error}") from error
+    # A policy without lambda or thresholds has no fields for them; what stood there before counts for nothing.
+    own: dict[str, Any] = {"lam": _decimal(given, "lam", where)} if info.fuses else {}
+    own |= {"alpha": _decimal(given, "alpha", where)} if info.certifies else {}
+    calibration = _whole(given, "calibration", where) or None if info.certifies else None
     return AuditSettings(
         model=str(shared.get("model") or "demo").strip(),
-        policy=str(given.get("policy") or ""),
-        lam=_decimal(given, "lam", where),
-        alpha=_decimal(given, "alpha", where),
-        calibration_id=_whole(given, "calibration", where) or None,
+        policy=info.key,
+        calibration_id=calibration,
+        parameters=parameters,
         mask_layout=str(given.get("layout") or "joint"),
         proceed_uncertified=bool(given.get("proceed")),
         greedy=bool(shared.get("greedy")),
+        **own,
         **everywhere,
     )
 

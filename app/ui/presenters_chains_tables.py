@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
+from app.services.policy_words import info_of, parameters_line
 from app.services.views.comparisons import ChainSummary, Comparison
 from app.ui.components.markup import table
 from app.ui.presenters import SENSITIVE
-from app.ui.presenters_chains_words import info_of
 from app.ui.presenters_fit import NAMES
 from app.ui.presenters_format import count, plural, signed
 
@@ -26,6 +26,7 @@ SETTINGS = {
     "mask_layout": "mask",
     "mask_hint": "hint of the mask",
     "group": "group",
+    "parameters": "parameters of the method",
 }
 """Settings as they are named on pages."""
 
@@ -37,6 +38,8 @@ def summary_table(comparison: Comparison, names: Sequence[str]) -> str:
     body = [["Tokens written", *(count(len(chain.steps)) for chain in chains)]]
     body.append([f"Aligned steps that differ from {names[0]}", *differing])
     body += [[title, *(read(chain) for chain in chains)] for title, read in FIGURES]
+    measured = [[title, *(read(chain) for chain in chains)] for title, read in MEASURED]
+    body += [row for row in measured if any(text != NONE for text in row[1:])]
     rows = [[f'<th scope="row">{escape(row[0])}</th>', *(escape(text) for text in row[1:])] for row in body]
     head = [('<span class="vh">Figure</span>', ""), *((escape(name), "n") for name in names)]
     return table(head, rows, "sumtab", "Summary of the columns")
@@ -62,6 +65,16 @@ def _decimal(value: float | None, digits: int, factor: float = 1.0) -> str:
     return NONE if value is None else f"{factor * value:.{digits}f}"
 
 
+def memory(size: int | None) -> str:
+    """A number of bytes in a unit that suits it; a dash for none."""
+    if not size:
+        return NONE
+    for unit, factor in (("GB", 1e9), ("MB", 1e6)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size / 1e3:.0f} kB"
+
+
 FIGURES: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
     ("Mean sensitivity, size only", lambda chain: _decimal(chain.mean_log_ratio, 2)),
     ("Largest sensitivity", _largest),
@@ -70,8 +83,17 @@ FIGURES: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
     ("Favourites overruled", lambda chain: _optional(chain.overruled)),
     ("Certified tokens", _certified),
     ("Fallback steps", lambda chain: _optional(chain.fallbacks)),
+    ("From vanilla, total variation", lambda chain: _decimal(chain.mean_tv_factual, 3)),
+    ("From vanilla, KL in nats", lambda chain: _decimal(chain.mean_kl_factual, 3)),
     ("Time per token, ms", lambda chain: _decimal(chain.seconds_per_token, 1, 1000)),
+    ("Keys and values, computed", lambda chain: memory(chain.key_value_bytes)),
 )  # fmt: skip
+
+MEASURED: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
+    ("Further models, their weights", lambda chain: memory(chain.footprint.further_bytes if chain.footprint else None)),
+    ("Device memory, measured peak", lambda chain: memory(chain.peak_bytes)),
+)
+"""Figures that stand only where some chain has them."""
 
 
 def differences_table(comparison: Comparison, names: Sequence[str]) -> str:
@@ -110,6 +132,8 @@ def _value(name: str, chain: ChainSummary) -> str:
         return chain.prompt
     if name == "spans":
         return _text(tuple(chain.prompt[span.start : span.end] for span in chain.spans if span.masked))
+    if name == "parameters":
+        return parameters_line(chain.settings) or NONE
     return _text(getattr(chain.settings, name))
 
 

@@ -6,18 +6,17 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from app.services.known_policies import KNOWN_POLICIES
+from app.services.policy_words import info_of, parameters_line, policy_name
 from app.services.views import BranchView, Candidate, Step
 from app.services.views.comparisons import ChainSummary, ComparedRow, Comparison, PairComparison
-from app.services.views.policies import PolicyInfo
 from app.ui.presenters_format import count, level, plural, probability, quoted, shown_token
 
-INFO = {item.key: item for item in KNOWN_POLICIES}
 LAYOUTS = {"joint": "one mask for all families", "factorized": "one mask for each family"}
 
 PARTS: tuple[Callable[[ChainSummary], str], ...] = (
     lambda chain: f"λ {chain.settings.lam:.2f}" if info_of(chain.policy).fuses else "",
     lambda chain: f"α {level(chain.settings.alpha)}" if chain.calibration else "",
+    lambda chain: parameters_line(chain.settings),
     lambda chain: chain.calibration.name if chain.calibration else "no calibration",
     lambda chain: LAYOUTS.get(chain.settings.mask_layout, chain.settings.mask_layout),
     lambda chain: f"seed {chain.settings.seed}",
@@ -26,16 +25,6 @@ PARTS: tuple[Callable[[ChainSummary], str], ...] = (
     lambda chain: f"branch {chain.branch_id}",
 )
 """What chains can be told apart by, the plainest first."""
-
-
-def info_of(policy: str) -> PolicyInfo:
-    """What is known of a policy; a stored one that is known no longer stands under its own name."""
-    return INFO.get(policy) or PolicyInfo(policy, policy, "", True, True, ("joint",))
-
-
-def policy_name(policy: str) -> str:
-    """A policy's name."""
-    return info_of(policy).name
 
 
 def chain_names(chains: Sequence[ChainSummary]) -> list[str]:
@@ -76,9 +65,11 @@ def _name(chain: ChainSummary, words: Sequence[str]) -> str:
 def settings_line(chain: ChainSummary) -> str:
     """What a chain was decoded with, in one line."""
     info, settings = info_of(chain.policy), chain.settings
+    own = parameters_line(settings)
     if not info.fuses and not info.certifies:
-        return info.about
+        return own or info.about
     parts = [f"λ {settings.lam:.2f}"] if info.fuses else []
+    parts += [own] if own else []
     if info.certifies and chain.calibration is not None:
         parts += [f"α {level(settings.alpha)}", f"calibrated, {plural(chain.calibration.contexts, 'context')}"]
         parts += [f"group {settings.group}"] if settings.group else []

@@ -143,12 +143,15 @@
     const cell = step === null ? null : own.cells[step];
     const title = coft.el("h3", {}, own.name);
     if (!cell) return coft.el("div", { class: "view" }, title, coft.el("p", { class: "hint", text: "No token here." }));
-    const heading = ["Token", "Factual", "Masked", "Fused", "Joint", "Certified"];
-    const rows = cell.rows.map(([word, f, m, x, j, kind, why, written]) => coft.el("tr", { class: `${written ? "taken" : ""}${kind === "out" ? " out" : ""}` },
+    const joint = own.certifies, most = Math.max(...cell.rows.map((row) => row[8]));
+    const heading = ["Token", "Factual", "Masked", own.fuses ? "Fused" : "Policy", ...(joint ? ["Joint", "Certified"] : [])];
+    const share = (text, part) => coft.el("td", { class: "n share" }, coft.el("i", { "aria-hidden": "true", style: `width:${Math.round((70 * part) / most)}%` }), coft.el("span", { text }));
+    const rows = cell.rows.map(([word, f, m, x, j, kind, why, written, part]) => coft.el("tr", { class: `${written ? "taken" : ""}${kind === "out" ? " out" : ""}` },
       coft.el("th", { scope: "row", class: "t" }, word, written ? coft.el("span", { class: "hint", text: " written" }) : null),
-      ...[f, m, x, j].map((text) => coft.el("td", { class: "n", text })), verdict(kind, why)));
+      ...[f, m].map((text) => coft.el("td", { class: "n", text })), share(x, part), ...(joint ? [coft.el("td", { class: "n", text: j }), verdict(kind, why)] : [])));
+    const threshold = joint ? (cell.tt ? `, τ ${cell.tt}` : ", no threshold") : "";
     return coft.el("div", { class: "view" }, title,
-      coft.el("span", { class: "hint tnum", text: `${beside === null ? "its next token, " : ""}its step ${step + 1}${cell.tt ? `, τ ${cell.tt}` : ", no threshold"}` }),
+      coft.el("span", { class: "hint tnum", text: `${beside === null ? "its next token, " : ""}its step ${step + 1}${threshold}${coft.comparedSide.apart(cell, "; from vanilla ")}` }),
       coft.el("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": `Candidates of ${own.name}` },
         coft.el("table", {}, coft.el("thead", {}, coft.el("tr", {}, ...heading.map((text, at) => coft.el("th", { scope: "col", class: at ? "n" : null, text })))),
           coft.el("tbody", {}, ...rows))));

@@ -24,7 +24,8 @@
       coft.svg(tag, { ...attributes, style: `stroke:${paint};fill:${full ? paint : "var(--surface)"};stroke-width:1.4` }));
     return svg;
   };
-  const keys = () => ["sensitivity", "divergence", "changed"].forEach((name) => {
+  const PICTURES = ["vanilla", "sensitivity", "divergence", "changed"];
+  const keys = () => PICTURES.forEach((name) => {
     at(`after-${name}`).querySelector(".key").replaceChildren(...columns()
       .map((own, place) => coft.el("span", {}, sample(place), own.name)).slice(name === "changed" ? 1 : 0));
   });
@@ -34,7 +35,15 @@
     coft.el("thead", {}, coft.el("tr", {}, ...titles.map((text, place) => coft.el("th", { scope: "col", class: place ? "n" : null, text })))),
     coft.el("tbody", {}, ...rows.map(([first, ...rest]) => coft.el("tr", {}, coft.el("th", { scope: "row", class: "tnum", text: first }),
       ...rest.map((text) => coft.el("td", { class: "n", text }))))));
+  /* total variation and KL of a step from vanilla, in words; empty where they are not known */
+  const nats = (value) => (value < 0 ? "∞" : value.toPrecision(3));
+  const apart = (cell, lead) => (cell.v[0] === null ? "" : `${lead}TV ${cell.v[0].toFixed(3)}, KL ${nats(cell.v[1])}`);
   const NUMBERS = {
+    vanilla() {
+      const longest = Math.max(0, ...columns().map((own) => own.cells.length));
+      return sheet(["Step", ...columns().map((own) => `${own.name}: TV, KL in nats`)], Array.from({ length: longest }, (_, step) => [step + 1,
+        ...columns().map((own) => { const cell = own.cells[step]; return cell && cell.v[0] !== null ? `${cell.v[0].toFixed(3)}, ${nats(cell.v[1])}` : "–"; })]), "Divergence from vanilla");
+    },
     sensitivity() {
       const { rows } = coft.lanes.state;
       const cell = (steps, place) => (steps[place] === null ? null : columns()[place].cells[steps[place]]);
@@ -76,7 +85,7 @@
   };
 
   coft.comparedSide = {
-    numbers, image,
+    numbers, image, apart,
     show(message) {
       document.querySelector("#cmp-summary .sum").innerHTML = message.summary;
       document.querySelector("#cmp-rest .settings").innerHTML = message.differences;
@@ -86,7 +95,7 @@
       document.querySelector("#after-sensitivity .peaks").textContent = message.peaks.join(" ");
       keys();
       Object.keys(NUMBERS).forEach(fill);
-      ["sensitivity", "divergence", "changed"].forEach((name) => {
+      PICTURES.forEach((name) => {
         const plot = at(`plot-${name}`);
         plot.setAttribute("role", "img");
         plot.setAttribute("aria-label", `${at(`cap-${name}`).querySelector("h2").textContent} of ${columns().map((own) => own.name).join(", ")}; the numbers are in a table.`);

@@ -1,18 +1,18 @@
-/* What is compared: the columns of a new run, or stored audits and branches; and the run itself. */
+/* What is compared: a prompt under the columns, a prompt set, or stored audits and branches; and the run itself. */
 "use strict";
 (() => {
   const coft = window.coft;
   const PAUSE = 250;
-  const USUAL = { model: "demo", max_new_tokens: 64, seed: 0, temperature: 1, top_p: 0.9, top_k: 0, greedy: "" };
   const WORDS = ["", "", "both", "all three", "all four"];
   const state = {
-    menu: null, mode: "new", open: true, columns: [], shared: { ...USUAL }, picked: [], chains: [], phase: "idle",
+    mode: "new", open: true, picked: [], chains: [], phase: "idle", set: 0,
     written: false, unfinished: false, wanted: 0, finding: 0, live: false,
   };
   let root, send, timer = null;
 
   const one = (selector) => document.querySelector(selector);
   const action = (name) => one(`#cmp-actions [data-cmp=${name}]`);
+  const menu = () => coft.columns.state.menu;
   const busy = () => state.phase !== "idle";
   const notice = (...children) => {
     const box = root.querySelector(".notice");
@@ -22,96 +22,37 @@
 
   /* ---- what can be done now ---- */
   const controls = () => {
-    const shown = state.chains.length > 0;
+    const shown = state.chains.length > 0 || coft.sets.shown();
+    const chains = state.chains.length > 0;
     const going = state.phase === "running";
-    const paused = shown && !state.open && state.written && state.unfinished && !busy();
+    const paused = chains && !state.open && state.written && state.unfinished && !busy();
     one(".compare").classList.toggle("closed", !state.open);
-    one(".compare").classList.toggle("stored", state.mode === "stored");
-    document.body.classList.toggle("has-comparison", shown);
+    ["stored", "set"].forEach((name) => one(".compare").classList.toggle(name, state.mode === name));
+    document.body.classList.toggle("has-comparison", chains);
+    document.body.classList.toggle("has-set", coft.sets.shown());
     one("#cmp-head .modes").hidden = !state.open;
     document.querySelectorAll("#cmp-head [data-mode]").forEach((node) => node.setAttribute("aria-pressed", String(node.dataset.mode === state.mode)));
-    one("#cmp-setup .cmp-columns").hidden = !state.open || state.mode !== "new";
+    one("#cmp-setup .cmp-columns").hidden = !state.open || state.mode === "stored";
     one("#cmp-setup .cmp-picker").hidden = !state.open || state.mode !== "stored";
     const change = action("change");
     change.hidden = !shown;
     change.disabled = busy();
     change.textContent = state.open ? "Back to the comparison" : "Change";
     change.setAttribute("aria-expanded", String(state.open));
-    action("csv").hidden = !shown || state.open;
+    action("csv").hidden = !chains || state.open;
     action("csv").disabled = busy();
     action("discard").hidden = !paused;
     action("pause").hidden = !going;
     action("pause").disabled = !state.live;
     const go = action("go");
     go.hidden = !state.open && !paused;
-    const many = state.mode === "new" ? state.columns.length : state.picked.length;
-    go.disabled = busy() || !state.menu || (state.open && many < 2);
-    const verb = state.mode === "new" ? "Run" : "Compare";
-    go.querySelector(".word").textContent = paused ? "Continue" : `${verb} ${WORDS[many] || ""}`.trim();
+    const many = state.mode === "stored" ? state.picked.length : coft.columns.state.columns.length;
+    go.disabled = busy() || !menu() || (state.open && many < 2);
+    const verb = state.mode === "stored" ? "Compare" : "Run";
+    const what = state.mode === "set" ? "on the set" : "";
+    go.querySelector(".word").textContent = paused ? "Continue" : [verb, WORDS[many] || "", what].filter(Boolean).join(" ");
   };
   const phase = (name) => { state.phase = name; state.live = false; controls(); };
-
-  /* ---- columns of a new run ---- */
-  const policy = (key) => state.menu.policies.find((item) => item.key === key) || state.menu.policies[0];
-  const column = (key) => {
-    const own = state.menu.calibrations.find((item) => item.embedded && item.model === state.shared.model);
-    return { policy: key, lam: 0.6, alpha: 0.1, calibration: own ? own.id : 0, layout: policy(key).layouts[0], proceed: false };
-  };
-  const option = (value, text, chosen) => coft.el("option", { value, text, selected: String(value) === String(chosen) });
-  const LAYOUTS = { joint: "one for all families", factorized: "one for each family" };
-  const misfit = (own) => {
-    const made = state.menu.calibrations.find((item) => item.id === Number(own.calibration));
-    if (!made || !policy(own.policy).certifies) return "";
-    const apart = [];
-    if (made.model !== state.shared.model) apart.push(`model ${made.model}`);
-    if (made.layout !== own.layout) apart.push(`mask: ${LAYOUTS[made.layout] || made.layout}`);
-    if (Math.abs(made.lam - Number(own.lam)) > 1e-9) apart.push(`λ ${made.lam.toFixed(2)}`);
-    return apart.length ? `Calibrated with ${apart.join(", ")}: Run will ask.` : "";
-  };
-  const field = (at, name, label, control) => {
-    const id = `cmp-${name}-${at}`;
-    Object.entries({ id, "data-column": at, "data-field": name }).forEach(([key, value]) => control.setAttribute(key, value));
-    return coft.el("div", { class: "field" }, coft.el("label", { for: id, text: label }), control);
-  };
-  const number = (value, attributes) => coft.el("input", { class: "input", type: "number", value, step: "0.01", min: "0", max: "1", ...attributes });
-  const card = (own, at) => {
-    const info = policy(own.policy);
-    const fits = state.menu.calibrations.map((item) => option(item.id, item.name, own.calibration));
-    const parts = [field(at, "policy", "Policy", coft.el("select", { class: "select" }, ...state.menu.policies.map((item) => option(item.key, item.name, own.policy))))];
-    if (info.fuses) parts.push(field(at, "lam", "Lambda", number(own.lam)));
-    if (info.certifies) {
-      parts.push(field(at, "calibration", "Calibration", coft.el("select", { class: "select" }, ...fits, option(0, "none: no certificate", own.calibration))));
-      parts.push(field(at, "alpha", "Alpha", number(own.alpha, { step: "0.005", min: "0.001" })));
-    }
-    if (info.layouts.length > 1) parts.push(field(at, "layout", "Mask", coft.el("select", { class: "select" }, ...info.layouts.map((key) => option(key, LAYOUTS[key] || key, own.layout)))));
-    const button = (name, text, label) => coft.el("button", { type: "button", class: "btn small quiet", "data-cmp": name, "data-column": at, "aria-label": label, text });
-    return coft.el("fieldset", { class: "colcard" }, coft.el("legend", { text: at ? `Column ${at + 1}` : "Column 1, the one to compare with" }),
-      coft.el("div", { class: "colfields" }, ...parts), coft.el("p", { class: "hint about", text: info.about }),
-      coft.el("p", { class: "hint caution misfit", role: "status", text: misfit(own) }),
-      coft.el("div", { class: "colacts" }, at ? button("first", "Make first", `Make column ${at + 1} the first`) : null,
-        button("remove", "Remove", `Remove column ${at + 1}`)));
-  };
-  const cards = (focus) => {
-    one(".colcards").replaceChildren(...state.columns.map(card));
-    one("[data-cmp=add]").disabled = state.columns.length >= state.menu.most;
-    document.querySelectorAll("[data-cmp=remove]").forEach((node) => { node.disabled = state.columns.length < 3; });
-    const next = focus && one(focus);
-    if (next) next.focus();
-    controls();
-  };
-  const summary = () => {
-    const own = state.shared;
-    one(".shared summary .hint").textContent = `${own.model}, ${own.greedy ? "greedy" : `T ${own.temperature}, top-p ${own.top_p}`}, ${own.max_new_tokens} steps, seed ${own.seed}`;
-  };
-  const add = () => {
-    const used = state.columns.map((own) => own.policy);
-    const fresh = state.menu.policies.find((item) => !used.includes(item.key));
-    const again = column(fresh ? fresh.key : "coft");
-    if (!fresh) again.lam = 1;
-    if (!fresh) again.calibration = 0;
-    state.columns.push(again);
-    cards(`#cmp-policy-${state.columns.length - 1}`);
-  };
 
   /* ---- stored audits ---- */
   const picked = () => {
@@ -119,10 +60,10 @@
     list.replaceChildren(...state.picked.map((own, at) => coft.el("li", {},
       coft.el("span", { class: "title" }, own.title, coft.el("span", { class: "hint", text: ` ${own.name}` })),
       coft.el("label", { class: "vh", for: `cmp-branch-${at}`, text: `Branch of ${own.title}` }),
-      coft.el("select", { class: "select small", id: `cmp-branch-${at}`, "data-picked": at }, ...own.branches.map(([id, name]) => option(id, name, own.branch))),
+      coft.el("select", { class: "select small", id: `cmp-branch-${at}`, "data-picked": at }, ...own.branches.map(([id, name]) => coft.el("option", { value: id, text: name, selected: String(id) === String(own.branch) }))),
       coft.el("button", { type: "button", class: "btn small quiet", "data-cmp": "drop", "data-picked": at, "aria-label": `Take out ${own.title}`, text: "Take out" }))));
     if (!state.picked.length) list.append(coft.el("li", { class: "hint", text: "None yet. The first one is what the others are compared with." }));
-    document.querySelectorAll("[data-cmp=pick]").forEach((node) => { node.disabled = Boolean(state.menu) && state.picked.length >= state.menu.most; });
+    document.querySelectorAll("[data-cmp=pick]").forEach((node) => { node.disabled = Boolean(menu()) && state.picked.length >= menu().most; });
     controls();
   };
   const search = () => { clearTimeout(timer); state.finding = send("find", { text: one("#cmp-search").value }); };
@@ -135,7 +76,7 @@
     picked();
   };
   const pick = (message) => {
-    if (state.picked.length >= state.menu.most) return;
+    if (state.picked.length >= menu().most) return;
     const taken = state.picked.map((own) => own.branch);
     const free = message.branches.map(([id]) => id).find((id) => !taken.includes(id));
     const branch = taken.includes(message.branch) ? free : message.branch;
@@ -155,7 +96,8 @@
   };
   const toAddress = () => {
     const target = new URL(location.href);
-    ["session", "sessions", "branches"].forEach((name) => target.searchParams.delete(name));
+    ["set", "session", "sessions", "branches"].forEach((name) => target.searchParams.delete(name));
+    if (coft.sets.shown()) target.searchParams.set("set", coft.sets.shown());
     const ids = state.chains.map(([id]) => id);
     if (ids.length && new Set(ids).size === 1) target.searchParams.set("session", ids[0]);
     else if (ids.length) target.searchParams.set("sessions", ids.join(","));
@@ -165,10 +107,14 @@
 
   /* ---- running and opening ---- */
   const ask = (name, data) => { phase({ begin: "beginning", run: "running", open: "opening" }[name] || "idle"); state.wanted = send(name, data); };
+  const leave = () => { coft.sets.close(); state.set = 0; };
   const begin = async () => {
     if (busy()) return;
-    phase("beginning");
     notice();
+    const wrong = coft.columns.refusal();
+    if (wrong) { notice(coft.el("span", { text: wrong })); return; }
+    if (state.mode === "set") { coft.sets.begin(); return; }
+    phase("beginning");
     const { prompt, spans } = await coft.editor.ready();
     if (!prompt.trim()) {
       phase("idle");
@@ -177,14 +123,15 @@
       return;
     }
     state.written = true;
-    ask("begin", { prompt, spans, shared: state.shared, columns: state.columns });
+    leave();
+    ask("begin", { prompt, spans, ...coft.columns.asked() });
   };
   const open = (chains) => { notice(); state.written = false; ask("open", { chains }); };
   const go = () => {
     if (busy()) return;
     if (!state.open) ask("run", { chains: state.chains });
-    else if (state.mode === "new") begin();
-    else open(state.picked.map((own) => [own.session, own.branch]));
+    else if (state.mode !== "stored") begin();
+    else { leave(); open(state.picked.map((own) => [own.session, own.branch])); }
   };
   const show = (message) => {
     const started = state.phase === "beginning";
@@ -218,9 +165,7 @@
   };
   const receive = (message) => {
     if (message.kind === "menu") {
-      state.menu = message;
-      if (!state.columns.length) state.columns = ["vanilla", "coft"].map(column);
-      cards();
+      coft.columns.offer(message);
     } else if (message.kind === "found") { if (message.nonce === state.finding) found(message); }
     else if (message.kind === "picked") pick(message);
     else if (message.nonce !== state.wanted) return;
@@ -237,10 +182,12 @@
     state.mode = name;
     controls();
     if (name === "stored") search();
+    if (name === "set") coft.sets.list();
   };
 
   const ACTIONS = {
-    go, add,
+    go,
+    add: () => coft.columns.add(),
     mode: (node) => mode(node.dataset.mode),
     change: () => { state.open = !state.open; controls(); if (!state.open) window.dispatchEvent(new Event("resize")); },
     csv: () => send("csv", { chains: state.chains }),
@@ -249,9 +196,9 @@
       const yes = await coft.confirm("Discard this run?", `Its ${state.chains.length} audits are deleted for good.`, "Discard");
       if (yes && !busy()) state.wanted = send("discard", { chains: state.chains });
     },
-    remove: (node) => { state.columns.splice(Number(node.dataset.column), 1); cards("[data-cmp=add]"); },
-    first: (node) => { state.columns.unshift(...state.columns.splice(Number(node.dataset.column), 1)); cards("#cmp-policy-0"); },
-    proceed: (node) => { state.columns[Number(node.dataset.column)].proceed = true; begin(); },
+    remove: (node) => coft.columns.remove(Number(node.dataset.column)),
+    first: (node) => coft.columns.first(Number(node.dataset.column)),
+    proceed: (node) => { coft.columns.proceed(Number(node.dataset.column)); begin(); },
     pick: (node) => send("pick", { session: Number(node.dataset.session) }),
     drop: (node) => { state.picked.splice(Number(node.dataset.picked), 1); picked(); one("#cmp-search").focus(); },
     numbers: (node) => coft.comparedSide.numbers(node),
@@ -259,16 +206,8 @@
     only: () => coft.compare.filter(),
   };
   const changed = (node) => {
-    if (node.dataset.shared) { state.shared[node.dataset.shared] = node.value; summary(); }
+    if (node.dataset.shared || node.dataset.field) coft.columns.changed(node);
     else if (node.dataset.picked && node.matches("select")) state.picked[Number(node.dataset.picked)].branch = Number(node.value);
-    else if (node.dataset.field) {
-      const own = state.columns[Number(node.dataset.column)];
-      Object.assign(own, { [node.dataset.field]: node.value, proceed: false });
-      if (node.dataset.field === "policy") {
-        own.layout = policy(own.policy).layouts.includes(own.layout) ? own.layout : policy(own.policy).layouts[0];
-        cards(`#${node.id}`);
-      } else node.closest(".colcard").querySelector(".misfit").textContent = misfit(own);
-    }
   };
 
   coft.compare = {
@@ -291,11 +230,24 @@
       /* what was written before a run broke off is stored */
       coft.onFailure("run", () => { state.wanted = send("open", { chains: state.chains }); phase("opening"); });
       coft.onFailure("menu", () => notice(coft.el("span", { text: "The policies could not be read; load the page again." })));
-      document.querySelectorAll("[data-shared]").forEach((node) => { node.value = state.shared[node.dataset.shared]; });
-      summary();
+      coft.columns.mount(controls);
       send("menu", {});
       const wanted = fromAddress();
-      if (wanted.length) { state.mode = "stored"; search(); open(wanted); } else controls();
+      const set = numbers(new URLSearchParams(location.search).get("set"))[0];
+      if (Number.isInteger(set)) { Object.assign(state, { mode: "set", set }); coft.sets.list(); coft.sets.open(set); }
+      else if (wanted.length) { state.mode = "stored"; search(); }
+      if (wanted.length) open(wanted); else controls();
     },
+    notice,
+    mismatch,
+    /* a comparison over a set opened or went; the chains of one of its prompts may have come before it */
+    set(shown) {
+      state.open = !shown;
+      if (!shown || shown !== state.set) { Object.assign(state, { chains: [], written: false }); coft.lanes.clear(); }
+      state.set = shown;
+      toAddress();
+      controls();
+    },
+    open,
   };
 })();

@@ -3,6 +3,7 @@
 from db.models.base import Base
 from db.models.batches import Batch, BatchRow
 from db.models.calibrations import CalibrationBin, CalibrationRun
+from db.models.comparisons import Comparison, ComparisonColumn
 from db.models.jobs import Job, JobLedger
 from db.models.prompt_sets import PromptRow, PromptSet
 from db.models.sessions import Annotation, AuditSession, Branch, Candidate, SessionSpan, Step
@@ -19,6 +20,8 @@ __all__ = [
     "CalibrationBin",
     "CalibrationRun",
     "Candidate",
+    "Comparison",
+    "ComparisonColumn",
     "Job",
     "JobLedger",
     "PromptRow",

@@ -48,6 +48,7 @@ class AuditSession(Base):
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     archived_at: Mapped[datetime | None]
+    footprint: Mapped[dict[str, Any] | None]
     # The session and its branches point at each other, so this key is added after both tables exist.
     active_branch_id: Mapped[int | None] = mapped_column(ForeignKey("branches.id", ondelete="SET NULL", use_alter=True))
 
@@ -135,6 +136,10 @@ class Step(Base):
     sensitivity: Mapped[float]
     log_ratio: Mapped[float]
     margin: Mapped[float]
+    kl_fused_factual: Mapped[float | None]
+    tv_fused_factual: Mapped[float | None]
+    seconds: Mapped[float | None]
+    peak_bytes: Mapped[BigInt | None]
     families: Mapped[list[Any] | None]
     # Compressed already, and far larger than the rest of the row: read only where it is asked for.
     logits: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)

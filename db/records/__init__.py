@@ -7,6 +7,7 @@ decides (ids and times). All logarithms are natural, all times timezone-aware UT
 from db.records.batches import BatchPlaceRecord, BatchRecord, BatchRowRecord
 from db.records.calibrations import BinRecord, CalibrationFields, CalibrationRecord
 from db.records.common import JsonObject, SpanRecord
+from db.records.comparisons import ComparisonRecord, MeasuredStepRecord
 from db.records.jobs import JobRecord, JobStatus
 from db.records.library import (
     BranchExtentRecord,
@@ -47,12 +48,14 @@ __all__ = [
     "CalibrationRecord",
     "CandidateRecord",
     "CertificateFilter",
+    "ComparisonRecord",
     "FamilyStepRecord",
     "JobRecord",
     "JobStatus",
     "JsonObject",
     "LibraryChoicesRecord",
     "LogKind",
+    "MeasuredStepRecord",
     "PromptRowRecord",
     "PromptSetRecord",
     "SessionBeginning",

@@ -44,6 +44,7 @@ class SessionFields:
         warnings: Sentences to show beside the session.
         status: Where the audit stands, in the application's words.
         batch: Its place in a batch; None for a session of its own.
+        footprint: Memory that its chains need, as computed when it began; None for sessions that were stored without.
     """
 
     name: str
@@ -68,6 +69,7 @@ class SessionFields:
     warnings: tuple[str, ...] = ()
     status: str = "open"
     batch: BatchPlaceRecord | None = None
+    footprint: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

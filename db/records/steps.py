@@ -60,6 +60,10 @@ class StepRecord:
         sensitivity: Factual minus masked logit of the emitted token.
         log_ratio: Factual minus masked log-probability of it.
         margin: Its joint support minus ``log_tau``; may be infinite.
+        kl_fused_factual: KL divergence of fused from factual, nats; may be infinite, None where it was not computed.
+        tv_fused_factual: Total variation of fused and factual; None where it was not computed.
+        seconds: Time that the model took for it, waiting for the model's turn excluded; None where it was not measured.
+        peak_bytes: Most memory that the device held meanwhile; None where it was not measured.
         candidates: Top rows of the three views, in the order given.
         families: With factorized masks, each family's part; empty with one masked branch.
         logits: The branches' logits as bytes, if they were kept; None also where they were not asked for.
@@ -92,6 +96,10 @@ class StepRecord:
     sensitivity: float
     log_ratio: float
     margin: float
+    kl_fused_factual: float | None = None
+    tv_fused_factual: float | None = None
+    seconds: float | None = None
+    peak_bytes: int | None = None
     candidates: tuple[CandidateRecord, ...] = ()
     families: tuple[FamilyStepRecord, ...] = ()
     logits: bytes | None = field(default=None, repr=False)

@@ -6,6 +6,7 @@ Every method is one transaction: what it wrote is durable when it returns.
 from db.repositories.annotations import AnnotationsRepository
 from db.repositories.batches import BatchesRepository
 from db.repositories.calibrations import CalibrationsRepository
+from db.repositories.comparisons import ComparisonsRepository
 from db.repositories.jobs import JobsRepository
 from db.repositories.ledgers import LedgersRepository
 from db.repositories.library import LibraryRepository
@@ -17,6 +18,7 @@ __all__ = [
     "AnnotationsRepository",
     "BatchesRepository",
     "CalibrationsRepository",
+    "ComparisonsRepository",
     "JobsRepository",
     "LedgersRepository",
     "LibraryRepository",

@@ -7,7 +7,18 @@ from typing import TypeVar
 from sqlalchemy.orm import Session
 
 from db.errors import NotFoundError
-from db.models import Annotation, AuditSession, Base, Batch, Branch, CalibrationRun, Job, PromptSet, UserList
+from db.models import (
+    Annotation,
+    AuditSession,
+    Base,
+    Batch,
+    Branch,
+    CalibrationRun,
+    Comparison,
+    Job,
+    PromptSet,
+    UserList,
+)
 
 Row = TypeVar("Row", bound=Base)
 
@@ -17,6 +28,7 @@ _NAMES: dict[type[Base], str] = {
     Batch: "batch",
     Branch: "branch",
     CalibrationRun: "calibration",
+    Comparison: "comparison",
     Job: "job",
     PromptSet: "prompt set",
     UserList: "word list",

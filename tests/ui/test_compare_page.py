@@ -32,7 +32,7 @@ def rows(page: Page):
 def finished(page: Page, heads: int) -> None:
     expect(page.locator(".lanehead")).to_have_count(heads)
     expect(page.locator("[data-cmp=csv]")).to_be_enabled()
-    expect(page.locator("#cmp-summary tbody tr")).to_have_count(9)
+    expect(page.locator("#cmp-summary tbody tr")).to_have_count(12)
 
 
 def start(page: Page, steps: int) -> None:
@@ -53,7 +53,9 @@ def stored(services: FakeServices, settings: AuditSettings, length: int, name: s
 def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_keys(page, services, picture):
     page.get_by_role("button", name="Add column").click()
     expect(page.get_by_label("Policy").nth(2)).to_be_focused()
-    expect(page.get_by_label("Lambda").nth(1)).to_have_value("1")
+    page.get_by_label("Policy").nth(2).select_option("coft")
+    page.get_by_label("Lambda").nth(1).fill("1")
+    page.get_by_label("Calibration").nth(1).select_option("0")
     start(page, 9)
     finished(page, 3)
     request, _ = services.comparisons.asked[0][1]
@@ -89,7 +91,7 @@ def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_k
     page.keyboard.press("Home")
     expect(latino).to_have_attribute("aria-current", "true")
     page.get_by_label("Only differences").uncheck()
-    for name in ("sensitivity", "divergence", "changed"):
+    for name in ("vanilla", "sensitivity", "divergence", "changed"):
         expect(page.locator(f"#plot-{name} .js-plotly-plot")).to_be_visible()
     picture(page, "compare-1440-light")
 

@@ -38,7 +38,7 @@ def test_two_policies_run_beside_each_other_and_open_again_without_a_model(page,
         page.get_by_label("Steps at most").fill("12")
         page.locator("[data-cmp=go]").click()
         # the model is loaded first
-        expect(page.locator("#cmp-summary tbody tr")).to_have_count(9, timeout=4 * PATIENCE_MS)
+        expect(page.locator("#cmp-summary tbody tr")).to_have_count(12, timeout=4 * PATIENCE_MS)
         expect(page.locator(".lanehead")).to_have_count(2)
         expect(page.locator("[data-cmp=csv]")).to_be_enabled(timeout=4 * PATIENCE_MS)
         expect(page.locator("[data-cmp=go]")).to_be_hidden()
@@ -57,4 +57,35 @@ def test_two_policies_run_beside_each_other_and_open_again_without_a_model(page,
     with open_services(settings, owns_store=True) as wired, served(wired) as url:
         page.goto(f"{url}/compare{address}")
         expect(page.locator(".cmp-rows tbody tr")).to_have_count(len(compared.rows))
-        expect(page.locator("#cmp-summary tr", has_text="Time per token").locator("td").last).to_have_text("–")
+        expect(page.locator("#cmp-summary tr", has_text="Time per token").locator("td").last).not_to_have_text("–")
+
+
+def test_a_set_runs_under_three_methods_and_shows_what_is_stored(page, picture, tmp_path: Path):
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'real.sqlite3'}")
+    people = tmp_path / "people.csv"
+    people.write_text("prompt,group\nThe nurse said that he,men\nThe nurse said that she,women\n")
+    with open_services(settings, owns_store=True) as wired, served(wired) as url:
+        page.goto(f"{url}/compare")
+        expect(page.locator(".colcard")).to_have_count(2)
+        page.get_by_role("button", name="A prompt set").click()
+        page.locator("#prompt-set input[type=file]").set_input_files(people)
+        expect(page.locator("#parsed")).to_contain_text("people.csv")
+        page.get_by_role("button", name="Add column").click()
+        page.get_by_label("Policy").nth(2).select_option("sdd")
+        page.locator(".shared summary").click()
+        page.get_by_label("Steps at most").fill("6")
+        page.locator("[data-cmp=go]").click()
+        done = page.locator(".set-progress li", has_text="2 of 2")
+        expect(done).to_have_count(3, timeout=6 * PATIENCE_MS)
+        expect(page.locator(".set-open [data-set=cancel]")).to_be_hidden(timeout=4 * PATIENCE_MS)
+        (stored,) = wired.compared_sets.list()
+        view = wired.compared_sets.view(stored.id)
+        for row, shown in zip(view.rows, page.locator(".set-rows tbody tr").all(), strict=True):
+            for cell in row.cells:
+                expect(shown).to_contain_text(f"{cell.mean_tv_factual:.3f}")
+        page.locator(".set-rows [data-set=open]").first.click()
+        expect(page.locator(".lanehead")).to_have_count(3)
+        expect(page.locator("#cmp-summary tr", has_text="Time per token").locator("td").last).not_to_have_text("–")
+        expect(page.locator("#cmp-summary tr", has_text="Keys and values").locator("td").last).to_contain_text("B")
+        expect(page.locator("#plot-vanilla .js-plotly-plot")).to_be_visible()
+        picture(page, "real-compare-set-1440-light")

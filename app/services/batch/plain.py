@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from app.services.batch.impact import ImpactTable
-from app.services.plain import job_json
+from app.services.plain import job_json, settings_json
 from app.services.views.batches import BatchRowView, BatchSummary, BatchView, GroupTotals, OutcomeRule, Outcomes
 
 
@@ -18,7 +18,7 @@ def batch_json(view: BatchView) -> dict[str, Any]:
         "name": view.name,
         "filename": view.filename,
         "created_at": view.created_at.isoformat(),
-        "settings": asdict(view.request.settings),
+        "settings": settings_json(view.request.settings),
         "same_seed": view.request.same_seed,
         "group_thresholds": view.request.group_thresholds,
         "job": None if view.job is None else job_json(view.job),

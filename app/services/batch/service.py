@@ -17,7 +17,7 @@ from app.services.batch.jobs import ENDED, BatchJobs, batch_request, is_open
 from app.services.batch.outcomes import outcomes_of
 from app.services.batch.rows import INTERVAL, group_totals, groups_csv, row_views, rows_csv, sorted_rows
 from app.services.calibration.thresholds import Thresholds
-from app.services.errors import ServiceError
+from app.services.errors import CalibrationMismatch, ColumnMismatch, ServiceError
 from app.services.job_views import JobService
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
@@ -127,22 +127,44 @@ class BatchService:
             CoftError: A setting is outside its range, or the model cannot be loaded.
             NotFoundError: The calibration or the word list has been deleted.
         """
-        if not request.name.strip():
+        (batch,) = self.store(prompts, (request,))
+        self._running.start(batch)
+        return batch.id
+
+    def store(self, prompts: ParsedPromptSet, requests: Sequence[BatchRequest]) -> builtins.list[BatchRecord]:
+        """Store a batch for each request, all of the same prompts, or none; :meth:`resume` starts each of them.
+
+        Rows that one of the requests cannot use are left out of all.
+
+        Raises:
+            ServiceError: A request has no name, or rows cannot be used and going on without them was not allowed.
+            ColumnMismatch: The calibration of one belongs to another policy and going on was not allowed.
+            CoftError: A setting is outside its range, or a model cannot be loaded.
+            NotFoundError: A calibration or a word list has been deleted.
+        """
+        if not all(request.name.strip() for request in requests):
             raise ServiceError("The batch has no name; give it one.")
-        errors = self.row_errors(prompts, request)
-        if errors and not request.accept_errors:
+        errors = sorted({error for request in requests for error in self.row_errors(prompts, request)}, key=_place)
+        if errors and not all(request.accept_errors for request in requests):
             first = errors[0]
             raise ServiceError(
                 f"{len({error.line for error in errors})} of {prompts.total} rows cannot be used, the first on line "
                 f"{first.line} ({first.column} {first.message}); correct them, or go on with the good rows."
             )
         usable = self._usable(prompts, errors)
+        for place, request in enumerate(requests):
+            self._require(place, request, usable[0])
+        records, lines = [row_record(row) for row in usable], [row.line for row in usable]
+        stored = self._prompt_sets.add(requests[0].name, prompts.filename, prompts.digest, records)
+        return [self._batches.add(request.name, stored.id, asdict(request), lines) for request in requests]
+
+    def _require(self, place: int, request: BatchRequest, first: PromptRow) -> None:
+        """Refuse settings under which no row could be audited; a mismatch says whose they are."""
         model = self._host.get(request.settings.model)
-        require_settings(request.settings, usable[0], self._audits, self._planner, model)
-        stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, [row_record(r) for r in usable])
-        batch = self._batches.add(request.name, stored.id, asdict(request), [row.line for row in usable])
-        self._running.start(batch)
-        return batch.id
+        try:
+            require_settings(request.settings, first, self._audits, self._planner, model)
+        except CalibrationMismatch as mismatch:
+            raise ColumnMismatch(place, mismatch) from mismatch
 
     def cancel(self, batch_id: int) -> None:
         """Ask a running batch to stop after its current token; finished sessions stay, and it can be resumed.
@@ -262,6 +284,10 @@ class BatchService:
 
     def _job(self, batch: BatchRecord) -> JobView | None:
         return None if batch.job_id is None else self._jobs.get(batch.job_id)
+
+
+def _place(error: RowError) -> tuple[int, str]:
+    return error.line, error.column
 
 
 def _notes(rows: Sequence[BatchRowView], totals: bool) -> tuple[str, ...]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.services.comparing.tables import FROM_VANILLA
 from app.services.plain import step_numbers
 from app.services.views.comparisons import ChainSummary, Comparison, PairComparison
+from coft_core.types import Step
 
 
 def comparison_json(comparison: Comparison) -> dict[str, Any]:
@@ -45,9 +47,30 @@ def _chain(chain: ChainSummary) -> dict[str, Any]:
         "fallbacks": chain.fallbacks,
         "overruled": chain.overruled,
         "mean_log_ratio": chain.mean_log_ratio,
+        "parameters": dict(chain.settings.parameters),
+        "mean_kl_factual": chain.mean_kl_factual,
+        "mean_tv_factual": chain.mean_tv_factual,
         "seconds_per_token": chain.seconds_per_token,
-        "steps": [step_numbers(step) for step in chain.steps],
+        "memory": _memory(chain),
+        "steps": [_step(step, chain.own_model) for step in chain.steps],
     }
+
+
+def _memory(chain: ChainSummary) -> dict[str, Any]:
+    """Bytes: keys and values of all branches and weights as computed from the models' shapes, the peak as measured."""
+    own = chain.footprint
+    return {
+        "key_value_bytes": chain.key_value_bytes,
+        "branches": None if own is None else len(own.prompt_tokens),
+        "model_bytes": None if own is None else own.model_bytes,
+        "further_bytes": None if own is None else own.further_bytes,
+        "peak_bytes": chain.peak_bytes,
+    }
+
+
+def _step(step: Step, own_model: bool) -> dict[str, Any]:
+    numbers = step_numbers(step)
+    return numbers | dict.fromkeys(FROM_VANILLA) if own_model else numbers
 
 
 def _pair(pair: PairComparison) -> dict[str, Any]:

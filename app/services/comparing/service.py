@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict
@@ -13,29 +12,31 @@ from typing import cast
 
 from app.services.audits import AuditService
 from app.services.comparing.alignment import align, beside, first_divergence
-from app.services.comparing.pace import Pace
+from app.services.comparing.cells import mean_of, peak_bytes, seconds_per_token
+from app.services.comparing.columns import MOST_CHAINS, checked_columns, labels_of, own_model
 from app.services.comparing.tables import comparison_csv
 from app.services.csv_files import write_text
 from app.services.errors import CalibrationMismatch, ColumnMismatch, ServiceError
 from app.services.known_policies import KNOWN_POLICIES, fitted
+from app.services.mapping import footprint_from
 from app.services.plain import chain_text
 from app.services.views.audits import AuditSettings, AuditView, StartAudit
 from app.services.views.comparisons import ChainSummary, Comparison, PairComparison, StepDivergence
 from app.services.views.policies import PolicyInfo
+from coft_core.footprint import Footprint
 from coft_core.types import Step
-from db.repositories import SessionsRepository
-
-MOST_CHAINS = 8
+from db.records import MeasuredStepRecord
+from db.repositories import ComparisonsRepository, SessionsRepository
 
 
 class ComparisonService:
     """Puts chains beside each other."""
 
-    def __init__(self, sessions: SessionsRepository, audits: AuditService) -> None:
-        """Wire to the store of sessions and to what starts and shows them."""
+    def __init__(self, sessions: SessionsRepository, audits: AuditService, measured: ComparisonsRepository) -> None:
+        """Wire to the store of sessions, to what starts and shows them, and to what their steps took."""
         self._sessions = sessions
         self._audits = audits
-        self._pace = Pace()
+        self._measured = measured
         self._stops: defaultdict[int, set[Event]] = defaultdict(set)
 
     def policies(self) -> tuple[PolicyInfo, ...]:
@@ -62,17 +63,22 @@ class ComparisonService:
         views = [self._audits.view(session_id, branch_id) for session_id, branch_id in wanted]
         if len({view.branch_id for view in views}) < len(views):
             raise ServiceError("The same chain is chosen twice; choose another one to compare it with.")
-        tokenizers = [self._sessions.get(view.session_id).fingerprint["tokenizer"] for view in views]
+        records = [self._sessions.get(view.session_id) for view in views]
+        tokenizers = [record.fingerprint["tokenizer"] for record in records]
         pairs = tuple(
             _pair(views[0], view, place, by_text=tokenizers[place] != tokenizers[0])
             for place, view in enumerate(views)
             if place
         )
-        chains = tuple(_summary(view, self._pace.median(view.branch_id)) for view in views)
+        measured = [self._measured.branch_steps(view.branch_id) for view in views]
+        chains = tuple(
+            _summary(view, steps, footprint_from(record.footprint))
+            for view, steps, record in zip(views, measured, records, strict=True)
+        )
         return Comparison(
             chains=chains,
             pairs=pairs,
-            divergence=_divergence([view.steps for view in views]),
+            divergence=_divergence(chains),
             notes=tuple(_notes(views, pairs)),
             rows=beside(len(chains[0].steps), [pair.rows for pair in pairs]),
         )
@@ -119,17 +125,13 @@ class ComparisonService:
             ColumnMismatch: A column's calibration belongs to another policy and going on was not allowed.
             CoftError: The prompt or a setting cannot be used.
         """
-        wanted = [fitted(settings, settings.policy) for settings in columns]
-        if not 2 <= len(wanted) <= MOST_CHAINS:
-            raise ServiceError(f"{len(wanted)} columns cannot be run beside each other; choose 2 to {MOST_CHAINS}.")
-        if len(set(wanted)) < len(wanted):
-            raise ServiceError("Two columns have the same policy and settings; change or remove one of them.")
+        wanted = checked_columns(columns)
         # Detected once, so that a setting of one column cannot give it other spans.
         spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
         name = request.name or " ".join(request.prompt.split())[:60]
         started: list[int] = []
         try:
-            for settings, label in zip(wanted, _labels(wanted), strict=True):
+            for settings, label in zip(wanted, labels_of(wanted), strict=True):
                 own = StartAudit(request.prompt, settings, spans, f"{name} · {label}")
                 started.append(self._audits.start(own).session_id)
         except BaseException as error:
@@ -162,16 +164,13 @@ class ComparisonService:
 
     def _advance(self, stops: dict[int, Event]) -> Iterator[tuple[int, Step]]:
         running = {number: cast("Generator[Step]", self._audits.run(number)) for number in stops}
-        branches = {number: self._audits.view(number).branch_id for number in stops}
         try:
             while running:
                 for session_id, steps in tuple(running.items()):
-                    began = time.perf_counter()
                     step = None if stops[session_id].is_set() else next(steps, None)
                     if step is None:
                         running.pop(session_id).close()
                     else:
-                        self._pace.add(branches[session_id], time.perf_counter() - began)
                         yield session_id, step
         finally:
             for steps in running.values():
@@ -187,13 +186,8 @@ def overruled(step: Step) -> bool:
     return refused > accepted
 
 
-def _labels(columns: Sequence[AuditSettings]) -> list[str]:
-    """What sessions of one run are told apart by in their names."""
-    twice = {policy for policy, times in Counter(own.policy for own in columns).items() if times > 1}
-    return [f"{own.policy} {place}" if own.policy in twice else own.policy for place, own in enumerate(columns, 1)]
-
-
-def _summary(view: AuditView, seconds_per_token: float | None) -> ChainSummary:
+def _summary(view: AuditView, measured: Sequence[MeasuredStepRecord], footprint: Footprint | None) -> ChainSummary:
+    apart = own_model(view.settings)
     thresholded = view.certificate == "certified" or "policy mismatch" in view.certificate
     ratios = [abs(step.diagnostics.log_ratio) for step in view.steps]
     return ChainSummary(
@@ -217,7 +211,12 @@ def _summary(view: AuditView, seconds_per_token: float | None) -> ChainSummary:
         fallbacks=sum(step.fallback for step in view.steps) if thresholded else None,
         overruled=sum(overruled(step) for step in view.steps) if thresholded else None,
         mean_log_ratio=sum(ratios) / len(ratios) if ratios else None,
-        seconds_per_token=seconds_per_token,
+        seconds_per_token=seconds_per_token(measured),
+        mean_kl_factual=None if apart else mean_of(step.diagnostics.kl_fused_factual for step in view.steps),
+        mean_tv_factual=None if apart else mean_of(step.diagnostics.tv_fused_factual for step in view.steps),
+        own_model=apart,
+        footprint=footprint,
+        peak_bytes=peak_bytes(measured),
     )
 
 
@@ -254,14 +253,25 @@ def _spans(view: AuditView) -> str:
     return ", ".join(f"{view.prompt[s.start : s.end]} ({s.category})" for s in view.spans if s.masked)
 
 
-def _divergence(chains: Sequence[tuple[Step, ...]]) -> tuple[StepDivergence, ...]:
-    def each(index: int, field: str) -> tuple[float | None, ...]:
-        return tuple(getattr(c[index].diagnostics, field) if index < len(c) else None for c in chains)
+def _divergence(chains: Sequence[ChainSummary]) -> tuple[StepDivergence, ...]:
+    def each(index: int, field: str, from_vanilla: bool = False) -> tuple[float | None, ...]:
+        return tuple(
+            None
+            if index >= len(chain.steps) or (from_vanilla and chain.own_model)
+            else getattr(chain.steps[index].diagnostics, field)
+            for chain in chains
+        )
 
-    longest = max(len(chain) for chain in chains)
     return tuple(
-        StepDivergence(i, each(i, "kl_fused_masked"), each(i, "tv_on_set"), each(i, "log_ratio"))
-        for i in range(longest)
+        StepDivergence(
+            step=index,
+            kl=each(index, "kl_fused_masked"),
+            tv=each(index, "tv_on_set"),
+            log_ratio=each(index, "log_ratio"),
+            kl_factual=each(index, "kl_fused_factual", from_vanilla=True),
+            tv_factual=each(index, "tv_fused_factual", from_vanilla=True),
+        )
+        for index in range(max(len(chain.steps) for chain in chains))
     )
 
 

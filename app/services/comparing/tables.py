@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from app.services.csv_files import to_csv
@@ -12,12 +13,15 @@ from coft_core.types import Step
 
 STEP_COLUMNS = (
     "step", "token_id", "token", "p_factual", "p_masked", "p_fused", "tau", "certified", "threshold_state", "set_size",
-    "fallback", "chosen_by", "log_ratio", "kl_fused_masked", "tv_on_set",
+    "fallback", "chosen_by", "log_ratio", "kl_fused_factual", "tv_fused_factual", "kl_fused_masked", "tv_on_set",
 )  # fmt: skip
+
+FROM_VANILLA = ("kl_fused_factual", "tv_fused_factual")
 
 CHAIN_COLUMNS = (
     "session_id", "branch_id", "session", "branch", "policy", "lam", "alpha", "calibration", "mask_layout", "model",
-    "seed", "certificate",
+    "seed", "certificate", "parameters", "seconds_per_token", "key_value_bytes", "model_bytes", "further_bytes",
+    "peak_bytes",
 )  # fmt: skip
 
 COLUMNS = ("row", "chain", "all_same", "differs", *STEP_COLUMNS, *CHAIN_COLUMNS)
@@ -38,14 +42,16 @@ def _rows(comparison: Comparison) -> Iterator[dict[str, object]]:
                 "chain": place + 1,
                 "all_same": row.same,
                 "differs": row.differs[place],
-                **_step(None if at is None else chain.steps[at]),
+                **_step(None if at is None else chain.steps[at], chain.own_model),
                 **own[place],
             }
 
 
-def _step(step: Step | None) -> dict[str, object]:
+def _step(step: Step | None, own_model: bool) -> dict[str, object]:
     numbers = {} if step is None else step_numbers(step)
-    return {name: numbers.get(name) for name in STEP_COLUMNS}
+    # The factual reading of a checkpoint of its own is not vanilla's.
+    hidden = FROM_VANILLA if own_model else ()
+    return {name: None if name in hidden else numbers.get(name) for name in STEP_COLUMNS}
 
 
 def _chain(chain: ChainSummary) -> dict[str, object]:
@@ -63,4 +69,10 @@ def _chain(chain: ChainSummary) -> dict[str, object]:
         "model": chain.model,
         "seed": settings.seed,
         "certificate": chain.certificate,
+        "parameters": json.dumps(dict(settings.parameters)) if settings.parameters else None,
+        "seconds_per_token": chain.seconds_per_token,
+        "key_value_bytes": chain.key_value_bytes,
+        "model_bytes": None if chain.footprint is None else chain.footprint.model_bytes,
+        "further_bytes": None if chain.footprint is None else chain.footprint.further_bytes,
+        "peak_bytes": chain.peak_bytes,
     }

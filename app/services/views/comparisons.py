@@ -7,6 +7,7 @@ from typing import Literal
 
 from app.services.views.audits import AuditSettings, BranchView
 from app.services.views.calibrations import CalibrationSummary
+from coft_core.footprint import Footprint
 from coft_core.types import Span, Step
 
 RowKind = Literal["same", "changed", "removed", "added"]
@@ -39,8 +40,14 @@ class ChainSummary:
         overruled: Steps at which certification refused the token that the fused view finds likeliest, others being
             certified; None where nothing is thresholded.
         mean_log_ratio: Mean absolute log-ratio of the tokens' factual to masked probability; None without tokens.
-        seconds_per_token: Median time of a token after the first, waiting for the model included; None for a chain
-            that was not written beside others since the program started.
+        seconds_per_token: Median time of a step after the first, which also reads the prompt; waiting for the model's
+            turn is not counted. None where no step was measured.
+        mean_kl_factual: Mean over its steps of the divergence from vanilla, ``KL(fused || factual)`` in nats; None
+            where a step was stored without it, or where it says nothing of the audited model.
+        mean_tv_factual: The same as total variation.
+        own_model: Whether it decodes a checkpoint of its own: its factual reading is then not the audited model's.
+        footprint: Memory of its branches and models as computed from their shapes; None where it was stored without.
+        peak_bytes: Most memory that the device held during any of its steps; None where that was not measured.
     """
 
     session_id: int
@@ -64,6 +71,17 @@ class ChainSummary:
     overruled: int | None
     mean_log_ratio: float | None
     seconds_per_token: float | None = None
+    mean_kl_factual: float | None = None
+    mean_tv_factual: float | None = None
+    own_model: bool = False
+    footprint: Footprint | None = None
+    peak_bytes: int | None = None
+
+    @property
+    def key_value_bytes(self) -> int | None:
+        """Computed memory of keys and values of all branches with all tokens; None where it is unknown."""
+        own = self.footprint
+        return own.key_value_bytes(len(self.steps)) if own is not None and own.known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +114,24 @@ class ComparedRow:
 
 @dataclass(frozen=True, slots=True)
 class StepDivergence:
-    """How far a step's fused view is from its masked view, as stored with the step, in each chain that has it.
+    """How far a step's fused view is from its masked and its factual view, as stored with it, in each chain.
 
     Attributes:
         step: The step, 0-based.
         kl: ``KL(fused || masked)`` in nats, one a chain; None where the chain is shorter.
         tv: Total variation of both on the certified set, one a chain; None where there is no set.
         log_ratio: Log-ratio of the token's factual to masked probability, one a chain.
+        kl_factual: ``KL(fused || factual)`` in nats, the divergence from vanilla after the same prefix, one a chain;
+            None where the step was stored without it, or where it says nothing of the audited model.
+        tv_factual: Total variation of the same two, one a chain.
     """
 
     step: int
     kl: tuple[float | None, ...]
     tv: tuple[float | None, ...]
     log_ratio: tuple[float | None, ...]
+    kl_factual: tuple[float | None, ...]
+    tv_factual: tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,20 @@ EVENTS = "['menu', 'begin', 'run', 'pause', 'open', 'find', 'pick', 'csv', 'disc
 
 FIGURES = (
     (
+        "vanilla",
+        "Divergence from vanilla by step",
+        "Total variation between what a column draws from and what vanilla says after the same text: 0 is the same "
+        "distribution, 1 another one altogether. The numbers give KL in nats too.",
+    ),
+    (
         "sensitivity",
         "Sensitivity over time",
         "How much likelier the written token is with the attribute visible, in log units: 0.69 is twice as likely.",
     ),
     (
         "divergence",
-        "Divergence by step",
-        "How far a column’s own distribution is from the masked reading: KL divergence in nats, as stored by step.",
+        "Divergence from the masked reading by step",
+        "How far a column’s own distribution is from the masked reading: KL divergence in nats.",
     ),
     (
         "changed",
@@ -31,9 +37,10 @@ FIGURES = (
 
 
 def compare_head() -> None:
-    """Place the title, what can be done, and the choice between a new prompt and stored audits."""
+    """Place the title, what can be done, and the choice between a new prompt, a prompt set and stored audits."""
     _html(
-        f"""<div class="pagehead"><h1>Compare</h1><p class="sub">One prompt, several ways to decode it.</p>
+        f"""<div class="pagehead"><h1>Compare</h1><p class="sub">One prompt or a set of them, several ways to
+          decode it.</p>
         <div class="actions" id="cmp-actions">
           <button type="button" class="btn" data-cmp="change" aria-expanded="true" hidden>Change</button>
           <button type="button" class="btn" data-cmp="csv" hidden>{icon("down")}CSV</button>
@@ -43,6 +50,7 @@ def compare_head() -> None:
             ></button></div></div>
         <div class="modes" role="group" aria-label="What to compare">
           <button type="button" class="btn" data-cmp="mode" data-mode="new" aria-pressed="true">A new prompt</button>
+          <button type="button" class="btn" data-cmp="mode" data-mode="set" aria-pressed="false">A prompt set</button>
           <button type="button" class="btn" data-cmp="mode" data-mode="stored" aria-pressed="false">Stored audits
             </button>
         </div>""",
@@ -75,9 +83,10 @@ def compare_stage() -> gr.HTML:
     """Place prompt, columns and the selected row; it triggers everything and receives the messages."""
     return gr.HTML(
         html_template="""<section aria-label="Comparison"><div class="notice" role="alert" hidden></div>
-        <div class="nothing"><p class="sub">Nothing is compared yet. Type a prompt and press <strong>Run</strong>: each
-          column writes its own continuation, token by token, and they are aligned as they grow. Or choose audits that
-          you have already.</p></div>
+        <div class="nothing"><p class="sub">Nothing is compared yet.
+          Type a prompt, or take a prompt set, and press <strong>Run</strong>:
+          each column writes its own continuation, and they are aligned token by token. Or choose audits that you have
+          already.</p></div>
         <div class="compared" hidden>
           <div class="editor cmp-prompt"></div>
           <ul class="parting" aria-live="polite"></ul>
@@ -106,9 +115,12 @@ def compare_side() -> tuple[gr.Plot, ...]:
     _html(
         """<section aria-labelledby="h-sum"><div class="bar"><h2 id="h-sum">Summary</h2></div><div class="sum scrolls"
           tabindex="0" role="region" aria-label="Summary, table"></div>
-        <p class="hint">Overruled: certification refused the token that the fused reading likes best, and another one
-          was certified. Time: the median while it was written here, waiting for the model included; a dash where it
-          was written elsewhere.</p></section>""",
+        <p class="hint">From vanilla: how far what a column draws from lies from vanilla’s distribution after the same
+          text, on average over its steps; a dash where that is not known, or where a column decodes a checkpoint of
+          its own. Overruled: certification refused the token that the policy likes best, and another one was
+          certified. Time: the median of a column’s steps but the first, waiting for the model not counted. Keys and
+          values: computed from the model’s shape for all readings that the column runs, the masked one included, which
+          shows the sensitivity.</p></section>""",
         "cmp-summary",
     )
     plots = tuple(_figure(*item) for item in FIGURES)

@@ -104,6 +104,10 @@ def new_step() -> NewStep:
             "sensitivity": -0.7,
             "log_ratio": 0.8,
             "margin": 2.75,
+            "kl_fused_factual": 0.07,
+            "tv_fused_factual": 0.08,
+            "seconds": 0.025,
+            "peak_bytes": 12_345_678_901,
             "candidates": (
                 CandidateRecord(417, " he", -0.5, -1.5, -1.0, True),
                 CandidateRecord(418, " she", -0.6, -1.4, -0.9, False, ("gender", "race")),

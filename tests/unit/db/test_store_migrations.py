@@ -73,7 +73,7 @@ def test_ids_that_links_use_are_never_given_twice(engine: Engine) -> None:
         )
     linked = {
         "prompt_sets", "calibration_runs", "audit_sessions", "branches", "annotations", "jobs", "user_lists",
-        "batches",
+        "batches", "comparisons",
     }  # fmt: skip
     assert {name for name, sql in definitions.items() if sql and "AUTOINCREMENT" in sql} == linked
 
@@ -132,7 +132,7 @@ def test_calibrations_and_steps_of_an_older_store_have_one_masked_branch(
         assert PromptSetsRepository(database).rows(prompts.id) == [PromptRowRecord(line=2, prompt="p")]
 
 
-def test_steps_of_an_older_store_have_no_logits(
+def test_steps_of_an_older_store_have_neither_logits_nor_a_divergence_from_vanilla_nor_costs(
     sqlite_url: str,
     engine: Engine,
     new_session: Callable[..., SessionFields],
@@ -144,7 +144,11 @@ def test_steps_of_an_older_store_have_no_logits(
         made = sessions.append_step(branch, new_step(0, logits=b"kept"))
     downgrade(engine, "0003")
     with Database(sqlite_url) as database:
-        assert SessionsRepository(database).chain(branch, with_logits=True) == [replace(made, logits=None)]
+        assert SessionsRepository(database).chain(branch, with_logits=True) == [
+            replace(
+                made, logits=None, kl_fused_factual=None, tv_fused_factual=None, seconds=None, peak_bytes=None
+            )
+        ]
 
 
 def test_foreign_keys_are_enforced_again_after_migrating(engine: Engine) -> None:
@@ -215,7 +219,7 @@ def test_a_drafted_migration_finds_nothing_to_change(tmp_path: Path) -> None:
         written = draft("nothing", location)
     assert written.parent == location / "versions"
     source = written.read_text(encoding="utf-8")
-    assert "down_revision = '0006'" in source
+    assert "down_revision = '0007'" in source
     assert "op.create" not in source
     assert "op.alter" not in source
     assert "batch_op" not in source

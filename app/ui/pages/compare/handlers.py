@@ -16,7 +16,7 @@ from app.services.views import AuditSettings, StartAudit
 from app.services.views.comparisons import Comparison
 from app.services.views.library import LibraryQuery
 from app.ui.errors import shown, shown_stream
-from app.ui.figures_chains import changed_figure, divergence_figure, sensitivity_figure
+from app.ui.figures_chains import changed_figure, divergence_figure, sensitivity_figure, vanilla_figure
 from app.ui.live_chains import LiveChains
 from app.ui.presenters_chains import comparison_message, found_message, menu_message, picked_message
 from app.ui.presenters_chains_form import chains_from, columns_from
@@ -25,6 +25,9 @@ from app.ui.presenters_session import Message, spans_from, spans_message
 
 FOUND = 8
 """Sessions that a search shows."""
+
+DRAWN = (vanilla_figure, sensitivity_figure, divergence_figure, changed_figure)
+"""What draws each picture, in the order of :data:`app.ui.components.compared.FIGURES`."""
 
 
 class CompareHandlers:
@@ -105,13 +108,13 @@ class CompareHandlers:
 
 def _whole(event: gr.EventData, comparison: Comparison) -> list[Any]:
     names = chain_names(comparison.chains)
-    pictures = [draw(comparison, names) for draw in (sensitivity_figure, divergence_figure, changed_figure)]
+    pictures = [draw(comparison, names) for draw in DRAWN]
     return [_reply(event, comparison_message(comparison)), *pictures]
 
 
 def _alone(message: Message) -> list[Any]:
     """A message that leaves the pictures as they are."""
-    return [message, gr.skip(), gr.skip(), gr.skip()]
+    return [message, *(gr.skip() for _ in DRAWN)]
 
 
 def _reply(event: gr.EventData, message: Message) -> Message:

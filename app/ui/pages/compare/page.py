@@ -9,9 +9,11 @@ import gradio as gr
 from app.services.ports import Services
 from app.ui import assets
 from app.ui.components.compared import compare_head, compare_setup, compare_side, compare_stage
+from app.ui.components.compared_sets import set_stage
 from app.ui.components.span_editor import span_editor
 from app.ui.components.topbar import topbar
 from app.ui.pages.compare.handlers import CompareHandlers
+from app.ui.pages.compare.sets import set_controls, wire_sets
 
 EVENT: dict[str, Any] = {
     "show_progress": "hidden",
@@ -31,7 +33,9 @@ def compare_page(app: gr.Blocks, services: Services) -> None:
         with gr.Column(elem_classes=["cmp-setup"]):
             with gr.Column(elem_classes=["cmp-new"]):
                 editor = span_editor(assets.examples(), assets.phantom_examples())
+            sets = set_controls(services)
             compare_setup()
+        opened = set_stage()
         with gr.Row(elem_classes=["cmp"]):
             with gr.Column(elem_classes=["cmp-main"], min_width=0):
                 stage = compare_stage()
@@ -55,3 +59,4 @@ def compare_page(app: gr.Blocks, services: Services) -> None:
         event.failure(None, None, None, js=f"() => coft.failed('{name}')")
     saved = stage.csv(handlers.csv, None, file, **EVENT)
     saved.success(None, None, None, js="() => coft.download('comparison-file')")
+    wire_sets(sets, opened, file, EVENT)

@@ -1,0 +1,195 @@
+"""The command ``compare-set``: every prompt of a file under several policies, listed, shown, resumed and exported."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from app.bootstrap import Services, services
+from app.cli_audit import audit_settings
+from app.cli_calibrate import pairs, wait_for
+from app.cli_compare import interval, megabytes
+from app.cli_options import EMBEDDED, POLICY_KEYS, add_json, add_parameters, add_policy_options, show
+from app.services.batch.jobs import ENDED
+from app.services.comparing.set_plain import set_json, set_summary_json
+from app.services.errors import ServiceError
+from app.services.policy_words import policy_name
+from app.services.views.compared_sets import SetColumn, SetComparison, SetRequest, SetSummary
+from app.settings import Settings
+
+STOPPED = 130
+"""Exit code of a program that was interrupted."""
+
+SHOWN = (
+    ("parted", "other text than column 1, share of prompts", 1.0, 3),
+    ("mean_tv_factual", "from vanilla, total variation", 1.0, 4),
+    ("mean_kl_factual", "from vanilla, KL in nats", 1.0, 4),
+    ("mean_log_ratio", "sensitivity", 1.0, 3),
+    ("certified_share", "certified share", 1.0, 3),
+    ("fallbacks", "fallbacks a chain", 1.0, 2),
+    ("seconds_per_token", "ms a token", 1000.0, 2),
+    ("key_value_bytes", "keys and values, MB (computed)", 1e-6, 2),
+)
+"""Measure, its words, the factor to its shown unit, and its digits."""
+
+
+def add_compare_set(commands: Any) -> None:
+    """Add the command with its own commands."""
+    parser = commands.add_parser("compare-set", help="run every prompt of a file under several policies, and compare")
+    own = parser.add_subparsers(required=True, metavar="ACTION")
+    _add_run(own)
+    listed = own.add_parser("list", help="list comparisons, newest first")
+    add_json(listed)
+    listed.set_defaults(run=_list)
+    shown = own.add_parser("show", help="means of the columns, and where each prompt parts")
+    shown.add_argument("comparison", type=int, help="number of a comparison")
+    _add_out(shown)
+    shown.set_defaults(run=_show)
+    resumed = own.add_parser("resume", help="go on with the rows that are not finished")
+    resumed.add_argument("comparison", type=int, help="number of a comparison")
+    _add_out(resumed)
+    resumed.set_defaults(run=_resume)
+    deleted = own.add_parser("delete", help="delete a comparison with its batches; their sessions stay")
+    deleted.add_argument("comparison", type=int, help="number of a comparison")
+    deleted.set_defaults(run=_delete)
+
+
+def _add_run(own: Any) -> None:
+    command = own.add_parser("run", help="decode every prompt of a CSV or JSONL file under each policy")
+    command.add_argument("--prompts", type=Path, required=True, help="the prompt set")
+    command.add_argument(
+        "--policy", required=True, metavar="NAME,NAME",
+        help=f"two or more of {', '.join(POLICY_KEYS)}; the others are compared with the first",
+    )  # fmt: skip
+    add_parameters(command)
+    command.add_argument(
+        "--columns", metavar="FIELD=COLUMN,...", help="columns to read fields from, e.g. prompt=text,group=gender"
+    )
+    command.add_argument("--name", help="name of the comparison (default: the file's)")
+    command.add_argument("--accept-errors", action="store_true", help="go on with the rows that can be used")
+    command.add_argument(
+        "--calibration", default=EMBEDDED, help=f"number of a calibration, '{EMBEDDED}' (default) or 'none'"
+    )
+    command.add_argument("--group", help="group whose own thresholds are used for all rows")
+    command.add_argument("--proceed-uncertified", action="store_true", help="use a calibration of another policy")
+    command.add_argument("--steps", type=int, default=64, help="tokens a prompt at most (default: 64)")
+    command.add_argument("--greedy", action="store_true", help="take the likeliest certified token")
+    command.add_argument("--out", type=Path, metavar="FOLDER", help="write rows and means as CSV into this folder")
+    add_policy_options(command)
+    command.set_defaults(run=_run)
+
+
+def _add_out(command: Any) -> None:
+    command.add_argument("--out", type=Path, metavar="FOLDER", help="write rows and means as CSV into this folder")
+    add_json(command)
+
+
+def _run(options: argparse.Namespace) -> int:
+    names = [name.strip() for name in str(options.policy).split(",")]
+    with services(Settings()) as wired:
+        prompts = wired.batches.parse(options.prompts, columns=pairs("--columns", options.columns))
+        request = SetRequest(
+            name=options.name or options.prompts.stem,
+            columns=tuple(audit_settings(wired, options, name) for name in names),
+            accept_errors=options.accept_errors,
+        )
+        return _follow(wired, wired.compared_sets.submit(prompts, request), options)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    with services(Settings()) as wired:
+        wired.compared_sets.resume(options.comparison)
+        return _follow(wired, options.comparison, options)
+
+
+def _follow(wired: Services, number: int, options: argparse.Namespace) -> int:
+    """Wait for all columns and show them; an interruption keeps what is done."""
+    jobs = [own.job for own in wired.compared_sets.view(number).columns if own.job is not None]
+    try:
+        ended = [wait_for(wired, job.id, quiet=options.json) for job in jobs if job.status not in ENDED]
+    except KeyboardInterrupt:
+        wired.compared_sets.cancel(number)
+        for job in jobs:
+            wired.jobs.wait(job.id)
+        print(
+            f"\ncoft-audit: stopped; what is done is kept. Go on with: python -m app compare-set resume {number}",
+            file=sys.stderr,
+        )
+        return STOPPED
+    for job in ended:
+        if job.status != "done":
+            raise ServiceError(job.error or f"A column was {job.status}; go on with: compare-set resume {number}.")
+    _print_view(wired, number, options)
+    return 0
+
+
+def _list(options: argparse.Namespace) -> None:
+    with services(Settings()) as wired:
+        found = wired.compared_sets.list()
+        show(options, [set_summary_json(item) for item in found], lambda: _print_list(found))
+
+
+def _show(options: argparse.Namespace) -> None:
+    with services(Settings()) as wired:
+        _print_view(wired, options.comparison, options)
+
+
+def _delete(options: argparse.Namespace) -> None:
+    with services(Settings()) as wired:
+        wired.compared_sets.delete(options.comparison)
+        print(f"Comparison {options.comparison} deleted; its sessions stay.")
+
+
+def _print_view(wired: Services, number: int, options: argparse.Namespace) -> None:
+    view = wired.compared_sets.view(number)
+    written = wired.compared_sets.write_csv(number, options.out) if options.out else ()
+    show(options, set_json(view), lambda: _print(view, written))
+
+
+def _print_list(found: Sequence[SetSummary]) -> None:
+    for item in found:
+        state = ", running" if item.running else ""
+        print(f"{item.id:>4}  {item.name}  {item.rows} prompts  {', '.join(item.policies)}{state}")
+    if not found:
+        print("No comparison over a prompt set yet.")
+
+
+def _print(view: SetComparison, written: Sequence[Path]) -> None:
+    print(f"Comparison {view.id}, {view.name}: {len(view.rows)} prompts of {view.filename}")
+    for place, column in enumerate(view.columns, 1):
+        print(f"\n{place}: {policy_name(column.settings.policy)}, batch {column.batch_id}, {_standing(column, view)}")
+        means = {item.measure: item for item in column.means}
+        for measure, words, factor, digits in SHOWN:
+            if (item := means[measure]).mean is not None:
+                print(f"   {words}: {interval(item, factor, digits)}")
+        print(f"   {_memory(column)}")
+    print()
+    for row in view.rows:
+        parts = [f"{place + 1}: {_where(cell.parted, cell.parted_at)}" for place, cell in enumerate(row.cells) if place]
+        print(f"line {row.line:>4}  {'; '.join(parts)}  {' '.join(row.prompt.split())[:60]}")
+    for note in view.notes:
+        print(f"Note: {note}")
+    for path in written:
+        print(f"Written: {path}")
+
+
+def _standing(column: SetColumn, view: SetComparison) -> str:
+    failed = f", {column.failed} failed" if column.failed else ""
+    return f"{column.finished} of {len(view.rows)} finished{failed}"
+
+
+def _memory(column: SetColumn) -> str:
+    if column.footprint is None:
+        return "memory: not known"
+    own = column.footprint
+    parts = [f"model {megabytes(own.model_bytes)} (weights)"]
+    parts += [f"further models {megabytes(own.further_bytes)}"] if own.further_bytes else []
+    parts += [f"measured peak {megabytes(column.peak_bytes)}"] if column.peak_bytes else []
+    return ", ".join(parts)
+
+
+def _where(parted: bool | None, at: int | None) -> str:
+    return "not known yet" if parted is None else "same" if at is None else f"parts at {at + 1}"

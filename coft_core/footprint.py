@@ -1,0 +1,110 @@
+"""What a chain costs: memory computed from the models' shapes, and time and memory measured step by step."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from coft_core.decode import Rollout
+from coft_core.engine.group import BASE
+from coft_core.engine.model import LanguageModel
+from coft_core.planning import Plan
+from coft_core.types import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Memory that one chain needs, computed before it is written; one entry a branch where there are several.
+
+    Attributes:
+        prompt_tokens: Tokens of the prompt as each branch reads it.
+        token_bytes: Key-value bytes of one token in each branch; 0 where the model's shape does not tell.
+        model_bytes: Weights of the audited model.
+        further_bytes: Weights of all further models that the policy runs.
+    """
+
+    prompt_tokens: tuple[int, ...]
+    token_bytes: tuple[int, ...]
+    model_bytes: int
+    further_bytes: int
+
+    @property
+    def known(self) -> bool:
+        """Whether the key-value bytes of every branch are known."""
+        return all(self.token_bytes)
+
+    def key_value_bytes(self, written: int) -> int:
+        """Keys and values of all branches after so many tokens, every branch holding its own prompt in full."""
+        pairs = zip(self.prompt_tokens, self.token_bytes, strict=True)
+        return sum((tokens + written) * size for tokens, size in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What one step took.
+
+    Attributes:
+        seconds: From asking for the step to having its numbers on the host.
+        peak_bytes: Most memory that PyTorch held on the model's device meanwhile, weights of everything that is loaded
+            included; None where the device does not count it (only CUDA does).
+    """
+
+    seconds: float
+    peak_bytes: int | None
+
+
+def footprint_of(prepared: Plan) -> Footprint:
+    """Compute a plan's memory; nothing runs."""
+    models = prepared.all_models
+    branches = prepared.policy.branches(prepared.prompt)
+    sizes = {name: key_value_token_bytes(model) for name, model in models.items()}
+    further = {id(model): model for name, model in models.items() if name != BASE and model is not prepared.model}
+    return Footprint(
+        prompt_tokens=tuple(len(branch.input_ids) for branch in branches),
+        token_bytes=tuple(sizes[branch.model] for branch in branches),
+        model_bytes=weight_bytes(prepared.model),
+        further_bytes=sum(weight_bytes(model) for model in further.values()),
+    )
+
+
+def key_value_token_bytes(model: LanguageModel) -> int:
+    """Bytes of one token's keys and values in all layers; 0 where the model's configuration does not tell.
+
+    Keys and values are ``2 * layers * key-value heads * head width`` numbers of the model's type. A model whose layers
+    look back only so far (sliding windows) needs at most this.
+    """
+    config: Any = model.module.config.get_text_config()
+    heads = getattr(config, "num_attention_heads", None)
+    layers, width = getattr(config, "num_hidden_layers", None), getattr(config, "hidden_size", None)
+    if not heads or not layers or not width:
+        return 0
+    held = getattr(config, "num_key_value_heads", None) or heads
+    head_width = getattr(config, "head_dim", None) or width // heads
+    return int(2 * layers * held * head_width * model.dtype.itemsize)
+
+
+def weight_bytes(model: LanguageModel) -> int:
+    """Bytes of a model's parameters, tied ones counted once."""
+    return sum(parameter.nbytes for parameter in model.module.parameters())
+
+
+def measured_step(rollout: Rollout) -> tuple[Step, StepCost]:
+    """Take a step and measure it; a step ends with a transfer to the host, so the device has finished by then.
+
+    What it waited for other rollouts' forwards is not counted.
+
+    Raises:
+        InvalidInputError: The chain is finished.
+        RolloutClosedError: The rollout is closed.
+    """
+    device = rollout.plan.model.device
+    counted = device.type == "cuda"
+    if counted:
+        torch.cuda.reset_peak_memory_stats(device)
+    began = time.perf_counter()
+    step = rollout.step()
+    seconds = time.perf_counter() - began - rollout.waited
+    return step, StepCost(seconds, torch.cuda.max_memory_allocated(device) if counted else None)
