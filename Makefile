@@ -45,7 +45,7 @@ unit: $(VENV)/.ready-dev
 test: lint type unit
 
 bench: $(VENV)/.ready-dev
-	@for script in bench/decode.py; do $(BIN)/python -m $$(echo $${script%.py} | tr / .) || exit 1; done
+	@$(BIN)/python -m bench.decode
 
 clean:
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache test-artefacts

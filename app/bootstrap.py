@@ -16,6 +16,7 @@ from app.services.calibration.service import CalibrationService
 from app.services.calibration.store import CalibrationStore
 from app.services.calibration.thresholds import Thresholds
 from app.services.comparing.service import ComparisonService
+from app.services.comparing.sets import SetComparisonService
 from app.services.detection import Detectors, families_from_text
 from app.services.job_views import JobService
 from app.services.model_host import ModelHost
@@ -26,6 +27,7 @@ from app.services.reports import ReportService
 from app.services.reread.service import RereadService
 from app.services.session_library import SessionLibrary
 from app.services.swap.service import SwapService
+from app.services.tuning.service import TuningService
 from app.services.verdict.service import VerdictService
 from app.services.word_lists.service import UserListService
 from app.settings import Settings
@@ -39,6 +41,7 @@ from db.repositories import (
     AnnotationsRepository,
     BatchesRepository,
     CalibrationsRepository,
+    ComparisonsRepository,
     JobsRepository,
     LedgersRepository,
     LibraryRepository,
@@ -66,7 +69,9 @@ class Services:
     batches: BatchService
     swaps: SwapService
     comparisons: ComparisonService
+    compared_sets: SetComparisonService
     rereads: RereadService
+    tunings: TuningService
     runner: JobRunner
 
 
@@ -97,11 +102,17 @@ def verifier(settings: Settings, loader: Callable[..., LanguageModel] = load_mod
         settings: Device and number type of the model.
         loader: What loads a model.
     """
-    return BundleVerifier(ModelHost(settings.device, settings.dtype, loader=loader))
+    return BundleVerifier(ModelHost(settings.device, settings.dtype, loader=loader, options=settings.placement))
 
 
 def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Callable[..., LanguageModel]) -> Services:
-    host = ModelHost(settings.device, settings.dtype, loader=loader)
+    host = ModelHost(
+        settings.device,
+        settings.dtype,
+        loader=loader,
+        options=settings.placement,
+        faster_steps=settings.faster_steps,
+    )
     detector = SpanDetector(
         pipeline=None if settings.pipeline == "none" else settings.pipeline,
         masked_families=families_from_text(settings.mask_families),
@@ -115,9 +126,13 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
     calibrations = CalibrationService(store, started, prompt_sets, sessions, host, detectors, max_upload_bytes=largest)
     calibrations.install_embedded(assets_path(*EMBEDDED_CALIBRATION))
     log, thresholds = AnnotationsRepository(database), Thresholds(calibrations)
-    audits = AuditService(sessions, calibrations, host, detectors, settings.live_rollouts, settings.full_logits_kb)
+    limits = (settings.live_rollouts, settings.full_logits_kb, settings.kv_memory_mb)
+    audits = AuditService(sessions, calibrations, host, detectors, *limits)
     reports = ReportService(sessions, log, AuditViews(sessions, thresholds, detectors))
     listed = JobService(runner, jobs, prompt_sets)
+    stored_batches, measured = BatchesRepository(database), ComparisonsRepository(database)
+    planner = Planner(thresholds, detectors, host)
+    batches = BatchService(stored_batches, prompt_sets, runner, listed, audits, thresholds, host, planner, largest)
     return Services(
         audits=audits,
         calibrations=calibrations,
@@ -127,19 +142,11 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
         verdicts=VerdictService(sessions, log),
         jobs=listed,
         library=SessionLibrary(LibraryRepository(database), sessions, audits, reports, detectors),
-        batches=BatchService(
-            BatchesRepository(database),
-            prompt_sets,
-            runner,
-            listed,
-            audits,
-            thresholds,
-            host,
-            Planner(thresholds, detectors, host),
-            largest,
-        ),
-        swaps=SwapService(audits, Planner(thresholds, detectors, host), host),
-        comparisons=ComparisonService(sessions, audits),
+        batches=batches,
+        swaps=SwapService(audits, planner, host),
+        comparisons=ComparisonService(sessions, audits, measured),
+        compared_sets=SetComparisonService(measured, stored_batches, prompt_sets, listed, batches),
         rereads=RereadService(sessions, thresholds, store, audits, host),
+        tunings=TuningService(jobs, runner, host, detectors, largest),
         runner=runner,
     )

@@ -15,12 +15,15 @@ from app.cli_batch import add_batch
 from app.cli_calibrate import add_calibrate
 from app.cli_calibrations import add_calibrations
 from app.cli_compare import add_compare
+from app.cli_compare_set import add_compare_set
 from app.cli_lists import add_lists
 from app.cli_options import add_json, show
 from app.cli_output import print_sessions
+from app.cli_policies import add_policies
 from app.cli_report import add_report
 from app.cli_reread import add_reread
 from app.cli_swap import add_swap
+from app.cli_tune import add_tune
 from app.cli_verdicts import add_verdicts
 from app.cli_verify import add_verify
 from app.services.errors import USER_ERRORS
@@ -78,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_serve(commands)
     add_audit(commands)
     add_compare(commands)
+    add_compare_set(commands)
+    add_policies(commands)
+    add_tune(commands)
     add_batch(commands)
     add_calibrate(commands)
     add_calibrations(commands)

@@ -139,7 +139,10 @@ def audit_settings(wired: Services, options: argparse.Namespace, policy: str | N
         group=options.group,
     )
     own = fitted(masked(settings, wired, options), chosen)
-    return replace(own, parameters=_parameters(options, chosen))
+    if options.tuned and own.policy != "vanilla":
+        own = wired.tunings.applied(own)
+    given = dict(own.parameters) | dict(_parameters(options, chosen))
+    return replace(own, parameters=tuple(given.items()))
 
 
 def _calibration_id(wired: Services, options: argparse.Namespace, policy: str) -> int | None:

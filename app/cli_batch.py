@@ -10,7 +10,7 @@ from typing import Any
 from app.bootstrap import Services, services
 from app.cli_audit import audit_settings
 from app.cli_calibrate import pairs, wait_for
-from app.cli_options import EMBEDDED, add_json, add_policy_options, show
+from app.cli_options import EMBEDDED, POLICY_KEYS, add_json, add_parameters, add_policy_options, show
 from app.cli_output_batches import print_batch, print_batches, print_impact
 from app.services.batch.impact import impact_csv
 from app.services.batch.plain import batch_json, batch_summary_json, impact_json
@@ -58,7 +58,11 @@ def _add_run(own: Any) -> None:
     command.add_argument(
         "--group-thresholds", action="store_true", help="each row under the thresholds of its own group"
     )
-    command.add_argument("--policy", choices=("coft", "vanilla"), default="coft")
+    command.add_argument(
+        "--policy", choices=POLICY_KEYS, default="coft", metavar="NAME",
+        help=f"{', '.join(POLICY_KEYS)} (default: coft)",
+    )  # fmt: skip
+    add_parameters(command)
     command.add_argument(
         "--calibration", default=EMBEDDED, help=f"number of a calibration, '{EMBEDDED}' (default) or 'none'"
     )

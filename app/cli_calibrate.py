@@ -56,6 +56,13 @@ def _add_reading_options(command: Any) -> None:
         help="with --mask factorized, each family's share of alpha, e.g. gender=0.05,race=0.05 (default: equal shares)",
     )
 
+    command.add_argument(
+        "--certify-in",
+        choices=("both", "factual"),
+        default=defaults.certified_in,
+        help="both readings (default), or the factual one alone, for methods that certify in one branch",
+    )
+
 
 def _add_rollout_options(command: Any) -> None:
     defaults = CalibrationRequest("")
@@ -160,6 +167,7 @@ def _request(wired: Services, options: argparse.Namespace) -> CalibrationRequest
         rho=options.rho,
         weighting=weighting,
         deployment=deployment,
+        certified_in=options.certify_in,
     )
 
 

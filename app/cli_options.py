@@ -42,6 +42,7 @@ def add_parameters(command: Any) -> None:
         metavar="[POLICY.]NAME=VALUE",
         help="a parameter of the policy, as 'policies' lists them; may be given several times",
     )
+    command.add_argument("--tuned", action="store_true", help="take the strength that the newest fitting tuning found")
 
 
 def add_json(command: Any) -> None:

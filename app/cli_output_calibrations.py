@@ -35,6 +35,7 @@ def print_calibrations(found: tuple[CalibrationSummary, ...]) -> None:
     for item in found:
         measured = "" if item.coverage is None else f"  coverage {item.coverage:.3f}"
         layout = "" if item.mask_layout == "joint" else f", {item.mask_layout}"
+        layout += ", factual reading alone" if item.certified_in == "factual" else ""
         print(
             f"{item.id:>5}  {item.created_at:%Y-%m-%d %H:%M}  {item.model:<12} {item.source}{layout}, lambda "
             f"{item.lam:g}, alpha {item.alpha:g}, {item.contexts} contexts{measured}  {item.name}"
@@ -70,6 +71,7 @@ def _how(view: CalibrationView) -> str:
     reading = view.reading
     parts = [view.summary.source, reading.estimator, f"lambda {view.summary.lam:g}", f"{reading.bin_width} steps a bin"]
     parts += [view.summary.mask_layout] if view.summary.mask_layout != "joint" else []
+    parts += ["factual reading alone"] if view.summary.certified_in == "factual" else []
     parts += [f"{reading.draws} draws"] if reading.draws > 1 else []
     parts += [f"rho {reading.rho:g}"] if reading.rho != 1 else []
     parts += [f"group {view.group}"] if view.group is not None else []

@@ -9,8 +9,9 @@ from typing import Any
 
 from app.bootstrap import services
 from app.cli_audit import audit_settings, spans_of
-from app.cli_options import EMBEDDED, add_policy_options, show
+from app.cli_options import EMBEDDED, POLICY_KEYS, add_parameters, add_policy_options, show
 from app.services.csv_files import write_text
+from app.services.policy_words import policy_name
 from app.services.swap.plain import swap_json
 from app.services.swap.tables import swap_csv
 from app.services.views.swaps import SwapRequest, SwapResult
@@ -36,7 +37,11 @@ def add_swap(commands: Any) -> None:
     command.add_argument("--answer", type=int, default=1, help="token that is compared, from 1 (default: 1)")
     command.add_argument("--top", type=int, default=usual.top, help="candidates of each variant (default: 8)")
     command.add_argument("--out", type=Path, help="write tokens.csv and distances.csv into this folder")
-    command.add_argument("--policy", choices=("coft", "vanilla"), default="coft")
+    command.add_argument(
+        "--policy", choices=POLICY_KEYS, default="coft", metavar="NAME",
+        help=f"{', '.join(POLICY_KEYS)} (default: coft)",
+    )  # fmt: skip
+    add_parameters(command)
     command.add_argument(
         "--calibration", default=EMBEDDED, help=f"number of a calibration, '{EMBEDDED}' (default) or 'none'"
     )
@@ -86,7 +91,8 @@ def print_swap(result: SwapResult, out: Path | None) -> None:
         variant = outcome.variant
         print(f"{number}  {variant.label}: {variant.prompt}")
         print(f"   vanilla: {outcome.vanilla.text.strip()!r}")
-        print(f"   policy ({outcome.policy.certificate}): {outcome.policy.text.strip()!r}")
+        name = policy_name(outcome.policy.start.settings.policy)
+        print(f"   {name} ({outcome.policy.certificate}): {outcome.policy.text.strip()!r}")
         for note in variant.notes:
             print(f"   Note: {note}")
     numbers = range(1, len(result.outcomes) + 1)

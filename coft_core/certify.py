@@ -50,6 +50,11 @@ def kl_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
     return torch.where(forbidden, torch.inf, terms).sum(-1).clamp_min(0.0)
 
 
+def total_variation(log_p: Tensor, log_q: Tensor) -> Tensor:
+    """Total variation ``sum |p - q| / 2`` over the last axis, ``(...)`` in [0, 1]."""
+    return (0.5 * (log_p.exp() - log_q.exp()).abs().sum(-1)).clamp_max(1.0)
+
+
 def conditional_total_variation(log_p: Tensor, log_q: Tensor, members: Tensor) -> Tensor:
     """Total variation of two distributions conditioned on a set (left side of Corollary 1).
 
@@ -80,6 +85,41 @@ def total_variation_bound(kl: Tensor, log_tau: Tensor | float) -> Tensor:
     bound = torch.sqrt(kl / 2) / tau
     # tau = 0 states nothing even where KL is 0, and 0 / 0 would be NaN.
     return torch.where(tau == 0, torch.full_like(bound, torch.inf), bound)
+
+
+def step_figures(log_p: Tensor, certified: Tensor | None) -> Tensor:
+    """All figures of a step in one go, each probability and each logarithm being taken once.
+
+    The values are those of the functions above, which say what they are.
+
+    Args:
+        log_p: Log-probabilities in the factual, the masked and the fused view, ``(3, G, V)``.
+        certified: Membership in the certified set, ``(G, V)``; None when nothing is certified.
+
+    Returns:
+        ``(G, 10)``: whether the factual or the masked view is NaN; size and fused probability of the certified set;
+        entropies of the factual, the masked and the fused view; ``KL(fused || masked)``; total variation of the fused
+        and the masked view on the certified set; ``KL(fused || factual)``; total variation of these two.
+    """
+    p = log_p.exp()  # (3, G, V)
+    # 0 times the lowest number is 0, where 0 times -inf would be NaN.
+    finite = log_p.clamp_min(torch.finfo(log_p.dtype).min)  # (3, G, V)
+    entropies = -(p * finite).sum(-1)  # (3, G)
+    forbidden = ((log_p[:2] == -torch.inf) & (log_p[2] > -torch.inf)).any(-1)  # (2, G)
+    divergences = (p[2] * (finite[2] - finite[:2])).sum(-1).masked_fill(forbidden, torch.inf).clamp_min(0.0)  # (2, G)
+    from_factual = (0.5 * (p[2] - p[0]).abs().sum(-1)).clamp_max(1.0)  # (G,)
+    if certified is None:
+        size = mass = torch.zeros_like(from_factual)
+        on_set = torch.full_like(from_factual, torch.nan)
+    else:
+        size = certified.sum(-1).to(p.dtype)  # (G,)
+        inside = p[1:] * certified  # (2, G, V)
+        masses = inside.sum(-1, keepdim=True)  # (2, G, 1)
+        shares = inside / masses
+        mass, on_set = masses[1, :, 0], 0.5 * (shares[1] - shares[0]).abs().sum(-1)  # (G,) each
+    # A NaN anywhere in a view makes its entropy NaN, and nothing else does.
+    broken = entropies[:2].isnan().any(0).to(p.dtype)  # (G,)
+    return torch.stack([broken, size, mass, *entropies, divergences[1], on_set, divergences[0], from_factual], dim=-1)
 
 
 def _sum_p_times(log_p: Tensor, term: Tensor) -> Tensor:

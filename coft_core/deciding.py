@@ -16,8 +16,8 @@ from coft_core.errors import InvalidInputError
 from coft_core.keeping import Keeper, fusion_weight
 from coft_core.planning import Plan
 from coft_core.policies.base import Past, Policy, Remembering
-from coft_core.sampling import choose
-from coft_core.steps import StepContext, pack_step, unpack_step
+from coft_core.prepared import Circumstances, Numbers, prepared_steps, step_tensors
+from coft_core.steps import StepContext, unpack_step
 from coft_core.types import Step
 
 
@@ -55,22 +55,14 @@ def decide(plan: Plan, logits: Tensor, moment: Moment, past: Past) -> Step:
     """
     if moment.forced is not None and not 0 <= moment.forced < logits.shape[-1]:
         raise InvalidInputError(f"There is no token {moment.forced}; the vocabulary has {logits.shape[-1]:,}.")
-    with torch.inference_mode():
-        views = plan.policy.views(logits, moment.index, moment.branches, (past,))
-        draw = torch.full((1,), moment.uniform, dtype=torch.float64, device=logits.device)
-        choice = choose(views.log_p_fused, views.certified, plan.policy.sampling, draw, moment.greedy)
-        emitted = choice.token_ids if moment.forced is None else torch.full_like(choice.token_ids, moment.forced)
-        packed = pack_step(views, choice, emitted)[0]  # (N,)
-        context = StepContext(moment.index, moment.forced is not None, plan.certificate.mismatched)
-        if not plan.keep_logits or fusion_weight(plan.policy) is None:
-            return unpack_step(packed.tolist(), plan.model.token_text, views, context)
+    draws = torch.full((1,), moment.uniform, dtype=torch.float64, device=logits.device)
+    keeper = None
+    if plan.keep_logits and fusion_weight(plan.policy) is not None:
         keeper = Keeper.of(plan.policy, moment.branches, logits[0], plan.full_bytes, plan.head_tokens)
-        kept = keeper.pack(logits[0], torch.cat([emitted, choice.token_ids]))
-        # Step and logits cross to the host as one run of bytes: two transfers would wait for the device twice.
-        crossed = torch.cat([packed.view(torch.uint8), kept]).cpu().numpy().tobytes()
-    size = packed.numel() * packed.element_size()
-    step = unpack_step(np.frombuffer(crossed[:size]).tolist(), plan.model.token_text, views, context)
-    return replace(step, logits=keeper.unpack(crossed[size:]))
+    found = _numbers(plan, logits, moment, draws, (past,), keeper)
+    context = StepContext(moment.index, moment.forced is not None, plan.certificate.mismatched)
+    step = unpack_step(found.rows[0], plan.model.token_text, found.views, context)
+    return step if keeper is None else replace(step, logits=keeper.unpack(found.kept))
 
 
 def decide_together(
@@ -90,12 +82,30 @@ def decide_together(
         CoftError: The model returned NaN.
     """
     first = plans[0]
-    with torch.inference_mode():
-        views = first.policy.views(logits, index, branches, pasts)
-        choice = choose(views.log_p_fused, views.certified, first.policy.sampling, draws, first.greedy)
-        packed = pack_step(views, choice, choice.token_ids).tolist()
+    found = _numbers(first, logits, Moment(index, branches, 0.0, first.greedy), draws, pasts, None)
     context = StepContext(index, False, first.certificate.mismatched)
-    return [unpack_step(row, first.model.token_text, views, context) for row in packed]
+    return [unpack_step(row, first.model.token_text, found.views, context) for row in found.rows]
+
+
+def _numbers(
+    plan: Plan, logits: Tensor, moment: Moment, draws: Tensor, pasts: Sequence[Past], keeper: Keeper | None
+) -> Numbers:
+    """All numbers of a step, which cross to the host at once."""
+    circumstances = Circumstances(plan.policy, moment.index, moment.branches, moment.greedy, keeper)
+    if (prepared := prepared_steps(plan.model)) is not None:
+        found = prepared.numbers(circumstances, logits, draws, moment.forced)
+        if found is not None:
+            return found
+    with torch.inference_mode():
+        views = plan.policy.views(logits, moment.index, moment.branches, pasts)
+        forced = None if moment.forced is None else torch.full(draws.shape, moment.forced, device=logits.device)
+        packed, kept = step_tensors(circumstances, logits, draws, forced, views)
+        if kept is None:
+            return Numbers(views, packed.tolist())
+        # Step and logits cross to the host as one run of bytes: two transfers would wait for the device twice.
+        crossed = torch.cat([packed.flatten().view(torch.uint8), kept]).cpu().numpy().tobytes()
+    size = packed.numel() * packed.element_size()
+    return Numbers(views, [np.frombuffer(crossed[:size]).tolist()], crossed[size:])
 
 
 def remember(policy: Policy, memory: Any, logits: Tensor, token_id: int, branches: tuple[str, ...]) -> Any:

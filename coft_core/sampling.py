@@ -6,11 +6,15 @@ import hashlib
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from coft_core.errors import InvalidInputError
 from coft_core.fusion import check_temperature
+
+HEADS = (256, 2048)
+"""How many of the likeliest tokens are put in order before all are; on a CPU each is far cheaper than the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,10 @@ def choose(
     from by inverting its cumulative distribution at ``uniform``. An empty set gives ``argmax`` of the unrestricted
     distribution, also when sampling. Ties go to the smaller token id.
 
+    On a CPU only the likeliest tokens are put in order wherever they settle the draw, since sorting a vocabulary takes
+    longer than the rest of a step; the token is the same. On other devices, and where this is compiled, every token is
+    sorted: to ask whether some were enough would wait for the device.
+
     Args:
         log_p: Log-probabilities to choose from (the fused ones for COFT), ``(G, V)``.
         certified: Boolean ``(G, V)``; None when the policy certifies nothing.
@@ -89,24 +97,81 @@ def choose(
     Returns:
         The choice.
     """
-    members = torch.ones_like(log_p, dtype=torch.bool) if certified is None else certified  # (G, V)
-    empty = ~members.any(-1)  # (G,)
-    restricted = torch.where(members | empty[:, None], log_p, -torch.inf)  # (G, V)
-    ordered, order = restricted.sort(dim=-1, descending=True, stable=True)  # (G, V)
+    if certified is None:
+        restricted, empty = log_p, torch.zeros(log_p.shape[:-1], dtype=torch.bool, device=log_p.device)
+    else:
+        empty = ~certified.any(-1)  # (G,)
+        restricted = torch.where(certified | empty[:, None], log_p, -torch.inf)  # (G, V)
     if greedy:
-        return Choice(order[:, 0], empty)
-    if 0 < sampling.top_k < ordered.shape[-1]:
-        ordered[:, sampling.top_k :] = -torch.inf
-    p = torch.softmax(ordered.double(), dim=-1)  # (G, V)
-    before = p.cumsum(-1) - p  # mass of the likelier tokens, (G, V)
+        return Choice(restricted.argmax(-1), empty)
+    first, *further = _sizes(restricted, sampling)
+    token_ids, settled = _draw(restricted, empty, sampling, uniform, first)
+    for size in further:
+        # Further sizes are a CPU's alone, where this reads memory and waits for nothing.
+        left = torch.from_numpy(np.flatnonzero(~settled.numpy()))
+        if not len(left):
+            break
+        token_ids[left], settled[left] = _draw(restricted[left], empty[left], sampling, uniform[left], size)
+    return Choice(token_ids, empty)
+
+
+def _sizes(log_p: Tensor, sampling: Sampling) -> list[int]:
+    """How many of the likeliest tokens to put in order, one size after the other until the draw is settled."""
+    vocabulary = log_p.shape[-1]
+    cut = 0 < sampling.top_k < vocabulary
+    if torch.compiler.is_compiling() or log_p.device.type != "cpu" or not (cut or sampling.top_p < 1):
+        return [vocabulary]
+    least = sampling.top_k if cut else 1
+    return [*(size for size in HEADS if least <= size < vocabulary), vocabulary]
+
+
+def _draw(log_p: Tensor, empty: Tensor, sampling: Sampling, uniform: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Draw a token a row with only ``size`` tokens in order, and whether all in order would give the same one.
+
+    Args:
+        log_p: ``(G, V)``, ``-inf`` for tokens that are not in the set.
+        empty: Rows that take the likeliest token, ``(G,)``.
+        sampling: The controls.
+        uniform: ``(G,)``.
+        size: Tokens in order, at least top-k where that cuts.
+
+    Returns:
+        Token ids and whether they are settled, ``(G,)`` each.
+    """
+    vocabulary = log_p.shape[-1]
+    ordered, token_ids = _likeliest(log_p, size)  # (G, S)
+    least = ordered[:, -1:]  # (G, 1)
+    if 0 < sampling.top_k < vocabulary:
+        ordered, token_ids = ordered[:, : sampling.top_k], token_ids[:, : sampling.top_k]
+        p = torch.softmax(ordered.double(), dim=-1)  # (G, S)
+    else:
+        p = torch.softmax(log_p.double(), dim=-1).gather(-1, token_ids)  # (G, S)
+    cumulative = p.cumsum(-1)  # (G, S)
+    kept = p > 0
     if sampling.top_p < 1:
-        p = torch.where(before < sampling.top_p, p, 0.0)
-    p[:, 1:] = torch.where(empty[:, None], 0.0, p[:, 1:])
-    cumulative = p.cumsum(-1)  # (G, V)
-    target = uniform.to(cumulative)[:, None] * cumulative[:, -1:]  # (G, 1)
+        kept &= cumulative - p < sampling.top_p  # the mass of the likelier tokens
+    total = torch.where(kept, cumulative, 0.0).amax(-1, keepdim=True)  # (G, 1)
+    target = uniform.to(p)[:, None] * total  # (G, 1)
     # right=True so that a draw of exactly 0 cannot land on a token of probability 0.
-    rank = torch.searchsorted(cumulative, target, right=True).clamp_max(p.shape[-1] - 1)  # (G, 1)
-    return Choice(order.gather(-1, rank)[:, 0], empty)
+    rank = torch.searchsorted(cumulative, target, right=True)  # (G, 1)
+    rank = torch.minimum(rank, kept.sum(-1, keepdim=True) - 1).clamp_min(0)
+    rank = rank.masked_fill(empty[:, None], 0)
+    drawn = token_ids.gather(-1, rank)[:, 0]
+    if size == vocabulary:
+        return drawn, torch.ones_like(empty)
+    # Where a cut ends is known once a token is outside it. Of the tokens that are as likely as the last in order, some
+    # may be missing, so which of them has which rank is not known.
+    ended = empty | ~kept[:, -1] if ordered.shape[-1] == size else torch.ones_like(empty)
+    return drawn, ended & (ordered.gather(-1, rank) > least)[:, 0]
+
+
+def _likeliest(log_p: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The likeliest tokens' values and ids in falling order, the smaller id first among equals, ``(G, size)`` each."""
+    if size == log_p.shape[-1]:
+        return log_p.sort(dim=-1, descending=True, stable=True)
+    by_id = log_p.topk(size, dim=-1, sorted=False).indices.sort(dim=-1).values  # (G, S)
+    values, places = log_p.gather(-1, by_id).sort(dim=-1, descending=True, stable=True)
+    return values, by_id.gather(-1, places)
 
 
 def nucleus(log_p: Tensor, mass: float) -> Tensor:

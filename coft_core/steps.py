@@ -9,12 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coft_core.certify import (
-    conditional_total_variation,
-    entropy,
-    kl_divergence,
-    total_variation_bound,
-)
+from coft_core.certify import step_figures, total_variation_bound
 from coft_core.errors import CoftError
 from coft_core.policies.base import FamilyView, Views
 from coft_core.sampling import Choice
@@ -38,6 +33,8 @@ SCALARS = (
     "entropy_fused",
     "kl",
     "tv",
+    "kl_factual",
+    "tv_factual",
     "sensitivity",
 )
 
@@ -65,33 +62,18 @@ def pack_step(views: Views, choice: Choice, emitted: Tensor) -> Tensor:
         log-probabilities, membership and, with families, which of them refuse the token, as the bits of a number.
         Float64 holds token ids and float32 values exactly.
     """
-    members = torch.zeros_like(views.log_p_fused, dtype=torch.bool) if views.certified is None else views.certified
-    ids = _rows(views, choice.token_ids, emitted)  # (G, K)
-    factual, masked, fused = views.log_p_factual, views.log_p_masked, views.log_p_fused  # (G, V)
+    log_p = torch.stack([views.log_p_factual, views.log_p_masked, views.log_p_fused])  # (3, G, V)
     own = [view.gather(-1, emitted[:, None])[:, 0] for view in (views.logits_factual, views.logits_masked)]  # (G,) each
     # A token that both branches forbid is no more sensitive than any other, and -inf - -inf would be NaN.
     gap = torch.where(own[0] == own[1], 0.0, own[0] - own[1])  # (G,)
-    scalars = [
-        emitted,
-        choice.token_ids,
-        choice.fallback,
-        torch.isnan(factual).any(-1) | torch.isnan(masked).any(-1),
-        members.sum(-1),
-        (fused.exp() * members).sum(-1),
-        entropy(factual),
-        entropy(masked),
-        entropy(fused),
-        kl_divergence(fused, masked),
-        conditional_total_variation(fused, masked, members),
-        gap,
+    further = [gap, *(view.log_p.gather(-1, emitted[:, None])[:, 0] for view in views.families)]
+    head = [
+        torch.stack([emitted, choice.token_ids, choice.fallback], dim=-1),  # (G, 3)
+        step_figures(log_p, views.certified),  # (G, 10)
+        torch.stack(further, dim=-1),  # (G, 1 + F)
     ]
-    scalars += [view.log_p.gather(-1, emitted[:, None])[:, 0] for view in views.families]
-    rows = [ids, *(view.gather(-1, ids) for view in (factual, masked, fused)), members.gather(-1, ids)]
-    if views.families:
-        rows.append(_refusals(views.families, ids))
-    head = torch.stack([s.double() for s in scalars], dim=-1)  # (G, S + F)
-    table = torch.stack([r.double() for r in rows], dim=-1)  # (G, K, 5 or 6)
-    return torch.cat([head, table.flatten(1)], dim=-1)
+    table = _candidate_rows(views, log_p, torch.stack([choice.token_ids, emitted], dim=-1))  # (G, K, 5 or 6)
+    return torch.cat([*(part.double() for part in head), table.flatten(1)], dim=-1)
 
 
 def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: StepContext) -> Step:
@@ -141,10 +123,15 @@ def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: Ste
     )
 
 
-def _rows(views: Views, chosen: Tensor, emitted: Tensor) -> Tensor:
-    best = torch.maximum(torch.maximum(views.log_p_factual, views.log_p_masked), views.log_p_fused)  # (G, V)
-    top = best.topk(min(CANDIDATE_ROWS, best.shape[-1]), dim=-1).indices  # (G, K)
-    return torch.cat([top, chosen[:, None], emitted[:, None]], dim=-1)
+def _candidate_rows(views: Views, log_p: Tensor, needed: Tensor) -> Tensor:
+    """The candidate table, ``(G, K, 5)`` or, with families, ``(G, K, 6)``; ``needed`` tokens ``(G, 2)`` come last."""
+    best = log_p.amax(0)  # (G, V)
+    ids = torch.cat([best.topk(min(CANDIDATE_ROWS, best.shape[-1]), dim=-1).indices, needed], dim=-1)  # (G, K)
+    columns = [ids, *log_p.gather(-1, ids.expand(3, -1, -1))]  # (G, K) each
+    columns.append(torch.zeros_like(ids) if views.certified is None else views.certified.gather(-1, ids))
+    if views.families:
+        columns.append(_refusals(views.families, ids))
+    return torch.stack([column.double() for column in columns], dim=-1)
 
 
 def _refusals(families: tuple[FamilyView, ...], ids: Tensor) -> Tensor:
@@ -194,17 +181,25 @@ def _diagnostics(
     families: tuple[FamilyStep, ...],
 ) -> Diagnostics:
     margins = [difference(f.log_joint, f.log_tau) for f in families] or [difference(own.log_joint, log_tau)]
-    bound = float(total_variation_bound(torch.tensor(scalar["kl"], dtype=torch.float64), log_tau))
+    # Without a threshold there is no bound, and a tensor of one number costs more than the rest of this function.
+    informative = state != "none" and log_tau > -math.inf
+    bound = (
+        float(total_variation_bound(torch.tensor(scalar["kl"], dtype=torch.float64), log_tau))
+        if informative
+        else math.inf
+    )
     return Diagnostics(
         entropy_factual=scalar["entropy_factual"],
         entropy_masked=scalar["entropy_masked"],
         entropy_fused=scalar["entropy_fused"],
         kl_fused_masked=scalar["kl"],
         tv_on_set=None if math.isnan(scalar["tv"]) else scalar["tv"],
-        tv_bound=bound if math.isfinite(bound) and state != "none" else None,
+        tv_bound=bound if math.isfinite(bound) else None,
         sensitivity=scalar["sensitivity"],
         log_ratio=difference(own.log_p_factual, own.log_p_masked),
         margin=min(margins),
+        kl_fused_factual=scalar["kl_factual"],
+        tv_fused_factual=scalar["tv_factual"],
     )
 
 

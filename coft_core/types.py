@@ -27,6 +27,12 @@ FAMILIES: tuple[str, ...] = (
 PROXY_FAMILIES: tuple[str, ...] = ("socioeconomic", "family", "name")
 """Families that only hint at a protected attribute; a detector suggests their spans unless told to mask them."""
 
+NUMERIC_NOISE = 5e-5
+"""Nats by which log-probabilities of one float32 model differ between ways of running it, rounded up.
+
+Measured with ``python -m bench.decode --parts noise``; ``docs/decoding_speed.md`` has the figures, narrower types' too.
+"""
+
 BinState = Literal["calibrated", "inherited", "uninformative"]
 """Where a position bin's threshold comes from; see :class:`coft_core.conformal.stepwise.Bin`."""
 
@@ -120,6 +126,12 @@ class Diagnostics:
         sensitivity: ``z_factual - z_masked`` of the chosen token (Delta_t of Sec. 3.3), raw logits.
         log_ratio: ``log p_factual - log p_masked`` of the chosen token: free of the logits' arbitrary offset.
         margin: ``m - log_tau`` of the chosen token; infinite when the threshold certifies everything.
+        kl_fused_factual: ``KL(fused || factual)`` over the whole vocabulary (nats), before the certified set and the
+            sampling controls cut it; infinite where the factual view forbids what the policy allows. The factual view
+            is what vanilla decoding says after the same prefix, so this is the policy's divergence from vanilla. For
+            policies that decode a checkpoint of their own (``cda``, ``adv_lm_head``) the factual view is the
+            checkpoint's: the number then says nothing of the audited model. None for steps stored without it.
+        tv_fused_factual: Total variation of the same two distributions, in [0, 1]; None for steps stored without it.
     """
 
     entropy_factual: float
@@ -131,6 +143,8 @@ class Diagnostics:
     sensitivity: float
     log_ratio: float
     margin: float
+    kl_fused_factual: float | None = None
+    tv_fused_factual: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +216,18 @@ class Step:
     diagnostics: Diagnostics
     families: tuple[FamilyStep, ...] = ()
     logits: StoredLogits | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def near_threshold(self) -> bool:
+        """Whether a listed token stands so close to the threshold that rounding alone could turn its certificate.
+
+        The distance is :data:`NUMERIC_NOISE`, float32's; in narrower types more steps are as close as their rounding.
+        """
+        if self.families:
+            distances = [part.log_joint - part.log_tau for part in self.families]
+        else:
+            distances = [self.diagnostics.margin, *(row.log_joint - self.log_tau for row in self.candidates)]
+        return any(abs(distance) <= NUMERIC_NOISE for distance in distances)
 
 
 @dataclass(frozen=True, slots=True)

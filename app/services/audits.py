@@ -13,6 +13,7 @@ from app.services.calibration.service import CalibrationService
 from app.services.calibration.thresholds import Thresholds
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
+from app.services.forced_tokens import forced_token
 from app.services.mapping import span_record, step_record
 from app.services.measurements import Measurements
 from app.services.model_host import ModelHost
@@ -24,6 +25,7 @@ from app.services.views import (
     AuditView,
     ChainProgress,
     LeaveOneOut,
+    LoadingPhase,
     MaskPreview,
     ModelView,
     Overhead,
@@ -35,8 +37,7 @@ from app.services.views import (
     Step,
 )
 from coft_core.decode import ROOT_PATH, Rollout, fork_path
-from coft_core.engine.model import LanguageModel
-from coft_core.errors import InvalidInputError
+from coft_core.footprint import StepCost, measured_step
 from coft_core.masking.whitelist import check_whitelist, keep_whitelisted
 from db.records import BranchRecord, SessionRecord
 from db.repositories import SessionsRepository
@@ -53,6 +54,7 @@ class AuditService:
         detectors: Detectors,
         live_rollouts: int = 16,
         full_logits_kb: int = 0,
+        kv_memory_mb: int | None = None,
     ) -> None:
         """Wire the service.
 
@@ -63,13 +65,14 @@ class AuditService:
             detectors: Find sensitive spans.
             live_rollouts: Branches whose key-value memory is kept between requests.
             full_logits_kb: Kilobytes up to which a step's logits are kept whole; 0 keeps none.
+            kv_memory_mb: Megabytes of key-value memory of all live branches together; None sets no limit.
         """
         thresholds = Thresholds(calibrations)
         self._sessions = sessions
         self._host = host
         self._detectors = detectors
         self._planner = Planner(thresholds, detectors, host, full_logits_kb)
-        self._rollouts = Rollouts(sessions, self._planner, host, detectors, live_rollouts)
+        self._rollouts = Rollouts(sessions, self._planner, host, detectors, live_rollouts, kv_memory_mb)
         self._views = AuditViews(sessions, thresholds, detectors)
         self._measurements = Measurements(self._rollouts, detectors, host)
         self._fitting = Fitting(thresholds, detectors, host)
@@ -80,6 +83,10 @@ class AuditService:
     def model(self, name: str) -> ModelView:
         """Load (once) and describe a model."""
         return self._host.describe(name)
+
+    def loading(self, name: str) -> Iterator[LoadingPhase]:
+        """Load a model if need be, and tell of each phase as it begins."""
+        return self._host.loading(name)
 
     @property
     def masked_families(self) -> tuple[str, ...]:
@@ -219,15 +226,14 @@ class AuditService:
         with self._lock(session_id):
             record = self._sessions.get(session_id)
             parent = self._branch(record, branch_id)
-            with self._rollouts.of(record, parent) as rollout:
+            with self._rollouts.of(record, parent, copies=1) as rollout:
                 model = rollout.plan.model
-                token_id = _token_id(model, token)
+                token_id = forced_token(model, token)
                 path = fork_path(parent.path, index, token_id)
                 existing = next((b for b in self._sessions.branches(session_id) if b.path == path), None)
                 # A process killed between the two writes leaves a branch without its forced step; it is completed here.
                 if existing is None or len(self._sessions.chain(existing.id)) <= index:
-                    with self._host.turn():
-                        forked = rollout.fork(index, token_id)
+                    forked = rollout.fork(index, token_id)
                     existing = existing or self._sessions.add_branch(
                         session_id, parent.id, index, path, name=model.token_text(token_id)
                     )
@@ -274,14 +280,14 @@ class AuditService:
         return branch
 
     def _advance(self, branch: BranchRecord, rollout: Rollout) -> Step:
-        with self._host.turn():
-            step = rollout.step()
-        self._keep(branch, rollout)
+        # Each forward takes its own turn, together with those of whoever else steps at this moment.
+        step, cost = measured_step(rollout)
+        self._keep(branch, rollout, cost)
         return step
 
-    def _keep(self, branch: BranchRecord, rollout: Rollout) -> None:
-        """Store a rollout's newest step on its branch."""
-        self._sessions.append_step(branch.id, step_record(rollout.steps[-1]))
+    def _keep(self, branch: BranchRecord, rollout: Rollout, cost: StepCost | None = None) -> None:
+        """Store a rollout's newest step on its branch, with what it took."""
+        self._sessions.append_step(branch.id, step_record(rollout.steps[-1], cost))
         rollout.release_logits()
         if rollout.finished:
             self._sessions.set_finished(branch.id, rollout.finished)
@@ -289,14 +295,3 @@ class AuditService:
     def _lock(self, session_id: int) -> RLock:
         with self._locks_lock:
             return self._locks[session_id]
-
-
-def _token_id(model: LanguageModel, token: int | str) -> int:
-    if isinstance(token, int):
-        return token
-    token_id = model.single_token(token)
-    if token_id is None:
-        raise InvalidInputError(
-            f"“{token}” is not one token of this model; type a shorter piece, and mind that a leading space counts."
-        )
-    return token_id

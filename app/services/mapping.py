@@ -7,6 +7,7 @@ from typing import cast
 
 from app.services.views import AuditSettings, MaskPiece, MaskPreview
 from app.services.views.audits import ParameterValue
+from coft_core.footprint import Footprint, StepCost
 from coft_core.stored import StoredLogits
 from coft_core.types import Candidate, CertificateState, Diagnostics, FamilyStep, Span, Step
 from db.records import CandidateRecord, FamilyStepRecord, JsonObject, SpanRecord, StepRecord
@@ -25,8 +26,8 @@ def span_from(record: SpanRecord) -> Span:
     return Span(**asdict(record))
 
 
-def step_record(step: Step) -> StepRecord:
-    """A step as the store keeps it, diagnostics in columns."""
+def step_record(step: Step, cost: StepCost | None = None) -> StepRecord:
+    """A step as the store keeps it, diagnostics in columns, with what it took where that was measured."""
     plain = {f.name: getattr(step, f.name) for f in fields(Step) if f.name not in _NOT_COLUMNS}
     diagnostics = {name: getattr(step.diagnostics, name) for name in _DIAGNOSTICS}
     candidates = tuple(
@@ -35,7 +36,15 @@ def step_record(step: Step) -> StepRecord:
     )
     families = tuple(FamilyStepRecord(**asdict(part)) for part in step.families)
     logits = None if step.logits is None else step.logits.to_bytes()
-    return StepRecord(**plain, **diagnostics, candidates=candidates, families=families, logits=logits)
+    return StepRecord(
+        **plain,
+        **diagnostics,
+        candidates=candidates,
+        families=families,
+        logits=logits,
+        seconds=None if cost is None else cost.seconds,
+        peak_bytes=None if cost is None else cost.peak_bytes,
+    )
 
 
 def step_from(record: StepRecord) -> Step:
@@ -49,6 +58,14 @@ def step_from(record: StepRecord) -> Step:
         families=tuple(FamilyStep(**asdict(part)) for part in record.families),
         logits=None if record.logits is None else StoredLogits.from_bytes(record.logits),
     )
+
+
+def footprint_from(data: JsonObject | None) -> Footprint | None:
+    """A stored footprint; None for sessions that were stored without."""
+    if data is None:
+        return None
+    rows = {name: tuple(int(size) for size in data[name]) for name in ("prompt_tokens", "token_bytes")}
+    return Footprint(**rows, model_bytes=int(data["model_bytes"]), further_bytes=int(data["further_bytes"]))
 
 
 def preview_to_json(preview: MaskPreview) -> JsonObject:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from app.services.views import (
+    AuditSettings,
     AuditView,
     Candidate,
     ChainCertificate,
@@ -43,6 +44,8 @@ def step_numbers(step: Step) -> dict[str, Any]:
         "policy_token": step.policy_token,
         "threshold_state": step.state,
         "kl_fused_masked": step.diagnostics.kl_fused_masked,
+        "kl_fused_factual": step.diagnostics.kl_fused_factual,
+        "tv_fused_factual": step.diagnostics.tv_fused_factual,
         "tv_on_set": step.diagnostics.tv_on_set,
         "tv_bound": step.diagnostics.tv_bound,
         "sensitivity": step.diagnostics.sensitivity,
@@ -125,6 +128,17 @@ def contributions_json(found: LeaveOneOut) -> dict[str, Any]:
     }
 
 
+def settings_json(settings: AuditSettings) -> dict[str, Any]:
+    """The settings of an audit, the policy's own parameters as an object."""
+    return {**asdict(settings), "parameters": dict(settings.parameters)}
+
+
+def _masked_branches(view: AuditView) -> list[str]:
+    """The masked readings, without those that a method has of its own."""
+    further = view.preview.branches[1:]
+    return list(further[:1] if further[:1] == ("masked",) else further)
+
+
 def session_json(view: AuditView) -> dict[str, Any]:
     """A session with the chain of its shown branch."""
     return {
@@ -134,14 +148,14 @@ def session_json(view: AuditView) -> dict[str, Any]:
         "prompt": view.prompt,
         "masked": "".join(piece.text for piece in view.preview.pieces),
         "spans": [span_json(span) for span in view.spans],
-        "settings": asdict(view.settings),
+        "settings": settings_json(view.settings),
         "user_list": view.user_list or None,
         "certificate": view.certificate,
         "fingerprint": view.fingerprint_digest,
         "finished": view.finished,
         "text": chain_text(view),
         "steps": [step_json(step) for step in view.steps],
-        "masked_branches": list(view.preview.branches[1:]),
+        "masked_branches": _masked_branches(view),
         "chain": chain_json(view.chain),
         "drift": None if view.drift is None else view.drift.status,
         "branches": [asdict(branch) for branch in view.branches],

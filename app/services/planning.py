@@ -15,6 +15,7 @@ from app.services.views import AuditSettings, MaskPreview, Span, StartAudit
 from coft_core.decode import Plan, plan
 from coft_core.engine.group import BranchGroup
 from coft_core.engine.model import LanguageModel
+from coft_core.footprint import footprint_of
 from db.records import BatchPlaceRecord, SessionFields
 
 
@@ -110,6 +111,7 @@ class Planner:
             calibration_id=settings.calibration_id if certified else None,
             calibration_label=calibration.name if calibration else "",
             batch=None if request.batch is None else BatchPlaceRecord(request.batch.batch_id, request.batch.line),
+            footprint=asdict(footprint_of(prepared)),
             warnings=prepared.warnings + (() if thresholds is None else own_notes(thresholds)),
         )
 

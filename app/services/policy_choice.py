@@ -18,7 +18,7 @@ LAYOUTS = ("joint", "factorized")
 MODES = ("hard", "soft")
 
 
-class _Controls(TypedDict):
+class Controls(TypedDict):
     """What all policies have in common."""
 
     temperature: float
@@ -44,7 +44,7 @@ def policy_of(settings: AuditSettings, calibration: AnyCalibration | None) -> Po
         ServiceError: There is no such policy, layout or mode, or a layout that the policy does not have.
         InvalidInputError: A parameter is unknown, or outside its range.
     """
-    controls = _controls(settings)
+    controls = controls_of(settings)
     if settings.mask_layout not in LAYOUTS:
         raise ServiceError(f"There is no mask layout {settings.mask_layout!r}; choose {' or '.join(LAYOUTS)}.")
     info = policy_info(settings.policy)
@@ -75,7 +75,12 @@ def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certif
     )
 
 
-def _controls(settings: AuditSettings) -> _Controls:
+def controls_of(settings: AuditSettings) -> Controls:
+    """What all policies of the settings have in common.
+
+    Raises:
+        ServiceError: There is no such mask mode.
+    """
     if settings.mask_mode not in MODES:
         raise ServiceError(f"There is no mask mode {settings.mask_mode!r}; choose {' or '.join(MODES)}.")
     return {

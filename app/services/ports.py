@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from app.services.compare_ports import ComparedSets
 from app.services.reread.ports import Rereads
 from app.services.review_ports import Exports, Verdicts
 from app.services.session_ports import Batches, Comparisons, Library, Swaps
+from app.services.tuning.ports import Tunings
 from app.services.views import (
     AuditSettings,
     AuditView,
@@ -24,6 +26,7 @@ from app.services.views import (
     DriftReport,
     JobView,
     LeaveOneOut,
+    LoadingPhase,
     MaskPreview,
     ModelView,
     Overhead,
@@ -49,6 +52,9 @@ class Audits(Protocol):
 
     def model(self, name: str) -> ModelView:
         """Load (once) and describe a model."""
+
+    def loading(self, name: str) -> Iterator[LoadingPhase]:
+        """Load a model if need be, and tell of each phase as it begins."""
 
     @property
     def masked_families(self) -> tuple[str, ...]:
@@ -251,8 +257,16 @@ class Services(Protocol):
         """Exchanged attributes."""
 
     @property
+    def tunings(self) -> Tunings:
+        """Methods at their best strength."""
+
+    @property
     def comparisons(self) -> Comparisons:
         """Chains beside each other."""
+
+    @property
+    def compared_sets(self) -> ComparedSets:
+        """Prompt sets under several settings."""
 
     @property
     def rereads(self) -> Rereads:

@@ -116,7 +116,9 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
             owner = branches[stored.branch_id or branch_id]
             if whole_chains or owner.id == branch_id:
                 rows.append({**common, **whole, **_step_cells(step_from(stored), owner, verdicts)})
-    return to_csv(COLUMNS, rows)
+    # Tables of sessions without such parameters keep the columns that they had before there were any.
+    columns = COLUMNS if "parameters" not in common else (*COLUMNS, "parameters")
+    return to_csv(columns, rows)
 
 
 def _common_cells(record: SessionRecord) -> dict[str, object]:
@@ -146,6 +148,7 @@ def _common_cells(record: SessionRecord) -> dict[str, object]:
         "mask_mode": record.fingerprint["mask_mode"],
         "whitelist": _json(settings.whitelist or None),
         "group": settings.group,
+        **({"parameters": _json(dict(settings.parameters))} if settings.parameters else {}),
     }
 
 

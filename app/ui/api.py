@@ -24,10 +24,12 @@ from app.ui.api_calibrations import calibration_endpoints
 from app.ui.api_compare import compare_endpoints
 from app.ui.api_rereading import rereading_endpoints
 from app.ui.api_swaps import swap_endpoints
+from app.ui.api_tuning import tuning_endpoints
 from app.ui.api_verdicts import verdict_endpoints
 from app.ui.errors import shown
 from app.ui.offering import offer, offer_with_files, optional_object
 from app.ui.presenters_api import audit_settings, user_list_request
+from app.ui.presenters_policies import policies_json
 from app.ui.presenters_session import spans_from
 
 
@@ -63,10 +65,11 @@ class Endpoints:
             prompt: The text that the model continues.
             spans: Sensitive spans, as detect_spans returns them; of each, start, end and category are needed. Without
                 them the detector finds them.
-            settings: All optional: model, policy (coft or vanilla), calibration_id (without one, nothing is certified),
-                group, lam, alpha, temperature, top_p, top_k, greedy, seed, max_new_tokens, sentinel,
-                proceed_uncertified, masked_families, user_list_id, mask_layout (joint or factorized), mask_mode (hard
-                or soft), mask_hint, whitelist.
+            settings: All optional: model, policy (a key that policies lists; coft), parameters (an object with the
+                policy's own parameters by name), calibration_id (without one, nothing is certified), group, lam, alpha,
+                temperature, top_p, top_k, greedy, seed, max_new_tokens, sentinel, proceed_uncertified,
+                masked_families, user_list_id, mask_layout (joint or factorized), mask_mode (hard or soft), mask_hint,
+                whitelist.
 
         Returns:
             The session: session_id, branch_id, prompt, spans, settings, certificate, text, steps, chain, branches,
@@ -74,6 +77,17 @@ class Endpoints:
         """
         request = StartAudit(prompt, audit_settings(settings), spans_from(spans))
         return session_json(self._services.audits.start(request))
+
+    @shown
+    def policies(self) -> list[dict[str, Any]]:
+        """List the decoding methods that an audit can be made with.
+
+        Returns:
+            A list of policies, each with key, name, about, source, kind, fuses (whether lam counts), certifies (whether
+            it takes a calibration), certified_in, layouts, group and parameters; a parameter has name, kind, default,
+            title, help, low, high, step, choices, strength and optional.
+        """
+        return policies_json()
 
     @shown
     def step(self, session_id: int) -> dict[str, Any]:
@@ -205,6 +219,7 @@ def endpoints(services: Services) -> None:
     calls = Endpoints(services)
     for method in (
         calls.detect_spans,
+        calls.policies,
         calls.start_audit,
         calls.step,
         calls.run_to_end,
@@ -217,7 +232,6 @@ def endpoints(services: Services) -> None:
         offer(method)
     rereading_endpoints(services)
     swap_endpoints(services)
-    compare_endpoints(services)
     verdict_endpoints(services)
     with gr.Group(visible=False):
         prompts = gr.File(label="file")
@@ -226,6 +240,8 @@ def endpoints(services: Services) -> None:
         report = gr.File(label="report")
         stored = gr.JSON(label="user_list")
         calibration_endpoints(services, prompts, settings)
+        tuning_endpoints(services, prompts, settings)
         batch_endpoints(services, prompts, settings)
+        compare_endpoints(services, prompts, settings)
         offer_with_files(calls.add_user_list, [prompts, settings], stored)
         offer_with_files(calls.export_csv, [session], report)

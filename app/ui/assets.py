@@ -8,6 +8,7 @@ from pathlib import Path
 from app.ui.figures import CONFIG, PALETTES, template
 from app.ui.figures_steps import frames
 from app.ui.presenters import SENSITIVE
+from app.ui.presenters_policies import policies_json
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 STYLES = (
@@ -28,6 +29,8 @@ STYLES = (
     "stepping",
     "compare",
     "compare_lanes",
+    "compare_sets",
+    "methods",
     "swap",
     "swap_result",
     "batches",
@@ -40,6 +43,8 @@ SCRIPTS = (
     "core",
     "connection",
     "keys",
+    "policy_parameters",
+    "policy_menu",
     "pictures",
     "charts",
     "step_pictures",
@@ -66,6 +71,8 @@ SCRIPTS = (
     "calibrate",
     "compare",
     "compare_pictures",
+    "compare_columns",
+    "compare_sets",
     "compare_setup",
     "swap",
     "swap_result",
@@ -96,6 +103,7 @@ def head() -> str:
         "config": CONFIG,
         "frames": frames(),
         "sensitive": SENSITIVE,
+        "policies": policies_json(),
     }
     scripts = "\n".join((ASSETS / "js" / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
     return (

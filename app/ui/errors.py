@@ -61,8 +61,13 @@ def or_told(call: Callable[[], T]) -> T | None:
     try:
         return call()
     except USER_ERRORS as error:
-        gr.Warning(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS)
+        told(error)
         return None
+
+
+def told(error: Exception) -> None:
+    """Put a refusal on the page as one sentence, without failing the event."""
+    gr.Warning(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS)
 
 
 def _message(error: Exception) -> gr.Error:

@@ -12,8 +12,8 @@ from app.services.views.swaps import SwapResult, SwapToken
 from app.ui.figures import FONT_SIZE, MONO, plain_layout
 from app.ui.presenters_format import shown_token
 from app.ui.presenters_swap_form import LETTERS
+from app.ui.presenters_swap_readings import view_name
 
-TITLES = {"factual": "Visible", "fused": "After fusion", "drawn": "Drawn from", "masked": "Masked"}
 SYMBOLS = (
     "circle", "diamond-open", "triangle-up", "square-open", "cross", "circle-open", "diamond", "triangle-up-open",
     "square", "x-open", "star", "hexagon-open",
@@ -55,7 +55,7 @@ def swap_figure(result: SwapResult) -> go.Figure:
         )  # fmt: skip
         figure.add_annotation(
             x=left, xref="paper", xanchor="left", y=1, yref="paper", yanchor="bottom", yshift=4, showarrow=False,
-            text=f"<b>{TITLES[view]}</b>",
+            text=f"<b>{view_name(result, view)[0]}</b>",
         )  # fmt: skip
         _panel(figure, result, tokens, view, f"x{axis}", first=panel == 0)
     names = [_short(shown_token(token.token)) for token in tokens]

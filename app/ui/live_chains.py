@@ -26,6 +26,7 @@ class LiveChains:
         self._tokens = [[step.token_id for step in chain.steps] for chain in comparison.chains]
         self._before: list[list[Step]] = [[] for _ in comparison.chains]
         self._fresh: list[list[Step]] = [[] for _ in comparison.chains]
+        self._apart = [chain.own_model for chain in comparison.chains]
         self._due = 0.0
 
     def add(self, session_id: int, step: Step) -> bool:
@@ -39,7 +40,10 @@ class LiveChains:
         """The tokens of this frame and of the one before, and all columns aligned with the first."""
         began = time.monotonic()
         pairs = [align(self._tokens[0], other) for other in self._tokens[1:]]
-        columns = [[cell(step) for step in (*a, *b)] for a, b in zip(self._before, self._fresh, strict=True)]
+        columns = [
+            [cell(step, apart) for step in (*a, *b)]
+            for a, b, apart in zip(self._before, self._fresh, self._apart, strict=True)
+        ]
         self._before, self._fresh = self._fresh, [[] for _ in self._fresh]
         rows = rows_message(beside(len(self._tokens[0]), pairs))
         now = time.monotonic()

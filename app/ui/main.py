@@ -17,6 +17,7 @@ from app.ui.pages.lists import lists_page
 from app.ui.pages.review import review_page
 from app.ui.pages.sessions import sessions_page
 from app.ui.pages.swap import swap_page
+from app.ui.pages.tune import tune_page
 
 TITLE = "COFT Audit"
 LARGEST_UPLOAD = "20mb"
@@ -40,6 +41,8 @@ def build_app(services: Services) -> gr.Blocks:
         calibrate_page(app, services)
     with app.route("Compare", "/compare"):
         compare_page(app, services)
+    with app.route("Tune", "/tune"):
+        tune_page(app, services)
     with app.route("Swap", "/swap"):
         swap_page(app, services)
     with app.route("Batches", "/batches"):

@@ -6,8 +6,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from app.services.errors import ServiceError
+from app.services.known_policies import parameter_values, policy_info
 from app.services.views import AuditSettings, CalibrationRequest
 from app.services.views.batches import BatchRequest
+from app.services.views.compared_sets import SetRequest
 
 COLUMNS = "columns"
 """The one setting of a calibration or a batch that belongs to its file."""
@@ -27,8 +29,17 @@ class UserListRequest:
 
 
 def audit_settings(given: dict[str, Any] | None) -> AuditSettings:
-    """Settings from JSON; raises ServiceError for a name that does not exist."""
-    return AuditSettings(**_known(given, AuditSettings))
+    """Settings from JSON.
+
+    Raises:
+        ServiceError: There is no such setting, policy or parameter, or a parameter cannot take its value.
+    """
+    own = _known(given, AuditSettings)
+    asked = (given or {}).get("parameters") or {}
+    if not isinstance(asked, dict):
+        raise ServiceError('The setting "parameters" must be an object with a value by name, such as {"strength": 2}.')
+    info = policy_info(str(own.get("policy", AuditSettings().policy)))
+    return AuditSettings(**{**own, "parameters": parameter_values(info, asked)})
 
 
 def calibration_request(name: str, given: dict[str, Any] | None) -> CalibrationRequest:
@@ -61,6 +72,24 @@ def batch_request(name: str, given: dict[str, Any] | None) -> BatchRequest:
     if unknown:
         raise ServiceError(f"There is no setting {unknown[0]!r}; the settings are {', '.join(names)}.")
     return BatchRequest(**{"name": name, **batch, "settings": audit_settings(settings)})
+
+
+def set_request(name: str, given: dict[str, Any] | None) -> SetRequest:
+    """A comparison over a prompt set from JSON: settings of all columns, and under ``compare`` those of each.
+
+    Raises:
+        ServiceError: A setting does not exist, or the columns are no list of objects.
+    """
+    everywhere = {key: value for key, value in (given or {}).items() if key != COLUMNS}
+    own = {key: everywhere.pop(key) for key in ("name", "accept_errors") if key in everywhere}
+    columns = everywhere.pop("compare", None)
+    if not isinstance(columns, list) or not all(isinstance(item, dict) for item in columns):
+        raise ServiceError('The setting "compare" must list the columns: [{"policy": "vanilla"}, {"policy": "coft"}].')
+    return SetRequest(
+        name=str(own.get("name") or name),
+        columns=tuple(audit_settings({**everywhere, **item}) for item in columns),
+        accept_errors=bool(own.get("accept_errors")),
+    )
 
 
 def user_list_request(name: str, given: dict[str, Any] | None) -> UserListRequest:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from app.services.policy_words import info_of, parameters_line
 from app.services.views.batches import BatchEstimate, BatchRequest, BatchSummary, BatchView
 from app.ui.components.markup import badge, icon
 from app.ui.presenters_batch_query import BatchQuery
 from app.ui.presenters_batch_rows import rows_message
 from app.ui.presenters_calibrate import ACTIVE, ENDED, job_said, job_status
 from app.ui.presenters_format import count, day, duration, level, plural
-from app.ui.presenters_library import Message, policy_name
+from app.ui.presenters_library import Message
 
 DELETED = "The summary goes for good. Its sessions stay in the library."
 NO_BATCH = (
@@ -69,10 +70,12 @@ def batch_head(view: BatchView) -> str:
 def settings_line(request: BatchRequest) -> str:
     """The settings of every session in one line."""
     own = request.settings
-    policy = [escape(own.model), policy_name(own.policy)]
-    if own.policy == "coft":
-        masks = "one mask for each family" if own.mask_layout == "factorized" else "one mask"
-        policy += [f"λ {own.lam:.2f}", f"α {level(own.alpha)}", masks]
+    info = info_of(own.policy)
+    policy = [escape(own.model), escape(info.name), *([escape(line)] if (line := parameters_line(own)) else [])]
+    policy += [f"λ {own.lam:.2f}"] if info.fuses else []
+    policy += [f"α {level(own.alpha)}"] if info.certifies else []
+    if len(info.layouts) > 1:
+        policy.append("one mask for each family" if own.mask_layout == "factorized" else "one mask")
     drawn = "greedy" if own.greedy else f"temperature {own.temperature:g}, top-p {own.top_p:g}"
     top_k = f", top-k {own.top_k}" if own.top_k and not own.greedy else ""
     seeds = "the same for all" if request.same_seed else "counted up by context"

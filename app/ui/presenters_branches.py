@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from app.services.views import FAMILY_NAMES, LeaveOneOut, SpanContribution
 from app.ui.presenters_families import named
-from app.ui.presenters_format import signed
+from app.ui.presenters_format import plural, signed
 
 DECIMALS = 4
 
@@ -38,7 +38,9 @@ def branches_text(branches: Sequence[str]) -> str:
     if not branches:
         return ""
     if not _is_factorized(branches):
-        return f"{len(branches)} branches: as typed, and masked."
+        own = len(branches) - 2
+        more = f", and {plural(own, 'reading')} of the method’s own" if own > 0 else ""
+        return f"{len(branches)} branches: as typed{',' if own > 0 else ', and'} masked{more}."
     each = " one at a time" if len(branches) > 2 else ""
     return f"{len(branches)} branches: as typed, and with {named(branches[1:])} masked{each}."
 

@@ -14,13 +14,20 @@ ACTIVE = ("queued", "running")
 
 ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
 
+KEPT = "If you cancel, what is done is kept: the run can be resumed."
+
 SOURCES = {"reference": "references", "rollout": "rollouts"}
 LAYOUTS = {"joint": "", "factorized": "one mask a family, "}
 ESTIMATOR_NAMES = {"hierarchical": "hierarchical", "one_per_context": "one per context", "pooled": "pooled"}
 
 
-def job_status(job: JobView | None) -> str:
-    """A calibration job: progress while it runs, one sentence when it ended."""
+def job_status(job: JobView | None, cancelled: str = KEPT) -> str:
+    """A job: progress while it runs, one sentence when it ended.
+
+    Args:
+        job: The job.
+        cancelled: What becomes of a run that is cancelled, in a sentence.
+    """
     if job is None:
         return ""
     title = escape(job.title)
@@ -31,8 +38,7 @@ def job_status(job: JobView | None) -> str:
             f'<div class="run"><span>{title}<span class="hint tnum">{escape(job.message)}{left}</span></span>'
             f'<span class="hint tnum">{percent} %</span><div class="progress" role="progressbar" aria-valuemin="0" '
             f'aria-valuemax="100" aria-valuenow="{percent}" aria-label="{title}">'
-            f'<i style="width:{percent}%"></i></div><span class="hint wide">If you cancel, what is done is kept: the '
-            "run can be resumed.</span></div>"
+            f'<i style="width:{percent}%"></i></div><span class="hint wide">{cancelled}</span></div>'
         )
     if job.status == "done":
         return f'<p class="hint">{title}: finished, shown as the result.</p>'
@@ -88,8 +94,10 @@ def _run(item: CalibrationSummary, current: bool) -> str:
 
 def run_facts(item: CalibrationSummary) -> str:
     """Model, source and settings of a run in one line."""
+    kind = LAYOUTS.get(item.mask_layout, "") if item.certified_in == "both" else "factual reading alone, "
+    lam = f"λ {item.lam:.2f}, " if item.certified_in == "both" else ""
     return (
-        f"{escape(item.model)}, {SOURCES.get(item.source, item.source)}, {LAYOUTS.get(item.mask_layout, '')}"
-        f"{ESTIMATOR_NAMES.get(item.estimator, item.estimator)}, λ {item.lam:.2f}, α {level(item.alpha)}, "
+        f"{escape(item.model)}, {SOURCES.get(item.source, item.source)}, {kind}"
+        f"{ESTIMATOR_NAMES.get(item.estimator, item.estimator)}, {lam}α {level(item.alpha)}, "
         f"{plural(item.contexts, 'context')}, {day(item.created_at)}"
     )

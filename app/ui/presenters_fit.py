@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from app.services.policy_words import info_of, policy_name
 from app.services.views import (
     FAMILY_NAMES,
     CalibrationSummary,
@@ -36,34 +37,44 @@ NAMES = {
     "masked_families": "masked families",
     "user_list": "word list",
 }
+READINGS = {"both": "both readings", "factual": "the factual reading alone", "nothing": "no reading"}
 LAYOUTS = {"joint": "all families together", "factorized": "one for each family"}
 NO_CALIBRATION = "None: audit without certificate"
 ALL_GROUPS = ("All groups together", "")
 
 
 def calibration_choices(
-    found: Sequence[CalibrationSummary], layout: str | None = None, model: str | None = None
+    found: Sequence[CalibrationSummary],
+    layout: str | None = None,
+    model: str | None = None,
+    policy: str | None = None,
 ) -> list[tuple[str, int]]:
-    """Calibrations for a menu, those that fit mask and model first; what does not fit is named. 0 stands for none.
+    """Calibrations for a menu, those that fit the settings first; what does not fit is named. 0 stands for none.
 
     Args:
         found: The calibrations.
         layout: Mask layout of the settings; None lets any fit.
         model: Model of the settings; None lets any fit.
+        policy: Policy of the settings, which decides the readings that count; None lets any fit.
     """
-    reasons = [(item, _misfit(item, layout, model)) for item in found]
+    readings = None if policy is None else info_of(policy).certified_in
+    reasons = [(item, _misfit(item, layout, model, readings)) for item in found]
     fitting = [(item.name, item.id) for item, why in reasons if not why]
     others = [(f"{item.name} ({why})", item.id) for item, why in reasons if why]
     return [*fitting, *others, (NO_CALIBRATION, 0)]
 
 
-def calibration_status(view: CalibrationView | str | None) -> tuple[str, str, list[str]]:
+def calibration_status(view: CalibrationView | str | None, policy: str = "coft") -> tuple[str, str, list[str]]:
     """State, badge text and further lines of the calibration that the settings name.
 
     Args:
         view: The calibration at the settings' level and for their group, or why it cannot be read so; None if there
             is none.
+        policy: The settings' policy, which may certify nothing whatever the calibration.
     """
+    info = info_of(policy)
+    if not info.certifies:
+        return ("uninformative", f"uncertified: {info.name}", ["This method certifies nothing."])
     if view is None:
         return ("uninformative", "uncertified: no calibration", ["Tokens are shown without a certificate."])
     if isinstance(view, str):
@@ -83,8 +94,14 @@ def calibration_status(view: CalibrationView | str | None) -> tuple[str, str, li
 
 def misfit_lines(fit: SettingsFit) -> list[str]:
     """What differs between a calibration and the settings, and what must be said with its thresholds."""
-    if any(name == "policy" for name, _, _ in fit.differences):
-        return ["Vanilla decoding certifies nothing, so this calibration is not used."]
+    for name, made, used in fit.differences:
+        if name == "policy":
+            return [f"{policy_name(used)} certifies nothing, so this calibration is not used."]
+        if name == "certified_in":
+            return [
+                f"Made for tokens that are certified in {READINGS.get(made, made)}; this method certifies in "
+                f"{READINGS.get(used, used)}, so the calibration belongs to another policy, and Start will ask."
+            ]
     differs = [difference_text(*item) for item in fit.differences]
     if not differs:
         return list(fit.notes)
@@ -146,8 +163,10 @@ def _contexts(view: CalibrationView) -> str:
     return plural(own, "context")
 
 
-def _misfit(item: CalibrationSummary, layout: str | None, model: str | None) -> str:
+def _misfit(item: CalibrationSummary, layout: str | None, model: str | None, readings: str | None) -> str:
     reasons = []
+    if readings not in (None, "nothing", item.certified_in):
+        reasons.append(READINGS[item.certified_in])
     if layout is not None and item.mask_layout != layout:
         reasons.append("mask: " + LAYOUTS.get(item.mask_layout, item.mask_layout))
     if model is not None and item.model != model:

@@ -49,10 +49,10 @@ def applicable(given: Given) -> dict[str, bool]:
     chosen = given["masked_families"] or ()
     return {
         "rollouts": rollout,
-        "length": rollout or (bool(given["record_chains"]) and shift not in WEIGHTED),
-        "chains": not rollout and shift not in WEIGHTED,
+        "length": rollout or (bool(given["record_chains"]) and shift not in WEIGHTED and layout != "factual"),
+        "chains": not rollout and shift not in WEIGHTED and layout != "factual",
         "one_family": layout == "single",
-        "families": layout != "single",
+        "families": layout in ("joint", "factorized"),
         "split": layout == "factorized",
         "shares": by_hand,
         **{f"share_{family}": by_hand and family in chosen for family in FAMILIES},
@@ -87,6 +87,7 @@ def calibration_request(
         accept_errors=accept_errors,
         masked_families=(str(given["family"]),) if applies["one_family"] else masked_families(given),
         mask_layout="factorized" if given["layout"] == "factorized" else "joint",
+        certified_in="factual" if given["layout"] == "factual" else "both",
         alpha_by_family=shares(given) if applies["shares"] else None,
         mask_hint=_text(given["mask_hint"]) if applies["hint"] else None,
         user_list_id=int(given["user_list_id"] or 0) or None,

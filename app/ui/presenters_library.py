@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from app.services.policy_words import policy_about, policy_name
 from app.services.views.library import BulkExport, LibraryChoices, LibraryEntry, LibraryPage, LibraryQuery
 from app.ui.components.markup import badge, icon
 from app.ui.presenters_format import count, day, plural
 
 Message = dict[str, object]
 
-POLICIES = {"coft": "COFT", "vanilla": "Vanilla"}
 PROMPT_BEGINNING = 160
 """Characters of a prompt in its row; the rest is on the session's own page."""
 
@@ -69,11 +69,6 @@ def page_message(page: LibraryPage, choices: LibraryChoices, query: LibraryQuery
         },
         "said": said,
     }
-
-
-def policy_name(policy: str) -> str:
-    """A policy as reviewers read it."""
-    return POLICIES.get(policy, policy)
 
 
 def export_sentence(made: BulkExport) -> str:
@@ -138,6 +133,7 @@ def _row(item: LibraryEntry) -> str:
     name, prompt = escape(item.name), escape(beginning(item.prompt))
     archived = '<span class="mark">archived</span>' if item.archived else ""
     state = "calibrated" if item.certificate == "certified" else "uninformative"
+    method = f'<span title="{escape(policy_about(item.policy))}">{escape(policy_name(item.policy))}</span>'
     branches = f"{count(item.branches)} {'branch' if item.branches == 1 else 'branches'}"
     return (
         f'<tr data-id="{item.id}" data-name="{name}"><td class="pick"><input type="checkbox" data-do="pick" '
@@ -145,7 +141,7 @@ def _row(item: LibraryEntry) -> str:
         f'<th scope="row" class="session"><a class="cut" href="./?session={item.id}">{name}</a>{archived}'
         f'<span class="cut sub prompt">{prompt}</span></th>'
         f'<td class="tagged">{_tags(item)}</td>'
-        f'<td class="method">{escape(policy_name(item.policy))}<span class="cut hint">{escape(item.model)}</span></td>'
+        f'<td class="method">{method}<span class="cut hint">{escape(item.model)}</span></td>'
         f'<td class="claim">{badge(state, item.certificate)}</td>'
         f'<td class="n">{count(item.steps)}<span class="hint folded">{branches}</span></td>'
         f'<td class="n branches">{count(item.branches)}</td>'

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from app.services.policy_words import info_of
 from app.services.views import (
     FAMILY_NAMES,
     AuditView,
@@ -21,9 +22,15 @@ from app.ui.presenters import step_card
 from app.ui.presenters_branches import branches_text, reading_text
 from app.ui.presenters_chain import chain_panel, no_chain
 from app.ui.presenters_format import clock, count, shown_token
+from app.ui.presenters_policies import method_facts
 from app.ui.presenters_tree import ENDS, branch_tree, given_name
 
 Message = dict[str, object]
+
+FACTUAL_ALONE = (
+    "This method certifies tokens in the prompt as typed alone: the joint support beside a token is not what its "
+    "threshold is compared with, and nothing is certified of the masked reading."
+)
 
 
 def session_message(view: AuditView, start: int = 0) -> Message:
@@ -49,6 +56,7 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "chain": chain_panel(view.chain),
         "nochain": no_chain(view),
         "cost": branches_text(view.preview.branches),
+        "method": method_facts(view.settings),
     }
 
 
@@ -133,6 +141,8 @@ def finished_text(finished: str | None) -> str | None:
 def session_warnings(view: AuditView) -> list[str]:
     """Sentences that stay in sight with the session; what is not certified always says so."""
     found = [*view.warnings, *view.preview.warnings]
+    if view.calibration is not None and info_of(view.settings.policy).certified_in == "factual":
+        found.insert(0, FACTUAL_ALONE)
     if view.drift is not None and view.drift.status in ("watch", "recalibrate"):
         found.insert(0, view.drift.sentence)
     if view.certificate != "certified":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from app.services.policy_words import parameters_line, policy_name
 from app.services.views import Step
 from app.services.views.swaps import SwapChain, SwapOutcome, SwapProgress, SwapResult
 from app.ui.components.markup import icon, table
@@ -13,20 +14,8 @@ from app.ui.presenters import spoken_state, token_classes, token_marks
 from app.ui.presenters_format import plural, probability, quoted, shown_token
 from app.ui.presenters_session import Message, finished_text
 from app.ui.presenters_swap_form import LETTERS, variant_name
+from app.ui.presenters_swap_readings import policy_of, view_name, view_sentence
 
-VIEW_NAMES = {
-    "factual": ("Visible", "the model alone, reading the prompt as it stands"),
-    "fused": ("After fusion", "what the policy makes of the visible and the masked reading"),
-    "drawn": ("Drawn from", "what is left of it on the certified tokens, which the policy draws from"),
-    "masked": ("Masked", "the model reading the masked prompt"),
-}
-SENTENCES = {
-    "factual": "Visible: {}",
-    "fused": "after fusion {}",
-    "drawn": "among the certified tokens {}",
-    "masked": "masked {}",
-}
-POLICY_NAMES = {"coft": "COFT", "vanilla": "vanilla"}
 VANILLA = "vanilla"
 
 
@@ -54,7 +43,7 @@ def progress_message(progress: SwapProgress) -> Message:
         "kind": "progress",
         "number": progress.number,
         "share": round(progress.share, 4),
-        "text": f"{progress.label}, {POLICY_NAMES.get(progress.decoding, progress.decoding)}",
+        "text": f"{progress.label}, {policy_name(progress.decoding)}",
     }
 
 
@@ -66,7 +55,7 @@ def lead(result: SwapResult) -> str:
         if view == result.views[0]:
             a, b = furthest(result, view)
             value = f"up to {value} between {quoted(a)} and {quoted(b)}"
-        parts.append(SENTENCES[view].format(value))
+        parts.append(view_sentence(result, view).format(value))
     return f"{parts[0]}; {', '.join(parts[1:])}." if len(parts) > 1 else f"{parts[0]}."
 
 
@@ -85,7 +74,7 @@ def head_html(result: SwapResult) -> str:
     """The sentence, and largest and mean distance by view."""
     rows = []
     for view in result.views:
-        name, meaning = VIEW_NAMES[view]
+        name, meaning = view_name(result, view)
         largest = result.largest(view)
         between = " and ".join(escape(label) for label in furthest(result, view)) if largest >= 1e-6 else "–"
         rows.append(
@@ -114,7 +103,7 @@ def figure_caption(result: SwapResult) -> str:
 
 def figure_spoken(result: SwapResult) -> str:
     """The chart for a screen reader."""
-    views = ", ".join(VIEW_NAMES[view][0].lower() for view in result.views)
+    views = ", ".join(view_name(result, view)[0].lower() for view in result.views)
     return (
         f"Probability of the candidates for token {result.answer_step + 1} in {plural(len(result.outcomes), 'variant')}"
         f", one panel each for {views}. The numbers stand in a table below."
@@ -148,7 +137,7 @@ def heat_table(result: SwapResult, view: str) -> str:
         cells = [f'<th scope="row" title="{escape(label)}">{variant_name(letter, label)}</th>']
         cells += [_heat_cell(known.get((i, j))) for j in range(len(shown))]
         rows.append(cells)
-    name, meaning = VIEW_NAMES[view]
+    name, meaning = view_name(result, view)
     return (
         f'<figure class="heat-table"><figcaption><b>{name}</b> <span class="hint">{meaning}</span></figcaption>'
         f'<div class="scroll" tabindex="0" role="group" aria-label="Distances, {name.lower()}">'
@@ -164,7 +153,7 @@ def _heat_cell(value: float | None) -> str:
 
 def chains_html(result: SwapResult) -> str:
     """Each variant's chains under vanilla decoding and under the policy beside each other."""
-    policy = result.outcomes[0].policy.start.settings.policy
+    policy = policy_of(result)
     rows = "".join(
         f'<div class="versus" role="group" aria-label="{escape(outcome.variant.label)}">'
         f"<h4>{variant_name(letter, outcome.variant.label)}</h4>"
@@ -180,13 +169,14 @@ def chains_html(result: SwapResult) -> str:
 def _chain(result: SwapResult, index: int, outcome: SwapOutcome, decoding: str) -> str:
     alone = decoding == VANILLA
     chain = outcome.vanilla if alone else outcome.policy
-    name = "Vanilla" if alone else POLICY_NAMES.get(decoding, decoding)
+    name = escape(policy_name(decoding))
+    about = "" if alone else f'<span class="hint">{escape(parameters_line(chain.start.settings))}</span>'
     which = "vanilla" if alone else "policy"
     tokens = "".join(token_html(step, result.answer_step, alone) for step in chain.steps)
-    label = f"{name}, {outcome.variant.label}"
+    label = f"{policy_name(decoding)}, {outcome.variant.label}"
     end = f", {finished_text(chain.finished)}" if chain.finished != "length" else ""
     return (
-        f'<div class="one"><p class="who">{name}<span class="hint tnum">{chain_claim(chain, alone)}{end}</span>'
+        f'<div class="one"><p class="who">{name}{about}<span class="hint tnum">{chain_claim(chain, alone)}{end}</span>'
         f'<button type="button" class="btn small" data-do="audit" data-variant="{index}" data-decoding="{which}" '
         f'aria-label="Open as audit: {escape(label)}">Open as audit</button></p>'
         f'<p class="strip" role="group" aria-label="{escape(label)}">{tokens}</p></div>'
@@ -222,7 +212,8 @@ def token_html(step: Step, answer_step: int, alone: bool) -> str:
 def numbers_html(result: SwapResult) -> str:
     """All candidates by reading and variant, folded."""
     letters = LETTERS[: len(result.outcomes)]
-    top = "".join(f'<th scope="colgroup" colspan="{len(letters)}">{VIEW_NAMES[view][0]}</th>' for view in result.views)
+    names = [escape(view_name(result, view)[0]) for view in result.views]
+    top = "".join(f'<th scope="colgroup" colspan="{len(letters)}">{name}</th>' for name in names)
     second = "".join(
         f'<th scope="col" class="n"><abbr title="{escape(o.variant.label)}">{letter}</abbr></th>'
         for _ in result.views

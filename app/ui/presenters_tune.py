@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from app.services.policy_words import policy_name
-from app.services.views.tuning import TunedMethod, TunedPoint, TuningSet, TuningView
+from app.services.views.tuning import TunedMethod, TunedPoint, TunedValues, TuningSet, TuningView
 from app.ui.components.markup import icon, table
 from app.ui.figures_tune import SYMBOLS, values_text
 from app.ui.presenters_format import day, plural
@@ -20,6 +20,16 @@ MARKS = {
     "hexagon": "⬢", "cross": "✚", "x": "✖",
 }  # fmt: skip
 """The picture's marks as characters."""
+
+
+def tuned_line(found: TunedValues | None) -> str:
+    """The strength at which a method was found to be best; nothing where it was not tuned."""
+    if found is None:
+        return ""
+    values = [("λ", found.lam), ("α", found.alpha), *found.parameters]
+    text = ", ".join(f"{name} {value:g}" for name, value in values if isinstance(value, (int, float)))
+    run = f'<a href="./tune">{escape(found.run_name)}</a>'
+    return f'<p class="hint tnum">Tuned on {escape(found.set_name)} ({run}): {escape(text)}</p>'
 
 
 def read_set(found: TuningSet) -> str:

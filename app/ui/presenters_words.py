@@ -8,6 +8,9 @@ from app.services.views import Step
 from app.ui import presenters_families as families
 from app.ui.presenters_format import count, probability, quoted, signed, threshold, times_likelier
 
+ROUNDING = 1e-6
+"""A token this near to its threshold may fall to either side of it."""
+
 
 def has_threshold(step: Step) -> bool:
     """Whether a threshold was applied at this step."""
@@ -26,6 +29,8 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
     if step.state == "uninformative":
         return ("Not certified in any useful sense:", "too few contexts for this alpha, so every token passes.")
     if step.forced and not step.certified:
+        if _decided_as_typed(step):
+            return ("You forced a token that is not certified:", f"{_as_typed(step, digits)}.")
         below = "masked" if step.log_p_masked <= step.log_p_fused else "fused"
         return (
             "You forced a token that is not certified:",
@@ -39,6 +44,8 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
         )
     if step.state == "inherited":
         return ("Certified with a borrowed threshold:", "no calibration data at this position.")
+    if _decided_as_typed(step):
+        return ("Certified as typed:", f"{_as_typed(step, digits)}. {_effect_of_masking(step, digits)}")
     return ("Certified:", f"plausible in both worlds. {_effect_of_masking(step, digits)}")
 
 
@@ -48,7 +55,7 @@ def hint(step: Step, digits: int) -> str:
     if step.state == "inherited" and (step.fallback or not step.certified):
         sentences.append("The threshold is borrowed from another position.")
     if step.forced and step.policy_token_id != step.token_id:
-        sentences.append(f"Left alone, COFT would have written {quoted(step.policy_token)}.")
+        sentences.append(f"Left alone, the policy would have written {quoted(step.policy_token)}.")
     return " ".join(sentences)
 
 
@@ -63,10 +70,32 @@ def _support(step: Step, digits: int) -> list[str]:
     if step.set_size == 0 and has_threshold(step):
         best = max(math.exp(candidate.log_joint) for candidate in step.candidates)
         return [f"The best joint support is {probability(best, digits)}, under the threshold τ {tau}."]
+    if has_threshold(step) and _decided_as_typed(step):
+        sentence = _as_typed(step, digits)
+        return [f"{sentence[0].upper()}{sentence[1:]}."]
     if has_threshold(step):
         side = "reaches" if joint >= math.exp(step.log_tau) else "is under"
         return [f"Joint support {probability(joint, digits)} {side} the threshold τ {tau}."]
     return [_effect_of_masking(step, digits)]
+
+
+def _decided_as_typed(step: Step) -> bool:
+    """Whether something else than the joint support decided: some methods certify in the prompt as typed alone."""
+    own = next((row for row in step.candidates if row.token_id == step.token_id), None)
+    if own is None or step.families or abs(own.log_joint - step.log_tau) <= ROUNDING:
+        return False
+    return own.certified != (own.log_joint >= step.log_tau)
+
+
+def _as_typed(step: Step, digits: int) -> str:
+    """What decided of the token where its joint support did not."""
+    own = next((row for row in step.candidates if row.token_id == step.token_id), None)
+    accepted = own is not None and own.certified
+    if accepted == (step.log_p_factual >= step.log_tau):
+        side = "reaches" if accepted else "is under"
+        shown = probability(math.exp(step.log_p_factual), digits)
+        return f"its probability as typed, {shown}, {side} τ {threshold(math.exp(step.log_tau))}"
+    return "the method refuses it by a limit of its own"
 
 
 def facts(step: Step) -> list[tuple[str, str, str]]:
@@ -88,7 +117,10 @@ def _set_fact(step: Step) -> tuple[str, str, str]:
         }
     if step.state == "none":
         return ("Set size", "none", notes["none"])
-    return ("Set size", count(step.set_size), notes.get(step.state, "tokens certified at this step"))
+    note = notes.get(step.state, "tokens certified at this step")
+    if step.near_threshold:
+        note += "; one stands at the threshold within numeric noise"
+    return ("Set size", count(step.set_size), note)
 
 
 def _mass_fact(step: Step) -> tuple[str, str, str]:

@@ -159,9 +159,10 @@ window.coft = window.coft || {};
     summary(values) {
       if (!values) return [];
       coft.frame.values = values;
-      const [model, policy, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, userList, , mask, attribute, mode, , whitelist] = values;
+      const [model, key, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, userList, , mask, attribute, mode, , whitelist, , parameters] = values;
       const rail = document.querySelector(".rail");
-      if (rail) Object.assign(rail.dataset, { policy, mask, mode });
+      const info = coft.parameters.info(key);
+      if (rail) Object.assign(rail.dataset, { policy: key, mask, mode, fuses: info.fuses, certifies: info.certifies, layouts: info.layouts.length });
       const folded = [
         `${greedy ? "greedy" : `T ${Number(temperature).toFixed(1)}`}, top-p ${Number(topP)}${Number(topK) ? `, top-k ${topK}` : ""}`,
         `${mode}${sentinel ? `, ${sentinel}` : ""}${Number(userList) ? ", word list" : ""}${whitelist ? ", some kept" : ""}`,
@@ -174,9 +175,11 @@ window.coft = window.coft || {};
       const note = document.querySelector(".rail .note .badge");
       line.replaceChildren(
         coft.el("button", { type: "button", class: "btn small", "data-do": "rail" }, coft.icon("rail"), "Settings"),
-        coft.el("span", { text: String(model) }), coft.el("span", { text: policy === "vanilla" ? "Vanilla" : `COFT, ${masks[mask]}` }),
-        coft.el("span", { text: `λ ${Number(lam).toFixed(2)}` }),
-        coft.el("span", { text: `α ${Number(alpha).toFixed(Number(alpha) < 0.01 ? 3 : 2)}` }),
+        coft.el("span", { text: String(model) }),
+        coft.el("span", { text: info.layouts.length > 1 ? `${info.name}, ${masks[mask]}` : info.name }),
+        ...coft.parameters.words(key, parameters).map((text) => coft.el("span", { text })),
+        ...(info.fuses ? [coft.el("span", { text: `λ ${Number(lam).toFixed(2)}` })] : []),
+        ...(info.certifies ? [coft.el("span", { text: `α ${Number(alpha).toFixed(Number(alpha) < 0.01 ? 3 : 2)}` })] : []),
         ...(note ? [note.cloneNode(true)] : []));
       return [];
     },

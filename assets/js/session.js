@@ -125,14 +125,14 @@
 
   /* ---- messages ---- */
   const open = (data) => ask("open", {
-    session: null, branch: null, calibration: null, duplicate: null, values: null, ...data,
+    session: null, branch: null, calibration: null, duplicate: null, policy: null, values: null, ...data,
   });
   const reopen = (branch) => open({ session: state.session, branch });
   const address = (message) => {
     const target = new URL(location.href);
     target.searchParams.set("session", message.session);
     target.searchParams.set("branch", message.branch);
-    ["calibration", "duplicate", "step"].forEach((name) => target.searchParams.delete(name));
+    ["calibration", "duplicate", "policy", "step"].forEach((name) => target.searchParams.delete(name));
     history.replaceState(history.state, "", target);
   };
   const load = (message) => {
@@ -158,6 +158,7 @@
     state.printed = coft.editor.print();
     if (message.settings) state.based = message.settings;
     find(".cautions").replaceChildren(...message.warnings.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
+    coft.whole.method(message.method);
     coft.branches.draw(find(".crumbs"), message.crumbs, state);
     coft.whole.cost(message.cost, state.session);
     coft.frame.saved(message.saved);
@@ -212,7 +213,7 @@
     const number = (name) => (/^\d+$/.test(query.get(name) || "") ? Number(query.get(name)) : null);
     open({
       session: number("session"), branch: number("branch"), calibration: number("calibration"),
-      duplicate: number("duplicate"), values: coft.unsaved.values(),
+      duplicate: number("duplicate"), policy: query.get("policy"), values: coft.unsaved.values(),
     });
   };
 

@@ -238,9 +238,11 @@
   };
 
   const folded = (values) => {
-    const [, policy, , lam, alpha] = values;
+    const [, key, , lam, alpha] = values;
+    const info = coft.parameters.info(key);
     const label = document.querySelector("#swap-settings > .label-wrap");
-    if (label) label.dataset.summary = `${policy === "vanilla" ? "Vanilla" : "COFT"}, λ ${Number(lam).toFixed(2)}, α ${Number(alpha)}`;
+    if (label) label.dataset.summary = [info.name, ...coft.parameters.words(key, values[20]),
+      info.fuses ? `λ ${Number(lam).toFixed(2)}` : "", info.certifies ? `α ${Number(alpha)}` : ""].filter(Boolean).join(", ");
   };
 
   /* the page's parts are placed in any order; it begins when all are there */

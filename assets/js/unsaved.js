@@ -20,7 +20,7 @@
   /* ---- the tab's own memory ---- */
   const place = () => {
     const query = new URLSearchParams(location.search);
-    const named = ["session", "duplicate", "calibration"].find((name) => query.has(name));
+    const named = ["session", "duplicate", "calibration", "policy"].find((name) => query.has(name));
     return named ? `${named} ${query.get(named)}` : "new";
   };
   const name = () => `${KEY} ${place()}`;

@@ -39,6 +39,17 @@
       panel.querySelector(".answers").replaceChildren(...(chain ? chain.parts.map((part) => answer(part, chain.weakest, state)) : []));
       panel.title = chain ? chain.text : "";
     },
+    /* what the chain was written with: one line, and under it what the method does and all its parameters */
+    method(made) {
+      const box = root.querySelector(".madewith");
+      box.querySelector("summary .hint").textContent = made.line;
+      box.querySelector("p").textContent = made.about;
+      /* only some methods fuse what they draw from */
+      document.querySelectorAll("th.drawn-from").forEach((node) => { node.textContent = made.fuses ? "Fused" : "Drawn"; });
+      document.querySelectorAll("span.drawn-from").forEach((node) => { node.textContent = made.fuses ? "fused" : "drawn from"; });
+      box.querySelector("dl").replaceChildren(...made.parameters.map(([title, value]) => coft.el("div", {},
+        coft.el("dt", { text: title }), coft.el("dd", { text: value }))));
+    },
     cost(text, session) {
       costs.hidden = !text;
       costs.querySelector(".words").textContent = text ? `Each step reads ${text}` : "";

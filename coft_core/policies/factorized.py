@@ -106,5 +106,5 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
             return float("-inf"), "none"
         if not families:
             return float("-inf"), "uninformative"
-        state = min((view.state for view in families), key=_WORST_FIRST.index)
+        state = _WORST_FIRST[min([_WORST_FIRST.index(view.state) for view in families])]
         return min(view.log_tau for view in families), state

@@ -13,8 +13,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from app.services.views import AuditSettings, StartAudit
+from app.services.views import AuditSettings, ParsedPromptSet, StartAudit
 from app.services.views.batches import BatchRequest
+from app.services.views.compared_sets import SetRequest
+from coft_core.types import Example
 from tests.ui.fakes import FakeServices, make_step
 from tests.ui.fakes.batches import hiring
 from tests.ui.fakes.comparisons import written
@@ -113,12 +115,28 @@ def compare(visit: Opener, services: FakeServices, **options: Any) -> Page:
         session.branches[0].steps = [make_step(n, token, session.state) for n, token in enumerate(written(settings, 9))]
         ids.append(session.id)
     page = visit(f"/compare?sessions={ids[0]},{ids[1]}", **options)
-    expect(page.locator("#cmp-summary tbody tr")).to_have_count(9)
+    expect(page.locator("#cmp-summary tbody tr")).to_have_count(12)
     page.locator("[data-cmp=change]").click()
     for button in page.locator("[data-cmp=numbers]").all():
         button.click()
-    expect(page.locator(".cmp-numbers:visible")).to_have_count(3)
+    expect(page.locator(".cmp-numbers:visible")).to_have_count(4)
     page.locator(".cmp-rows tbody tr").nth(1).click()
+    unfold(page)
+    return page
+
+
+def compared_set(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    examples = tuple((line, Example(f"Question {line}: who got it?", group="a")) for line in range(2, 8))
+    prompts = ParsedPromptSet("people.csv", 100, "CSV, comma", examples, (), 6, (), "digest")
+    columns = (AuditSettings(policy="vanilla"), AuditSettings(calibration_id=1), AuditSettings(policy="dexperts"))
+    number = services.compared_sets.submit(prompts, SetRequest("Hiring", columns))
+    page = visit(f"/compare?set={number}", **options)
+    expect(page.locator(".set-rows tbody tr")).to_have_count(6)
+    page.locator(".set-rows [data-set=open]").first.click()
+    expect(page.locator(".lanehead")).to_have_count(3)
+    page.locator("[data-cmp=change]").click()
+    page.get_by_label("Policy").nth(1).select_option("dexperts")
+    expect(page.get_by_role("button", name="Open Hiring")).to_be_visible()
     unfold(page)
     return page
 
@@ -199,6 +217,7 @@ PAGES: dict[str, Callable[..., Page]] = {
     "audit": session,
     "calibrate": calibrate,
     "compare": compare,
+    "compared set": compared_set,
     "swap": swap,
     "new batch": new_batch,
     "batch": batch,
@@ -235,7 +254,7 @@ def test_what_opens_above_a_page_breaks_no_rule(audit):
     expect(page.locator("#menu-branch")).to_be_visible()
     assert broken(page, "#menu-branch") == []
     page.keyboard.press("Escape")
-    page.get_by_label("Policy", exact=True).click()
+    page.get_by_label("Mask", exact=True).click()
     expect(page.get_by_test_id("dropdown-option").first).to_be_visible()
     assert broken(page, ".options:has(> .option-list)") == []
     page.keyboard.press("Escape")

@@ -158,17 +158,18 @@ def test_a_group_can_be_chosen_where_the_calibration_knows_some_and_small_ones_a
     expect(page.locator("#group")).to_be_hidden()
 
 
-def test_vanilla_offers_no_choice_of_masks_and_keeps_the_joint_one(audit, services: FakeServices):
+def test_vanilla_offers_no_choice_of_masks_or_calibrations_and_says_that_it_certifies_nothing(
+    audit, services: FakeServices
+):
     page = audit()
     choose(page, "Mask", "One mask for each family")
-    choose(page, "Policy", "Vanilla, the model as it is")
-    expect(page.locator("#mask")).to_be_hidden()
+    page.get_by_label("Policy", exact=True).select_option("vanilla")
+    for name in ("#mask", "#calibration", "#lam", "#alpha"):
+        expect(page.locator(name)).to_be_hidden()
+    expect(page.locator(".rail .note .badge")).to_have_text("uncertified: Vanilla")
     type_prompt(page)
-    page.locator("#calibration input").click()
-    page.get_by_role("option", name="None: audit without certificate").click()
-    expect(page.locator(".rail .note .badge")).to_have_text("uncertified: no calibration")
     start(page)
-    assert settings_of(services).mask_layout == "joint"
+    assert (settings_of(services).mask_layout, settings_of(services).calibration_id) == ("joint", None)
 
 
 @pytest.mark.parametrize("status", ["fresh", "watch", "recalibrate", "unknown"])

@@ -112,7 +112,7 @@ def test_the_inspector_explains_each_kind_of_step(audit, picture):
     expect(verdict).to_contain_text(
         "Certified: plausible in both worlds. Masking lowers this token from 0.220 to 0.090."
     )
-    expect(page.locator("#inspector .because")).to_contain_text("Left alone, COFT would have written “they”.")
+    expect(page.locator("#inspector .because")).to_contain_text("Left alone, the policy would have written “they”.")
     expect(page.locator("#facts dl")).to_contain_text("above 1, so it says nothing here")
     expect(page.locator("#facts dl")).to_contain_text("2.4 times likelier when the attribute is visible")
     expect(page.locator(".cand tbody tr").nth(4)).to_contain_text("fused < τ")

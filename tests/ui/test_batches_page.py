@@ -91,19 +91,18 @@ def test_settings_and_columns_of_other_names_are_those_of_every_session(page: Pa
     page.get_by_label("prompt", exact=True).click()
     page.get_by_role("option", name="note", exact=True).click()
     expect(page.locator("#preview li")).to_have_count(1)
-    expect(page.get_by_role("option")).to_have_count(0)
+    expect(page.get_by_test_id("dropdown-option")).to_have_count(0)
     page.get_by_label("Name", exact=True).fill("Spring")
     page.locator("#settings").get_by_label("Lambda").first.fill("0.4")
     page.get_by_label("The same seed for every prompt").check()
-    page.get_by_label("Policy", exact=True).click()
-    page.get_by_role("option", name="Vanilla, the model as it is").click()
+    page.get_by_label("Policy", exact=True).select_option("vanilla")
     expect(page.locator("#mask")).to_be_hidden()
     page.locator("#run").click()
     ready(page)
     expect(page.locator(".batchrows tbody")).to_contain_text("Does he get it?")
     asked = services.batches.requests[-1]
     assert (asked.name, asked.same_seed, asked.group_thresholds) == ("Spring", True, False)
-    assert (asked.settings.policy, asked.settings.lam, asked.settings.calibration_id) == ("vanilla", 0.4, 1)
+    assert (asked.settings.policy, asked.settings.lam, asked.settings.calibration_id) == ("vanilla", 0.4, None)
 
 
 def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(page: Page, services: FakeServices, tmp_path):

@@ -31,10 +31,11 @@ def client(connected: Client, services: FakeServices) -> Client:
 def test_only_the_documented_endpoints_are_offered(client: Client):
     names = set(client.view_api(return_format="dict")["named_endpoints"])
     assert names == {
-        "/detect_spans", "/start_audit", "/step", "/run_to_end", "/fork", "/calibrate", "/export_csv", "/list_sessions",
-        "/user_lists", "/add_user_list", "/remove_user_list", "/read_calibration", "/drift",
+        "/detect_spans", "/policies", "/start_audit", "/step", "/run_to_end", "/fork", "/calibrate", "/export_csv",
+        "/list_sessions", "/user_lists", "/add_user_list", "/remove_user_list", "/read_calibration", "/drift",
         "/contributions", "/swap_attribute", "/run_batch", "/batch_summary",
         "/compare_sessions", "/add_verdict", "/list_verdicts", "/reread_audit", "/list_calibrations", "/job",
+        "/tune", "/list_tunings", "/run_comparison", "/comparison_summary",
     }  # fmt: skip
 
 
@@ -57,6 +58,21 @@ def test_agents_are_not_served_unless_they_are_asked_for(client: Client, address
         assert "tools" not in httpx.get(address + path, headers=accepted).text, path
 
 
+def test_methods_are_tuned_over_the_endpoints(client: Client, services: FakeServices):
+    (sample,) = services.tunings.samples()
+    with pytest.raises(AppError, match="must be a list of names"):
+        client.predict(handle_file(str(sample.path)), {"policies": "sdd"}, api_name="/tune")
+    job = client.predict(
+        handle_file(str(sample.path)), {"policies": ["coft", "sdd"], "temperature": 0.7}, api_name="/tune"
+    )
+    assert services.tunings.requests[0].settings.temperature == 0.7
+    while client.predict(job["job_id"], api_name="/job")["status"] != "done":
+        pass
+    (found,) = client.predict(api_name="/list_tunings")
+    assert found["id"] == job["job_id"]
+    assert [own["policy"] for own in found["methods"]] == ["coft", "sdd"]
+
+
 def test_an_audit_over_the_endpoints(client: Client):
     spans = client.predict(PROMPT, api_name="/detect_spans")
     assert [PROMPT[span["start"] : span["end"]] for span in spans] == ["nurse", "he"]
@@ -73,6 +89,22 @@ def test_an_audit_over_the_endpoints(client: Client):
     assert client.predict("nurse", api_name="/list_sessions")[0]["session_id"] == session["session_id"]
     report = client.predict(session["session_id"], api_name="/export_csv")
     assert Path(report).read_text("utf-8").startswith("session_id,step")
+
+
+def test_any_method_is_listed_and_used_with_its_parameters_over_the_endpoints(client: Client):
+    listed = {item["key"]: item for item in client.predict(api_name="/policies")}
+    decay = next(own for own in listed["sdd"]["parameters"] if own["name"] == "decay")
+    assert (decay["default"], decay["low"], decay["high"], decay["strength"]) == (50.0, 0.0, 500.0, True)
+    asked = {"policy": "sdd", "parameters": {"decay": 20, "descriptions": ["one", "two"]}}
+    session = client.predict(PROMPT, None, asked, api_name="/start_audit")
+    assert session["settings"]["policy"] == "sdd"
+    assert session["settings"]["parameters"] == {"descriptions": ["one", "two"], "decay": 20}
+    for parameters, sentence in (
+        ({"decay": 900}, "Decay is 900.0; give a number"),
+        ({"omega": 1}, "no parameter 'omega'"),
+    ):
+        with pytest.raises(AppError, match=sentence):
+            client.predict(PROMPT, None, {**asked, "parameters": parameters}, api_name="/start_audit")
 
 
 def test_masks_and_whole_chains_over_the_endpoints(client: Client):
@@ -166,6 +198,22 @@ def test_a_batch_is_run_and_summed_up_over_the_endpoints(client: Client, service
     ]
     with pytest.raises(AppError, match="selected is required"):
         client.predict(made["batch_id"], {"other": "No"}, api_name="/batch_summary")
+
+
+def test_a_set_is_compared_and_read_over_the_endpoints(client: Client, services: FakeServices, tmp_path: Path):
+    path = tmp_path / "people.csv"
+    path.write_text("question\nDoes he?\nDoes she?\n", "utf-8")
+    columns = [{"policy": "vanilla"}, {"policy": "dexperts", "parameters": {"weight": 3}}]
+    settings = {"columns": {"prompt": "question"}, "compare": columns, "temperature": 0.7}
+    made = client.predict(handle_file(path), settings, api_name="/run_comparison")
+    assert [own["settings"]["policy"] for own in made["columns"]] == ["vanilla", "dexperts"]
+    assert made["columns"][1]["settings"]["parameters"] == {"weight": 3.0}
+    assert {own["settings"]["temperature"] for own in made["columns"]} == {0.7}
+    found = client.predict(made["comparison_id"], api_name="/comparison_summary")
+    assert [len(row["cells"]) for row in found["rows"]] == [2, 2]
+    assert found["columns"][1]["means"]["mean_tv_factual"]["contexts"] == 2
+    with pytest.raises(AppError, match='The setting "compare" must list the columns'):
+        client.predict(handle_file(path), {"policy": "coft"}, api_name="/run_comparison")
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones(client: Client):

@@ -68,3 +68,16 @@ def test_a_finished_run_is_there_when_the_page_is_opened_again(tune: Page, visit
     again = visit("/tune")
     expect(again.locator("#runs li[aria-current=true]")).to_contain_text("tuning_demo")
     expect(again.locator("#tuned-points")).to_contain_text("chosen")
+
+
+def test_the_tuned_strength_is_offered_where_the_method_is_chosen_and_taken_over(tune: Page, visit) -> None:
+    take_sample(tune)
+    tune.locator("#run").click()
+    expect(tune.locator("#tuned-points")).to_contain_text("chosen")
+    audit = visit("/")
+    expect(audit.locator("#tuned-note")).to_contain_text("Tuned on tuning_demo.jsonl (tuning_demo): λ 0.85")
+    audit.locator("#use-tuned").click()
+    expect(audit.locator("#lam input[type=number]")).to_have_value("0.85")
+    audit.locator("#policy-menu").select_option("sdd")
+    expect(audit.locator("#tuned-note")).not_to_contain_text("Tuned on")
+    expect(audit.locator("#use-tuned")).to_be_hidden()

@@ -104,6 +104,9 @@ def test_set_size_and_mass_agree_with_an_independent_computation(model, policy):
         d = s.diagnostics
         kl = float((p_fused * (p_fused / p_masked).log()).sum())
         assert d.kl_fused_masked == pytest.approx(kl, abs=1e-5)
+        p_factual = torch.softmax(z[0], -1)
+        assert d.kl_fused_factual == pytest.approx(float((p_fused * (p_fused / p_factual).log()).sum()), abs=1e-5)
+        assert d.tv_fused_factual == pytest.approx(float((p_fused - p_factual).abs().sum() / 2), abs=1e-5)
         assert d.tv_bound == pytest.approx(math.sqrt(kl / 2) / 0.02, rel=1e-2)
         assert d.sensitivity == pytest.approx(float((z[0] - z[1])[s.token_id]), abs=1e-4)
         assert d.entropy_fused == pytest.approx(float(-(p_fused * p_fused.log()).sum()), abs=1e-4)

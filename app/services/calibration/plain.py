@@ -29,6 +29,7 @@ def calibration_json(view: CalibrationView) -> dict[str, Any]:
         "estimator": view.reading.estimator,
         "source": view.summary.source,
         "mask_layout": view.summary.mask_layout,
+        "certified_in": view.summary.certified_in,
         "contexts": view.summary.contexts,
         "fingerprint": view.fingerprint_digest,
         "policy": dict(view.fingerprint),

@@ -23,6 +23,10 @@ WEIGHTINGS = ("none", "column", "estimated")
 """Where shift weights can come from."""
 
 
+READINGS = ("both", "factual")
+"""Readings whose probabilities thresholds can bound."""
+
+
 def check_request(request: CalibrationRequest) -> None:
     """Refuse settings that cannot be used, whatever the prompts.
 
@@ -36,6 +40,7 @@ def check_request(request: CalibrationRequest) -> None:
     _one_of("mask layout", request.mask_layout, get_args(MaskLayout))
     _one_of("mask mode", request.mask_mode, get_args(MaskMode))
     _one_of("weighting", request.weighting, WEIGHTINGS)
+    _one_of("choice of readings", request.certified_in, READINGS)
     check_lambda(request.lam)
     check_alpha(request.alpha)
     check_estimator(request.estimator)
@@ -56,6 +61,7 @@ def check_request(request: CalibrationRequest) -> None:
     )
     _check_layout(request)
     _check_shift(request)
+    _check_readings(request)
 
 
 def request_to_json(request: CalibrationRequest) -> JsonObject:
@@ -103,6 +109,20 @@ def _check_layout(request: CalibrationRequest) -> None:
             raise ServiceError(f"The family “{doubled}” has two shares of alpha; give one.")
         check_families(named)
         split_alpha(request.alpha, named, dict(request.alpha_by_family))
+
+
+def _check_readings(request: CalibrationRequest) -> None:
+    """Thresholds of the factual reading alone are read off references; nothing is masked for them."""
+    if request.certified_in == "both":
+        return
+    if request.mask_layout != "joint":
+        raise ServiceError("Thresholds of the factual reading alone have no masks; choose the joint mask for them.")
+    if request.source != "reference":
+        raise ServiceError(
+            "Thresholds of the factual reading alone are calibrated on references; choose these, or both readings."
+        )
+    if request.record_chains:
+        raise ServiceError("Drift is measured for both readings together; leave chains out, or calibrate both.")
 
 
 def _check_shift(request: CalibrationRequest) -> None:

@@ -13,6 +13,7 @@ from app.services.calibration.store import AnyCalibration, parts_of
 from app.services.prompts.files import PromptRow
 from app.services.views import CalibrationRequest, Example
 from coft_core.calibrating import calibrate, calibrate_factorized, record_chains
+from coft_core.calibrating.single import calibrate_single_branch
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import LEAST_BASELINE
 from coft_core.conformal.ledger import Ledger
@@ -154,6 +155,8 @@ def rows_to_record(work: CalibrationWork, calibration: AnyCalibration) -> list[i
 
 def _made(work: CalibrationWork, options: CalibrationOptions) -> AnyCalibration:
     request = work.request
+    if request.certified_in == "factual":
+        return calibrate_single_branch(work.model, work.examples, request.alpha, request.estimator, **options)
     common = (request.alpha, request.estimator, request.source)
     if request.mask_layout == "joint":
         return calibrate(work.model, work.examples, request.lam, *common, **options)

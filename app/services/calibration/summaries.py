@@ -21,6 +21,7 @@ from coft_core.conformal.coverage import CoverageReport, CoverageRow
 from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.stepwise import Bin
+from coft_core.policies.single_branch import SINGLE_BRANCH
 from db.records import CalibrationRecord
 
 
@@ -63,6 +64,7 @@ def summary_of(record: CalibrationRecord) -> CalibrationSummary:
         created_at=record.created_at,
         embedded=record.embedded,
         mask_layout=record.mask_layout,
+        certified_in="factual" if record.fingerprint.get("method") == SINGLE_BRANCH else "both",
     )
 
 

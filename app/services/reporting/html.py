@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from app.services.mapping import preview_from_json, settings_from_json, span_from, step_from
 from app.services.plain import span_state
+from app.services.policy_words import info_of, own_parameters, parameters_line, policy_about
 from app.services.reporting import formats, words
 from app.services.reporting.bundle import digests_of
 from app.services.reporting.figures import plotly_script, steps_chart, strip
@@ -149,7 +150,7 @@ def _chain(
         origin=origin,
         sentences=words.what_happened(summary, steps, settings),
         chain_sentence="" if certificate is None else certificate.sentence,
-        tokens=tuple(_token(step, shared=step.index < first) for step in steps),
+        tokens=tuple(_token(step, step.index < first, settings.policy) for step in steps),
         strip=strip(steps),
         chart=steps_chart(steps, str(branch.id)) if steps else Markup(""),
         rows=rows,
@@ -171,12 +172,12 @@ def _about(target: Target, report: ReportPart) -> str:
     return target.named(f"“{_branch_name(branch)}”")
 
 
-def _token(step: Step, shared: bool) -> Token:
+def _token(step: Step, shared: bool, policy: str) -> Token:
     ratio = step.diagnostics.log_ratio
     text = step.token
     return Token(
         text=formats.shown_token(text),
-        said=f"step {step.index + 1}: {words.step_words(step)}",
+        said=f"step {step.index + 1}: {words.step_words(step, policy)}",
         classes=words.token_classes(step),
         bar=min(TALLEST_BAR, round(abs(ratio) * _PIXELS_PER_LOG)) if math.isfinite(ratio) else TALLEST_BAR,
         down=ratio < 0,
@@ -237,9 +238,6 @@ def _spans(data: SessionData) -> list[tuple[str, str, str, str, str]]:
 
 def _facts(data: SessionData, report: ReportPart, settings: AuditSettings) -> list[tuple[str, str]]:
     record = data.record
-    policy = "COFT" if settings.policy == "coft" else "plain decoding (vanilla), masked reading observed"
-    if settings.policy == "coft":
-        policy += f", {settings.mask_layout} mask, lambda {settings.lam:g}"
     calibration = record.calibration_label or "none"
     if record.calibration_label and report.thresholds is None:
         calibration += " (deleted since)"
@@ -247,13 +245,23 @@ def _facts(data: SessionData, report: ReportPart, settings: AuditSettings) -> li
         calibration += f", risk level alpha {report.thresholds.alpha:g}"
     return [
         ("Model", f"{record.policy_settings['model_label']}, revision {record.model_revision}"),
-        ("Policy", policy),
+        ("Policy", _policy(settings)),
+        *((("Method", about),) if (about := policy_about(settings.policy)) else ()),
         ("Calibration", calibration),
         ("Certificate", words.stamp(report)),
         ("Started", formats.moment(record.created_at)),
         ("Last changed", formats.moment(record.updated_at)),
         ("Report", f"session {record.id}, {report.program.name} {report.program.version}"),
     ]
+
+
+def _policy(settings: AuditSettings) -> str:
+    """The method's name with what says how strongly it acts."""
+    info = info_of(settings.policy)
+    parts = [info.name, *([f"{settings.mask_layout} mask"] if len(info.layouts) > 1 else [])]
+    parts += [f"lambda {settings.lam:g}"] if info.fuses else []
+    changed = parameters_line(settings)
+    return ", ".join([*parts, *([changed] if changed else [])])
 
 
 def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str]]:
@@ -266,4 +274,8 @@ def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str
         ("word list", str(record.policy_settings.get("user_list") or "none")),
         ("whitelist", ", ".join(settings.whitelist) or "none"),
         ("group", settings.group or "all contexts together"),
+        *(
+            (f"{title} of the method", f"{value} (default)" if usual else value)
+            for title, value, usual in own_parameters(settings)
+        ),
     ]

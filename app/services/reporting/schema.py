@@ -8,41 +8,18 @@ never half understood. ``docs/report_format.md`` describes it for readers.
 from __future__ import annotations
 
 import json
-import math
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, PlainValidator, StrictBool, StrictInt, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from app.services.errors import ServiceError
 from app.services.reporting.canonical import canonical
+from app.services.reporting.values import Flag, Real, Text, Whole
 
 KIND = "coft-audit-report"
 VERSION = 1
 """Version of the document that is written; another one is refused, never guessed at."""
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("should be text")
-    return value
-
-
-def _real(value: object) -> float:
-    if value in ("Infinity", "-Infinity"):
-        return float(str(value))
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise ValueError('should be a number, "Infinity" or "-Infinity"')
-    return float(value)
-
-
-# Plain validators keep lone surrogates, which a pasted prompt can hold and which the library's own text type refuses.
-Text = Annotated[str, PlainValidator(_text), WithJsonSchema({"type": "string"})]
-Real = Annotated[
-    float, PlainValidator(_real), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity"]}]})
-]
-Whole = StrictInt
-Flag = StrictBool
 
 
 class Part(BaseModel):
@@ -152,9 +129,18 @@ class StepPart(Part):
     sensitivity: Real
     log_ratio: Real
     margin: Real
+    kl_fused_factual: Real | None = None
+    tv_fused_factual: Real | None = None
     created_at: datetime
     candidates: tuple[CandidatePart, ...]
     families: tuple[FamilyPart, ...]
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what steps stored earlier do not have, so that their reports keep their digest."""
+        plain: dict[str, Any] = handler(self)
+        absent = {name for name in ("kl_fused_factual", "tv_fused_factual") if getattr(self, name) is None}
+        return {name: value for name, value in plain.items() if name not in absent}
 
 
 class BranchPart(Part):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from app.services.policy_words import info_of, policy_name
 from app.services.reporting.formats import plural, probability, quoted, times_likelier
 from app.services.reporting.schema import ReportPart, SummaryPart
 from app.services.reporting.summary import SENSITIVE, has_threshold
 from app.services.views import AuditSettings, Step
+from app.services.views.policies import PolicyInfo
 
 STATE_WORDS = {
     "calibrated": "calibrated",
@@ -35,8 +37,8 @@ def what_happened(summary: SummaryPart, steps: Sequence[Step], settings: AuditSe
 
 def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[str]:
     if summary.uncertified == summary.steps:
-        if settings.policy != "coft":
-            return ["Plain decoding was observed, so nothing is certified."]
+        if not info_of(settings.policy).certifies:
+            return [f"The method, {policy_name(settings.policy)}, certifies nothing."]
         return ["Nothing is certified: there is no calibration of this very policy."]
     if summary.uninformative == summary.steps:
         return [
@@ -44,10 +46,12 @@ def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[
         ]
     every = summary.certified == summary.steps
     counted = "Every token" if every else plural(summary.certified, "token")
-    found = [
-        f"{counted} {'is' if every else _are(summary.certified)} certified: likely enough both when the masked words "
-        "are visible and when they are masked."
-    ]
+    readings = (
+        "when the masked words are visible; nothing is said of the reading in which they are masked"
+        if info_of(settings.policy).certified_in == "factual"
+        else "both when the masked words are visible and when they are masked"
+    )
+    found = [f"{counted} {'is' if every else _are(summary.certified)} certified: likely enough {readings}."]
     if summary.inherited:
         found.append(
             f"{plural(summary.inherited, 'token')} {_are(summary.inherited)} certified with a threshold borrowed from "
@@ -115,12 +119,33 @@ def claims(report: ReportPart) -> tuple[str, ...]:
     level = f"{1 - thresholds.alpha:.6g}"
     group = "" if thresholds.group is None else f" of the group “{thresholds.group}”"
     contexts = max((entry.contexts for family in thresholds.families for entry in family.bins), default=0)
+    info = info_of(session.policy)
+    reached = "is in the certified set" if info.kind != "constraint" else "reaches the threshold τ"
     return (
         f"At one step of a new text{group} like those of the calibration “{thresholds.calibration}”, the true next "
-        f"token is in the certified set with probability at least {level}, on average over such texts.",
-        "Every certified token has at least the probability τ of its step in the fused reading and, at the same time, "
-        "in the reading in which the sensitive words are masked.",
+        f"token {reached} with probability at least {level}, on average over such texts.",
+        *_certified_tokens(info),
         f"The thresholds rest on up to {plural(contexts, 'independent text')} a range of steps.",
+    )
+
+
+def _certified_tokens(info: PolicyInfo) -> tuple[str, ...]:
+    """What is true of every certified token under a method."""
+    if info.certified_in != "factual":
+        return (
+            "Every certified token has at least the probability τ of its step in the fused reading and, at the same "
+            "time, in the reading in which the sensitive words are masked.",
+        )
+    found = (
+        "Every certified token has at least the probability τ of its step in the prompt as typed; nothing is claimed "
+        "of the reading in which the sensitive words are masked.",
+    )
+    if info.kind != "constraint":
+        return found
+    return (
+        *found,
+        "The method also refuses tokens by a limit of its own, and how often that takes the true one is not "
+        "calibrated.",
     )
 
 
@@ -148,9 +173,11 @@ def not_claimed(report: ReportPart) -> tuple[str, ...]:
     return tuple(found)
 
 
-def step_words(step: Step) -> str:
-    """A step's state in a sentence."""
-    joint = probability(math.exp(min(step.log_p_fused, step.log_p_masked)))
+def step_words(step: Step, policy: str = "coft") -> str:
+    """A step's state in a sentence, with the probability that the policy's threshold is compared with."""
+    factual = info_of(policy).certified_in == "factual"
+    support = step.log_p_factual if factual else min(step.log_p_fused, step.log_p_masked)
+    joint = f"{'support as typed' if factual else 'joint support'} {probability(math.exp(support))}"
     tau = probability(math.exp(step.log_tau))
     if step.state == "none":
         sentence = "Not certified: there is no threshold."
@@ -161,10 +188,10 @@ def step_words(step: Step) -> str:
     elif step.fallback:
         sentence = "Fallback: no token reached the threshold in both readings, so nothing is certified here."
     elif not step.certified:
-        sentence = f"Not certified: joint support {joint} is under the threshold {tau}."
+        sentence = f"Not certified: {joint}, threshold {tau}."
     else:
         borrowed = " with a borrowed threshold" if step.state == "inherited" else ""
-        sentence = f"Certified{borrowed}: joint support {joint}, threshold {tau}."
+        sentence = f"Certified{borrowed}: {joint}, threshold {tau}."
     forced = ""
     if step.forced:
         same = step.policy_token_id == step.token_id

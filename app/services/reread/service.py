@@ -12,6 +12,7 @@ from app.services.errors import ServiceError
 from app.services.mapping import settings_from_json
 from app.services.model_host import ModelHost
 from app.services.policy_choice import policy_of
+from app.services.policy_words import policy_name
 from app.services.reread.chains import StoredChain, StoredChains
 from app.services.reread.departures import Departures
 from app.services.reread.thresholds import ThresholdChoice
@@ -24,8 +25,8 @@ from db.records import BranchRecord, SessionRecord
 from db.repositories import SessionsRepository
 
 NOT_COFT = (
-    "Vanilla decoding mixes no readings and certifies nothing, so there is neither a lambda nor an alpha to change; "
-    "audit the prompt with the COFT policy."
+    "This audit was made with {}; only the steps of the COFT policy can be read again at another lambda or alpha, so "
+    "audit the prompt with it."
 )
 NOT_KEPT = (
     "This audit was made without keeping its logits, so it cannot be read again; make a new audit of the prompt. "
@@ -73,7 +74,7 @@ class RereadService:
         record, branch = self._asked(request)
         stored = settings_from_json(record.policy_settings["settings"])
         if stored.policy != "coft":
-            raise ServiceError(NOT_COFT)
+            raise ServiceError(NOT_COFT.format(policy_name(stored.policy)))
         settings = _changed(stored, request)
         alike = self._choice.alike(record, stored)
         chosen = self._choice.choose(record, settings, alike)

@@ -44,6 +44,7 @@ from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.record import Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold, UnionBound
 from coft_core.contributions import LeaveOneOut, SpanContribution
+from coft_core.engine.loading import LoadingPhase
 from coft_core.masking.user_list import UserTerm
 from coft_core.overhead import Overhead
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Candidate, Diagnostics, Example, FamilyStep, Span, Step
@@ -76,6 +77,7 @@ __all__ = [
     "Iteration",
     "JobView",
     "LeaveOneOut",
+    "LoadingPhase",
     "MaskPiece",
     "MaskPreview",
     "ModelView",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from app.services.views.policies import CertifiedIn
 from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.record import Iteration, Reading
@@ -73,6 +74,7 @@ class CalibrationSummary:
     created_at: datetime
     embedded: bool
     mask_layout: str = "joint"
+    certified_in: CertifiedIn = "both"
 
 
 @dataclass(frozen=True, slots=True)

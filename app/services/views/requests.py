@@ -42,6 +42,8 @@ class CalibrationRequest:
         rho: Bound on the density ratio of the prompts that will be audited; 1 assumes that they are like these.
         weighting: ``none``, ``column`` (the rows' own weights) or ``estimated`` (from ``deployment``).
         deployment: Prompts like those that will be audited; needed to estimate weights.
+        certified_in: ``both`` readings, as COFT certifies, or the ``factual`` one alone, for methods of one branch;
+            lambda and masks have no say in the latter.
     """
 
     name: str
@@ -75,6 +77,7 @@ class CalibrationRequest:
     rho: float = 1.0
     weighting: str = "none"
     deployment: tuple[str, ...] = ()
+    certified_in: str = "both"
 
 
 @dataclass(frozen=True, slots=True)

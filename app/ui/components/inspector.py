@@ -22,7 +22,7 @@ def inspector() -> None:
           <colgroup><col><col class="c-p"><col class="c-p"><col class="c-p"><col class="c-p"><col class="c-s"><col
             class="c-a"></colgroup>
           <thead><tr><th scope="col">Token</th><th scope="col" class="n" aria-sort="descending">Factual ↓</th>
-            <th scope="col" class="n">Masked</th><th scope="col" class="n">Fused</th>
+            <th scope="col" class="n">Masked</th><th scope="col" class="n drawn-from">Fused</th>
             <th scope="col" class="n" title="Joint support: the smaller of masked and fused">Joint</th>
             <th scope="col" title="Certified when joint support reaches the threshold">Certified</th>
             <th scope="col"><span class="vh">Force</span></th></tr></thead><tbody></tbody></table>
@@ -45,7 +45,8 @@ def inspector() -> None:
     gr.HTML(
         html_template=f"""<div class="after" hidden><div class="key" aria-hidden="true">
         <span><i class="k-f"></i>factual</span><span><i class="k-m"></i>masked</span>
-        <span><i class="k-x"></i>fused</span><span><i class="k-t"></i>threshold</span></div>
+        <span><i class="k-x"></i><span class="drawn-from">fused</span></span>
+        <span><i class="k-t"></i>threshold</span></div>
         <div class="undertools">{tools("candidates", "Candidates")}</div>{numbers("candidates")}
         <dl class="facts"></dl>
         <section class="shares" aria-labelledby="h-shares" hidden><h3 id="h-shares">What each span contributes</h3>

@@ -11,9 +11,9 @@ from app.services.views import FAMILIES, AuditSettings
 from app.ui.components.markup import icon
 from app.ui.components.rail_values import FIELDS, SINGLE
 from app.ui.presenters_fit import ALL_GROUPS, calibration_choices
+from app.ui.presenters_policies import parameters_text
 from app.ui.presenters_session import family_choices, list_choices
 
-POLICIES = [("COFT", "coft"), ("Vanilla, the model as it is", "vanilla")]
 MASKS = [
     ("All families together", "joint"),
     ("One attribute alone", SINGLE),
@@ -32,9 +32,12 @@ class SettingsRail:
 
     controls: dict[str, Component]
     model_note: gr.HTML
+    method_note: gr.HTML
     calibration_note: gr.HTML
     drift_note: gr.HTML
     adopt: gr.Button
+    tuned_note: gr.HTML
+    use_tuned: gr.Button
 
     @property
     def inputs(self) -> list[Component]:
@@ -62,7 +65,9 @@ def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> Set
         [("demo, embedded", "demo")], value=defaults.model, label="Model", allow_custom_value=True
     )
     model_note = _note()
-    put["policy"] = gr.Dropdown(POLICIES, value=defaults.policy, label="Policy")
+    method_note = _method(put, defaults)
+    tuned_note = gr.HTML(elem_id="tuned-note", elem_classes=["coft", "under"], apply_default_css=False)
+    use_tuned = gr.Button("Use this strength", size="sm", visible=False, elem_id="use-tuned")
     put["mask"] = gr.Dropdown(MASKS, value=defaults.mask_layout, label="Mask", elem_id="mask")
     put["attribute"] = gr.Dropdown(_ATTRIBUTES, value=FAMILIES[0], label="Attribute", elem_id="attribute")
     put["calibration_id"] = gr.Dropdown(calibration_choices(()), value=0, label="Calibration", elem_id="calibration")
@@ -79,14 +84,39 @@ def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> Set
         put["max_new_tokens"] = gr.Slider(1, 1024, defaults.max_new_tokens, step=1, label="Steps at most", buttons=[])
         put["seed"] = gr.Number(defaults.seed, label="Seed", precision=0)
         _hint("The same seed draws the same tokens.")
-    return SettingsRail(put, model_note, calibration_note, drift_note, adopt)
+    return SettingsRail(put, model_note, method_note, calibration_note, drift_note, adopt, tuned_note, use_tuned)
+
+
+def _method(put: dict[str, Component], defaults: AuditSettings) -> gr.HTML:
+    """The menu of methods, the parameters of the chosen one, and what is amiss with it."""
+    put["policy"] = gr.HTML(
+        defaults.policy,
+        html_template="""<div class="method"><label for="policy-menu">Policy</label>
+          <select class="select" id="policy-menu" aria-describedby="policy-about"></select>
+          <p class="hint about" id="policy-about"></p></div>""",
+        js_on_load="coft.policyMenu.mount(element, props, watch)",
+        apply_default_css=False,
+        elem_id="policy",
+        elem_classes=["coft"],
+    )
+    put["parameters"] = gr.HTML(
+        parameters_text(defaults),
+        html_template='<div class="place"></div>',
+        js_on_load="coft.policyMenu.parameters(element, props, watch)",
+        apply_default_css=False,
+        elem_id="parameters",
+        elem_classes=["coft"],
+    )
+    return gr.HTML(elem_id="method-note", elem_classes=["coft", "under"], apply_default_css=False)
 
 
 def _strength(put: dict[str, Component], defaults: AuditSettings) -> None:
-    put["lam"] = gr.Slider(0, 1, defaults.lam, step=0.01, label="Lambda", buttons=[], elem_classes=["ruled"])
-    _hint("How much the masked view counts: 0 reads only your text, 1 only the masked one.")
-    put["alpha"] = gr.Slider(0.001, 0.3, defaults.alpha, step=0.001, label="Alpha", buttons=[])
-    _hint("How often the true next token may be missed: 0.10 keeps it 9 times in 10.")
+    put["lam"] = gr.Slider(
+        0, 1, defaults.lam, step=0.01, label="Lambda", buttons=[], elem_id="lam", elem_classes=["ruled"]
+    )
+    _hint("How much the masked view counts: 0 reads only your text, 1 only the masked one.", "lam-hint")
+    put["alpha"] = gr.Slider(0.001, 0.3, defaults.alpha, step=0.001, label="Alpha", buttons=[], elem_id="alpha")
+    _hint("How often the true next token may be missed: 0.10 keeps it 9 times in 10.", "alpha-hint")
 
 
 def _sampling(put: dict[str, Component], defaults: AuditSettings) -> None:
@@ -122,5 +152,5 @@ def _note() -> gr.HTML:
     return gr.HTML(elem_classes=["coft", "note"], apply_default_css=False)
 
 
-def _hint(text: str) -> None:
-    gr.HTML(f'<p class="hint">{text}</p>', apply_default_css=False, elem_classes=["coft", "note"])
+def _hint(text: str, name: str | None = None) -> None:
+    gr.HTML(f'<p class="hint">{text}</p>', apply_default_css=False, elem_id=name, elem_classes=["coft", "note"])

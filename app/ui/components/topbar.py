@@ -11,6 +11,7 @@ PAGES = (
     ("Audit", "./", "audit"),
     ("Calibrate", "./calibrate", "calibrate"),
     ("Compare", "./compare", "compare"),
+    ("Tune", "./tune", "tune"),
     ("Swap", "./swap", "swap"),
     ("Batches", "./batches", "batches"),
     ("Sessions", "./sessions", "sessions"),

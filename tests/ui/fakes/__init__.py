@@ -5,12 +5,14 @@ from __future__ import annotations
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.batches import FakeBatches
 from tests.ui.fakes.calibrations import FakeCalibrations
+from tests.ui.fakes.compared_sets import FakeComparedSets
 from tests.ui.fakes.comparisons import FakeComparisons
 from tests.ui.fakes.data import make_step, position_bins
 from tests.ui.fakes.library import FakeExports, FakeLibrary
 from tests.ui.fakes.reports_and_jobs import FakeJobs, FakeReports
 from tests.ui.fakes.rereads import FakeRereads
 from tests.ui.fakes.swaps import FakeSwaps
+from tests.ui.fakes.tunings import FakeTunings
 from tests.ui.fakes.user_lists import FakeUserLists
 from tests.ui.fakes.verdicts import FakeVerdicts
 
@@ -31,8 +33,10 @@ class FakeServices:
         self.exports = FakeExports(self.audits)
         self.library = FakeLibrary(self.audits)
         self.comparisons = FakeComparisons(self.audits)
+        self.compared_sets = FakeComparedSets(self.audits)
         self.swaps = FakeSwaps(self.audits)
         self.rereads = FakeRereads(self.audits)
+        self.tunings = FakeTunings(self.jobs)
         self.verdicts = FakeVerdicts(self.audits)
 
     def reset(self) -> None:
@@ -45,6 +49,8 @@ class FakeServices:
         self.batches.__init__(self.calibrations)  # type: ignore[misc]
         self.library.__init__(self.audits)  # type: ignore[misc]
         self.comparisons.__init__(self.audits)  # type: ignore[misc]
+        self.compared_sets.__init__(self.audits)  # type: ignore[misc]
         self.swaps.__init__(self.audits)  # type: ignore[misc]
         self.rereads.__init__(self.audits)  # type: ignore[misc]
+        self.tunings.__init__(self.jobs)  # type: ignore[misc]
         self.verdicts.__init__(self.audits)  # type: ignore[misc]

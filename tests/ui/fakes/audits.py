@@ -19,6 +19,7 @@ from app.services.views import (
     ChainProgress,
     DriftReport,
     LeaveOneOut,
+    LoadingPhase,
     MaskPreview,
     ModelView,
     Overhead,
@@ -134,6 +135,9 @@ class FakeAudits:
         if name == "missing":
             raise ServiceError("There is no model 'missing': give a hub id or a folder that holds one.")
         return ModelView(name, "demo · 3.6M, embedded", "Runs on this computer, float32", 512, "<mask>")
+
+    def loading(self, name: str) -> Iterator[LoadingPhase]:
+        yield from LoadingPhase
 
     def detector(self, settings: AuditSettings) -> str:
         return "lexicon 1" if settings.user_list_id is None else f"lexicon 1, list {settings.user_list_id}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,7 @@ from app.services.comparing.service import ComparisonService
 from app.services.errors import ColumnMismatch
 from app.services.views import AuditSettings, StartAudit, Step
 from coft_core.errors import CalibrationMismatch
+from db.records import MeasuredStepRecord
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.data import make_step
 
@@ -31,10 +32,26 @@ def written(settings: AuditSettings, length: int) -> list[str]:
     ]
 
 
+FOOTPRINT = {"prompt_tokens": [9, 9], "token_bytes": [8192, 8192], "model_bytes": 14_400_000, "further_bytes": 0}
+
+
+def measured_step(step: Step, branch_id: int) -> MeasuredStepRecord:
+    """What a store would keep of what a step took."""
+    return MeasuredStepRecord(
+        branch_id=branch_id, index=step.index, token_id=step.token_id, token=step.token, certified=step.certified,
+        fallback=step.fallback, log_ratio=step.diagnostics.log_ratio,
+        kl_fused_factual=step.diagnostics.kl_fused_factual, tv_fused_factual=step.diagnostics.tv_fused_factual,
+        seconds=0.0123 + 0.001 * step.index, peak_bytes=None,
+    )  # fmt: skip
+
+
 class FakeComparisons(ComparisonService):
     def __init__(self, audits: FakeAudits) -> None:
-        store: Any = SimpleNamespace(get=lambda session_id: SimpleNamespace(fingerprint={"tokenizer": "made up"}))
-        super().__init__(store, audits)  # type: ignore[arg-type]
+        self.taken: defaultdict[int, list[MeasuredStepRecord]] = defaultdict(list)
+        record = SimpleNamespace(fingerprint={"tokenizer": "made up"}, footprint=FOOTPRINT)
+        store: Any = SimpleNamespace(get=lambda session_id: record)
+        measured: Any = SimpleNamespace(branch_steps=lambda branch_id: self.taken[branch_id])
+        super().__init__(store, audits, measured)  # type: ignore[arg-type]
         self.audits = audits
         self.asked: list[tuple[str, object]] = []
         self.gate = threading.Event()
@@ -56,9 +73,8 @@ class FakeComparisons(ComparisonService):
                 tokens = written(session.request.settings, session.request.settings.max_new_tokens)
                 if stop.is_set() or len(steps) != index or index >= len(tokens):
                     continue
-                began = time.perf_counter()
                 steps.append(make_step(index, tokens[index], session.state))
-                self._pace.add(session.branches[0].view.id, time.perf_counter() - began)
+                self.taken[session.branches[0].view.id].append(measured_step(steps[-1], session.branches[0].view.id))
                 yield session_id, steps[-1]
                 self.gate.wait(120)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from app.services.errors import ServiceError
 from app.services.tuning.files import read_tuning_set
 from app.services.tuning.plain import tuning_csv
-from app.services.views import AuditSettings, SamplePromptSet
+from app.services.views import AuditSettings, SamplePromptSet, replace
 from app.services.views.tuning import TunedMethod, TunedPoint, TunedValues, TuningRequest, TuningSet, TuningView
 from coft_core.assets import assets_path
 from tests.ui.fakes.reports_and_jobs import FakeJobs
@@ -58,10 +58,16 @@ class FakeTunings:
         return self.views[run_id]
 
     def tuned(self, settings: AuditSettings) -> TunedValues | None:
-        return None
+        """What the newest run found; its strength is COFT's lambda."""
+        found = [
+            view for view in self.list() if any(own.policy == settings.policy and own.best for own in view.methods)
+        ]
+        if not found or settings.policy != "coft":
+            return None
+        return TunedValues(found[0].id, found[0].name, found[0].set_name, (), 0.85)
 
     def applied(self, settings: AuditSettings) -> AuditSettings:
-        return settings
+        return replace(settings, lam=0.85)
 
     def write_csv(self, run_id: int, folder: Path) -> Path:
         path = Path(folder) / f"tuning-{run_id}.csv"

@@ -68,6 +68,16 @@ def test_a_batch_is_run_shown_read_by_group_and_deleted(run, prompts, tmp_path):
     assert run("list")[1].startswith("No batches yet.")
 
 
+def test_a_batch_takes_any_method_with_its_parameters_and_refuses_others(run, prompts):
+    arguments = ("run", "--prompts", prompts, *COLUMNS, "--accept-errors", *POLICY, "--policy", "sdd")
+    code, text, _ = run(*arguments, "--set", "decay=20", "--json")
+    settings = json.loads(text)["settings"]
+    assert (code, settings["policy"], settings["parameters"]) == (0, "sdd", {"decay": 20.0})
+    code, _, errors = run(*arguments, "--set", "decay=many")
+    assert code == 1
+    assert "Decay is 'many'; give a number from 0 to 500." in errors
+
+
 def test_bad_rows_are_named_and_refused_unless_they_are_accepted(run, prompts):
     code, _, errors = run("run", "--prompts", prompts, *COLUMNS, *POLICY)
     assert code == 1

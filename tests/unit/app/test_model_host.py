@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from app.services.model_host import ModelHost, RolloutPool
+from app.services.model_host import ModelHost
+from app.services.rollout_pool import RolloutPool
 from app.services.turns import Turns
 from coft_core.engine.fake import tiny_model
 

@@ -229,7 +229,7 @@ def test_what_cannot_be_read_says_why(wired, adopted):
     vanilla = ran(wired, AuditSettings(policy="vanilla", max_new_tokens=2))
     with pytest.raises(ServiceError) as refused:
         wired.rereads.read(RereadRequest(vanilla.session_id, 0.2))
-    assert str(refused.value) == NOT_COFT
+    assert str(refused.value) == NOT_COFT.format("Vanilla")
     free = ran(wired, replace(adopted, calibration_id=None, max_new_tokens=2))
     with pytest.raises(ServiceError) as refused:
         wired.rereads.read(RereadRequest(free.session_id, 0.2, 0.2))

@@ -324,7 +324,7 @@ def test_a_session_warns_of_drift_only_where_audits_speak_against_its_calibratio
 def test_notes_from_the_outside_are_shown_and_never_run(services):
     nasty = "<img src=x onerror=alert(1)>"
     view = replace(read(services), group=nasty)
-    shown = calibration_note(view, SettingsFit((("user_list", nasty, nasty),), (nasty,)))
+    shown = calibration_note(view, SettingsFit((("user_list", nasty, nasty),), (nasty,)), "coft")
     assert "<img" not in shown
     assert shown.count("&lt;img") == 4
 
@@ -340,7 +340,9 @@ def test_notes_from_the_outside_are_shown_and_never_run(services):
         {"masked_families": ("religion",)},
         {"masked_families": ()},
         {"mask_mode": "soft", "mask_hint": "someone", "whitelist": ("nurse", "he said")},
-        {"policy": "vanilla", "sentinel": "_", "calibration_id": 1, "group": "ward"},
+        {"sentinel": "_", "calibration_id": 1, "group": "ward"},
+        {"policy": "vanilla", "sentinel": "_"},
+        {"policy": "sdd", "parameters": (("descriptions", ("one", "two")), ("decay", 20.0))},
     ],
 )
 def test_settings_survive_the_way_through_the_rail(services, changes):

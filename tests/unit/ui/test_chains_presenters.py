@@ -9,12 +9,13 @@ from app.services.errors import ServiceError
 from app.services.views import AuditSettings, BranchView, Candidate, replace
 from app.services.views.comparisons import ChainSummary, Comparison, PairComparison, StepDivergence
 from app.ui.figures import template
-from app.ui.figures_chains import LINES, changed_figure, divergence_figure, sensitivity_figure
+from app.ui.figures_chains import LINES, changed_figure, divergence_figure, sensitivity_figure, vanilla_figure
 from app.ui.live_chains import LiveChains
 from app.ui.presenters_chains import cell, comparison_message
 from app.ui.presenters_chains_form import chains_from, columns_from
-from app.ui.presenters_chains_tables import differences_table, summary_table
+from app.ui.presenters_chains_tables import differences_table, memory, summary_table
 from app.ui.presenters_chains_words import chain_names, claim, parting, row_sentences, settings_line
+from coft_core.footprint import Footprint
 from tests.ui.fakes.data import SUMMARIES, make_step
 
 VANILLA = AuditSettings(policy="vanilla")
@@ -51,7 +52,7 @@ def comparison(*chains):
             PairComparison(place, rows, first_divergence(tokens[0], other), **counts, by_text=False, differences=differ)
         )
     longest = range(max(len(own.steps) for own in chains))
-    divergence = tuple(StepDivergence(step, (), (), ()) for step in longest)
+    divergence = tuple(StepDivergence(step, (), (), (), (), ()) for step in longest)
     return Comparison(chains, tuple(pairs), divergence, (), beside(len(tokens[0]), [pair.rows for pair in pairs]))
 
 
@@ -146,7 +147,7 @@ def test_a_message_holds_every_token_once_and_every_row(both):
     ]
     assert len(message["say"]) == len(message["rows"])
     shown = cell(both.chains[1].steps[1])
-    assert (shown["rt"], [row[0] for row in shown["rows"] if row[-1]]) == ("+0.89", ["driver"])
+    assert (shown["rt"], [row[0] for row in shown["rows"] if row[7]]) == ("+0.89", ["driver"])
 
 
 def test_lines_differ_in_dash_and_marker_and_hold_the_stored_numbers(both):
@@ -161,6 +162,42 @@ def test_lines_differ_in_dash_and_marker_and_hold_the_stored_numbers(both):
     assert changed == {"COFT": [0, 1, 1, 2, 2]}
     stored = {trace.name: list(trace.y) for trace in divergence_figure(both, names).data if trace.name}
     assert stored["COFT"] == [0.012] * 4
+
+
+def test_divergence_from_vanilla_is_shown_where_it_was_stored_and_is_of_the_audited_model(both):
+    said = [step.diagnostics for step in both.chains[1].steps]
+    old = replace(both.chains[1], steps=tuple(without_vanilla(step) for step in both.chains[1].steps))
+    apart = replace(both.chains[1], own_model=True)
+    lines = {}
+    for name, other in (("new", both.chains[1]), ("old", old), ("apart", apart)):
+        drawn = vanilla_figure(comparison(both.chains[0], other), ["Vanilla", name])
+        lines |= {trace.name: list(trace.y) for trace in drawn.data if trace.name}
+    assert lines["new"] == [float(f"{item.tv_fused_factual:.4g}") for item in said]
+    assert lines["old"] == lines["apart"] == []
+    shown = cell(both.chains[1].steps[1])["v"]
+    assert shown == [
+        pytest.approx(said[1].tv_fused_factual, rel=1e-3),
+        pytest.approx(said[1].kl_fused_factual, rel=1e-3),
+    ]
+    assert cell(both.chains[1].steps[1], own_model=True)["v"] == cell(old.steps[1])["v"] == [None, None]
+    forbidden = replace(said[1], kl_fused_factual=math.inf)
+    assert cell(replace(both.chains[1].steps[1], diagnostics=forbidden))["v"][1] == -1
+
+
+def without_vanilla(step):
+    return replace(step, diagnostics=replace(step.diagnostics, kl_fused_factual=None, tv_fused_factual=None))
+
+
+def test_memory_and_time_stand_with_what_they_are_and_a_dash_where_nothing_is_known(both):
+    footprint = Footprint((10, 12), (1000, 1000), 5_000_000, 2_500_000)
+    known = replace(both.chains[1], footprint=footprint, seconds_per_token=0.0123, mean_tv_factual=0.25)
+    table = summary_table(comparison(both.chains[0], known), ["Vanilla", "COFT"])
+    assert 'Keys and values, computed</th><td class="n">–</td><td class="n">30 kB</td>' in table
+    assert 'Further models, their weights</th><td class="n">–</td><td class="n">2.5 MB</td>' in table
+    assert 'Time per token, ms</th><td class="n">–</td><td class="n">12.3</td>' in table
+    assert 'From vanilla, total variation</th><td class="n">–</td><td class="n">0.250</td>' in table
+    assert "measured peak" not in table
+    assert [memory(size) for size in (None, 0, 900, 4_200_000, 3_000_000_000)] == ["–", "–", "1 kB", "4.2 MB", "3.0 GB"]
 
 
 def test_frames_align_what_has_grown_and_repeat_the_tokens_of_the_frame_before():
@@ -193,6 +230,11 @@ def test_columns_from_the_page_become_settings_and_what_is_no_number_is_named():
     assert made.greedy
     assert made.proceed_uncertified
     assert columns_from(shared, [{**given, "calibration": "0"}])[0].calibration_id is None
+    steered = {"policy": "dexperts", "layout": "joint", "parameters": {"weight": "3"}}
+    (made,) = columns_from(shared, [{**steered, "calibration": "4", "lam": ""}])
+    assert (made.parameters, made.calibration_id, made.lam) == ((("weight", 3.0),), None, AuditSettings().lam)
+    with pytest.raises(ServiceError, match="Column 2: Weight is 99"):
+        columns_from(shared, [given, {**steered, "parameters": {"weight": 99}}])
     with pytest.raises(ServiceError, match="The lambda of column 2 is no number"):
         columns_from(shared, [given, {**given, "lam": ""}])
     with pytest.raises(ServiceError, match="The number of steps is no whole number"):

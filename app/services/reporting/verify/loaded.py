@@ -10,6 +10,7 @@ from pathlib import Path
 from app.services.calibration.store import AnyCalibration
 from app.services.calibration.thresholds import layout_of, reading_for
 from app.services.errors import CoftError, ServiceError
+from app.services.known_policies import certifies
 from app.services.mapping import settings_from_json, step_from
 from app.services.reporting.archive import LARGEST_FILE, unpack
 from app.services.reporting.bundle import CALIBRATION, MANIFEST, REPORT, read_manifest
@@ -49,7 +50,7 @@ class Loaded:
     @property
     def applied(self) -> AnyCalibration | None:
         """The calibration whose thresholds were applied: the session's policy takes none, or none of another layout."""
-        if self.calibration is None or self.settings.policy != "coft":
+        if self.calibration is None or not certifies(self.settings):
             return None
         return self.calibration if layout_of(self.calibration) == self.settings.mask_layout else None
 

@@ -10,6 +10,7 @@ from app.services.reporting.schema import SummaryPart
 from app.services.reporting.summary import summary_of
 from app.services.reporting.verify.findings import Findings, is_near
 from app.services.reporting.verify.loaded import Loaded
+from app.services.reporting.verify.rules import rules_of
 from app.services.views import Candidate, Step
 from app.services.views.verification import Check
 
@@ -22,12 +23,16 @@ BOUNDARY = 1e-6
 
 
 def check_fusion(loaded: Loaded) -> Check:
-    """Differences of fused log-probabilities are ``1 - lam`` of the factual plus ``lam`` of the masked ones (Eq. 4)."""
+    """Differences of fused log-probabilities are ``1 - lam`` of the factual plus ``lam`` of the masked ones (Eq. 4).
+
+    Other methods make their distribution by rules of their own, which only a replay on the model recomputes.
+    """
     found = Findings("Fusion of the candidates")
+    mixes = rules_of(loaded.settings).mixes
     lam = float(loaded.report.session.fingerprint.get("lam", 0.0))
     for branch, step in loaded.own_steps():
         place = f"Branch {branch.path}, step {step.index + 1}"
-        rows = [row for row in step.candidates if _finite(row)]
+        rows = [row for row in step.candidates if _finite(row)] if mixes else []
         # Fusion leaves one unknown a step, the logarithm of its normaliser; the median of all rows stands for it.
         offsets = [_offset(row, lam) for row in rows]
         middle = median(offsets) if offsets else 0.0
@@ -43,12 +48,18 @@ def check_fusion(loaded: Loaded) -> Check:
             found.expect(
                 total <= 1 + MASS_TOLERANCE, f"{place}: the {view} probabilities of its candidates sum to {total:.6g}."
             )
-    return found.check()
+    own = "the method's own rule is recomputed by a replay alone; only the sums of probabilities were checked"
+    return found.check("" if mixes else own)
 
 
 def check_certified(loaded: Loaded) -> Check:
-    """A candidate is certified exactly if its joint support reaches the threshold (Eq. 7)."""
+    """A candidate is certified exactly if its joint support reaches the threshold (Eq. 7).
+
+    Ablations that certify in one reading are checked by its probability, and a method that refuses tokens for reasons
+    of its own only has to keep to the threshold.
+    """
     found = Findings("Certified tokens")
+    rules = rules_of(loaded.settings)
     for branch, step in loaded.own_steps():
         place = f"Branch {branch.path}, step {step.index + 1}"
         own = next((row for row in step.candidates if row.token_id == step.token_id), None)
@@ -61,10 +72,13 @@ def check_certified(loaded: Loaded) -> Check:
                     row.certified == (not row.refused_by) or step.state == "none",
                     f"{what}: it is certified although a family refuses it, or the other way round.",
                 )
+            elif rules.refuses_more:
+                reaches = rules.support(row) >= step.log_tau - BOUNDARY
+                found.expect(reaches or not row.certified, f"{what}: it is accepted and does not reach the threshold.")
             elif step.state == "none":
                 found.expect(not row.certified, f"{what}: it is marked as certified, and there is no threshold.")
-            elif abs(row.log_joint - step.log_tau) > BOUNDARY:
-                found.same(what, "whether it is certified", row.certified, row.log_joint >= step.log_tau)
+            elif abs(rules.support(row) - step.log_tau) > BOUNDARY:
+                found.same(what, "whether it is certified", row.certified, rules.support(row) >= step.log_tau)
         for part in step.families:
             joint = min(step.log_p_fused, part.log_p_masked)
             found.near(f"{place}, family {part.family}", "the joint support", part.log_joint, joint, EXACT)
@@ -99,11 +113,14 @@ def check_derived(loaded: Loaded) -> Check:
 def check_choices(loaded: Loaded) -> Check:
     """Fallbacks, the policy's choices and the size and mass of the set fit the candidates."""
     found = Findings("Fallbacks, choices and sets")
+    refuses = rules_of(loaded.settings).refuses_more
     for branch, step in loaded.own_steps():
         place = f"Branch {branch.path}, step {step.index + 1}"
         members = [row for row in step.candidates if row.certified]
         empty = step.set_size == 0 and step.state != "none"
-        found.same(place, "whether it is a fallback", step.fallback, empty)
+        # A method that refuses tokens without a calibration may refuse them all, which is a fallback too.
+        if step.state != "none" or not refuses:
+            found.same(place, "whether it is a fallback", step.fallback, empty)
         found.expect(
             step.set_size >= len(members),
             f"{place}: the set has {step.set_size} tokens, and {len(members)} are listed.",
@@ -169,6 +186,26 @@ def _check_divergences(found: Findings, place: str, step: Step) -> None:
     least = math.fsum(p * math.log(p / q) for p, q in pairs if p > 0 and q > 0)
     stated = step.diagnostics.kl_fused_masked
     found.expect(stated >= least - LOG_TOLERANCE, f"{place}: the divergence is {stated:.6g}, and at least {least:.6g}.")
+    _check_divergence_from_vanilla(found, place, step, shares)
+
+
+def _check_divergence_from_vanilla(found: Findings, place: str, step: Step, shares: dict[str, list[float]]) -> None:
+    """Merging bounds both distances from below, and Pinsker's inequality one by the other."""
+    kl, distance = step.diagnostics.kl_fused_factual, step.diagnostics.tv_fused_factual
+    if kl is None or distance is None:
+        return
+    pairs = list(zip(shares["fused"], shares["factual"], strict=True))
+    least_kl = math.fsum(p * math.log(p / q) for p, q in pairs if p > 0 and q > 0)
+    least = math.fsum(abs(p - q) for p, q in pairs) / 2
+    most = min(1.0, math.sqrt(max(kl, 0.0) / 2))
+    found.expect(
+        kl >= least_kl - LOG_TOLERANCE,
+        f"{place}: the divergence from the factual reading is {kl:.6g}, and at least {least_kl:.6g}.",
+    )
+    found.expect(
+        least - LOG_TOLERANCE <= distance <= most + math.sqrt(LOG_TOLERANCE),
+        f"{place}: the distance from the factual reading is {distance:.6g}, outside {least:.6g} to {most:.6g}.",
+    )
 
 
 def _cells(step: Step, view: str) -> list[float]:

@@ -17,7 +17,8 @@ from coft_core.decode import Plan, Rollout
 from coft_core.engine.model import LanguageModel
 from coft_core.masking.masker import mask_prompt
 from coft_core.masking.whitelist import keep_whitelisted
-from coft_core.policies.base import Certificate
+from coft_core.needed_models import with_scorers
+from coft_core.policies.base import Certificate, Preparing
 
 NAME = "Replay on the model"
 TOLERANCES = {"float32": 1e-3, "float64": 1e-3}
@@ -53,7 +54,7 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
     found = Findings(NAME)
     tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
     try:
-        plan = _plan(loaded, model)
+        plan = _plan(loaded, model, host)
         for branch, chain in zip(loaded.report.branches, loaded.chains().values(), strict=True):
             with host.turn():
                 _replay(found, plan, branch, chain, tolerance)
@@ -63,7 +64,7 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
     return found.check(f"{steps:,} steps; tokens exactly, logarithms within {tolerance:g}")
 
 
-def _plan(loaded: Loaded, model: LanguageModel) -> Plan:
+def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
     """The session's plan with the report's own spans and calibration; whatever detectors are here plays no part."""
     session, settings = loaded.report.session, loaded.settings
     policy = policy_of(settings, loaded.applied)
@@ -78,7 +79,12 @@ def _plan(loaded: Loaded, model: LanguageModel) -> Plan:
         chat=model.chat,
     )
     certificate = Certificate(session.certificate, mismatched=loaded.mismatched and loaded.applied is not None)
-    return Plan(model, policy, prompt, certificate, session.seed, session.greedy, session.max_new_tokens)
+    further = host.further(policy, model)
+    policy = with_scorers(policy, host.scorers(policy, model), str(model.device))
+    if isinstance(policy, Preparing):
+        policy = policy.prepared(model, further, prompt)
+    drawn = (session.seed, session.greedy, session.max_new_tokens)
+    return Plan(model, policy, prompt, certificate, *drawn, models=further)
 
 
 def _replay(found: Findings, plan: Plan, branch: BranchPart, chain: tuple[Step, ...], tolerance: float) -> None:

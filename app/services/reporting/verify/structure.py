@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from app.services.errors import CoftError
+from app.services.errors import CoftError, ServiceError
+from app.services.known_policies import policy_info
 from app.services.mapping import preview_from_json
+from app.services.policy_choice import policy_of
 from app.services.reporting.document import log_records
 from app.services.reporting.schema import BranchPart, StepPart
 from app.services.reporting.verify.findings import Findings, failed
 from app.services.reporting.verify.loaded import Loaded
 from app.services.verdict.service import check_log
+from app.services.views import AuditSettings
 from app.services.views.verification import Check
 from coft_core.decode import fork_path
 from coft_core.fingerprint import Fingerprint
+from coft_core.policies.baseline import BaselinePolicy
+from coft_core.policies.single_branch import SingleBranchPolicy
 
 BRANCHES = "Branches and steps"
 
@@ -71,23 +76,42 @@ def check_prompt(loaded: Loaded) -> Check:
         found.same("Masked prompt", "the number of masked tokens without a masked span", preview.masked_count, 0)
     found.same("Fingerprint", "its digest", session.fingerprint_digest, fingerprint.digest)
     settings = loaded.settings
+    try:
+        method = _method(settings)
+    except (CoftError, ServiceError) as error:
+        return failed("Prompt, spans and settings", f"The session's policy cannot be built from its settings: {error}")
+    fuses = policy_info(settings.policy).fuses
     used = {
         "model": (session.model, fingerprint.model),
         "model_revision": (session.model_revision, fingerprint.revision),
         "temperature": (session.temperature, fingerprint.temperature),
         "top_p": (session.top_p, fingerprint.top_p),
         "top_k": (session.top_k, fingerprint.top_k),
-        "lam": (session.lam, fingerprint.lam if session.policy == "coft" else None),
+        "lam": (session.lam, fingerprint.lam if fuses else None),
         "policy": (session.policy, settings.policy),
         "seed": (session.seed, settings.seed),
         "greedy": (session.greedy, settings.greedy),
         "max_new_tokens": (session.max_new_tokens, settings.max_new_tokens),
         "setting temperature": (settings.temperature, fingerprint.temperature),
-        "setting lam": (settings.lam if settings.policy == "coft" else 0.0, fingerprint.lam),
+        "setting lam": (settings.lam if fuses else 0.0, fingerprint.lam),
+        "method with its parameters": (method, fingerprint.method),
     }
     for name, (stated, other) in used.items():
         found.same("Settings", name, stated, other)
     return found.check(f"{len(session.spans)} spans, {preview.token_count} tokens, {len(used)} settings")
+
+
+def _method(settings: AuditSettings) -> str:
+    """The method with all its parameters, as a fingerprint holds it; COFT and vanilla decoding are named by the rest.
+
+    Raises:
+        ServiceError: There is no such policy.
+        InvalidInputError: A parameter is unknown, or outside its range.
+    """
+    policy = policy_of(settings, None)
+    if isinstance(policy, BaselinePolicy):
+        return policy.label
+    return policy.name if isinstance(policy, SingleBranchPolicy) else ""
 
 
 def check_verdicts(loaded: Loaded) -> Check:

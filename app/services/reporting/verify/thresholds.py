@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 
+from app.services.known_policies import policy_info
 from app.services.plain import chain_json
 from app.services.reporting.bundle import CALIBRATION
 from app.services.reporting.document import thresholds_of
 from app.services.reporting.schema import ThresholdsPart
 from app.services.reporting.verify.findings import Findings, failed, is_near, skipped
 from app.services.reporting.verify.loaded import Loaded
+from app.services.reporting.verify.rules import uncalibrated_threshold
 from app.services.views import Step
 from app.services.views.verification import Check
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import CalibrationFormatError
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.base import compared_certificate
+from coft_core.policies.single_branch import factual_only
 
 THRESHOLDS = "Thresholds by step"
 CERTIFICATE = "Calibration and certificate"
@@ -48,6 +51,8 @@ def check_certificate(loaded: Loaded) -> Check:
         used = Fingerprint.from_dict(session.fingerprint)
     except CalibrationFormatError as error:
         return failed(CERTIFICATE, str(error))
+    if policy_info(loaded.settings.policy).certified_in == "factual" and isinstance(loaded.calibration, Calibration):
+        used = factual_only(loaded.calibration, used)
     expected = compared_certificate(loaded.calibration.fingerprint, used, accept_mismatch=True).text
     found.same("Session", "the certificate", session.certificate, expected)
     found.same("Session", "the risk level", session.alpha, loaded.calibration.alpha)
@@ -66,11 +71,11 @@ def check_thresholds(loaded: Loaded) -> Check:
         settings = loaded.settings
         fresh = thresholds_of(loaded.calibration, loaded.files[CALIBRATION], settings.mask_layout, settings.group)
         _compare_lists(found, stated, fresh)
-    steps = 0
+    steps, uncalibrated = 0, uncalibrated_threshold(loaded.settings)
     for branch, step in loaded.own_steps():
         steps += 1
         place = f"Branch {branch.path}, step {step.index + 1}"
-        _check_step(found, loaded, place, step)
+        _check_step(found, loaded, place, step, uncalibrated)
     if stated is None:
         return found.check(f"{steps:,} steps without a threshold")
     if loaded.calibration is None:
@@ -112,7 +117,7 @@ def _compare_lists(found: Findings, stated: ThresholdsPart, fresh: ThresholdsPar
             found.same(f"{place}, bin {index + 1}{family}", "the threshold", listed, computed)
 
 
-def _check_step(found: Findings, loaded: Loaded, place: str, step: Step) -> None:
+def _check_step(found: Findings, loaded: Loaded, place: str, step: Step, uncalibrated: float) -> None:
     families = []
     for part in step.families:
         log_tau, state = _threshold(loaded, part.family, step.index)
@@ -120,7 +125,7 @@ def _check_step(found: Findings, loaded: Loaded, place: str, step: Step) -> None
         found.expect(fits, f"{place}: the threshold of the family {part.family} is not that of its calibration.")
         families.append((log_tau, state))
     if not _is_applied(loaded):
-        log_tau, state = -math.inf, "none"
+        log_tau, state = uncalibrated, "none"
     elif loaded.settings.mask_layout == "joint":
         log_tau, state = _threshold(loaded, None, step.index)
     else:

@@ -9,22 +9,26 @@ from pathlib import Path
 
 import gradio as gr
 
-from app.services.errors import CalibrationMismatch
+from app.services.errors import USER_ERRORS, CalibrationMismatch
 from app.services.ports import Services
-from app.services.views import AuditSettings, CalibrationView, ReadingRequest, StartAudit
+from app.services.views import AuditSettings, CalibrationView, LoadingPhase, ReadingRequest, StartAudit
 from app.ui.components.rail_values import (
     FIELDS,
     Stored,
+    as_kept,
     calibration_note,
     control_values,
     default_calibration,
     group_menu,
     kept_settings,
+    known_policy,
     layout_from,
+    method_note,
     settings_from,
     updates_from,
+    without_parameters,
 )
-from app.ui.errors import or_refusal, or_told, shown, shown_stream
+from app.ui.errors import or_refusal, or_told, shown, shown_stream, told
 from app.ui.pages.audit.common import packed, reply
 from app.ui.pages.audit.frames import frames
 from app.ui.presenters_branches import contributions_message
@@ -38,9 +42,16 @@ from app.ui.presenters_session import (
     spans_message,
 )
 from app.ui.presenters_stepping import end_message, frame_message, until_from
+from app.ui.presenters_tune import tuned_line
 
 LOADING = '<p class="hint">Loading the model …</p>'
-NOT_LOADED = '<p class="hint">Not loaded. The message says why; choose another model.</p>'
+LOADING_PHASES = {
+    LoadingPhase.TOKENIZER: "reading the tokenizer",
+    LoadingPhase.WEIGHTS: "reading the weights",
+    LoadingPhase.DIGEST: "taking the digest of the weights",
+    LoadingPhase.WARM_UP: "running it for the first time",
+}
+NOT_LOADED = '<p class="hint">Not loaded. {why}</p>'
 
 
 class AuditHandlers:
@@ -53,6 +64,7 @@ class AuditHandlers:
         self._user_lists = services.user_lists
         self._reports = services.reports
         self._library = services.library
+        self._tunings = services.tunings
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
@@ -63,19 +75,20 @@ class AuditHandlers:
             return self._draft(event, stored)
         if event.session is None:
             chosen = default_calibration(stored.calibrations, event.calibration)
-            return self._opened(event, {"kind": "blank"}, AuditSettings(calibration_id=chosen), stored)
+            asked = AuditSettings(policy=known_policy(event.policy), calibration_id=chosen)
+            return self._opened(event, {"kind": "blank"}, asked, stored)
         view = self._audits.view(int(event.session), event.branch)
         return self._opened(event, session_message(view), view.settings, stored)
 
     @shown
     def detect(self, event: gr.EventData, *values: object) -> Message:
         """Find the sensitive spans of the prompt."""
-        return reply(event, spans_message(self._audits.detect(event.prompt, settings_from(values))))
+        return reply(event, spans_message(self._audits.detect(event.prompt, settings_from(without_parameters(values)))))
 
     @shown
     def preview(self, event: gr.EventData, *values: object) -> Message:
         """Read the prompt as the masked branch does."""
-        settings = settings_from(values)
+        settings = settings_from(without_parameters(values))
         found = self._audits.preview(event.prompt, spans_from(event.spans) or (), settings)
         return reply(event, preview_message(found))
 
@@ -144,21 +157,43 @@ class AuditHandlers:
     def describe_model(self, name: str) -> Iterator[str]:
         """Say where and how the model runs, from loading to loaded in one event, so that no late part of it comes."""
         yield LOADING
-        model = or_told(lambda: self._audits.model(name))
-        yield NOT_LOADED if model is None else f'<p class="hint">{escape(model.note)}</p>'
+        try:
+            for phase in self._audits.loading(name):
+                yield f'<p class="hint">Loading the model: {LOADING_PHASES[phase]} …</p>'
+            note = self._audits.model(name).note
+        except USER_ERRORS as error:
+            told(error)
+            yield NOT_LOADED.format(why=escape(str(error), quote=False))
+        else:
+            yield f'<p class="hint">{escape(note)}</p>'
 
     def describe_calibration(self, *values: object) -> list[object]:
         """Say what the chosen calibration certifies with these settings, how it fits, and which groups it knows."""
         return or_told(lambda: self._calibration(values)) or [gr.skip()] * 3
 
+    def describe_method(self, *values: object) -> str:
+        """Say what keeps the chosen method from running with its parameters, where no single field says it already."""
+        return method_note(values)
+
     def _calibration(self, values: tuple[object, ...]) -> list[object]:
-        settings = settings_from(values)
+        settings = settings_from(without_parameters(values))
         fit, whole = self._audits.fit(settings), self._read(settings)
         shown_view: CalibrationView | str | None = whole
         if whole is not None and settings.group in [item.name for item in whole.groups]:
             shown_view = or_refusal(lambda: self._read(settings, settings.group))
         groups = whole.groups if whole is not None else ()
-        return [calibration_note(shown_view, fit), group_menu(groups, settings.group), gr.Button(visible=fit.adoptable)]
+        note = calibration_note(shown_view, fit, settings.policy)
+        return [note, group_menu(groups, settings.group), gr.Button(visible=fit.adoptable)]
+
+    def describe_tuned(self, *values: object) -> list[object]:
+        """Say at which strength the chosen method was found to be best, if it was tuned."""
+        found = or_told(lambda: self._tunings.tuned(settings_from(without_parameters(values))))
+        return [tuned_line(found), gr.Button(visible=found is not None)]
+
+    @shown
+    def use_tuned(self, *values: object) -> list[object]:
+        """Take over the tuned strength of the chosen method."""
+        return self._shown(self._tunings.applied(settings_from(values)), self._stored())
 
     def describe_drift(self, number: int) -> str:
         """Say whether the audits so far speak against the chosen calibration."""
@@ -166,9 +201,10 @@ class AuditHandlers:
 
     @shown
     def menu(self, *values: object) -> object:
-        """Offer the calibrations that fit mask and model first."""
+        """Offer the calibrations that fit mask, model and policy first."""
         given = dict(zip(FIELDS, values, strict=True))
-        return gr.Dropdown(calibration_choices(self._calibrations.list(), layout_from(given), str(given["model"])))
+        wanted = layout_from(given), str(given["model"]), str(given["policy"])
+        return gr.Dropdown(calibration_choices(self._calibrations.list(), *wanted))
 
     @shown
     def adopt(self, *values: object) -> list[object]:
@@ -185,8 +221,9 @@ class AuditHandlers:
     def _opened(self, event: gr.EventData, message: Message, settings: AuditSettings, stored: Stored) -> list[object]:
         """A message with the settings that belong to it; the controls show those that the page has kept, if any."""
         kept = settings if event.values is None else kept_settings(event.values, settings)
-        values = {"settings": control_values(settings, stored), "shown": control_values(kept, stored)}
-        return [packed(event, {**message, **values}), *self._shown(kept, stored)]
+        shown_values = as_kept(control_values(kept, stored), event.values)
+        values = {"settings": control_values(settings, stored), "shown": shown_values}
+        return [packed(event, {**message, **values}), *self._shown(kept, stored, event.values)]
 
     def _stored(self) -> Stored:
         return Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
@@ -196,8 +233,9 @@ class AuditHandlers:
         number = settings.calibration_id
         return None if number is None else self._calibrations.view(number, ReadingRequest(settings.alpha, group=group))
 
-    def _shown(self, settings: AuditSettings, stored: Stored) -> list[object]:
-        """Updates that make the controls show settings."""
+    def _shown(self, settings: AuditSettings, stored: Stored, kept: object = None) -> list[object]:
+        """Updates that make the controls show settings, with what was typed before a reload."""
         known = settings.calibration_id in [item.id for item in stored.calibrations]
         view = self._read(settings) if known else None
-        return updates_from(control_values(settings, stored), stored, view.groups if view else ())
+        values = as_kept(control_values(settings, stored), kept)
+        return updates_from(values, stored, view.groups if view else ())

@@ -25,6 +25,20 @@ from app.ui.pages.audit.verdicts import verdict_part
 UNRELATED = ("greedy", "max_new_tokens", "seed")
 """Settings that no calibration depends on."""
 
+TUNED_BY = (
+    "policy",
+    "model",
+    "mask",
+    "temperature",
+    "top_p",
+    "top_k",
+    "sentinel",
+    "mask_mode",
+    "mask_hint",
+    "whitelist",
+)
+"""Settings that must be those of a tuning for its strengths to be offered."""
+
 
 def audit_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
@@ -90,11 +104,23 @@ def wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -
     changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
     for change in changes.values():
         change(None, rail.inputs, None, js=CHANGED)
+    gr.on([changes["policy"], changes["parameters"]], handlers.describe_method, rail.inputs, rail.method_note, **latest)
     model, calibration = rail.controls["model"], rail.controls["calibration_id"]
     gr.on([changes["model"], app.load], handlers.describe_model, model, rail.model_note, **latest)
     described = [change for name, change in changes.items() if name not in UNRELATED]
     notes = [rail.calibration_note, rail.controls["group"], rail.adopt]
     gr.on(described, handlers.describe_calibration, rail.inputs, notes, **latest)
     changes["calibration_id"](handlers.describe_drift, calibration, rail.drift_note, **latest)
-    gr.on([changes["mask"], changes["model"]], handlers.menu, rail.inputs, calibration, **latest)
+    gr.on([changes["mask"], changes["model"], changes["policy"]], handlers.menu, rail.inputs, calibration, **latest)
     rail.adopt.click(handlers.adopt, rail.inputs, rail.inputs, **event)
+    wire_tuned(app, handlers, rail)
+
+
+def wire_tuned(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
+    """Offer the strength that a tuning found for the chosen method."""
+    tuned_by = [rail.controls[name].change for name in TUNED_BY]  # type: ignore[attr-defined]
+    gr.on(
+        [*tuned_by, app.load], handlers.describe_tuned, rail.inputs, [rail.tuned_note, rail.use_tuned],
+        **{**EVENT, "trigger_mode": "always_last"},
+    )  # fmt: skip
+    rail.use_tuned.click(handlers.use_tuned, rail.inputs, rail.inputs, **EVENT)

@@ -14,7 +14,15 @@ from app.services.errors import ServiceError
 from app.services.ports import Services
 from app.services.views import PROMPT_SET_FIELDS, AuditSettings, CalibrationRequest, ParsedPromptSet
 from app.services.views.batches import BatchRequest
-from app.ui.components.rail_values import Stored, control_values, default_calibration, settings_from, updates_from
+from app.ui.components.rail_values import (
+    Stored,
+    control_values,
+    default_calibration,
+    known_policy,
+    settings_from,
+    updates_from,
+    without_parameters,
+)
 from app.ui.errors import shown
 from app.ui.pages.audit.handlers import AuditHandlers
 from app.ui.pages.calibrate.common import NO_FILE
@@ -54,11 +62,14 @@ class FormHandlers:
 
     @shown
     def opened(self, request: gr.Request) -> list[object]:
-        """The settings that a new batch begins with: the usual ones, under the asked-for calibration."""
+        """The settings that a new batch begins with: the usual ones, under the asked-for calibration and policy."""
         asked_for = str(request.query_params.get("calibration", ""))
         stored = Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
         wanted = int(asked_for) if asked_for.isdigit() else None
-        chosen = AuditSettings(calibration_id=default_calibration(stored.calibrations, wanted))
+        chosen = AuditSettings(
+            policy=known_policy(request.query_params.get("policy")),
+            calibration_id=default_calibration(stored.calibrations, wanted),
+        )
         return updates_from(control_values(chosen, stored), stored)
 
     @shown
@@ -108,7 +119,7 @@ class FormHandlers:
     @shown
     def describe_calibration(self, *values: object) -> list[object]:
         """What the rail says of the calibration, and the choice to go on without one that does not fit."""
-        misfit = bool(self._audits.fit(settings_from(values)).differences)
+        misfit = bool(self._audits.fit(settings_from(without_parameters(values))).differences)
         return [*self.settings.describe_calibration(*values), gr.Checkbox(visible=misfit)]
 
     def _asked(self, path: str | None, accept: bool, values: Sequence[Any]) -> Asked:

@@ -12,6 +12,7 @@ from app.services.ports import Services
 from app.services.views import AuditSettings
 from app.ui.components.calibration_form import hint, markup
 from app.ui.components.settings_rail import SettingsRail, settings_controls
+from app.ui.pages.audit.page import wire_tuned
 from app.ui.pages.batches.form import OWN_FIELDS, SAME_SEED, UNTRIED, FormHandlers
 from app.ui.pages.calibrate.common import EVENT
 from app.ui.pages.calibrate.prompts import NOT_TRIED, TRYING, PromptPart, prompt_part
@@ -125,5 +126,7 @@ def _wire_settings(app: gr.Blocks, handlers: FormHandlers, form: NewBatch) -> No
     described = [change for name, change in changes.items() if name not in UNRELATED]
     gr.on(described, handlers.describe_calibration, rail.inputs, notes, **latest)
     changes["calibration_id"](told.describe_drift, calibration, rail.drift_note, **latest)
-    gr.on([changes["mask"], changes["model"]], told.menu, rail.inputs, calibration, **latest)
+    gr.on([changes["policy"], changes["parameters"]], told.describe_method, rail.inputs, rail.method_note, **latest)
+    gr.on([changes["mask"], changes["model"], changes["policy"]], told.menu, rail.inputs, calibration, **latest)
     rail.adopt.click(told.adopt, rail.inputs, rail.inputs, **EVENT)
+    wire_tuned(app, told, rail)

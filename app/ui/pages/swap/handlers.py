@@ -21,6 +21,7 @@ from app.ui.components.rail_values import (
     default_calibration,
     settings_from,
     updates_from,
+    without_parameters,
 )
 from app.ui.errors import or_refusal, shown, shown_stream
 from app.ui.pages.audit.common import packed, reply
@@ -65,7 +66,7 @@ class SwapHandlers:
     @shown
     def look(self, event: gr.EventData, *values: object) -> Message:
         """Say what of the prompt can be replaced, and show the variants as chosen."""
-        request, targets = self._request(event, values)
+        request, targets = self._request(event, without_parameters(values))
         variants = or_refusal(lambda: self._swaps.variants(request))
         offers = self._swaps.offers(request.category or "", offered_for(targets, request.category))
         return reply(event, form_message(targets, request.category, offers, variants))

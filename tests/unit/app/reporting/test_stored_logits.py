@@ -82,7 +82,10 @@ def test_where_only_the_likeliest_logits_are_kept_numbers_lie_within_their_bound
     assert "kl_fused_masked" in forgery[NAME][0]
 
 
-@pytest.mark.parametrize("name", ["entropy_fused", "sensitivity", "tv_on_set", "kl_fused_masked"])
+@pytest.mark.parametrize(
+    "name",
+    ["entropy_fused", "sensitivity", "tv_on_set", "kl_fused_masked", "kl_fused_factual", "tv_fused_factual"],
+)
 def test_numbers_that_candidates_leave_open_are_caught(
     name: str, kept: dict[str, bytes], tmp_path: Path, verify: Verify
 ) -> None:

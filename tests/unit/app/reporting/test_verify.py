@@ -145,6 +145,12 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], None], str, str]] = {
     "an understated divergence": (
         lambda r: step_of(r).__setitem__("kl_fused_masked", 0.0), "Fallbacks, choices and sets", PLACE,
     ),
+    "an understated divergence from vanilla": (
+        lambda r: step_of(r).__setitem__("tv_fused_factual", 0.0), "Fallbacks, choices and sets", PLACE,
+    ),
+    "a distance beyond what its divergence allows": (
+        lambda r: step_of(r).__setitem__("tv_fused_factual", 0.999), "Fallbacks, choices and sets", PLACE,
+    ),
     "an understated entropy": (
         lambda r: step_of(r).__setitem__("entropy_masked", 0.0), "Fallbacks, choices and sets", PLACE,
     ),

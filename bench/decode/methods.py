@@ -1,0 +1,112 @@
+"""The ways of decoding that are compared: COFT and vanilla on the engine, and transformers' ``generate``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import StoppingCriteria
+
+import coft_core as cc
+from bench.decode import work as works
+from bench.decode.timing import Method
+from bench.decode.work import TOP_P, Work
+from coft_core.deciding import decide_together, remember
+from coft_core.decode import ROOT_PATH
+from coft_core.engine.group import BranchGroup
+from coft_core.planning import Plan
+from coft_core.policies.base import Past
+from coft_core.sampling import keyed_uniform
+
+
+def coft(work: Work, mark: Callable[[], None]) -> None:
+    """COFT with its full diagnostics."""
+    decode(work.plans(works.coft(work.model)), mark)
+
+
+def coft_kept(work: Work, mark: Callable[[], None]) -> None:
+    """COFT with its full diagnostics, each step's logits being kept as an audit's are."""
+    decode(work.plans(works.coft(work.model), keep_logits=True), mark)
+
+
+def vanilla(work: Work, mark: Callable[[], None]) -> None:
+    """Vanilla on the engine, sampled, with candidates and diagnostics of every step."""
+    decode(work.plans(works.vanilla()), mark)
+
+
+def vanilla_greedy(work: Work, mark: Callable[[], None]) -> None:
+    """The same, greedy."""
+    decode(work.plans(works.vanilla(), greedy=True), mark)
+
+
+def generated(sample: bool, static: bool = False) -> Method:
+    """Transformers' ``generate`` with the same controls, over a growing or a static cache."""
+
+    def method(work: Work, mark: Callable[[], None]) -> None:
+        ids = torch.tensor([work.masked.factual_ids] * work.batch, device=work.model.device)  # (G, P)
+        torch.manual_seed(0)
+        controls: dict[str, Any] = {"do_sample": True, "top_p": TOP_P, "top_k": 0, "temperature": 1.0}
+        work.model.module.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=work.tokens + 1,
+            pad_token_id=0,
+            stopping_criteria=[_Marking(mark)],
+            **(controls if sample else {"do_sample": False}),
+            **({"cache_implementation": "static"} if static else {}),
+        )
+
+    return method
+
+
+def decode(plans: Sequence[Plan], mark: Callable[[], None]) -> None:
+    """Decode prompts on the engine: one as a reviewer steps through it, several as a batch of them is run."""
+    if len(plans) == 1:
+        rollout = cc.Rollout(plans[0])
+        try:
+            for _ in range(plans[0].max_new_tokens):
+                rollout.step()
+                mark()
+        finally:
+            rollout.close()
+    else:
+        _decode_together(plans, mark)
+
+
+def _decode_together(plans: Sequence[Plan], mark: Callable[[], None]) -> None:
+    """What :func:`coft_core.together.generate_together` does, with a mark after each token."""
+    specs = [branch for plan in plans for branch in plan.policy.branches(plan.prompt)]
+    names = tuple(branch.name for branch in plans[0].policy.branches(plans[0].prompt))
+    group = BranchGroup(plans[0].all_models, specs)
+    tokens: list[list[int]] = [[] for _ in plans]
+    memories: list[Any] = [None] * len(plans)
+    try:
+        for index in range(plans[0].max_new_tokens):
+            logits = group.logits().view(len(plans), len(names), -1)  # (G, B, V)
+            uniforms = [keyed_uniform(plan.seed, ROOT_PATH, index) for plan in plans]
+            draws = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)  # (G,)
+            pasts = [
+                Past(plan.model, plan.prompt, tuple(own), memory)
+                for plan, own, memory in zip(plans, tokens, memories, strict=True)
+            ]
+            steps = decide_together(plans, logits, index, names, draws, pasts)
+            for place, step in enumerate(steps):
+                memories[place] = remember(plans[place].policy, memories[place], logits[place], step.token_id, names)
+                tokens[place].append(step.token_id)
+            group.append(torch.tensor([step.token_id for step in steps]).repeat_interleave(len(names)))
+            mark()
+    finally:
+        group.close()
+
+
+class _Marking(StoppingCriteria):  # type: ignore[misc]
+    """Never stops; ``generate`` asks it after each token."""
+
+    def __init__(self, mark: Callable[[], None]) -> None:
+        self._mark = mark
+
+    def __call__(self, input_ids: Tensor, scores: Tensor, **_: Any) -> Tensor:
+        self._mark()
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)

@@ -1,0 +1,124 @@
+"""Reports of audits that were decoded with other methods than COFT: what they say, and how they are verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.services.known_policies import policy_info
+from app.services.reporting.bundle import REPORT
+from app.services.reporting.schema import report_from
+from app.services.reporting.words import claims, step_words
+from app.services.reports import COLUMNS
+from app.services.views.verification import Verification
+from tests.unit.app.reporting.conftest import Audited, audit, calibrate, check_named, failures, files_of, forged
+
+Verify = Callable[..., Verification]
+METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("coft-no-fusion", {}),
+    ("coft-no-certification", {}),
+    ("coft-single-branch", {}),
+    ("sdd", {"descriptions": ("one", "two"), "decay": 20.0}),
+    ("dexperts", {"weight": 1.5}),
+    ("gedi", {}),
+    ("contrastive", {"guidance": 1.0}),
+    ("safety_template", {"template": "individual"}),
+    ("cda", {"checkpoint": "another"}),
+    ("dtcd", {"cap": 0.3}),
+    ("detox", {"cap": 0.4}),
+)
+
+
+class LengthScorer:
+    """Calls a text the more toxic the longer its last word is."""
+
+    name = "length"
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        return [min(1.0, len((text.split() or [""])[-1]) / 10) for text in texts]
+
+
+@pytest.fixture
+def methods(audited: Audited, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bytes]:
+    """The bundle of a session under a method."""
+    monkeypatch.setattr("app.services.model_host.load_scorer", lambda *_: LengthScorer())
+
+    def bundle(policy: str, parameters: dict[str, Any], **changes: Any) -> bytes:
+        own = tuple(parameters.items())
+        number = audit(audited.wired, policy, policy=policy, parameters=own, max_new_tokens=5, **changes)
+        return audited.wired.exports.bundle(number)
+
+    return bundle
+
+
+@pytest.mark.parametrize(("policy", "parameters"), METHODS)
+def test_an_audit_with_any_method_verifies_and_replays(methods, verify: Verify, policy: str, parameters):
+    found = verify(methods(policy, parameters), replay=True)
+    assert failures(found) == {}
+    assert check_named(found, "Replay on the model").status == "passed"
+
+
+def test_a_method_or_a_parameter_that_was_changed_afterwards_no_longer_fits_the_fingerprint(
+    methods, verify: Verify, tmp_path: Path
+):
+    bundle = methods("sdd", {"decay": 20.0})
+
+    def stronger(report: dict[str, Any]) -> None:
+        report["session"]["policy_settings"]["settings"]["parameters"] = [["decay", 30.0]]
+
+    def outside(report: dict[str, Any]) -> None:
+        report["session"]["policy_settings"]["settings"]["parameters"] = [["decay", -1.0]]
+
+    (problem,) = failures(verify(forged(bundle, stronger, tmp_path)))["Prompt, spans and settings"]
+    assert '"decay": 20' in problem
+    assert "method with its parameters" in problem
+    (problem,) = failures(verify(forged(bundle, outside, tmp_path)))["Prompt, spans and settings"]
+    assert "Decay is -1.0; give a number from 0 to 500." in problem
+
+
+def test_a_single_branch_audit_is_checked_by_the_factual_reading_that_certifies_it(
+    audited: Audited, methods, verify: Verify, tmp_path: Path
+):
+    number = calibrate(audited.wired, tmp_path, name="factual", certified_in="factual")
+    bundle = methods("coft-single-branch", {}, calibration_id=number)
+    found = verify(bundle, replay=True)
+    assert failures(found) == {}
+    report = report_from(files_of(bundle)[REPORT])
+    said = " ".join(claims(report))
+    assert "in the prompt as typed" in said
+    assert "at the same time" not in said
+
+    def likelier(changed: dict[str, Any]) -> None:
+        row = next(row for row in changed["branches"][0]["steps"][0]["candidates"] if row["certified"])
+        row["log_p_factual"] = changed["branches"][0]["steps"][0]["log_tau"] - 1
+
+    assert "Certified tokens" in failures(verify(forged(bundle, likelier, tmp_path)))
+
+
+def test_a_report_says_the_methods_name_its_source_and_its_parameters(audited: Audited, methods):
+    methods("sdd", {"decay": 20.0})
+    number = max(item.id for item in audited.wired.audits.sessions(""))
+    page = audited.wired.exports.content(number, "html").decode()
+    assert "Self-debiasing, Decay 20" in page
+    assert policy_info("sdd").source in page
+    assert "Smallest factor of the method" in page
+    assert "0.01 (default)" in page
+    assert "Self-debiasing, certifies nothing." in page
+    table = audited.wired.reports.csv(number)
+    assert table.splitlines()[0].endswith(",parameters")
+    assert '{""decay"": 20.0}' in table
+
+
+def test_tables_of_sessions_without_parameters_keep_their_columns(audited: Audited):
+    table = audited.wired.reports.csv(audited.sessions["joint"])
+    assert table.splitlines()[0].lstrip("\ufeff").split(",") == list(COLUMNS)
+
+
+def test_a_step_is_described_by_the_probability_that_its_threshold_is_compared_with(audited: Audited):
+    view = audited.wired.audits.view(audited.sessions["joint"])
+    step = next(step for step in view.steps if step.state == "calibrated" and not step.fallback)
+    assert "joint support" in step_words(step)
+    assert "support as typed" in step_words(step, "coft-single-branch")

@@ -1,0 +1,198 @@
+"""Comparisons over prompt sets: numbers against slow computations, one set of prompts for all, nothing run twice."""
+
+import csv
+import math
+from statistics import fmean, median
+
+import pytest
+import scipy.stats
+
+from app.services.comparing.cells import mean_of, parted
+from app.services.errors import ColumnMismatch, ServiceError
+from app.services.views import AuditSettings, CalibrationRequest, replace
+from app.services.views.compared_sets import SetCell, SetRequest
+from db.errors import NotFoundError
+from db.records import MeasuredStepRecord
+from tests.conftest import prompt_set_csv
+
+SETTINGS = AuditSettings(model="tiny", policy="vanilla", max_new_tokens=5, top_p=1.0, seed=3)
+COLUMNS = (SETTINGS, replace(SETTINGS, policy="coft", lam=0.9), replace(SETTINGS, policy="sdd"))
+PROMPTS = "prompt,group,context\nThe nurse said he,men,1\nThe nurse said she,women,1\nThe black man went,men,2\n"
+
+
+@pytest.fixture
+def prompts(wired, tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text(PROMPTS)
+    return wired.batches.parse(path)
+
+
+def finish(wired, number):
+    for column in wired.compared_sets.view(number).columns:
+        job = wired.jobs.wait(column.job.id)
+        assert job.status == "done", job.error
+    return wired.compared_sets.view(number)
+
+
+@pytest.fixture
+def view(wired, prompts):
+    return finish(wired, wired.compared_sets.submit(prompts, SetRequest("people", COLUMNS)))
+
+
+def test_every_prompt_is_decoded_under_every_column_from_one_stored_set(wired, view):
+    assert [(row.line, row.prompt, row.group) for row in view.rows] == [
+        (2, "The nurse said he", "men"), (3, "The nurse said she", "women"), (4, "The black man went", "men"),
+    ]  # fmt: skip
+    assert [own.settings.policy for own in view.columns] == ["vanilla", "coft", "sdd"]
+    assert [own.finished for own in view.columns] == [3, 3, 3]
+    assert not view.running
+    assert not view.resumable
+    assert len(wired.compared_sets.prompt_sets()) == 1
+    assert len({wired.batches._batches.get(own.batch_id).prompt_set_id for own in view.columns}) == 1
+    for row in view.rows:
+        seeds = {wired.audits.view(cell.session_id).settings.seed for cell in row.cells}
+        assert len(seeds) == 1, "columns differ by their policy, not by chance"
+
+
+def test_the_numbers_of_a_cell_are_those_of_its_session(wired, view):
+    for row in view.rows:
+        shown = [wired.audits.view(cell.session_id) for cell in row.cells]
+        tokens = [[step.token_id for step in own.steps] for own in shown]
+        for place, (cell, own) in enumerate(zip(row.cells, shown, strict=True)):
+            assert cell.steps == len(own.steps) == 5
+            assert cell.mean_tv_factual == pytest.approx(fmean(s.diagnostics.tv_fused_factual for s in own.steps))
+            assert cell.mean_kl_factual == pytest.approx(fmean(s.diagnostics.kl_fused_factual for s in own.steps))
+            assert cell.mean_log_ratio == pytest.approx(fmean(abs(s.diagnostics.log_ratio) for s in own.steps))
+            apart = next((at for at in range(5) if tokens[place][at] != tokens[0][at]), None)
+            assert (cell.parted_at, cell.parted) == ((apart, apart is not None) if place else (None, None))
+            assert cell.seconds_per_token > 0
+            assert cell.peak_bytes is None, "only CUDA counts it"
+    assert all(row.cells[0].mean_tv_factual == 0 for row in view.rows), "vanilla is as far as nothing from itself"
+    assert all(row.cells[1].mean_tv_factual > 0 for row in view.rows)
+
+
+def test_means_count_a_context_once_and_have_its_t_interval(view):
+    means = {item.measure: item for item in view.columns[1].means}
+    by_context = [fmean(r.cells[1].mean_tv_factual for r in view.rows if r.context == c) for c in "12"]
+    found = means["mean_tv_factual"]
+    low, high = scipy.stats.t.interval(
+        0.95, 1, loc=fmean(by_context), scale=scipy.stats.sem(by_context)
+    )  # fmt: skip
+    assert (found.mean, found.contexts, found.left_out) == (pytest.approx(fmean(by_context)), 2, 0)
+    assert (found.low, found.high) == (pytest.approx(max(low, 0.0)), pytest.approx(min(high, 1.0)))
+    assert means["certified_share"].mean is None
+    assert means["certified_share"].left_out == 3
+
+
+def test_rows_are_sorted_by_a_columns_number(wired, view):
+    for descending in (False, True):
+        rows = wired.compared_sets.view(view.id, "mean_kl_factual", 1, descending).rows
+        values = [row.cells[1].mean_kl_factual for row in rows]
+        assert values == sorted(values, reverse=descending)
+    assert [row.group for row in wired.compared_sets.view(view.id, "group").rows] == ["men", "men", "women"]
+
+
+def test_the_tables_hold_every_prompt_and_column_and_every_mean(wired, view, tmp_path):
+    rows, summary = wired.compared_sets.write_csv(view.id, tmp_path)
+    found = list(csv.DictReader(rows.open(newline="", encoding="utf-8")))
+    assert len(found) == 9
+    second = next(row for row in found if (row["line"], row["column"]) == ("3", "2"))
+    cell = view.rows[1].cells[1]
+    assert float(second["mean_tv_factual"]) == cell.mean_tv_factual
+    assert second["parted_at"] == ("same" if cell.parted_at is None else str(cell.parted_at + 1))
+    assert second["lam"] == "0.9"
+    assert next(row for row in found if row["column"] == "1")["lam"] == ""
+    means = list(csv.DictReader(summary.open(newline="", encoding="utf-8")))
+    own = next(row for row in means if (row["column"], row["measure"]) == ("2", "mean_tv_factual"))
+    assert float(own["mean"]) == next(m.mean for m in view.columns[1].means if m.measure == "mean_tv_factual")
+    assert {row["measure"] for row in means} >= {"model_bytes", "further_bytes", "key_value_bytes"}
+
+
+def test_a_column_whose_calibration_does_not_fit_is_named_and_nothing_is_stored(wired, prompts, tmp_path):
+    path = tmp_path / "set.csv"
+    path.write_text(prompt_set_csv())
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    misfit = replace(SETTINGS, policy="coft", lam=0.2, calibration_id=job.result["calibration_id"])
+    with pytest.raises(ColumnMismatch) as refused:
+        wired.compared_sets.submit(prompts, SetRequest("people", (SETTINGS, misfit)))
+    assert refused.value.column == 1
+    assert wired.batches.list() == ()
+    assert wired.compared_sets.list() == ()
+
+
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ((SETTINGS,), "choose 2 to 8"),
+        ((SETTINGS, SETTINGS), "Two columns have the same policy and settings"),
+        ((SETTINGS, replace(SETTINGS, policy="guess")), "There is no policy 'guess'"),
+    ],
+)
+def test_columns_that_cannot_be_compared_are_refused(wired, prompts, columns, sentence):
+    with pytest.raises(ServiceError, match=sentence):
+        wired.compared_sets.submit(prompts, SetRequest("people", columns))
+    assert wired.batches.list() == ()
+
+
+def test_a_cancelled_comparison_goes_on_where_it_was_left(wired, prompts):
+    long = tuple(replace(own, max_new_tokens=24) for own in COLUMNS)
+    number = wired.compared_sets.submit(prompts, SetRequest("people", long))
+    wired.compared_sets.cancel(number)
+    for column in wired.compared_sets.view(number).columns:
+        wired.jobs.wait(column.job.id)
+    before = wired.compared_sets.view(number)
+    assert before.resumable
+    kept = {cell.session_id for row in before.rows for cell in row.cells} - {None}
+    wired.compared_sets.resume(number)
+    after = finish(wired, number)
+    assert kept <= {cell.session_id for row in after.rows for cell in row.cells}
+    with pytest.raises(ServiceError, match="nothing to resume"):
+        wired.compared_sets.resume(number)
+
+
+def test_a_deleted_comparison_leaves_its_sessions(wired, view):
+    ids = [cell.session_id for row in view.rows for cell in row.cells]
+    wired.compared_sets.delete(view.id)
+    assert wired.compared_sets.list() == ()
+    assert wired.batches.list() == ()
+    assert len([wired.audits.view(number) for number in ids]) == 9
+    with pytest.raises(NotFoundError):
+        wired.compared_sets.view(view.id)
+
+
+def test_a_stored_prompt_set_can_be_used_again_as_it_was(wired, view, prompts, tmp_path):
+    (stored,) = wired.compared_sets.prompt_sets()
+    again = wired.batches.parse(wired.compared_sets.write_prompt_set(stored.id, tmp_path / "again"))
+    assert again.errors == ()
+    assert [example for _, example in again.rows] == [example for _, example in prompts.rows]
+
+
+def step(index, token, branch=1, **numbers):
+    given = {"kl_fused_factual": None, "tv_fused_factual": None, "seconds": None, "peak_bytes": None} | numbers
+    return MeasuredStepRecord(
+        branch_id=branch, index=index, token_id=token, token=str(token), certified=False, fallback=False,
+        log_ratio=0.0, **given,
+    )  # fmt: skip
+
+
+def test_an_unfinished_chain_parts_only_at_a_token_that_differs():
+    done, going = SetCell("finished"), SetCell("unfinished")
+    long, short = [step(0, 5), step(1, 6)], [step(0, 5)]
+    other = [step(0, 7)]
+    assert parted((done, going), (long, short), False)[1].parted is None
+    assert parted((done, done), (long, short), False)[1].parted_at == 1
+    assert parted((done, going), (long, other), False)[1].parted_at == 0
+
+
+def test_a_chain_with_a_step_of_an_earlier_store_has_no_divergence_from_vanilla():
+    assert mean_of([0.5, None]) is None
+    assert mean_of([]) is None
+    assert mean_of([0.5, math.inf]) == math.inf
+
+
+def test_time_per_token_leaves_the_first_step_out_which_reads_the_prompt(wired, view):
+    cell = view.rows[0].cells[0]
+    branch = wired.audits.view(cell.session_id).branch_id
+    taken = [item.seconds for item in wired.comparisons._measured.branch_steps(branch)]
+    assert cell.seconds_per_token == median(taken[1:])

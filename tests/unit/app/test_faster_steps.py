@@ -1,0 +1,22 @@
+"""A model's steps are prepared when the settings say so, while it is loaded, and its note says how they run."""
+
+import pytest
+
+from app.services.model_host import ModelHost
+from coft_core.engine.fake import tiny_model
+from coft_core.engine.loading import LoadingPhase
+
+
+def host(faster_steps):
+    return ModelHost(loader=lambda name, **_: tiny_model(), faster_steps=faster_steps)
+
+
+def test_steps_that_are_asked_for_are_prepared_as_the_last_phase_of_loading_and_told():
+    own = host("on")
+    assert list(own.loading("m"))[-1] is LoadingPhase.WARM_UP
+    assert own.describe("m").note.endswith("float32, steps traced")
+
+
+@pytest.mark.parametrize("choice", ["auto", "off"])
+def test_on_a_cpu_nothing_is_prepared_unless_asked_for(choice):
+    assert host(choice).describe("m").note.endswith("float32")

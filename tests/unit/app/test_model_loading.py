@@ -1,0 +1,119 @@
+"""What is told while a model is loaded, and where it is said to run."""
+
+import threading
+
+import pytest
+
+from app.services.model_host import ModelHost
+from app.services.model_loading import where_it_runs
+from app.settings import Settings
+from coft_core.engine.fake import tiny_model
+from coft_core.engine.loading import LoadingPhase
+from coft_core.errors import ModelLoadError
+
+
+class SlowLoader:
+    """Begins the next phase when it is told to."""
+
+    def __init__(self, error=None):
+        self.go, self.loads, self.error = threading.Semaphore(0), 0, error
+
+    def __call__(self, name, progress, **_):
+        self.loads += 1
+        for phase in LoadingPhase:
+            progress(phase)
+            assert self.go.acquire(timeout=60)
+        if self.error:
+            raise self.error
+        return tiny_model()
+
+
+def test_every_phase_is_told_as_it_begins_and_nothing_once_the_model_is_there():
+    loader = SlowLoader()
+    host, told = ModelHost(loader=loader), []
+    for phase in host.loading("m"):
+        told.append(phase)
+        loader.go.release()
+    assert told == list(LoadingPhase)
+    assert host.loaded("m") is host.get("m")
+    assert list(host.loading("m")) == []
+
+
+def test_two_who_wait_for_one_model_are_both_told_and_it_is_loaded_once():
+    loader = SlowLoader()
+    host = ModelHost(loader=loader)
+    first, second = host.loading("m"), host.loading("m")
+    assert next(first) is next(second) is LoadingPhase.TOKENIZER
+    for _ in LoadingPhase:
+        loader.go.release()
+    assert list(first)[-1:] in ([], [LoadingPhase.WARM_UP])
+    list(second)
+    assert loader.loads == 1
+
+
+def test_a_failure_is_raised_to_whoever_watches_and_leaves_no_phase_behind():
+    loader = SlowLoader(ModelLoadError("It does not fit."))
+    host = ModelHost(loader=loader)
+    watched = host.loading("m")
+    next(watched)
+    for _ in LoadingPhase:
+        loader.go.release()
+    with pytest.raises(ModelLoadError, match="does not fit"):
+        list(watched)
+    loader.error = None
+    again = host.loading("m")
+    assert next(again) is LoadingPhase.TOKENIZER
+    for _ in LoadingPhase:
+        loader.go.release()
+    list(again)
+    assert host.loaded("m") is not None
+
+
+def test_room_is_made_before_a_model_is_loaded():
+    held = []
+
+    def load(name, **_):
+        held.append({other for other in "abc" if host.loaded(other)})
+        return tiny_model()
+
+    host = ModelHost(capacity=1, loader=load)
+    for name in "abc":
+        host.get(name)
+    assert held == [set(), set(), set()]
+
+
+def test_what_the_settings_say_reaches_the_loader(monkeypatch):
+    monkeypatch.setenv("COFT_DEVICE_MAP", "auto")
+    monkeypatch.setenv("COFT_MAX_MEMORY", '{"0": "20GiB"}')
+    monkeypatch.setenv("COFT_QUANTIZATION", "4bit")
+    monkeypatch.setenv("COFT_PREFILL_TOKENS", "512")
+    given = {}
+
+    def load(name, **options):
+        given.update(options)
+        return tiny_model()
+
+    ModelHost(loader=load, options=Settings().placement).get("m")
+    assert {name: given[name] for name in ("device_map", "max_memory", "quantization", "prefill_tokens")} == {
+        "device_map": "auto",
+        "max_memory": '{"0": "20GiB"}',
+        "quantization": "4bit",
+        "prefill_tokens": 512,
+    }
+    assert given["offload_folder"] is None
+
+
+@pytest.mark.parametrize(
+    ("places", "quantization", "said"),
+    [
+        (("cpu",), "none", "Runs on this computer, float32"),
+        (("cuda:0",), "none", "Runs on the GPU, float32"),
+        (("cuda:0", "cuda:1"), "4-bit", "Runs on 2 GPUs, 4-bit"),
+        (("cuda:0", "cpu", "disk"), "8-bit", "Runs on the GPU, the processor and the disk, 8-bit"),
+        (("cpu", "disk"), "none", "Runs on this computer and the disk, float32"),
+        (("cpu:0", "cpu:1"), "none", "Runs on 2 processes, float32"),
+        ((), "gptq", "Runs on this computer, gptq"),
+    ],
+)
+def test_the_note_says_where_and_how_a_model_runs(places, quantization, said):
+    assert where_it_runs(places, quantization, "float32") == said

@@ -1,0 +1,78 @@
+"""The decoding benchmark runs on a toy in all its parts and prints what it says."""
+
+import json
+
+import pytest
+
+from bench.decode.__main__ import main, parsed, targets
+from bench.decode.shapes import model_of
+from bench.decode.timing import Clock, summary
+from bench.decode.work import work_of
+
+
+@pytest.fixture(scope="module")
+def printed():
+    lines = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builtins.print", lambda *words, **_: lines.append(" ".join(str(word) for word in words)))
+        main(["--quick"])
+    return lines
+
+
+def test_the_last_line_is_json_with_every_part(printed):
+    result = json.loads(printed[-1])
+    cells = result["models"]["tiny"]["speeds"]
+    assert [cell["batch"] for cell in cells] == [1, 2]
+    for cell in cells:
+        assert {"coft_over_vanilla", "vanilla_over_generate_sampled", "coft_over_plain_one_batch"} <= set(cell["speed"])
+        for ratio in cell["speed"].values():
+            assert 0 < ratio["wall_time"]["min"] <= ratio["wall_time"]["median"] <= ratio["wall_time"]["max"]
+        assert cell["bandwidth_share"]["vanilla"]["median"] > 0
+        assert set(cell["peak_bytes_over_vanilla"].values()) == {None}  # only CUDA tells
+    ways = result["models"]["tiny"]["noise"]["ways"]
+    assert all(0 <= way["max"] < 1e-3 for way in ways.values())
+    assert set(result["models"]["tiny"]["branches"]["time_over_vanilla"]) == {"1", "2", "3", "4"}
+
+
+def test_the_table_has_the_papers_rows_and_columns(printed):
+    table = json.loads(printed[-1])["table"]
+    assert [line.split(" & ")[0] for line in table["lines"]] == ["Vanilla", "SDD", "DExperts", "DT-CD", "COFT"]
+    assert all(line.count("&") == 3 for line in table["lines"])
+    assert table["lines"] == printed[-6:-1]
+
+
+def test_targets_are_judged_on_single_prompts_alone():
+    def cell(batch, value):
+        names = ("coft_over_vanilla", "vanilla_over_generate_sampled", "vanilla_greedy_over_generate_greedy",
+                 "coft_over_plain_two_forwards")  # fmt: skip
+        return {"batch": batch, "speed": {name: {"wall_time": {"median": value}} for name in names}}
+
+    found = targets({"demo": {"speeds": [cell(1, 1.1), cell(4, 0.1)]}})
+    assert [item["reached"] for item in found] == [True, True, True, False]
+
+
+def test_options_of_a_device_are_filled_in_and_given_ones_are_kept():
+    options = parsed(["--device", "cuda", "--batches", "3"])
+    assert (options.batches, options.parts) == ([3], ["speeds", "branches", "noise", "table"])
+    assert 4096 in options.prompts
+
+
+@pytest.mark.parametrize("tokens", [20, 64])
+def test_prompts_have_the_asked_length_and_as_many_masked_words_as_families(tokens):
+    work = work_of(model_of("tiny", "cpu"), tokens, batch=1, tokens=4, words=3)
+    assert len(work.masked.factual_ids) == tokens
+    assert len({span.category for span in work.spans}) == 3
+    assert not work.masked.branches_equal
+
+
+def test_the_prompts_own_pass_is_not_timed(monkeypatch):
+    moments = iter([5.0, 6.0, 8.0])
+    monkeypatch.setattr("bench.decode.timing.time.perf_counter", lambda: next(moments))
+    clock = Clock(model_of("tiny", "cpu").device)
+    for _ in range(3):
+        clock.mark()
+    assert clock.timing().wall == 1.5
+
+
+def test_a_summary_is_median_and_range():
+    assert summary([3.0, 1.0, 2.0]) == {"n": 3, "min": 1.0, "median": 2.0, "max": 3.0}

@@ -1,0 +1,59 @@
+"""What a chain costs: computed memory is that of the caches themselves, and a measured step is the step."""
+
+import copy
+from dataclasses import replace
+
+import torch
+
+import coft_core as cc
+from coft_core.footprint import footprint_of, key_value_token_bytes, measured_step, weight_bytes
+from coft_core.policies.contrastive import ContrastivePolicy
+from tests.conftest import load_tiny
+
+TEXT = "The nurse said he"
+SPANS = [cc.Span(15, 17, "gender")]
+
+
+def plan(policy):
+    return cc.plan(load_tiny("tiny"), TEXT, policy, SPANS, max_new_tokens=6)
+
+
+def test_the_bytes_of_a_token_are_those_that_the_models_own_cache_grows_by():
+    model = load_tiny("tiny")
+    sizes = []
+    for length in (3, 4):
+        with torch.inference_mode():
+            cache = model.module(torch.zeros((1, length), dtype=torch.long), use_cache=True).past_key_values
+        sizes.append(sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers))
+    assert sizes[1] - sizes[0] == key_value_token_bytes(model) > 0
+
+
+def test_key_values_count_every_branch_with_its_own_prompt():
+    prepared = plan(cc.CoftPolicy())
+    found = footprint_of(prepared)
+    lengths = [len(prepared.prompt.factual_ids), len(prepared.prompt.masked_ids)]
+    assert list(found.prompt_tokens) == lengths
+    assert found.known
+    one = key_value_token_bytes(prepared.model)
+    assert found.key_value_bytes(5) == one * (sum(lengths) + 2 * 5)
+    assert found.further_bytes == 0
+    assert found.model_bytes == sum(p.numel() * p.element_size() for p in prepared.model.module.parameters())
+
+
+def test_a_further_model_counts_with_its_weights_and_the_audited_one_never_twice():
+    model = load_tiny("tiny")
+    other = replace(model, module=copy.deepcopy(model.module))
+    policy = ContrastivePolicy(against="amateur", amateur="tiny")
+    apart = cc.plan(model, TEXT, policy, SPANS, models={"amateur": other})
+    shared = cc.plan(model, TEXT, policy, SPANS, models={"amateur": model})
+    assert footprint_of(apart).further_bytes == weight_bytes(other) > 0
+    assert footprint_of(shared).further_bytes == 0
+
+
+def test_a_measured_step_is_the_step_that_is_taken_without_measuring():
+    plain, timed = cc.Rollout(plan(cc.CoftPolicy())), cc.Rollout(plan(cc.CoftPolicy()))
+    for _ in range(3):
+        step, cost = measured_step(timed)
+        assert step == plain.step()
+        assert cost.seconds > 0
+        assert cost.peak_bytes is None

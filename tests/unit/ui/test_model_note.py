@@ -1,0 +1,34 @@
+"""The note under the model: what is being done while it loads, where it runs, or why it does not."""
+
+import pytest
+
+from app.services.views import LoadingPhase
+from app.ui.pages.audit.handlers import LOADING_PHASES, AuditHandlers
+from coft_core.errors import ModelLoadError
+from tests.ui.fakes import FakeServices
+
+
+@pytest.fixture
+def services():
+    return FakeServices()
+
+
+def test_the_note_goes_through_all_phases_to_where_the_model_runs(services):
+    notes = list(AuditHandlers(services).describe_model("demo"))
+    assert [phase for phase in LoadingPhase if LOADING_PHASES[phase] in " ".join(notes)] == list(LoadingPhase)
+    assert all("Loading the model" in note for note in notes[:-1])
+    assert "Runs on this computer, float32" in notes[-1]
+
+
+def test_a_model_that_fails_while_it_loads_is_explained_in_the_note_and_in_a_message(services, monkeypatch):
+    shown = []
+    monkeypatch.setattr("app.ui.errors.gr.Warning", lambda text, **_: shown.append(text))
+
+    def fails(name):
+        yield LoadingPhase.TOKENIZER
+        raise ModelLoadError("'<big>' does not fit into the memory here; try 4bit.")
+
+    monkeypatch.setattr(services.audits, "loading", fails)
+    *_, last = AuditHandlers(services).describe_model("<big>")
+    assert last == "<p class=\"hint\">Not loaded. '&lt;big&gt;' does not fit into the memory here; try 4bit.</p>"
+    assert shown == ["'&lt;big&gt;' does not fit into the memory here; try 4bit."]
