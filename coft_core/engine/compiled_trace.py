@@ -1,8 +1,8 @@
 """A model's forward over one new token a row, traced: the same operations without Python between them.
 
 On a CPU most of a small model's step is spent in Python and in matrix products of one or two rows over weights that
-were laid out for many. A trace leaves the first out, and its weights are packed once for oneDNN. One trace serves any
-number of rows and any length, since all shapes are read off its inputs.
+were laid out for many. A trace leaves the first out, and its products are oneDNN's, over a copy of the weights of its
+own. One trace serves any number of rows and any length, since all shapes are read off its inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from coft_core.engine.memory.step import Part, forward
 _jit: Any = torch.jit
 
 MOST_BYTES = 1 << 30
-"""Weights beyond this are not traced: the packed ones are held besides, and large models spend their time elsewhere."""
+"""Weights beyond this are not traced: the trace holds its own besides, and large models spend their time elsewhere."""
 
 
 def why_not_traced(module: Any, device: torch.device) -> str:
@@ -29,7 +29,7 @@ def why_not_traced(module: Any, device: torch.device) -> str:
     if device.type != "cpu":
         return f"nothing faster is known for {device.type}"
     if any(parameter.dtype != torch.float32 for parameter in module.parameters()):
-        return "only float32 weights are packed for a CPU"
+        return "only float32 weights are traced on a CPU"
     size = sum(parameter.nbytes for parameter in module.parameters())
     if size > MOST_BYTES:
         return f"weights of {size / 1e9:.1f} GB would be held twice"

@@ -11,8 +11,7 @@ def earlier_sets() -> None:
     """Place the name of a new comparison, stored prompt sets, and the comparisons of earlier."""
     gr.HTML(
         """<section class="set-begin" aria-labelledby="h-set-begin"><div class="bar">
-          <h2 id="h-set-begin">2. Comparison</h2>
-          </div>
+          <h2 id="h-set-begin">2. Comparison</h2></div>
           <div class="field"><label for="set-name">Name</label><input class="input" id="set-name" type="text"
             autocomplete="off" placeholder="the file’s name"></div>
           <div class="field"><label for="set-stored">A prompt set of an earlier upload</label><select class="select"

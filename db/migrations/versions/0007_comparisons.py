@@ -10,7 +10,7 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-STEP_COLUMNS = (
+STEP_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[object]], ...] = (
     ("kl_fused_factual", sa.Double()),
     ("tv_fused_factual", sa.Double()),
     ("seconds", sa.Double()),

@@ -104,8 +104,17 @@ def make_step(index: int, token: str, state: str | None = None, forced: bool = F
         state=state,  # type: ignore[arg-type]
         candidates=rows,
         diagnostics=Diagnostics(
-            2.1, 2.2, 2.15, 0.012, 0.07 if good else None, 0.0775 / tau if tau else None, ratio, ratio, 0.4,
-            0.004 + 0.05 * abs(ratio), min(1.0, 0.02 + 0.1 * abs(ratio)),
+            2.1,
+            2.2,
+            2.15,
+            0.012,
+            0.07 if good else None,
+            0.0775 / tau if tau else None,
+            ratio,
+            ratio,
+            0.4,
+            0.004 + 0.05 * abs(ratio),
+            min(1.0, 0.02 + 0.1 * abs(ratio)),
         ),
     )
 

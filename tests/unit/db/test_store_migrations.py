@@ -145,9 +145,7 @@ def test_steps_of_an_older_store_have_neither_logits_nor_a_divergence_from_vanil
     downgrade(engine, "0003")
     with Database(sqlite_url) as database:
         assert SessionsRepository(database).chain(branch, with_logits=True) == [
-            replace(
-                made, logits=None, kl_fused_factual=None, tv_fused_factual=None, seconds=None, peak_bytes=None
-            )
+            replace(made, logits=None, kl_fused_factual=None, tv_fused_factual=None, seconds=None, peak_bytes=None)
         ]
 
 
