@@ -9,18 +9,16 @@ from typing import Any
 
 from app.bootstrap import Services, services
 from app.cli_audit import audit_settings
-from app.cli_calibrate import pairs, wait_for
+from app.cli_calibrate import pairs
 from app.cli_options import EMBEDDED, POLICY_KEYS, add_json, add_parameters, add_policy_options, show
 from app.cli_output_batches import print_batch, print_batches, print_impact
+from app.cli_waiting import STOPPED, wait_for_all
 from app.services.batch.impact import impact_csv
 from app.services.batch.plain import batch_json, batch_summary_json, impact_json
 from app.services.errors import ServiceError
 from app.services.reports import write_text
 from app.services.views.batches import BatchRequest, OutcomeRule
 from app.settings import Settings
-
-STOPPED = 130
-"""Exit code of a program that was interrupted."""
 
 
 def add_batch(commands: Any) -> None:
@@ -114,18 +112,9 @@ def _follow(wired: Services, batch_id: int, options: argparse.Namespace) -> int:
     job = wired.batches.view(batch_id).job
     if job is None:
         raise ServiceError(f"Nothing is known of the run of batch {batch_id}; resume it.")
-    try:
-        ended = wait_for(wired, job.id, quiet=options.json)
-    except KeyboardInterrupt:
-        wired.batches.cancel(batch_id)
-        wired.jobs.wait(job.id)
-        print(
-            f"\ncoft-audit: stopped; what is done is kept. Go on with: python -m app batch resume {batch_id}",
-            file=sys.stderr,
-        )
+    resume, cancel = f"batch resume {batch_id}", lambda: wired.batches.cancel(batch_id)
+    if not wait_for_all(wired, [job.id], cancel, resume, "The batch", quiet=options.json):
         return STOPPED
-    if ended.status != "done":
-        raise ServiceError(ended.error or f"The batch was {ended.status}; go on with: batch resume {batch_id}.")
     view = wired.batches.view(batch_id)
     show(options, batch_json(view), lambda: print_batch(view))
     return 0

@@ -10,14 +10,11 @@ from typing import Any
 from app.bootstrap import Services, services
 from app.cli_options import add_policy_options, layout_and_families, list_id, show
 from app.cli_output_calibrations import print_calibration
+from app.cli_waiting import STOPPED, wait_for
 from app.services.calibration.plain import calibration_json
 from app.services.errors import ServiceError
-from app.services.views import CalibrationRequest, JobView
+from app.services.views import CalibrationRequest
 from app.settings import Settings
-
-POLL_SECONDS = 0.5
-STOPPED = 130
-"""Exit code of a program that was interrupted."""
 
 
 def add_calibrate(commands: Any) -> None:
@@ -171,22 +168,6 @@ def _request(wired: Services, options: argparse.Namespace) -> CalibrationRequest
     )
 
 
-def wait_for(wired: Services, job_id: int, quiet: bool) -> JobView:
-    """Wait until a job has ended; on a terminal, say how far it is."""
-    if quiet or not sys.stderr.isatty():
-        return wired.jobs.wait(job_id)
-    while True:
-        try:
-            job = wired.jobs.wait(job_id, POLL_SECONDS)
-        except TimeoutError:
-            job = wired.jobs.get(job_id)
-            left = "" if job.seconds_left is None else f", about {_duration(job.seconds_left)} left"
-            print(f"\r\x1b[K{job.progress:4.0%}  {job.message}{left}", end="", file=sys.stderr, flush=True)
-            continue
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        return job
-
-
 def _stop(wired: Services, job_id: int) -> int:
     """Cancel a job and say how it is resumed."""
     wired.jobs.cancel(job_id)
@@ -252,7 +233,3 @@ def levels_by_family(text: str | None) -> tuple[tuple[str, float], ...] | None:
         return tuple((family, float(level)) for family, level in shares.items())
     except ValueError as error:
         raise ServiceError(f"--alpha-by-family has a level that is no number ({error}).") from error
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

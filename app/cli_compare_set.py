@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from app.bootstrap import Services, services
 from app.cli_audit import audit_settings
-from app.cli_calibrate import pairs, wait_for
+from app.cli_calibrate import pairs
 from app.cli_compare import interval, megabytes
 from app.cli_options import EMBEDDED, POLICY_KEYS, add_json, add_parameters, add_policy_options, show
+from app.cli_waiting import STOPPED, wait_for_all
 from app.services.batch.jobs import ENDED
 from app.services.comparing.set_plain import set_json, set_summary_json
-from app.services.errors import ServiceError
 from app.services.policy_words import policy_name
 from app.services.views.compared_sets import SetColumn, SetComparison, SetRequest, SetSummary
 from app.settings import Settings
-
-STOPPED = 130
-"""Exit code of a program that was interrupted."""
 
 SHOWN = (
     ("parted", "other text than column 1, share of prompts", 1.0, 3),
@@ -108,20 +104,10 @@ def _resume(options: argparse.Namespace) -> int:
 def _follow(wired: Services, number: int, options: argparse.Namespace) -> int:
     """Wait for all columns and show them; an interruption keeps what is done."""
     jobs = [own.job for own in wired.compared_sets.view(number).columns if own.job is not None]
-    try:
-        ended = [wait_for(wired, job.id, quiet=options.json) for job in jobs if job.status not in ENDED]
-    except KeyboardInterrupt:
-        wired.compared_sets.cancel(number)
-        for job in jobs:
-            wired.jobs.wait(job.id)
-        print(
-            f"\ncoft-audit: stopped; what is done is kept. Go on with: python -m app compare-set resume {number}",
-            file=sys.stderr,
-        )
+    left = [job.id for job in jobs if job.status not in ENDED]
+    resume, cancel = f"compare-set resume {number}", lambda: wired.compared_sets.cancel(number)
+    if not wait_for_all(wired, left, cancel, resume, "A column", quiet=options.json):
         return STOPPED
-    for job in ended:
-        if job.status != "done":
-            raise ServiceError(job.error or f"A column was {job.status}; go on with: compare-set resume {number}.")
     _print_view(wired, number, options)
     return 0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from app.bootstrap import services
-from app.cli_calibrate import wait_for
 from app.cli_options import add_json, add_policy_options, masked, show
+from app.cli_waiting import wait_for
 from app.services.csv_files import write_text
 from app.services.errors import ServiceError
 from app.services.known_policies import KNOWN_POLICIES

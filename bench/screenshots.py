@@ -1,9 +1,9 @@
 """The pictures of the documentation, made anew: every page, light and dark, on a small real audit.
 
 The whole program is served from this process on the embedded model and a store of its own, which is thrown away
-afterwards: an audit with a fork and a verdict, a second policy to compare it with, a batch, and a word list. The
-installed Chromium then opens each page and photographs its upper part at 1440 x 900 pixels. Each page gives NAME.png
-and NAME-dark.png, with 256 colours, which leaves them below a quarter of a megabyte.
+afterwards: an audit with a fork and a verdict, a second policy to compare it with, a batch, a tuning, and a word list.
+The installed Chromium then opens each page and photographs its upper part at 1440 x 900 pixels. Each page gives
+NAME.png and NAME-dark.png, with 256 colours, which leaves them below a quarter of a megabyte.
 
     python -m bench.screenshots --out docs/images [--pages audit,swap] [--chromium /usr/bin/chromium]
 """
@@ -25,6 +25,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from app.bootstrap import Services, services
 from app.services.views import AuditSettings, StartAudit, replace
 from app.services.views.batches import BatchRequest
+from app.services.views.tuning import TuningRequest
 from app.services.views.verdicts import VerdictRequest
 from app.settings import Settings
 from app.ui import assets
@@ -90,6 +91,7 @@ def tell(wired: Services, folder: Path) -> Story:
     other = wired.audits.start(StartAudit(PROMPT, replace(settings, policy="vanilla", calibration_id=None)))
     list(wired.audits.run(other.session_id))
     batch = _batch(wired, folder, replace(settings, max_new_tokens=6))
+    _tuned(wired)
     terms = folder / "ward.csv"
     terms.write_text(TERMS, "utf-8")
     wired.user_lists.add("ward", wired.user_lists.parse(terms))
@@ -104,12 +106,20 @@ def scenes(story: Story) -> tuple[Scene, ...]:
         Scene("audit", f"/?{audit}", (".strip .tok[data-i='6']", "#inspector .where", ".js-plotly-plot .main-svg")),
         Scene("calibrate", f"/calibrate?run={story.calibration}", ("#result h2", "#thresholds tbody tr")),
         Scene("compare", f"/compare?{compared}", ("#cmp-summary tbody tr", ".lanetext")),
+        Scene("tune", "/tune", ("#tuned-points tbody tr", "#tuning-plot .main-svg")),
         Scene("swap", "/swap", ("#swap-plot .main-svg",), swap),
         Scene("batches", f"/batches?batch={story.batch}&selected=Yes", (".batchrows tbody tr", ".impact tbody tr")),
         Scene("sessions", "/sessions", ("main tbody tr",)),
         Scene("review", f"/review?session={story.session}", (".targets",), reveal),
         Scene("lists", "/lists", ("#terms tbody tr",)),
     )
+
+
+def _tuned(wired: Services) -> None:
+    """Tune three methods on the sample."""
+    (sample,) = wired.tunings.samples()
+    request = TuningRequest("Decisions and questions", ("coft", "contrastive", "sdd"))
+    wired.jobs.wait(wired.tunings.submit(wired.tunings.read(sample.path), request))
 
 
 def swap(page: Page) -> None:

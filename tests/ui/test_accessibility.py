@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 from app.services.views import AuditSettings, ParsedPromptSet, StartAudit
 from app.services.views.batches import BatchRequest
 from app.services.views.compared_sets import SetRequest
+from app.services.views.tuning import TuningRequest
 from coft_core.types import Example
 from tests.ui.fakes import FakeServices, make_step
 from tests.ui.fakes.batches import hiring
@@ -213,11 +214,26 @@ def lists(visit: Opener, services: FakeServices, **options: Any) -> Page:
     return page
 
 
+def tune(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    """A finished run with a method that was left out and one without a chosen point."""
+    (sample,) = services.tunings.samples()
+    policies = ("coft", "sdd", "gedi", "dexperts")
+    services.tunings.submit(services.tunings.read(sample.path), TuningRequest("Decisions", policies))
+    for _ in range(2):
+        services.jobs.get(1)
+    page = visit("/tune", **options)
+    expect(page.locator("#tuned-points tbody tr")).to_have_count(10)
+    expect(page.locator("#tuning-plot .scatterlayer .trace")).to_have_count(4)
+    unfold(page)
+    return page
+
+
 PAGES: dict[str, Callable[..., Page]] = {
     "audit": session,
     "calibrate": calibrate,
     "compare": compare,
     "compared set": compared_set,
+    "tune": tune,
     "swap": swap,
     "new batch": new_batch,
     "batch": batch,

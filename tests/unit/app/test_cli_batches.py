@@ -7,6 +7,7 @@ import json
 import pytest
 
 import app.cli_batch
+import app.cli_waiting
 from app.bootstrap import services
 from app.cli import main
 from tests.conftest import load_tiny
@@ -91,7 +92,7 @@ def test_an_interrupted_batch_says_how_it_is_resumed_and_goes_on(run, prompts, m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(app.cli_batch, "wait_for", interrupted)
+        patched.setattr(app.cli_waiting, "wait_for", interrupted)
         code, _, errors = run("run", "--prompts", prompts, *COLUMNS, "--accept-errors", *POLICY)
     assert code == app.cli_batch.STOPPED
     assert "python -m app batch resume 1" in errors
