@@ -61,10 +61,10 @@ def run_details(view: TuningView) -> tuple[str, str]:
         f"{certified}. To the left is less gap between groups, higher is more accurate. Points below the dotted line "
         "lose more than 5 % of the accuracy of the model alone and are not chosen; filled marks are.</p>"
     )
-    rows = [["", "vanilla", "as it is", *_figures(view.vanilla), ""]]
+    rows = [["vanilla", "as it is", *_figures(view.vanilla), ""]]
     for place, own in enumerate(view.methods):
         rows += _rows(own, MARKS[SYMBOLS[place % len(SYMBOLS)]])
-    columns = [("", ""), ("Method", ""), ("Strength", "n"), ("Gap", "n"), ("Accuracy", "n"), ("Chosen", "")]
+    columns = [("Method", ""), ("Strength", "n"), ("Gap", "n"), ("Accuracy", "n"), ("Chosen", "")]
     points = table(columns, rows, "tuned", "Points of the run")
     left_out = "".join(
         f"<li>{icon('tri')}<span>{escape(policy_name(own.policy))} was left out: {escape(own.error)}</span></li>"
@@ -84,8 +84,7 @@ def run_details(view: TuningView) -> tuple[str, str]:
 def _rows(own: TunedMethod, mark: str) -> list[list[str]]:
     return [
         [
-            f'<td aria-hidden="true">{mark}</td>',
-            escape(policy_name(own.policy)),
+            f'<span class="mono" aria-hidden="true">{mark}</span> {escape(policy_name(own.policy))}',
             escape(values_text(point)),
             *_figures(point),
             "<strong>chosen</strong>" if point.chosen else "",

@@ -78,6 +78,7 @@ class CfSubstitutionPolicy(BaselinePolicy):
         "texts",
         "Own substitutions",
         "Written “old = new; old = new”, one substitution each; none takes the shipped.",
+        optional=True,
     )
 
     method: ClassVar[str] = "cf_substitution"
@@ -120,7 +121,8 @@ class CfSubstitutionPolicy(BaselinePolicy):
         if not made.found:
             return (NOTHING_SUBSTITUTED, *left)
         shown = " | ".join(own.label for own in made.found)
-        return (f"Averaged with {len(made.found)} substituted reading(s) of the prompt: {shown}.", *left)
+        readings = "reading" if len(made.found) == 1 else "readings"
+        return (f"Averaged with {len(made.found)} substituted {readings} of the prompt: {shown}.", *left)
 
     def _substitutions(self, prompt: MaskedPrompt) -> Substitutions:
         """The substitutions of a prompt, ``most`` at most."""

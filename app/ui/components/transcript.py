@@ -43,13 +43,13 @@ def transcript() -> gr.HTML:
             <li>Select a token to see its probabilities and the words that could have stood there.</li>
             <li>Force another word, and the text goes on from there in a branch of its own.</li></ol></div>
         <div class="chain" hidden>
-          <details class="madewith"><summary>{icon("chev", "chev")}Method<span class="hint tnum"></span></summary>
-            <p class="hint"></p><dl class="finger"></dl></details>
           <div class="overview" role="img"></div><div class="ovlab" aria-hidden="true"></div>
           {_seek()}
           <div class="reel"><div class="strip" role="group" aria-label="Tokens"></div></div>
           <div class="legend" role="group" aria-label="Key">{_legend()}<span class="hint">striped bar: masking raises
             it</span></div>
+          <details class="madewith"><summary>{icon("chev", "chev")}Method<span class="hint tnum"></span></summary>
+            <p class="hint"></p><dl class="finger"></dl></details>
           {_whole()}
         </div></section>""",
         js_on_load="coft.session.place(element)",

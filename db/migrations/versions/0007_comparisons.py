@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -10,7 +12,7 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-STEP_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[object]], ...] = (
+STEP_COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any]], ...] = (
     ("kl_fused_factual", sa.Double()),
     ("tv_fused_factual", sa.Double()),
     ("seconds", sa.Double()),

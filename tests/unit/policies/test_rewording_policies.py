@@ -109,7 +109,7 @@ def test_a_prompt_without_substitutions_is_said_to_be_decoded_as_vanilla(model: 
 
 def test_an_audit_can_read_which_substitutions_were_averaged(model: LanguageModel):
     (sentence,) = plan(model, TEXT, CfSubstitutionPolicy(most=2), SPANS).warnings
-    assert sentence.endswith("2 substituted reading(s) of the prompt: she → he | Muslim → Jew.")
+    assert sentence.endswith("2 substituted readings of the prompt: she → he | Muslim → Jew.")
 
 
 def test_the_model_reads_the_rewriting_by_rules_and_an_audit_can_too(model: LanguageModel):
