@@ -14,6 +14,7 @@ from app.services.views import AuditSettings, CalibrationRequest, StartAudit
 from app.services.views.tuning import TuningRequest
 from app.settings import Settings
 from coft_core.policies.registry import METHODS
+from coft_core.tuning.sweep import LAMS
 from tests.conftest import load_tiny, prompt_set_csv
 
 PROMPT = "The nurse said that he was late,"
@@ -83,7 +84,7 @@ def test_changing_the_policy_drops_what_it_does_not_have():
     assert fitted(TINY, "coft-factorized") == replace(TINY, mask_layout="factorized")
 
 
-@pytest.mark.parametrize("policy", [item.key for item in KNOWN_POLICIES if item.key not in ("iti", "detox", "dtcd")])
+@pytest.mark.parametrize("policy", [item.key for item in KNOWN_POLICIES if item.key != "iti"])
 def test_a_session_of_every_method_is_stored_and_goes_on_as_it_was_begun(wired, policy):
     parameters = parameter_values(policy_info(policy), NEEDS_FILES.get(policy, {}))
     started = wired.audits.start(StartAudit(PROMPT, replace(TINY, policy=policy, parameters=parameters)))
@@ -164,15 +165,32 @@ def test_a_tuning_is_kept_and_its_strengths_are_used_again(wired, tmp_path):
     assert len(sdd.points) == 5
     assert "Checkpoint is missing" in cda.error
     kept = [point for point in coft.points if point.accuracy[0] >= view.floor]
-    if kept:
-        assert coft.best.gap[0] == min(point.gap[0] for point in kept)
-        applied = wired.tunings.applied(TINY)
-        assert applied.lam == dict(coft.best.values)["lam"]
-        assert wired.tunings.tuned(TINY).run_id == job.id
+    assert kept
+    assert coft.best.gap[0] == min(point.gap[0] for point in kept)
+    assert wired.tunings.applied(TINY).lam == dict(coft.best.values)["lam"]
+    assert wired.tunings.tuned(TINY).run_id == job.id
     assert wired.tunings.tuned(replace(TINY, temperature=0.7)) is None
     with pytest.raises(ServiceError, match="No finished tuning fits GeDi"):
         wired.tunings.applied(replace(TINY, policy="gedi"))
     assert tuning_csv(view).count("\r\n") == 1 + 1 + 9 + 5 + 1
+
+
+def test_coft_is_certified_at_every_lambda_where_it_is_calibrated_for_the_sweep(wired, tmp_path):
+    references = tmp_path / "references.csv"
+    references.write_text(prompt_set_csv(60))
+    request = TuningRequest("certified", ("coft",), TINY, alphas=(0.2, 0.4))
+    number = wired.tunings.submit(wired.tunings.read(tuning_file(tmp_path)), request, references)
+    assert wired.jobs.wait(number).error is None
+    view = wired.tunings.view(number)
+    (coft,) = view.methods
+    assert view.calibrated_on == "references.csv"
+    assert coft.error == ""
+    assert [dict(point.values) for point in coft.points] == [
+        {"lam": lam, "alpha": alpha} for lam in LAMS for alpha in (0.2, 0.4)
+    ]
+    references.write_text("prompt,reference\nHe said,\n")
+    with pytest.raises(ServiceError, match="without a reference"):
+        wired.tunings.submit(wired.tunings.read(tuning_file(tmp_path)), request, references)
 
 
 @pytest.mark.parametrize(
