@@ -9,26 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    MixtralConfig,
-    MixtralForCausalLM,
-    OPTConfig,
-    OPTForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-)
 
-from coft_core.engine.fake import byte_tokenizer, tiny_model
+from coft_core.engine.fake import tiny_model
 from coft_core.engine.hooks import attached
-from coft_core.engine.load import wrap_model
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
 from coft_core.planning import plan
@@ -36,26 +19,16 @@ from coft_core.policies.iti import ItiPolicy
 from coft_core.steering.directions import Directions, SteeringHook
 from coft_core.steering.fit import LabelledPair, fit_directions
 from coft_core.steering.heads import head_geometry
+from tests.unit.engine.architectures import random_model
 
-SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 258}
-GATED = {**SIZE, "intermediate_size": 48, "num_key_value_heads": 2}
-GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 258}
-KINDS: dict[str, Any] = {
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**GATED)),
-    "mistral": lambda: MistralForCausalLM(MistralConfig(**GATED)),
-    "mixtral": lambda: MixtralForCausalLM(MixtralConfig(**GATED, num_local_experts=2)),
-    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**GATED)),
-    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
-    "gpt-neox": lambda: GPTNeoXForCausalLM(GPTNeoXConfig(**SIZE, intermediate_size=48)),
-}
+KINDS = ("llama", "mistral", "mixtral", "qwen2", "gpt2", "gpt-neox")
 WORDS = ("one", "two", "six", "ten", "red", "sun", "sea", "sky", "oak", "elm")
 PAIRS = [LabelledPair(f"{word} is fair", f"{word} is unjust") for word in WORDS]
 
 
 @pytest.fixture(params=KINDS)
 def model(request: pytest.FixtureRequest) -> LanguageModel:
-    torch.manual_seed(3)
-    return wrap_model(KINDS[request.param]().eval().requires_grad_(False), byte_tokenizer(), name=request.param)
+    return random_model(request.param)
 
 
 def logits_of(module: Any) -> torch.Tensor:
@@ -129,11 +102,8 @@ def test_what_is_no_file_of_directions_is_said_in_one_sentence(tmp_path: Path):
 def test_too_few_pairs_and_unknown_models_are_refused():
     with pytest.raises(InvalidInputError, match="give at least 10"):
         fit_directions(tiny_model(), PAIRS[:3])
-    other = OPTForCausalLM(
-        OPTConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=4, ffn_dim=32, vocab_size=258)
-    )
     with pytest.raises(InvalidInputError, match="OPTForCausalLM"):
-        head_geometry(other)
+        head_geometry(random_model("opt").module)
 
 
 def test_a_hook_that_fails_to_attach_takes_the_others_off():
