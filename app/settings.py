@@ -25,6 +25,8 @@ class Settings(BaseSettings):
         offload_folder: ``COFT_OFFLOAD_FOLDER``: where a device map puts weights on the disk.
         quantization: ``COFT_QUANTIZATION``: ``none``, ``8bit`` or ``4bit``.
         prefill_tokens: ``COFT_PREFILL_TOKENS``: tokens, over all branches, that one forward reads at most.
+        packed_weights_mb: ``COFT_PACKED_WEIGHTS_MB``: megabytes of weights up to which a model on a CPU holds them a
+            second time, arranged for products with few rows; 0 never does.
         pipeline: ``COFT_PIPELINE``: ``auto``, ``embedded``, ``none``, or a spaCy pipeline's name or folder.
         mask_families: ``COFT_MASK_FAMILIES``: attribute families that are masked unless an audit or a calibration
             says otherwise, separated by commas; ``protected`` (all but proxies, the default) and ``all`` are allowed.
@@ -34,7 +36,7 @@ class Settings(BaseSettings):
         full_logits_kb: ``COFT_FULL_LOGITS_KB``: kilobytes up to which a step's logits are kept whole; of larger ones
             the heads are kept, and with 0 nothing.
         faster_steps: ``COFT_FASTER_STEPS``: whether a loaded model's steps are captured or traced, which takes a second
-            or several: ``auto`` on CUDA, ``on`` everywhere, ``off`` nowhere.
+            or several: ``auto`` at once on CUDA and after some hundred steps on a CPU, ``on`` at once, ``off`` never.
         mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
     """
 
@@ -51,6 +53,7 @@ class Settings(BaseSettings):
     offload_folder: str = ""
     quantization: Literal["none", "8bit", "4bit"] = "none"
     prefill_tokens: int = Field(default=16384, ge=1)
+    packed_weights_mb: int = Field(default=1024, ge=0)
     pipeline: str = "auto"
     mask_families: str = "protected"
     max_upload_mb: int = Field(default=20, ge=1)
@@ -69,4 +72,5 @@ class Settings(BaseSettings):
             "offload_folder": self.offload_folder or None,
             "quantization": self.quantization,
             "prefill_tokens": self.prefill_tokens,
+            "packed_bytes": self.packed_weights_mb << 20,
         }

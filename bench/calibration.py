@@ -1,13 +1,14 @@
 """Calibration speed and memory: one streamed pass for all fusion weights against a straightforward loop over items.
 
 The model is a Llama of 134 million parameters with random weights. Both compute the same values, which is checked. The
-loop runs each item's two branches through the model's own forward, keeps their float32 logits and takes log-softmaxes
-for every fusion weight; it runs the model once an item, not once a weight. (``loop_per_weight`` does the latter, as a
-calibration called for each weight would.) Times are taken in turn, so that other load hits all, and every ratio is
-within one turn: of wall time, and of processor time, which on a CPU other load hardly touches. Peak memory is measured
-in a process of its own for each variant: the growth of the resident set over the loaded model on a CPU (Linux), of
-allocated memory on CUDA. A variant ``whole`` is measured for memory only: a batch's logits held at once. The last line
-is JSON.
+loop runs each item's two branches through the forward of transformers, keeps their float32 logits and takes
+log-softmaxes for every fusion weight; it runs the model once an item, not once a weight. (``loop_per_weight`` does the
+latter, as a calibration called for each weight would.) Times are taken in turn, so that other load hits all, and every
+ratio is within one turn: of wall time, and of processor time, which on a CPU other load hardly touches. Peak memory is
+measured in a process of its own for each variant: the growth of the resident set over the loaded model on a CPU
+(Linux), of allocated memory on CUDA. A variant ``whole`` is measured for memory only: a batch's logits held at once.
+The
+last line is JSON.
 
     python -m bench.calibration [--items 16] [--batch 8] [--lams 5] [--repeats 3] [--device cuda] [--dtype bfloat16]
 """
@@ -29,11 +30,13 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from bench.decode.shapes import as_transformers_has_it
 from coft_core.conformal.scoring import forced_supports
 from coft_core.engine.fake import byte_tokenizer
 from coft_core.engine.forced import ForcedItem
 from coft_core.engine.load import wrap_model
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.packed import pack_linears
 
 TEMPERATURE = 1.0
 SENTINEL_ID = 3
@@ -62,7 +65,9 @@ def llama(options: argparse.Namespace) -> LanguageModel:
     tokenizer: Any = byte_tokenizer()
     # The words play no part here; a tokenizer of the model's width is all that the engine asks for.
     tokenizer.add_tokens([f"<{i}>" for i in range(options.vocabulary - len(tokenizer))])
-    return wrap_model(module, tokenizer, name="llama-134m")
+    model = wrap_model(module, tokenizer, name="llama-134m")
+    pack_linears(model)
+    return model
 
 
 def items(options: argparse.Namespace) -> list[ForcedItem]:
@@ -89,14 +94,14 @@ def streamed(model: LanguageModel, given: Sequence[ForcedItem], lams: Sequence[f
 def loop(model: LanguageModel, given: Sequence[ForcedItem], lams: Sequence[float], batch: int) -> list[np.ndarray]:
     """One item after another, one branch after the other, whole logits."""
     del batch
-    values = []
+    values, module = [], as_transformers_has_it(model).module
     for item in given:
         tokens = torch.tensor(item.continuation, device=model.device)[:, None]  # (C, 1)
         logits = []
         for prompt in item.prompts:
             ids = torch.tensor([[*prompt, *item.continuation]], device=model.device)  # (1, L)
             with torch.inference_mode():
-                whole = model.module(input_ids=ids, use_cache=False).logits[0].float()  # (L, V)
+                whole = module(input_ids=ids, use_cache=False).logits[0].float()  # (L, V)
             logits.append(whole[len(prompt) - 1 : -1])  # (C, V)
         log_p_masked = torch.log_softmax(logits[1] / TEMPERATURE, dim=-1).gather(-1, tokens)  # (C, 1)
         columns = []

@@ -44,6 +44,10 @@ TARGETS = (
     (DEMO, "vanilla_over_generate_sampled", 1.0),
     (DEMO, "vanilla_greedy_over_generate_greedy", 1.0),
     (DEMO, "coft_over_plain_two_forwards", 1.3),
+    (DEMO, "coft_over_plain_one_batch", 1.3),
+    ("llama-134m", "coft_over_vanilla", 0.8),
+    ("llama-134m", "vanilla_over_generate_sampled", 1.0),
+    ("llama-134m", "vanilla_greedy_over_generate_greedy", 1.0),
 )
 """What a CPU is to reach at batch 1, in wall time."""
 

@@ -48,7 +48,7 @@ def generated(sample: bool, static: bool = False) -> Method:
         ids = torch.tensor([work.masked.factual_ids] * work.batch, device=work.model.device)  # (G, P)
         torch.manual_seed(0)
         controls: dict[str, Any] = {"do_sample": True, "top_p": TOP_P, "top_k": 0, "temperature": 1.0}
-        work.model.module.generate(
+        work.module.generate(
             ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=work.tokens + 1,

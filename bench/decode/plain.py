@@ -26,7 +26,7 @@ def one_batch(work: Work, mark: Callable[[], None]) -> None:
 
 @torch.inference_mode()
 def _decode(work: Work, mark: Callable[[], None], passes: list[Any]) -> None:
-    model, device = work.model.module, work.model.device
+    model, device = work.module, work.model.device
     inputs = [torch.tensor(rows, device=device).view(-1, len(work.masked.factual_ids)) for rows in passes]  # (r, P)
     inputs = [rows.repeat_interleave(work.batch, dim=0) for rows in inputs]  # (r * G, P)
     caches = [DynamicCache() for _ in inputs]

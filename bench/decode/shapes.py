@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ import coft_core as cc
 from coft_core.engine.fake import byte_tokenizer
 from coft_core.engine.load import wrap_model
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.packed import pack_linears, packed_bytes
 
 DEMO = "demo"
 CONTEXT = 8192
@@ -61,7 +63,16 @@ def model_of(name: str, device: str, dtype: str | None = None) -> LanguageModel:
     else:
         model = _random(name, SHAPES[name], device, dtype)
     model.module.generation_config.eos_token_id = None
+    pack_linears(model)
     return replace(model, end_token_ids=frozenset())
+
+
+def as_transformers_has_it(model: LanguageModel) -> LanguageModel:
+    """The model over the same weights, with nothing of what this engine prepares."""
+    if not packed_bytes(model.module):
+        return model
+    module = copy.deepcopy(model.module, {id(tensor): tensor for tensor in model.module.parameters()})
+    return replace(model, module=module, findings={})
 
 
 def weight_bytes(model: LanguageModel) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 import coft_core as cc
-from bench.decode.shapes import DEMO
+from bench.decode.shapes import DEMO, as_transformers_has_it
 from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.engine.model import LanguageModel
@@ -29,6 +30,7 @@ class Work:
 
     Attributes:
         model: The model.
+        module: The same weights as transformers has them, for the ways that go without the engine.
         text: The text of each of them; they differ in their seeds.
         spans: Masked words, the last ones of the text.
         batch: Prompts at a time.
@@ -36,6 +38,7 @@ class Work:
     """
 
     model: LanguageModel
+    module: Any
     text: str
     spans: tuple[cc.Span, ...]
     batch: int
@@ -92,7 +95,7 @@ def work_of(model: LanguageModel, prompt: int, batch: int, tokens: int, words: i
         spans = tuple(cc.Span(len(text) - 2 * i - 2, len(text) - 2 * i - 1, FAMILIES[i]) for i in range(words))
     else:
         spans = tuple(cc.Span(start, start + len(WORD), FAMILIES[i]) for i, start in enumerate(starts[-words:]))
-    return Work(model, text, spans, batch, tokens)
+    return Work(model, as_transformers_has_it(model).module, text, spans, batch, tokens)
 
 
 def coft(model: LanguageModel) -> cc.CoftPolicy:

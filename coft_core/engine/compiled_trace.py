@@ -1,8 +1,7 @@
 """A model's forward over one new token a row, traced: the same operations without Python between them.
 
-On a CPU most of a small model's step is spent in Python and in matrix products of one or two rows over weights that
-were laid out for many. A trace leaves the first out, and its products are oneDNN's, over a copy of the weights of its
-own. One trace serves any number of rows and any length, since all shapes are read off its inputs.
+On a CPU most of a small model's step is spent in Python. A trace leaves that out. It holds the model's own weights, and
+serves any number of rows and any length, since all shapes are read off its inputs.
 """
 
 from __future__ import annotations
@@ -20,19 +19,12 @@ from coft_core.engine.memory.step import Part, forward
 
 _jit: Any = torch.jit
 
-MOST_BYTES = 1 << 30
-"""Weights beyond this are not traced: the trace holds its own besides, and large models spend their time elsewhere."""
-
-
 def why_not_traced(module: Any, device: torch.device) -> str:
     """Why a model is not traced, as half a sentence; empty if it can be tried."""
     if device.type != "cpu":
         return f"nothing faster is known for {device.type}"
-    if any(parameter.dtype != torch.float32 for parameter in module.parameters()):
-        return "only float32 weights are traced on a CPU"
-    size = sum(parameter.nbytes for parameter in module.parameters())
-    if size > MOST_BYTES:
-        return f"weights of {size / 1e9:.1f} GB would be held twice"
+    if {parameter.dtype for parameter in module.parameters()} - {torch.float32, torch.bfloat16}:
+        return "only float32 and bfloat16 weights are traced on a CPU"
     return ""
 
 
@@ -45,7 +37,7 @@ class TracedSteps:
         """Trace.
 
         Args:
-            module: The transformers module; its weights are copied and must not change any more.
+            module: The transformers module; its weights must not change any more.
             fit: How it is called.
             example: A token a row behind some others; what it computes is not used.
 
@@ -55,8 +47,7 @@ class TracedSteps:
         with torch.inference_mode(), warnings.catch_warnings():
             # Tracing warns of each shape that Python reads; whether one was baked in is seen by comparing logits.
             warnings.simplefilter("ignore")
-            traced = _jit.trace(_Forward(module, fit).eval(), _inputs(example), check_trace=False, strict=False)
-            self._run = _jit.optimize_for_inference(traced)
+            self._run = _jit.trace(_Forward(module, fit).eval(), _inputs(example), check_trace=False, strict=False)
 
     def takes(self, part: Part) -> bool:
         """Whether a part is rows without a prefix that is held apart."""

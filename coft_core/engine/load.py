@@ -18,6 +18,7 @@ from coft_core.assets import assets_path
 from coft_core.engine.digest import tokenizer_digest, weights_digest
 from coft_core.engine.loading import LoadingPhase, LoadingProgress, explain, out_of_memory
 from coft_core.engine.model import PREFILL_TOKENS, LanguageModel
+from coft_core.engine.packed import PACKED_BYTES, pack_linears
 from coft_core.engine.placement import Placement, checkpoint_quantization, input_device, places
 from coft_core.errors import ModelLoadError
 
@@ -40,6 +41,7 @@ def load_model(
     tensor_parallel: int = 1,
     quantization: str = "none",
     prefill_tokens: int = PREFILL_TOKENS,
+    packed_bytes: int = PACKED_BYTES,
     progress: LoadingProgress | None = None,
 ) -> LanguageModel:
     """Load a causal language model and its fast tokenizer.
@@ -61,6 +63,8 @@ def load_model(
             many processes, which all load the model and run it with the same tokens.
         quantization: ``"none"``, ``"8bit"`` (torchao, weights only) or ``"4bit"`` (bitsandbytes, NF4).
         prefill_tokens: Tokens, over all rows, that one forward reads at most.
+        packed_bytes: On a CPU the weights of linear layers are held a second time, in the order in which one or two
+            rows are multiplied fastest, unless they are larger than this; 0 never does.
         progress: Told of each phase as it begins.
 
     Returns:
@@ -89,6 +93,9 @@ def load_model(
         module.requires_grad_(False)
         module.eval()
         model = wrap_model(module, tokenizer, name_or_path, revision or "main", chat, told)
+        model = replace(model, places=places(module, tensor_parallel), prefill_tokens=prefill_tokens)
+        pack_linears(model, packed_bytes)
+        return model
     except ModelLoadError:
         raise
     except (OSError, ValueError, KeyError, ImportError, json.JSONDecodeError) as error:
@@ -98,7 +105,6 @@ def load_model(
         if not out_of_memory(error) and quantization == "none":
             raise
         raise ModelLoadError(explain(name_or_path, error, quantization)) from error
-    return replace(model, places=places(module, tensor_parallel), prefill_tokens=prefill_tokens)
 
 
 def wrap_model(

@@ -57,6 +57,7 @@ class Slots:
         # The host knows the lengths too, so that nothing has to be asked of the device.
         self._host_lengths, self._longest, self._uniform = [0] * rows, 0, True
         self._capacity = 0
+        self._counted, self._size = (0, 0), 0
 
     @property
     def longest(self) -> int:
@@ -75,38 +76,48 @@ class Slots:
 
     @property
     def size(self) -> int:
-        """Bytes allocated."""
-        return sum(layer.size for layer in self.layers)
+        """Bytes allocated; counted again only where memory has changed, since every step of every rollout asks."""
+        if self._counted != (counted := (len(self.layers), self._capacity)):
+            self._counted, self._size = counted, sum(layer.size for layer in self.layers)
+        return self._size
 
     @torch.inference_mode()
     def reserve(self, length: int) -> None:
-        """See to it that every row can hold so many tokens; larger tensors are filled by copy, layer by layer."""
+        """See to it that every row can hold so many tokens; larger tensors are filled by copy, layer by layer.
+
+        Where memory runs out on the way, the rows hold what they held and can be used and grown as before.
+        """
         if length <= self._capacity:
             return
-        self._capacity = capacity_for(length, self._context_length)
-        for layer in self.layers:
-            layer.keys = self._larger(layer.keys)
-            layer.values = self._larger(layer.values)
+        before, self._capacity = self._capacity, capacity_for(length, self._context_length)
+        try:
+            for layer in self.layers:
+                layer.keys = self._larger(layer.keys)
+                layer.values = self._larger(layer.values)
+        except BaseException:
+            # Some layers have moved. A captured graph knows a memory by its capacity and must not be replayed over
+            # this one, so that one cell less is counted than every layer has.
+            self._capacity = max(before - 1, 0)
+            raise
 
-    def write(self, index: int, keys: Tensor, values: Tensor, by_tensor: bool = False) -> None:
+    def write(self, index: int, keys: Tensor, values: Tensor, cells: tuple[Tensor, Tensor] | None = None) -> None:
         """Put the states of new tokens behind each row's own; lengths change only by :meth:`advance`.
 
         Args:
             index: The layer.
             keys: ``(R, heads, q, width)``.
             values: ``(R, heads, q, value width)``.
-            by_tensor: Take the places from :attr:`lengths` on the device, so that a captured graph finds new ones.
+            cells: Where they go, as :meth:`cells` says; None puts them behind rows that all have one length.
         """
         if index == len(self.layers):
             self.layers.append(LayerMemory(self._allocated(keys), self._allocated(values)))
         layer, count = self.layers[index], keys.shape[2]
-        if self.uniform and not by_tensor:
+        if cells is None:
             layer.keys.narrow(2, self._longest, count).copy_(keys)
             layer.values.narrow(2, self._longest, count).copy_(values)
             return
-        rows = torch.arange(self.rows, device=keys.device)[:, None]  # (R, 1)
         # A layer of a model that is spread over devices may be elsewhere than the lengths.
-        places = self.places(count).to(keys.device)  # (R, q)
+        rows, places = (tensor.to(keys.device) for tensor in cells)
         layer.keys[rows, :, places] = keys.transpose(1, 2)
         layer.values[rows, :, places] = values.transpose(1, 2)
 
@@ -118,6 +129,10 @@ class Slots:
     def places(self, count: int) -> Tensor:
         """Cells of each row's next tokens, ``(R, count)``."""
         return self.lengths[:, None] + torch.arange(count, device=self.lengths.device)
+
+    def cells(self, count: int) -> tuple[Tensor, Tensor]:
+        """Rows ``(R, 1)`` and cells ``(R, count)`` of the next tokens, from the lengths on the device."""
+        return torch.arange(self.rows, device=self.lengths.device)[:, None], self.places(count)
 
     @torch.inference_mode()
     def advance(self, count: int) -> None:

@@ -68,6 +68,11 @@ class Part:
         return self.slots.places(self.ids.shape[1]) + self.before
 
     @property
+    def cells_to_write(self) -> tuple[Tensor, Tensor] | None:
+        """Rows and cells of the new tokens; None where they are behind one length that the host knows."""
+        return None if self.slots.uniform and self.width is None else self.slots.cells(self.ids.shape[1])
+
+    @property
     def mask(self) -> Tensor | None:
         """Which cells each token may see, boolean ``(R, 1, q, cells)``; None where it is all of them."""
         if self.slots.uniform and self.ids.shape[1] == 1 and self.width is None:
@@ -88,6 +93,7 @@ class StepCache(Cache):  # type: ignore[misc]
         """
         self._parts = tuple(parts)
         self._masks: tuple[Tensor | None, ...] = ()
+        self._cells: tuple[tuple[Tensor, Tensor] | None, ...] = ()
         super().__init__(layers=[_StepLayer(self, index) for index in range(layers)])
 
     @property
@@ -113,10 +119,12 @@ class StepCache(Cache):  # type: ignore[misc]
 
     def put(self, index: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Write the new states of a layer; return what attention is to read, where the rows are one part."""
+        if not self._cells:
+            self._cells = tuple(part.cells_to_write for part in self._parts)
         start = 0
-        for part in self._parts:
+        for part, cells in zip(self._parts, self._cells, strict=True):
             end = start + part.slots.rows
-            part.slots.write(index, keys[start:end], values[start:end], by_tensor=part.width is not None)
+            part.slots.write(index, keys[start:end], values[start:end], cells)
             start = end
         if not self.whole:
             return keys, values

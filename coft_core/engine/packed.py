@@ -1,0 +1,152 @@
+"""Linear layers whose weights are also held in the order in which oneDNN multiplies a few rows by them.
+
+A decoding step multiplies one or two rows by every matrix of a model. On a CPU the product that ``torch`` takes for
+that reads the matrix as it was stored, and two rows can cost twice as much as one; over weights that were rearranged
+once, one and two rows cost the same. The rearranged weights are a second copy.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from coft_core.engine.model import LanguageModel
+
+PACKED_BYTES = 1 << 30
+"""Weights up to this are packed unless told otherwise: they are held twice."""
+
+LEAST_WEIGHTS = 1 << 16
+"""Numbers in a matrix from which packing pays for a single row, by measurement (``python -m bench.packed``)."""
+
+_ROWS = 2
+"""Rows for which oneDNN chooses the order: the branches of an audit."""
+
+_onednn: Any = torch.ops.mkldnn
+_jit: Any = torch.jit
+_backends: Any = torch.backends
+
+
+class PackedLinear(nn.Linear):
+    """A linear layer over packed weights; its parameters are those of the layer that it replaces.
+
+    Its own weights are read as before where gradients are wanted, and where they have changed since they were packed.
+
+    Attributes:
+        packed: The weights in oneDNN's order, which only oneDNN can read; None once the layer was moved or converted.
+    """
+
+    packed: Tensor | None
+
+    def __init__(self, linear: nn.Linear) -> None:
+        """Pack.
+
+        Args:
+            linear: A layer on the CPU, whose parameters are taken over as they are.
+
+        Raises:
+            RuntimeError: oneDNN cannot hold these weights.
+        """
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.train(linear.training)
+        # Not part of the state that is saved or digested: it is made of the weights, and is no plain memory.
+        self.register_buffer("packed", _onednn._reorder_linear_weight(linear.weight.detach(), _ROWS), persistent=False)
+        self._packed_from = _identity(linear.weight)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The product with the weights, ``(..., out)``."""
+        if not self._usable(rows):
+            return super().forward(rows)
+        if _jit.is_tracing():
+            # A trace cannot hold the call below, whose arguments have a type that TorchScript lacks; adding to nothing
+            # is the same product.
+            nothing = rows.new_zeros((*rows.shape[:-1], self.out_features))
+            added: Tensor = _onednn._linear_pointwise.binary(rows, nothing, self.packed, self.bias, "add")
+            return added
+        product: Tensor = _onednn._linear_pointwise(rows, self.packed, self.bias, "none", [], "")
+        return product
+
+    def _usable(self, rows: Tensor) -> bool:
+        return (
+            self.packed is not None
+            and rows.dtype == self.weight.dtype
+            and not (torch.is_grad_enabled() and (rows.requires_grad or self.weight.requires_grad))
+            and self._packed_from == _identity(self.weight)
+        )
+
+    def _apply(self, fn: Any, recurse: bool = True) -> PackedLinear:
+        # Whatever moves or converts a module cannot convert packed weights; without them it is a plain layer.
+        self.packed = self._packed_from = None
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Linear:
+        # Packed weights cannot be copied, and a copy is made to be changed.
+        plain = memo[id(self)] = _plain(self)
+        plain.weight = copy.deepcopy(self.weight, memo)
+        plain.bias = copy.deepcopy(self.bias, memo)
+        return plain
+
+
+def pack_linears(model: LanguageModel, most_bytes: int = PACKED_BYTES) -> str:
+    """Pack the linear layers of a model that is held by the CPU.
+
+    Args:
+        model: The model; its layers are replaced in place, its parameters stay the same tensors.
+        most_bytes: Nothing is packed where the weights to be packed are larger.
+
+    Returns:
+        Why nothing was packed, as half a sentence; empty if the layers are packed now.
+    """
+    found = [
+        (parent, name, child)
+        for parent in model.module.modules()
+        for name, child in parent.named_children()
+        if type(child) is nn.Linear and child.weight.numel() >= LEAST_WEIGHTS and not child.weight.is_inference()
+    ]
+    reason = _why_not(model, [child for _, _, child in found], most_bytes)
+    if not reason:
+        for parent, name, child in found:
+            setattr(parent, name, PackedLinear(child))
+    return reason
+
+
+def packed_bytes(module: nn.Module) -> int:
+    """Bytes that packed weights hold besides the weights."""
+    return sum(
+        child.weight.nbytes
+        for child in module.modules()
+        if isinstance(child, PackedLinear) and child.packed is not None
+    )
+
+
+def _why_not(model: LanguageModel, layers: list[nn.Linear], most_bytes: int) -> str:
+    if not _backends.mkldnn.is_available():
+        return "this build of PyTorch has no oneDNN"
+    if model.places != ("cpu",) or model.quantization != "none":
+        return "only plain weights in the CPU's memory are packed"
+    types = {layer.weight.dtype for layer in layers}
+    if not layers:
+        return "the model has no linear layers of a size that pays"
+    if types - {torch.float32, torch.bfloat16}:
+        return "only float32 and bfloat16 weights are packed"
+    size = sum(layer.weight.nbytes for layer in layers)
+    if size > most_bytes:
+        return f"weights of {size / 1e9:.1f} GB would be held twice"
+    return ""
+
+
+def _identity(weight: Tensor) -> tuple[int, int] | None:
+    """What changes when a weight is written or replaced; None where writing leaves no trace."""
+    return None if weight.is_inference() else (weight.data_ptr(), weight._version)
+
+
+def _plain(layer: nn.Linear) -> nn.Linear:
+    with torch.device("meta"):
+        plain = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
+    plain.weight, plain.bias = layer.weight, layer.bias
+    return plain.train(layer.training)
