@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from coft_core.engine.compiled import step_logits
 from coft_core.engine.hooks import Hook
 from coft_core.engine.memory.fit import MemoryKind, fit_of
 from coft_core.engine.memory.growing import GrowingRows
 from coft_core.engine.memory.slotted import Sharing, SlotRows
-from coft_core.engine.memory.step import forward
 from coft_core.engine.memory.tokens import RowTokens
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError, PromptTooLongError, RolloutClosedError
@@ -38,6 +38,23 @@ class BranchSpec:
     input_ids: tuple[int, ...]
     model: str = "base"
     hooks: tuple[Hook, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """How the keys and values of a batch are kept.
+
+    Attributes:
+        kind: ``"slots"`` where memory is preallocated, ``"growing"`` where the model does not allow it.
+        reason: Why it is not preallocated, as half a sentence; empty where it is.
+        held_once: Tokens of the rows' beginning that are held once for all of them; 0 where each row holds its own.
+        joins: Whether steps may be run in one forward with those of other rollouts.
+    """
+
+    kind: MemoryKind
+    reason: str
+    held_once: int
+    joins: bool
 
 
 class BranchBatch:
@@ -120,6 +137,14 @@ class BranchBatch:
         """Why memory is not preallocated, as a sentence; empty where it is."""
         fit = fit_of(self._model)
         return "" if fit.kind == "slots" else f"Decodes with a growing cache, because {fit.reason}."
+
+    @property
+    def memory_use(self) -> MemoryUse:
+        """How the rows' keys and values are kept."""
+        fit, memory = fit_of(self._model), self._opened()
+        once = memory.shared_length if isinstance(memory, SlotRows) else 0
+        # Nothing is shared by rows whose activations are changed.
+        return MemoryUse(fit.kind, fit.reason, once, fit.joins and self._sharing is not None)
 
     @property
     def memory_size(self) -> int:
@@ -223,8 +248,11 @@ def joint_logits(batches: Sequence[BranchBatch]) -> list[Tensor]:
     if len(memories) != len(batches) or any(batch.model.module is not model.module for batch in batches):
         raise InvalidInputError("These batches cannot share a forward; run each alone.")
     fit = fit_of(model)
-    parts = [memory.next_part() for memory in memories]
-    logits = forward(model.module, parts, fit.layers, fit.accepts)  # (sum of R, V)
-    for memory, part in zip(memories, parts, strict=True):
-        memory.done(part)
-    return list(torch.split(logits, [part.slots.rows for part in parts]))
+    # Captured graphs are known by their memories in order, and whoever asks first is another one each time.
+    order = sorted(range(len(memories)), key=lambda place: id(memories[place]))
+    parts = [memories[place].next_part() for place in order]
+    logits = step_logits(model, parts, fit)  # (sum of R, V)
+    found = dict(zip(order, torch.split(logits, [part.slots.rows for part in parts]), strict=True))
+    for place, part in zip(order, parts, strict=True):
+        memories[place].done(part)
+    return [found[place] for place in range(len(memories))]

@@ -43,10 +43,10 @@ class Steps(Protocol):
     def failure(self) -> str:
         """What went wrong since it was prepared; empty if nothing did."""
 
-    def takes(self, part: Part) -> bool:
-        """Whether it may run this part."""
+    def takes(self, parts: Sequence[Part]) -> bool:
+        """Whether it may run these parts."""
 
-    def logits(self, part: Part) -> Tensor:
+    def logits(self, parts: Sequence[Part]) -> Tensor:
         """Logits that follow each row's token, ``(R, V)``; the rows' lengths stay as they are."""
 
 
@@ -162,15 +162,15 @@ def forget(model: LanguageModel) -> None:
     model.findings.pop(_KEPT_AS, None)
 
 
-def step_logits(model: LanguageModel, part: Part, fit: Fit) -> Tensor:
-    """Logits that follow each row's last token, ``(R, V)``, by the path that was prepared where it takes the part."""
+def step_logits(model: LanguageModel, parts: Sequence[Part], fit: Fit) -> Tensor:
+    """Logits that follow each row's last token, ``(R, V)``, by the path that was prepared where it takes the parts."""
     path = path_of(model)
-    if part.ids.shape[1] == 1:
-        if path.steps is not None and path.steps.takes(part):
-            return path.steps.logits(part)
+    if all(part.ids.shape[1] == 1 for part in parts):
+        if path.steps is not None and path.steps.takes(parts):
+            return path.steps.logits(parts)
         if path.countdown is not None:
             path.countdown.tell()
-    return forward(model.module, [part], fit.layers, fit.accepts)
+    return forward(model.module, parts, fit.layers, fit.accepts)
 
 
 def _eager(model: LanguageModel, fit: Fit) -> StepPath | None:
@@ -207,7 +207,7 @@ def _agrees(steps: Steps, part: Part, model: LanguageModel, fit: Fit) -> bool:
     expected = forward(model.module, [part], fit.layers, fit.accepts).float()  # (R, V)
     # A memory has a graph only after some steps, and a trace is optimised in its first ones.
     for _ in range(EAGER_STEPS + 2):
-        found = steps.logits(part).float()
+        found = steps.logits([part]).float()
     tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
     return bool((found - expected).abs().max() <= tolerance * (1.0 + expected.abs().max()))
 

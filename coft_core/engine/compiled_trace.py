@@ -19,6 +19,7 @@ from coft_core.engine.memory.step import Part, forward
 
 _jit: Any = torch.jit
 
+
 def why_not_traced(module: Any, device: torch.device) -> str:
     """Why a model is not traced, as half a sentence; empty if it can be tried."""
     if device.type != "cpu":
@@ -49,14 +50,14 @@ class TracedSteps:
             warnings.simplefilter("ignore")
             self._run = _jit.trace(_Forward(module, fit).eval(), _inputs(example), check_trace=False, strict=False)
 
-    def takes(self, part: Part) -> bool:
-        """Whether a part is rows without a prefix that is held apart."""
-        return part.prefix is None
+    def takes(self, parts: Sequence[Part]) -> bool:
+        """Whether they are rows of one memory without a prefix that is held apart."""
+        return len(parts) == 1 and parts[0].prefix is None
 
-    def logits(self, part: Part) -> Tensor:
+    def logits(self, parts: Sequence[Part]) -> Tensor:
         """Logits that follow each row's token, ``(R, V)``."""
         with torch.inference_mode():
-            found: Tensor = self._run(*_inputs(part))
+            found: Tensor = self._run(*_inputs(parts[0]))
         return found
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import coft_core as cc
+from coft_core.engine.branches import BranchBatch, joint_logits
 from coft_core.engine.compiled import forget, path_of
 from coft_core.prepared import path_text, prepare_model, prepared_steps
 
@@ -49,6 +50,19 @@ def test_going_back_and_forking_work_under_a_graph(prepared):
     run.back(4)
     assert [run.step().token_id for _ in range(4)] == tokens[6:]
     assert [fork.step().token_id for _ in range(4)] == tokens[6:]
+
+
+def test_sessions_that_step_together_share_a_captured_forward(prepared):
+    prompts = [tuple(range(20, 20 + length)) for length in (6, 30, 11)]
+    batches, alone = ([BranchBatch(prepared, [own, own[1:]]) for own in prompts] for _ in range(2))
+    for batch in (*batches, *alone):
+        batch.logits()
+    for index in range(70):  # past the first capacity of the memories
+        for batch in (*batches, *alone):
+            batch.append(torch.tensor([60 + index % 5] * 2))
+        for found, batch in zip(joint_logits(batches), alone, strict=True):
+            torch.testing.assert_close(found, batch.logits(), atol=1e-3, rtol=1e-3)
+    assert path_text(prepared) == "CUDA graph"
 
 
 def test_a_captured_step_makes_no_implicit_synchronisation(prepared):

@@ -13,6 +13,7 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 
 from coft_core.engine.head import accepted_arguments
 from coft_core.engine.memory.attention import SLOT_ATTENTION
+from coft_core.engine.memory.size import token_size
 from coft_core.engine.memory.slots import Slots
 from coft_core.engine.memory.step import Part, Prefix, forward
 from coft_core.engine.model import LanguageModel
@@ -56,7 +57,7 @@ def fit_of(model: LanguageModel) -> Fit:
 
 def _examined(model: LanguageModel) -> Fit:
     module, accepts = model.module, accepted_arguments(model.module.forward)
-    cell_size = _cell_size(model)
+    cell_size = token_size(model)
     if reason := _misfit(module, accepts):
         return Fit("growing", reason, False, 0, cell_size, accepts)
     layers = len(_layer_types(module))
@@ -93,16 +94,6 @@ def _takes_slot_attention(module: Any) -> bool:
     if module.config._attn_implementation == "sdpa":
         module.set_attn_implementation(SLOT_ATTENTION)
     return bool(module.config._attn_implementation == SLOT_ATTENTION)
-
-
-def _cell_size(model: LanguageModel) -> int:
-    text: Any = model.module.config.get_text_config(decoder=True)
-    heads = getattr(text, "num_attention_heads", None)
-    if not heads:
-        return 0
-    width = getattr(text, "head_dim", None) or text.hidden_size // heads
-    key_heads = getattr(text, "num_key_value_heads", None) or heads
-    return int(2 * text.num_hidden_layers * key_heads * width * model.dtype.itemsize)
 
 
 _PROBE_TOKENS = 9

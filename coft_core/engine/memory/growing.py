@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from coft_core.engine.memory.size import token_size
 from coft_core.engine.memory.tokens import RowTokens
 from coft_core.engine.model import LanguageModel
 
@@ -25,6 +26,7 @@ class GrowingRows:
         self._padded = not tokens.uniform
         self._cache = DynamicCache()
         self._cached = 0
+        self._cell_size = token_size(model)
 
     @property
     def size(self) -> int:
@@ -37,8 +39,9 @@ class GrowingRows:
         return 0
 
     def size_after(self, count: int) -> int:
-        """Bytes held when so many more tokens have been run."""
-        return self.size + (self.size // self._cached * count if self._cached else 0)
+        """Bytes held when so many more tokens have been run; 0 before the first where the configuration is silent."""
+        a_token = self._tokens.rows * self._cell_size or (self.size // self._cached if self._cached else 0)
+        return (max(self._cached, self._length - 1) + count) * a_token
 
     def logits(self) -> Tensor:
         """Run what is pending, ``(R, V)``."""

@@ -62,6 +62,14 @@ class SlotRows:
         """Tokens that are held once for all rows."""
         return self._prefix.length if self._prefix else 0
 
+    @property
+    def shared_length(self) -> int:
+        """Tokens that are held once, or will be when the prompts are read."""
+        if self._held is not None:
+            return self.prefix_length
+        shared = self._tokens.shared()
+        return shared if self._holds_once(shared) else 0
+
     def size_after(self, count: int) -> int:
         """Bytes held when so many more tokens have been run."""
         ahead = self._slots.longest if self._held is not None else self._tokens.longest + self._tokens.generated
@@ -150,7 +158,7 @@ class SlotRows:
         # Where nothing is shared, hooks change the activations; a prepared path was made without them.
         if self._sharing is None:
             return forward(self._model.module, [part], self._fit.layers, self._fit.accepts)
-        return step_logits(self._model, part, self._fit)
+        return step_logits(self._model, [part], self._fit)
 
     def _read_prefix(self) -> int:
         """Read what all rows begin with once, if that pays; return how many tokens it is."""
@@ -164,9 +172,15 @@ class SlotRows:
         for piece in self._pieces(ids):
             self._forward(Part(once, piece))
             once.advance(piece.shape[1])
-        if self._fit.joins and self._sharing.held_once is not None and saved >= self._sharing.held_once:
+        if self._holds_once(shared):
             self._prefix = Prefix(tuple(once.layers))
         else:
             self._slots.reserve(self._tokens.longest + self._tokens.generated)
             self._slots.fill(once.layers, shared)
         return shared
+
+    def _holds_once(self, shared: int) -> bool:
+        """Whether it pays to keep so many common tokens once for all rows, and the model allows it."""
+        if not self._fit.joins or self._sharing is None or self._sharing.held_once is None:
+            return False
+        return shared * (self._tokens.rows - 1) >= self._sharing.held_once

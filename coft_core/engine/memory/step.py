@@ -131,6 +131,10 @@ class StepCache(Cache):  # type: ignore[misc]
         held = self._parts[0].slots.read(index, self.cells)
         return held.keys, held.values
 
+    def let_go(self) -> None:
+        """Forget the parts: cache and layers know each other, and would keep memories until they are collected."""
+        self._parts = ()
+
     def attend(self, module: Any, query: Tensor, scaling: float, arguments: dict[str, Any]) -> Tensor:
         """Attention part by part, ``(R, q, heads, width)``."""
         if not self._masks:
@@ -200,8 +204,11 @@ def forward(module: Any, parts: Sequence[Part], layers: int, accepts: frozenset[
         arguments["slot_parts"] = cache
     elif (mask := cache.mask) is not None:
         arguments["attention_mask"] = _like_the_models(module, mask)
-    with torch.inference_mode():
-        logits: Tensor = module(**arguments).logits[:, -1]  # (R, V)
+    try:
+        with torch.inference_mode():
+            logits: Tensor = module(**arguments).logits[:, -1]  # (R, V)
+    finally:
+        cache.let_go()
     return logits
 
 

@@ -2,18 +2,20 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import coft_core as cc
 from coft_core.engine import compiled
-from coft_core.engine.compiled import NOT_PREPARED, path_of, prepare
+from coft_core.engine.branches import BranchBatch, joint_logits
+from coft_core.engine.compiled import NOT_PREPARED, path_of, prepare, step_logits
 from coft_core.engine.compiled_graph import EAGER_STEPS, GraphSteps
 from coft_core.engine.fake import scripted_model, tiny_model
 from coft_core.engine.group import BranchGroup, BranchSpec
 from coft_core.engine.memory.fit import fit_of
-from coft_core.engine.memory.step import forward
+from coft_core.engine.memory.step import Part, forward
 
 TEXT = "She was a nurse and"
 SPANS = [cc.Span(0, 3, "gender")]
@@ -108,8 +110,8 @@ def test_a_path_with_other_logits_is_not_used(monkeypatch):
         def __init__(self, *_):
             pass
 
-        def logits(self, part):
-            return torch.zeros(len(part.ids), 258)
+        def logits(self, parts):
+            return torch.zeros(len(parts[0].ids), 258)
 
     monkeypatch.setattr(compiled, "TracedSteps", Wrong)
     model = tiny_model()
@@ -181,32 +183,100 @@ def test_a_memory_that_cannot_be_captured_goes_on_eagerly_and_says_why(monkeypat
     part = compiled._probe(model, fit, (5, 5))
     expected = forward(model.module, [part], fit.layers, fit.accepts)
     for _ in range(EAGER_STEPS + 2):
-        torch.testing.assert_close(steps.logits(part), expected)
+        torch.testing.assert_close(steps.logits([part]), expected)
     path = compiled.StepPath("CUDA graph", steps=steps)
     assert path.text == "CUDA graph, eager where there is none yet: out of memory"
 
 
-def test_a_graph_is_captured_only_after_some_eager_steps_and_again_where_memory_has_moved(monkeypatch):
-    model = tiny_model()
-    fit, captured = fit_of(model), []
+@pytest.fixture
+def graphs(monkeypatch):
+    """A model's graphs on the CPU: a capture is written down, and a replay runs what was to be captured."""
+    model, captured = tiny_model(), []
+    fit = fit_of(model)
     steps = GraphSteps(model.module, fit)
 
-    def capture(own, part):
-        captured.append(part.slots.capacity)
-        own.graph = lambda: forward(model.module, [part], fit.layers, fit.accepts)
+    def eager(parts):
+        return forward(model.module, parts, fit.layers, fit.accepts)
+
+    def capture(own, parts):
+        captured.append([part.slots.capacity for part in parts])
+        own.graph = lambda: eager([Part(part.slots, part.ids, width=part.slots.capacity) for part in parts])
 
     monkeypatch.setattr(steps, "_capture", capture)
     monkeypatch.setattr("coft_core.engine.compiled_graph._replay", lambda own, ids: own.graph())
-    part = compiled._probe(model, fit, (5, 5))
+
+    def probe(*lengths):
+        return compiled._probe(model, fit, lengths)
+
+    return SimpleNamespace(steps=steps, captured=captured, probe=probe, eager=eager)
+
+
+def test_a_graph_is_captured_only_after_some_eager_steps_and_again_where_memory_has_moved(graphs):
+    part = graphs.probe(5, 5)
     first = part.slots.capacity
     for _ in range(EAGER_STEPS):
-        steps.logits(part)
-    assert captured == []
-    expected = forward(model.module, [part], fit.layers, fit.accepts)
-    torch.testing.assert_close(steps.logits(part), expected)
-    steps.logits(part)
-    assert captured == [first]
+        graphs.steps.logits([part])
+    assert graphs.captured == []
+    torch.testing.assert_close(graphs.steps.logits([part]), graphs.eager([part]))
+    graphs.steps.logits([part])
+    assert graphs.captured == [[first]]
     part.slots.reserve(2 * first)
     for _ in range(EAGER_STEPS + 1):
-        steps.logits(part)
-    assert captured == [first, part.slots.capacity]
+        graphs.steps.logits([part])
+    assert graphs.captured == [[first], [part.slots.capacity]]
+
+
+def test_memories_that_meet_again_have_a_graph_together_until_one_of_them_moves(graphs):
+    parts = [graphs.probe(5, 5), graphs.probe(9, 7), graphs.probe(4)]
+    first = parts[0].slots.capacity
+    for _ in range(EAGER_STEPS + 2):
+        torch.testing.assert_close(graphs.steps.logits(parts), graphs.eager(parts), atol=1e-5, rtol=1e-5)
+    assert graphs.captured == [[first] * 3]
+    for _ in range(EAGER_STEPS):
+        graphs.steps.logits(parts[:2])
+    assert graphs.captured == [[first] * 3]
+    parts[1].slots.reserve(2 * first)
+    for _ in range(EAGER_STEPS + 1):
+        graphs.steps.logits(parts)
+    assert graphs.captured == [[first] * 3, [first, 2 * first, first]]
+
+
+def test_graphs_of_memories_that_are_gone_are_let_go_and_never_used_for_others(graphs):
+    for length in range(4, 9):
+        part = graphs.probe(length, length)
+        for _ in range(EAGER_STEPS + 1):
+            found = graphs.steps.logits([part])
+        torch.testing.assert_close(found, graphs.eager([part]), atol=1e-5, rtol=1e-5)
+        # A replay holds the part that it was made of; what is captured on a device holds tensors alone.
+        next(reversed(graphs.steps._graphs.values())).graph = None
+        del part
+    assert len(graphs.captured) == 5
+    assert len(graphs.steps._graphs) == 1
+
+
+def test_no_more_graphs_are_known_than_are_used(graphs, monkeypatch):
+    monkeypatch.setattr("coft_core.engine.compiled_graph.MOST_GRAPHS", 2)
+    parts = [graphs.probe(5), graphs.probe(6), graphs.probe(7)]
+    for part in parts:
+        graphs.steps.logits([part])
+    assert len(graphs.steps._graphs) == 2
+
+
+def test_joint_forwards_find_the_same_graph_whoever_asks_first(monkeypatch):
+    model, asked = tiny_model(), []
+    prompts = [tuple(range(10, 10 + length)) for length in (6, 9, 4)]
+    batches = [BranchBatch(model, [prompt]) for prompt in prompts]
+    alone = [BranchBatch(model, [prompt]) for prompt in prompts]
+    for batch in (*batches, *alone):
+        batch.logits()
+    monkeypatch.setattr(
+        "coft_core.engine.branches.step_logits",
+        lambda model, parts, fit: asked.append([part.slots for part in parts]) or step_logits(model, parts, fit),
+    )
+    for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):
+        for batch in (*batches, *alone):
+            batch.append(torch.tensor([33]))
+        found = dict(zip(order, joint_logits([batches[place] for place in order]), strict=True))
+        for place, batch in enumerate(alone):
+            torch.testing.assert_close(found[place], batch.logits(), atol=1e-4, rtol=1e-4)
+    assert asked[0] == asked[1] == asked[2]
