@@ -8,6 +8,8 @@ once, one and two rows cost the same. The rearranged weights are a second copy.
 from __future__ import annotations
 
 import copy
+import warnings
+from functools import cache
 from typing import Any
 
 import torch
@@ -61,14 +63,9 @@ class PackedLinear(nn.Linear):
         """The product with the weights, ``(..., out)``."""
         if not self._usable(rows):
             return super().forward(rows)
-        if _jit.is_tracing():
-            # A trace cannot hold the call below, whose arguments have a type that TorchScript lacks; adding to nothing
-            # is the same product.
-            nothing = rows.new_zeros((*rows.shape[:-1], self.out_features))
-            added: Tensor = _onednn._linear_pointwise.binary(rows, nothing, self.packed, self.bias, "add")
-            return added
-        product: Tensor = _onednn._linear_pointwise(rows, self.packed, self.bias, "none", [], "")
-        return product
+        product: Any = _scripted_product() if _jit.is_tracing() else _product
+        found: Tensor = product(rows, self.packed, self.bias)
+        return found
 
     def _usable(self, rows: Tensor) -> bool:
         return (
@@ -122,6 +119,19 @@ def packed_bytes(module: nn.Module) -> int:
         for child in module.modules()
         if isinstance(child, PackedLinear) and child.packed is not None
     )
+
+
+def _product(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "none", [], "")
+    return found
+
+
+@cache
+def _scripted_product() -> Any:
+    """The same for traces, which cannot write down the empty list among its arguments, as scripts can."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _jit.script(_product)
 
 
 def _why_not(model: LanguageModel, layers: list[nn.Linear], most_bytes: int) -> str:
