@@ -7,6 +7,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Tests run in so many processes side by side, each with one thread for its sums.
+WORKERS ?= 2
 
 help:
 	@echo "make run    start COFT Audit at http://127.0.0.1:7860"
@@ -40,7 +42,7 @@ type: $(VENV)/.ready-dev
 	@$(BIN)/mypy
 
 unit: $(VENV)/.ready-dev
-	@$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=worksteal $(PYTEST_OPTIONS)
 
 test: lint type unit
 

@@ -19,12 +19,14 @@ from app.services.comparing.service import ComparisonService
 from app.services.comparing.sets import SetComparisonService
 from app.services.detection import Detectors, families_from_text
 from app.services.job_views import JobService
+from app.services.memory_budget import MemoryBudget
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
 from app.services.reporting.exports import ExportService
 from app.services.reporting.verify.run import BundleVerifier
 from app.services.reports import ReportService
 from app.services.reread.service import RereadService
+from app.services.rollout_pool import RolloutPool
 from app.services.session_library import SessionLibrary
 from app.services.swap.service import SwapService
 from app.services.tuning.service import TuningService
@@ -102,7 +104,9 @@ def verifier(settings: Settings, loader: Callable[..., LanguageModel] = load_mod
         settings: Device and number type of the model.
         loader: What loads a model.
     """
-    return BundleVerifier(ModelHost(settings.device, settings.dtype, loader=loader, options=settings.placement))
+    budget = MemoryBudget(settings.kv_memory_mb)
+    host = ModelHost(settings.device, settings.dtype, loader=loader, options=settings.placement, budget=budget)
+    return BundleVerifier(host)
 
 
 def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Callable[..., LanguageModel]) -> Services:
@@ -112,7 +116,9 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
         loader=loader,
         options=settings.placement,
         faster_steps=settings.faster_steps,
+        budget=MemoryBudget(settings.kv_memory_mb),
     )
+    pool = RolloutPool(settings.live_rollouts, host.memory)
     detector = SpanDetector(
         pipeline=None if settings.pipeline == "none" else settings.pipeline,
         masked_families=families_from_text(settings.mask_families),
@@ -126,8 +132,7 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
     calibrations = CalibrationService(store, started, prompt_sets, sessions, host, detectors, max_upload_bytes=largest)
     calibrations.install_embedded(assets_path(*EMBEDDED_CALIBRATION))
     log, thresholds = AnnotationsRepository(database), Thresholds(calibrations)
-    limits = (settings.live_rollouts, settings.full_logits_kb, settings.kv_memory_mb)
-    audits = AuditService(sessions, calibrations, host, detectors, *limits)
+    audits = AuditService(sessions, calibrations, host, detectors, pool, settings.full_logits_kb)
     reports = ReportService(sessions, log, AuditViews(sessions, thresholds, detectors))
     listed = JobService(runner, jobs, prompt_sets)
     stored_batches, measured = BatchesRepository(database), ComparisonsRepository(database)
@@ -143,7 +148,7 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
         jobs=listed,
         library=SessionLibrary(LibraryRepository(database), sessions, audits, reports, detectors),
         batches=batches,
-        swaps=SwapService(audits, planner, host),
+        swaps=SwapService(audits, planner, host, pool),
         comparisons=ComparisonService(sessions, audits, measured),
         compared_sets=SetComparisonService(measured, stored_batches, prompt_sets, listed, batches),
         rereads=RereadService(sessions, thresholds, store, audits, host),

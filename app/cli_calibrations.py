@@ -9,7 +9,7 @@ from typing import Any
 from app.bootstrap import services
 from app.cli_calibrate import deployment_prompts, levels_by_family
 from app.cli_options import add_json, calibration_id, show
-from app.cli_output_calibrations import print_calibration, print_calibrations, print_comparison
+from app.cli_output_calibrations import print_calibration, print_calibrations, print_comparison, print_drift
 from app.services.calibration.plain import calibration_json, calibration_summary_json, compared_json, drift_json
 from app.services.views import ReadingRequest
 from app.settings import Settings
@@ -110,7 +110,7 @@ def _compare(options: argparse.Namespace) -> None:
 def _drift(options: argparse.Namespace) -> None:
     with services(Settings()) as wired:
         report = wired.calibrations.drift(calibration_id(wired, options.calibration))
-        show(options, drift_json(report), lambda: print(report.sentence))
+        show(options, drift_json(report), lambda: print_drift(report))
 
 
 def _export(options: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from app.services.comparing.plain import comparison_json
 from app.services.comparing.tables import comparison_csv
 from app.services.csv_files import write_text
 from app.services.errors import ServiceError
+from app.services.policy_words import policy_name
 from app.services.views.batches import MeanInterval
 from app.services.views.comparisons import ChainSummary, Comparison
 from app.settings import Settings
@@ -47,7 +48,7 @@ def show_comparison(options: argparse.Namespace, found: Comparison) -> None:
 def print_comparison(found: Comparison, out: Path | None) -> None:
     """The chains, where they part, and their tokens row by row; ``*`` marks what differs, ``-`` a gap."""
     for place, chain in enumerate(found.chains, 1):
-        print(f"{place}: session {chain.session_id}, {chain.name}; {chain.policy}; {chain.certificate}")
+        print(f"{place}: session {chain.session_id}, {chain.name}; {policy_name(chain.policy)}; {chain.certificate}")
         print(f"   {_figures(chain)}")
         print(f"   {_memory(chain)}")
     for pair in found.pairs:

@@ -13,7 +13,6 @@ from app.cli_calibrate import pairs
 from app.cli_compare import interval, megabytes
 from app.cli_options import EMBEDDED, POLICY_KEYS, add_json, add_parameters, add_policy_options, show
 from app.cli_waiting import STOPPED, wait_for_all
-from app.services.batch.jobs import ENDED
 from app.services.comparing.set_plain import set_json, set_summary_json
 from app.services.policy_words import policy_name
 from app.services.views.compared_sets import SetColumn, SetComparison, SetRequest, SetSummary
@@ -104,7 +103,7 @@ def _resume(options: argparse.Namespace) -> int:
 def _follow(wired: Services, number: int, options: argparse.Namespace) -> int:
     """Wait for all columns and show them; an interruption keeps what is done."""
     jobs = [own.job for own in wired.compared_sets.view(number).columns if own.job is not None]
-    left = [job.id for job in jobs if job.status not in ENDED]
+    left = [job.id for job in jobs if job.active]
     resume, cancel = f"compare-set resume {number}", lambda: wired.compared_sets.cancel(number)
     if not wait_for_all(wired, left, cancel, resume, "A column", quiet=options.json):
         return STOPPED

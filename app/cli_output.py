@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from app.services.plain import chain_text, span_state
+from app.services.policy_words import policy_name
 from app.services.views import (
     AuditView,
     SessionSummary,
@@ -27,7 +28,7 @@ STATES = {
 def print_audit(view: AuditView, out: Path | None) -> None:
     """The chain as a table, with every reservation that the page would show."""
     print(f"Session {view.session_id}: {view.name}")
-    print(f"Model {view.model}; policy {view.settings.policy}; {view.certificate}")
+    print(f"Model {view.model}; policy {policy_name(view.settings.policy)}; {view.certificate}")
     for state, otherwise in (("masked", "nothing"), ("suggested", ""), ("kept", "")):
         named = ", ".join(_span(view.prompt, span) for span in view.spans if span_state(span) == state)
         if named or otherwise:

@@ -128,3 +128,10 @@ def _bin_at(view: CalibrationView, step: int) -> BinView:
 
 def _tau(entry: BinView) -> str:
     return f"{entry.tau:.3g}" + ("" if entry.state == "calibrated" else "*" if entry.state == "inherited" else "?")
+
+
+def print_drift(report: DriftReport) -> None:
+    """What audits say against a calibration, and which of them do not count."""
+    print(report.sentence)
+    for own in report.left_out:
+        print(f"left out: audit {own.session_id}, {own.why}: {own.prompt}")

@@ -12,7 +12,9 @@ from app.cli_waiting import wait_for
 from app.services.csv_files import write_text
 from app.services.errors import ServiceError
 from app.services.known_policies import KNOWN_POLICIES
+from app.services.policy_words import policy_name
 from app.services.tuning.plain import tuning_csv, tuning_json
+from app.services.tuning.words import calibrated_sentence, kept_sentence
 from app.services.views import AuditSettings
 from app.services.views.tuning import TunedMethod, TunedPoint, TuningRequest, TuningView
 from app.settings import Settings
@@ -33,7 +35,19 @@ def add_tune(commands: Any) -> None:
         "--calibrate-on",
         type=Path,
         metavar="FILE",
-        help="prompt set with references on which COFT is calibrated for every lambda (default: tuned uncertified)",
+        help="prompt set on which COFT is calibrated for every lambda (default: tuned uncertified)",
+    )
+    command.add_argument(
+        "--source",
+        choices=("reference", "rollout"),
+        default="reference",
+        help="where that calibration's contexts come from: the set's references, or rollouts of the policy itself",
+    )
+    command.add_argument(
+        "--max-new-tokens",
+        type=int,
+        default=AuditSettings().max_new_tokens,
+        help="steps of a rollout at most (default: 64)",
     )
     command.add_argument("--out", type=Path, help="write all points as CSV to this file")
     add_policy_options(command)
@@ -58,12 +72,19 @@ def _tune(options: argparse.Namespace) -> None:
             top_p=options.top_p,
             top_k=options.top_k,
             seed=options.seed,
+            max_new_tokens=options.max_new_tokens,
         )
-        request = TuningRequest(options.name or options.prompts.stem, tuple(names), masked(settings, wired, options))
+        request = TuningRequest(
+            options.name or options.prompts.stem,
+            tuple(names),
+            masked(settings, wired, options),
+            calibration_source=options.source,
+        )
         tuning_set = wired.tunings.read(options.prompts)
         job = wait_for(wired, wired.tunings.submit(tuning_set, request, options.calibrate_on), quiet=options.json)
         if job.status != "done":
-            raise ServiceError(job.error or f"The tuning was {job.status}.")
+            kept = next((f" {kept_sentence(view)}" for view in wired.tunings.list() if view.id == job.id), "")
+            raise ServiceError((job.error or f"The tuning was {job.status}.") + kept)
         view = wired.tunings.view(job.id)
     if options.out:
         write_text(options.out, tuning_csv(view))
@@ -82,29 +103,35 @@ def _tunings(options: argparse.Namespace) -> None:
 
 def _print_list(found: tuple[TuningView, ...]) -> None:
     for view in found:
-        chosen = ", ".join(f"{own.policy} {_values(own.best)}" for own in view.methods if own.best)
-        print(f"{view.id}: {view.name}, {view.model} on {view.set_name}; {chosen or 'nothing chosen'}")
+        chosen = ", ".join(f"{policy_name(own.policy)} {_values(own.best)}" for own in view.methods if own.best)
+        state = "" if view.complete else f"{view.status}, {view.measured} of {view.planned} points; "
+        print(f"{view.id}: {view.name}, {view.model} on {view.set_name}; {state}{chosen or 'nothing chosen'}")
     if not found:
         print("Nothing is tuned yet; see: python -m app tune --help")
 
 
 def _print(view: TuningView) -> None:
-    certified = f"COFT calibrated on {view.calibrated_on}" if view.calibrated_on else "COFT without certification"
+    certified = calibrated_sentence(view)
     print(f"{view.name} (tuning {view.id}): {view.model} on {view.set_name}, {view.prompts} graded prompts, "
           f"{view.pairs} pairs; {certified}")  # fmt: skip
-    print(f"vanilla{'':<33}{_figures(view.vanilla)}")
-    print(f"A point is chosen for its gap among those with an accuracy of at least {view.floor:.3f}.")
+    print(f"Vanilla{'':<40}{_figures(view.vanilla)}")
+    if view.complete:
+        print(f"A point is chosen for its gap among those with an accuracy of at least {view.floor:.3f}.")
+    else:
+        print(kept_sentence(view))
     for own in view.methods:
-        _print_method(own)
+        _print_method(own, view.complete)
 
 
-def _print_method(own: TunedMethod) -> None:
+def _print_method(own: TunedMethod, complete: bool) -> None:
     if own.error:
-        print(f"{own.policy}: left out: {own.error}")
+        print(f"{policy_name(own.policy)}: left out: {own.error}")
     for point in own.points:
-        print(f"{'*' if point.chosen else ' '}{own.policy:<22}{_values(point):<18}{_figures(point)}")
-    if own.points and own.best is None:
-        print(f"{own.policy}: no point keeps enough accuracy.")
+        print(f"{'*' if point.chosen else ' '}{policy_name(own.policy):<28}{_values(point):<18}{_figures(point)}")
+    if not complete and not own.error:
+        print(f"{policy_name(own.policy)}: {len(own.points)} of {own.planned} points measured.")
+    elif own.points and own.best is None:
+        print(f"{policy_name(own.policy)}: no point keeps enough accuracy.")
 
 
 def _values(point: TunedPoint | None) -> str:

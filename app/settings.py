@@ -35,8 +35,8 @@ class Settings(BaseSettings):
         kv_memory_mb: ``COFT_KV_MEMORY_MB``: megabytes of key-value memory of all live branches together.
         full_logits_kb: ``COFT_FULL_LOGITS_KB``: kilobytes up to which a step's logits are kept whole; of larger ones
             the heads are kept, and with 0 nothing.
-        faster_steps: ``COFT_FASTER_STEPS``: whether a loaded model's steps are captured or traced, which takes a second
-            or several: ``auto`` at once on CUDA and after some hundred steps on a CPU, ``on`` at once, ``off`` never.
+        faster_steps: ``COFT_FASTER_STEPS``: whether loading a model ends with capturing or tracing its steps, which
+            takes a second or several: ``on`` or ``off``.
         mcp: ``COFT_MCP``: offer the endpoints to agents as an MCP server too.
     """
 
@@ -60,7 +60,7 @@ class Settings(BaseSettings):
     live_rollouts: int = Field(default=16, ge=1)
     kv_memory_mb: int = Field(default=2048, ge=1)
     full_logits_kb: int = Field(default=320, ge=0)
-    faster_steps: Literal["auto", "on", "off"] = "auto"
+    faster_steps: Literal["on", "off"] = "on"
     mcp: bool = False
 
     @property

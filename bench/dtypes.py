@@ -1,7 +1,8 @@
 """Speed of a model's number types on a device: reading a prompt, and one token after it.
 
-``python -m bench.dtypes --out FILE`` makes a Llama of 134 million parameters with random weights, and times both kinds
-of forward in each type. The types take turns in every repeat, so that whatever else the machine does hits all of them.
+``python -m bench.dtypes --out FILE`` makes a Llama of 134 million parameters with random weights, as the program holds
+it (packed on a CPU), and times both kinds of forward in each type. The types take turns in every repeat, so that
+whatever else the machine does hits all of them.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+from transformers import DynamicCache
+
+from bench.decode.shapes import SHAPES, model_of
 
 
 def main() -> None:
     """Measure, print and write."""
     options = _options()
     torch.set_num_threads(options.threads)
-    models = {name: _model(options, getattr(torch, name)) for name in options.dtypes}
+    models = {name: model_of(options.shape, options.device, name).module for name in options.dtypes}
     works: dict[str, Callable[[Any, int], None]] = {"prompt": _prompt, "token": _token}
     times: dict[tuple[str, str], list[float]] = {}
     for repeat in range(options.repeats + 1):
@@ -56,26 +59,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--tokens", type=int, default=256, help="tokens of the prompt")
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--hidden", type=int, default=768)
-    parser.add_argument("--vocabulary", type=int, default=32_000)
+    parser.add_argument("--shape", default="llama-134m", choices=sorted(SHAPES))
     parser.add_argument("--out", help="file for the result (JSON)")
     return parser.parse_args()
-
-
-def _model(options: argparse.Namespace, dtype: torch.dtype) -> Any:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=options.vocabulary,
-        hidden_size=options.hidden,
-        intermediate_size=4 * options.hidden * 2 // 3 // 64 * 64,
-        num_hidden_layers=options.layers,
-        num_attention_heads=options.hidden // 64,
-        num_key_value_heads=options.hidden // 64,
-        tie_word_embeddings=False,
-    )
-    module: Any = LlamaForCausalLM(config)
-    return module.to(options.device, dtype).eval().requires_grad_(False)
 
 
 @torch.inference_mode()

@@ -2,10 +2,18 @@
 
 Every reviewer has an audit of its own, on a prompt of its own, through the services that pages call: masks, COFT with
 the embedded calibration, everything that an audit keeps, and the store. Reviewers begin together. Rounds with one
-reviewer and with several alternate, so that other load hits both; a figure is the ratio within a round. The first token
-is timed from the request to start until it is stored, with the model loaded, as a page has it. The last line is JSON.
+reviewer and with several alternate, so that other load hits both; a figure is the ratio within a round. End tokens are
+taken for any other token, so that all chains have the same length. The first token is timed from the request to start
+until it is stored, with the model loaded, as a page has it. The last line is JSON.
 
-    python -m bench.reviewers [--reviewers 8] [--tokens 48] [--repeats 5] [--device cpu] [--threads 2]
+Processor time of a session's step is split into the model's forwards, as far as the calling thread computes them, and
+everything else. With more than one thread what the others compute counts as everything else, and so do forwards that a
+prepared path runs (``--faster-steps``).
+
+``--forward-ms`` makes every forward of one token take at least so long, as if a device computed it while the processor
+waits: its time is then made up, and what is judged is what the host does besides.
+
+    python -m bench.reviewers [--reviewers 8] [--tokens 48] [--repeats 5] [--device cpu] [--threads 1] [--forward-ms 20]
 """
 
 from __future__ import annotations
@@ -16,13 +24,18 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from app.bootstrap import Services, services
 from app.services.views import AuditSettings, StartAudit
 from app.settings import Settings
+from coft_core.engine.load import load_model
+from coft_core.engine.model import LanguageModel
 
 PROMPTS = (
     "The nurse finished rounds and then he prepared the reports",
@@ -35,6 +48,71 @@ PROMPTS = (
     "An elderly woman walked to the station, where",
 )
 
+MADE_UP = "the time of a forward is made up"
+
+
+@dataclass
+class ForwardClock:
+    """Counts a module's forwards and their processor time, and makes those of one token last at least so long.
+
+    Attributes:
+        least: Seconds that a forward of one token a row lasts at least; 0 leaves them as they are.
+        count: Forwards so far.
+        processor: Seconds of processor time that their threads have spent in them.
+    """
+
+    least: float = 0.0
+    count: int = 0
+    processor: float = 0.0
+    _began: threading.local = field(default_factory=threading.local, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def attach(self, module: Any) -> None:
+        """Watch a module from now on."""
+        module.register_forward_pre_hook(self._begin, with_kwargs=True)
+        module.register_forward_hook(self._end)
+
+    def _begin(self, _module: Any, _args: Any, arguments: dict[str, Any]) -> None:
+        self._began.single = arguments["input_ids"].shape[1] == 1
+        self._began.at = time.perf_counter(), time.thread_time()
+
+    def _end(self, _module: Any, _args: Any, _output: Any) -> None:
+        wall, processor = self._began.at
+        with self._lock:
+            self.count += 1
+            self.processor += time.thread_time() - processor
+        left = self.least - (time.perf_counter() - wall)
+        if self._began.single and left > 0:
+            time.sleep(left)
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """What stepping together took.
+
+    Attributes:
+        seconds: Seconds a token, mean of all sessions.
+        forward_ms: Processor time of forwards, in milliseconds a session's step.
+        rest_ms: Processor time of everything else.
+        sessions_per_forward: Session steps that a forward served, on average.
+    """
+
+    seconds: float
+    forward_ms: float
+    rest_ms: float
+    sessions_per_forward: float
+
+
+def endless(clock: ForwardClock) -> Callable[..., LanguageModel]:
+    """A loader of models that never end a text and whose forwards are watched."""
+
+    def load(*arguments: Any, **options: Any) -> LanguageModel:
+        model = load_model(*arguments, **options)
+        clock.attach(model.module)
+        return replace(model, end_token_ids=frozenset())
+
+    return load
+
 
 def start(wired: Services, number: int, settings: AuditSettings) -> int:
     """Begin a reviewer's audit and return its session."""
@@ -42,31 +120,37 @@ def start(wired: Services, number: int, settings: AuditSettings) -> int:
     return wired.audits.start(StartAudit(prompt, settings, name=f"reviewer {number}")).session_id
 
 
-def steps_together(wired: Services, sessions: list[int], tokens: int) -> list[float]:
-    """Seconds a token of each session, all stepping at once; the first token, which reads the prompt, is not counted.
-
-    A chain that ends early has fewer tokens, and others then step with fewer beside them.
-    """
+def steps_together(wired: Services, clock: ForwardClock, sessions: list[int], tokens: int) -> Stepped:
+    """Step all sessions at once; the first token of each, which reads its prompt, is not counted."""
     seconds = [0.0] * len(sessions)
-    gate = threading.Barrier(len(sessions))
+    before: list[float] = []
+    gate = threading.Barrier(
+        len(sessions), action=lambda: before.extend((time.process_time(), clock.processor, clock.count))
+    )
 
     def review(place: int, session: int) -> None:
         branch = wired.audits.view(session).branch_id
         wired.audits.step(session, branch)
         gate.wait()
-        began, written = time.perf_counter(), 0
+        began = time.perf_counter()
         for _ in range(tokens):
-            if wired.audits.step(session, branch) is None:
-                break
-            written += 1
-        seconds[place] = (time.perf_counter() - began) / max(written, 1)
+            wired.audits.step(session, branch)
+        seconds[place] = (time.perf_counter() - began) / tokens
 
     threads = [threading.Thread(target=review, args=item) for item in enumerate(sessions)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return seconds
+    steps = tokens * len(sessions)
+    whole, forward, count = time.process_time() - before[0], clock.processor - before[1], clock.count - before[2]
+    return Stepped(
+        seconds=statistics.mean(seconds),
+        forward_ms=1000 * forward / steps,
+        rest_ms=1000 * (whole - forward) / steps,
+        # Forwards that a prepared path runs are not the module's own and cannot be counted here.
+        sessions_per_forward=steps / count if count else 0.0,
+    )
 
 
 def first_token(wired: Services, number: int, settings: AuditSettings) -> float:
@@ -86,26 +170,57 @@ def spread(values: list[float]) -> dict[str, float]:
     }
 
 
-def measure(wired: Services, options: argparse.Namespace, settings: AuditSettings) -> dict[str, object]:
+def measure(
+    wired: Services, clock: ForwardClock, options: argparse.Namespace, settings: AuditSettings
+) -> dict[str, object]:
     """All rounds."""
-    ratios, alone, beside, firsts = [], [], [], []
+    alone: list[Stepped] = []
+    beside: list[Stepped] = []
+    firsts = []
     for round_number in range(options.repeats + 1):
-        one = statistics.mean(steps_together(wired, [start(wired, 0, settings)], options.tokens))
+        one = steps_together(wired, clock, [start(wired, 0, settings)], options.tokens)
         sessions = [start(wired, number, settings) for number in range(options.reviewers)]
-        each = statistics.mean(steps_together(wired, sessions, options.tokens))
+        each = steps_together(wired, clock, sessions, options.tokens)
         first = first_token(wired, round_number, settings)
         # The first round loads and warms everything up.
         if round_number:
-            ratios.append(one / each)
             alone.append(one)
             beside.append(each)
             firsts.append(first)
     return {
-        "speed_of_each_over_alone": spread(ratios),
-        "seconds_per_token_alone": spread(alone),
-        "seconds_per_token_beside": spread(beside),
+        "speed_of_each_over_alone": spread(
+            [one.seconds / each.seconds for one, each in zip(alone, beside, strict=True)]
+        ),
+        "alone": figures(alone),
+        "beside": figures(beside),
         "first_token_seconds": spread(firsts),
     }
+
+
+def figures(rounds: list[Stepped]) -> dict[str, object]:
+    """What the rounds of one kind took."""
+    return {
+        "seconds_per_token": spread([own.seconds for own in rounds]),
+        "processor_ms_per_step_forward": spread([own.forward_ms for own in rounds]),
+        "processor_ms_per_step_rest": spread([own.rest_ms for own in rounds]),
+        "sessions_per_forward": spread([own.sessions_per_forward for own in rounds]),
+    }
+
+
+def report(found: dict[str, Any], reviewers: int, forward_ms: float) -> None:
+    """The figures in words."""
+    if forward_ms:
+        print(f"{MADE_UP.capitalize()}: each takes at least {forward_ms:g} ms, as on a device of its own.")
+    for name, label in (("alone", "one reviewer"), ("beside", f"each of {reviewers} at once")):
+        for key, value in found[name].items():
+            print(f"{label}, {key.replace('_', ' ')}: {words(value)}")
+    print(f"speed of each of {reviewers} over one alone: {words(found['speed_of_each_over_alone'])}")
+    print(f"seconds to the first token: {words(found['first_token_seconds'])}")
+
+
+def words(value: dict[str, float]) -> str:
+    """A median with its range."""
+    return f"{value['median']:g} [{value['min']:g}, {value['max']:g}], n = {value['n']}"
 
 
 def main(values: list[str] | None = None) -> None:
@@ -116,19 +231,30 @@ def main(values: list[str] | None = None) -> None:
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--faster-steps", choices=("off", "on"), default="off", help="as COFT_FASTER_STEPS")
+    parser.add_argument("--forward-ms", type=float, default=0.0, help="least time of a forward, as if a device ran it")
     options = parser.parse_args(values)
     torch.set_num_threads(options.threads)
+    clock = ForwardClock(options.forward_ms / 1000)
     with tempfile.TemporaryDirectory(prefix="coft-reviewers-") as folder:
-        store = Settings(database_url=f"sqlite:///{Path(folder) / 'store.sqlite3'}", device=options.device)
-        with services(store) as wired:
+        store = Settings(
+            database_url=f"sqlite:///{Path(folder) / 'store.sqlite3'}",
+            device=options.device,
+            faster_steps=options.faster_steps,
+        )
+        with services(store, loader=endless(clock)) as wired:
             embedded = [item.id for item in wired.calibrations.list(options.model) if item.embedded]
             settings = AuditSettings(
                 model=options.model, calibration_id=embedded[0] if embedded else None, max_new_tokens=options.tokens + 1
             )
-            found = measure(wired, options, settings)
-    given = {name: getattr(options, name) for name in ("model", "device", "reviewers", "tokens", "threads")}
-    print(json.dumps({"benchmark": "reviewers", **given, **found}))
+            found = measure(wired, clock, options, settings)
+    report(found, options.reviewers, options.forward_ms)
+    given = {
+        name: getattr(options, name) for name in ("model", "device", "reviewers", "tokens", "threads", "faster_steps")
+    }
+    forward = {"forward_ms": options.forward_ms, "note": MADE_UP} if options.forward_ms else {}
+    print(json.dumps({"benchmark": "reviewers", **given, **forward, **found}))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from coft_core.fusion import fuse_logits
 from coft_core.masking.masker import MaskedPrompt, mask_prompt
 from coft_core.masking.spans import SpanDetector, detect_spans
 from coft_core.masking.user_list import UserList, UserTerm
+from coft_core.numeric_noise import NumericNoise, noise_of
 from coft_core.overhead import Overhead, measure_overhead
 from coft_core.policies import CoftPolicy, FactorizedCoftPolicy, VanillaPolicy
 from coft_core.reread import reread
@@ -70,6 +71,7 @@ __all__ = [
     "LedgerMismatchError",
     "MaskedPrompt",
     "MemoryLedger",
+    "NumericNoise",
     "Overhead",
     "RereadFamily",
     "RereadStep",
@@ -102,6 +104,7 @@ __all__ = [
     "load_model",
     "mask_prompt",
     "measure_overhead",
+    "noise_of",
     "plan",
     "record_chains",
     "reread",

@@ -15,7 +15,7 @@ from coft_core.engine.group import score_branches
 from coft_core.errors import InvalidInputError
 from coft_core.keeping import Keeper, fusion_weight
 from coft_core.planning import Plan
-from coft_core.policies.base import Past, Policy, Remembering
+from coft_core.policies.base import Past, Policy, Remembering, Views
 from coft_core.prepared import Circumstances, Numbers, prepared_steps, step_tensors
 from coft_core.steps import StepContext, unpack_step
 from coft_core.types import Step
@@ -56,13 +56,35 @@ def decide(plan: Plan, logits: Tensor, moment: Moment, past: Past) -> Step:
     if moment.forced is not None and not 0 <= moment.forced < logits.shape[-1]:
         raise InvalidInputError(f"There is no token {moment.forced}; the vocabulary has {logits.shape[-1]:,}.")
     draws = torch.full((1,), moment.uniform, dtype=torch.float64, device=logits.device)
-    keeper = None
-    if plan.keep_logits and fusion_weight(plan.policy) is not None:
-        keeper = Keeper.of(plan.policy, moment.branches, logits[0], plan.full_bytes, plan.head_tokens)
+    keeper = keeper_of(plan, moment.branches, logits)
     found = _numbers(plan, logits, moment, draws, (past,), keeper)
+    return step_of(plan, moment, found.views, found.rows[0], keeper, found.kept[0] if found.kept else b"")
+
+
+def keeper_of(plan: Plan, branches: tuple[str, ...], logits: Tensor) -> Keeper | None:
+    """How the logits of a step, ``(G, B, V)``, are kept; None where they are not."""
+    if not plan.keep_logits or fusion_weight(plan.policy) is None:
+        return None
+    return Keeper.of(plan.policy, branches, logits[0], plan.full_bytes, plan.head_tokens)
+
+
+def step_of(plan: Plan, moment: Moment, views: Views, row: list[float], keeper: Keeper | None, kept: bytes) -> Step:
+    """A step from its numbers, which are on the host already.
+
+    Args:
+        plan: What is decoded.
+        moment: Where the chain stands.
+        views: The step's views, for thresholds and families.
+        row: What :func:`coft_core.steps.pack_step` packed.
+        keeper: How the logits were kept; None where they were not.
+        kept: What it kept.
+
+    Raises:
+        CoftError: The model returned NaN.
+    """
     context = StepContext(moment.index, moment.forced is not None, plan.certificate.mismatched)
-    step = unpack_step(found.rows[0], plan.model.token_text, found.views, context)
-    return step if keeper is None else replace(step, logits=keeper.unpack(found.kept))
+    step = unpack_step(row, plan.model.token_text, views, context)
+    return step if keeper is None else replace(step, logits=keeper.unpack(kept))
 
 
 def decide_together(
@@ -100,12 +122,23 @@ def _numbers(
         views = plan.policy.views(logits, moment.index, moment.branches, pasts)
         forced = None if moment.forced is None else torch.full(draws.shape, moment.forced, device=logits.device)
         packed, kept = step_tensors(circumstances, logits, draws, forced, views)
-        if kept is None:
-            return Numbers(views, packed.tolist())
-        # Step and logits cross to the host as one run of bytes: two transfers would wait for the device twice.
-        crossed = torch.cat([packed.flatten().view(torch.uint8), kept]).cpu().numpy().tobytes()
-    size = packed.numel() * packed.element_size()
-    return Numbers(views, [np.frombuffer(crossed[:size]).tolist()], crossed[size:])
+        return crossed(views, packed, kept)
+
+
+def crossed(views: Views, packed: Tensor, kept: Tensor | None) -> Numbers:
+    """What a step's tensors say, on the host; they cross as one, since two transfers would wait for the device twice.
+
+    Args:
+        views: The step's views.
+        packed: Packed rows, ``(G, N)`` float64.
+        kept: Kept logits, ``(G, M)`` bytes; None where they are not kept.
+    """
+    if kept is None:
+        return Numbers(views, packed.tolist())
+    size = packed.shape[-1] * packed.element_size()
+    data = torch.cat([packed.contiguous().view(torch.uint8), kept], dim=-1).cpu().numpy()  # (G, 8 N + M)
+    rows = [np.frombuffer(own[:size].tobytes()).tolist() for own in data]
+    return Numbers(views, rows, tuple(own[size:].tobytes() for own in data))
 
 
 def remember(policy: Policy, memory: Any, logits: Tensor, token_id: int, branches: tuple[str, ...]) -> Any:

@@ -8,12 +8,14 @@ from dataclasses import replace
 import torch
 
 from coft_core.deciding import Moment, decide, remember, remembered
+from coft_core.engine.branches import MemoryUse
+from coft_core.engine.forwards import Forwards, OwnForwards
 from coft_core.engine.group import BranchGroup, score_branches
-from coft_core.engine.joint import Forwards, OwnForwards
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
 from coft_core.masking.continuation import continuation_ids
 from coft_core.masking.spans import SpanDetector
+from coft_core.next_step import NextStep
 from coft_core.planning import NOTHING_MASKED, Plan, plan
 from coft_core.policies.base import Past, Policy
 from coft_core.sampling import keyed_uniform
@@ -49,14 +51,14 @@ class Rollout:
         self.plan = plan
         self.path = path
         self._steps: list[Step] = list(steps)
+        self._tokens = [step.token_id for step in steps]
         self._branches = tuple(branch.name for branch in branches)
         forwards = forwards or OwnForwards()
         self._batch = BranchGroup(plan.all_models, branches, forwards)
-        tokens = [step.token_id for step in steps]
         with forwards.exclusive():
             self._batch.prepare()
-            self._memories = remembered(plan, branches, tokens)
-        for token_id in tokens:
+            self._memories = remembered(plan, branches, self._tokens)
+        for token_id in self._tokens:
             self._append(token_id)
 
     @property
@@ -67,16 +69,16 @@ class Rollout:
     @property
     def finished(self) -> str | None:
         """None while the chain can go on, else ``"end"``, ``"length"`` or ``"context"``."""
-        if self._steps and self._steps[-1].token_id in self.plan.model.end_token_ids:
+        if self._tokens and self._tokens[-1] in self.plan.model.end_token_ids:
             return "end"
-        if len(self._steps) >= self.plan.max_new_tokens:
+        if len(self._tokens) >= self.plan.max_new_tokens:
             return "length"
         return "context" if self._batch.room <= 0 else None
 
     @property
     def text(self) -> str:
         """Text of the chain without special tokens."""
-        return self.plan.model.continuation_text([step.token_id for step in self._steps])
+        return self.plan.model.continuation_text(self._tokens)
 
     @property
     def waited(self) -> float:
@@ -92,6 +94,11 @@ class Rollout:
     def memory_size_next(self) -> int:
         """Bytes that it will hold after its next step, as far as it is known before the first."""
         return self._batch.memory_size_next
+
+    @property
+    def memory_uses(self) -> dict[str, MemoryUse]:
+        """How keys and values are kept, by the name under which branches ask for their model."""
+        return self._batch.memory_uses
 
     @property
     def memory_notes(self) -> tuple[str, ...]:
@@ -114,18 +121,15 @@ class Rollout:
         if self.finished:
             raise InvalidInputError("This chain is finished; fork from an earlier step to go on.")
         index = len(self._steps)
-        logits = self._batch.logits()[None]  # (1, B, V)
         uniform = keyed_uniform(self.plan.seed, path_at(self.path, index), index)
         moment = Moment(index, self._branches, uniform, self.plan.greedy, token_id)
-        step = decide(self.plan, logits, moment, self._past())
-        self._memories.append(remember(self.plan.policy, self._memories[-1], logits[0], step.token_id, self._branches))
+        past = Past(self.plan.model, self.plan.prompt, tuple(self._tokens), self._memories[-1])
+        logits, step = self._batch.followed(NextStep(self.plan, moment, past))  # (B, V)
+        self._memories.append(remember(self.plan.policy, self._memories[-1], logits, step.token_id, self._branches))
         self._append(step.token_id)
         self._steps.append(step)
+        self._tokens.append(step.token_id)
         return step
-
-    def _past(self) -> Past:
-        tokens = tuple(step.token_id for step in self._steps)
-        return Past(self.plan.model, self.plan.prompt, tokens, self._memories[-1])
 
     def back(self, count: int = 1) -> None:
         """Take back the last steps; taking them again without forcing gives the same tokens.
@@ -135,7 +139,7 @@ class Rollout:
         """
         keep = len(self._steps) - count
         self._batch.crop(keep)
-        del self._steps[keep:]
+        del self._steps[keep:], self._tokens[keep:]
         del self._memories[keep + 1 :]
 
     def fork(self, index: int, token_id: int) -> Rollout:
@@ -152,14 +156,18 @@ class Rollout:
         other = object.__new__(Rollout)
         other.plan, other.path = self.plan, fork_path(self.path, index, token_id)
         other._branches = self._branches
-        other._steps, other._batch = self._steps[:index], batch
+        other._steps, other._tokens, other._batch = self._steps[:index], self._tokens[:index], batch
         other._memories = self._memories[: index + 1]
         other._step(token_id)
         return other
 
     def release_logits(self) -> None:
         """Forget the kept logits of the steps so far, for a caller who has stored them; nothing else changes."""
-        self._steps = [step if step.logits is None else replace(step, logits=None) for step in self._steps]
+        for place in range(len(self._steps) - 1, -1, -1):
+            # They are kept of the newest steps alone: what stands before one without them was released already.
+            if self._steps[place].logits is None:
+                return
+            self._steps[place] = replace(self._steps[place], logits=None)
 
     def close(self) -> None:
         """Release the key-value memory."""

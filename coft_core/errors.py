@@ -45,6 +45,10 @@ class RolloutClosedError(CoftError, RuntimeError):
     """A step was asked of a rollout whose key-value memory has been released."""
 
 
+class DeviceMemoryError(CoftError):
+    """The device's memory ran out in a step or a batch; nothing of it has been kept."""
+
+
 class CalibrationMismatch(CoftError):  # noqa: N818 - the public name of the design
     """A calibration belongs to another policy than the one that would use it.
 

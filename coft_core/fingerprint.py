@@ -8,6 +8,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch
+from coft_core.types import CertifiedIn
+
+SINGLE_BRANCH = "single branch"
+"""Method in the fingerprint of a calibration whose values are log-probabilities of the factual reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +92,8 @@ class Fingerprint:
         if unknown := sorted(data.keys() - names):
             raise CalibrationFormatError(f"The fingerprint has the unknown field {unknown[0]!r}.")
         return cls(**data)  # type: ignore[arg-type]
+
+
+def certified_in(fingerprint: Fingerprint) -> CertifiedIn:
+    """The readings that a calibration's values are of."""
+    return "factual" if fingerprint.method == SINGLE_BRANCH else "both"

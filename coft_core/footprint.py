@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from coft_core.decode import Rollout
 from coft_core.engine.group import BASE
+from coft_core.engine.memory.size import rows_size, token_size
 from coft_core.engine.model import LanguageModel
 from coft_core.planning import Plan
 from coft_core.types import Step
@@ -71,19 +71,22 @@ def footprint_of(prepared: Plan) -> Footprint:
 
 
 def key_value_token_bytes(model: LanguageModel) -> int:
-    """Bytes of one token's keys and values in all layers; 0 where the model's configuration does not tell.
+    """Bytes of one token's keys and values in all layers; 0 where the model's configuration does not tell."""
+    return token_size(model)
 
-    Keys and values are ``2 * layers * key-value heads * head width`` numbers of the model's type. A model whose layers
-    look back only so far (sliding windows) needs at most this.
+
+def reserved_bytes(prepared: Plan, steps: int) -> int:
+    """Bytes of keys and values that a rollout of so many steps sets aside, in the capacities that its rows will have.
+
+    Args:
+        prepared: What is decoded.
+        steps: Tokens that are written, or given.
     """
-    config: Any = model.module.config.get_text_config()
-    heads = getattr(config, "num_attention_heads", None)
-    layers, width = getattr(config, "num_hidden_layers", None), getattr(config, "hidden_size", None)
-    if not heads or not layers or not width:
-        return 0
-    held = getattr(config, "num_key_value_heads", None) or heads
-    head_width = getattr(config, "head_dim", None) or width // heads
-    return int(2 * layers * held * head_width * model.dtype.itemsize)
+    models = prepared.all_models
+    lengths: dict[str, list[int]] = {}
+    for branch in prepared.policy.branches(prepared.prompt):
+        lengths.setdefault(branch.model, []).append(len(branch.input_ids) + steps)
+    return sum(rows_size(models[name], len(own), max(own)) for name, own in lengths.items())
 
 
 def weight_bytes(model: LanguageModel) -> int:

@@ -82,18 +82,19 @@ class Keeper:
         """Lay the logits out as bytes on their device.
 
         Args:
-            logits: ``(B, V)``.
-            needed: Tokens that a head must hold whatever their rank, ``(N,)``.
+            logits: ``(..., B, V)``; every step before the last two axes is laid out by itself.
+            needed: Tokens that a head must hold whatever their rank, ``(..., N)``.
 
         Returns:
-            Bytes for :meth:`unpack`, one axis; their number depends on shapes alone, so nothing waits for the device.
+            Bytes for :meth:`unpack`, ``(..., M)``; M depends on shapes alone, so nothing waits for the device.
         """
-        kept = logits.to(DTYPES[self.dtype][0])  # (B, V)
+        kept = logits.to(DTYPES[self.dtype][0])  # (..., B, V)
         if self.head_tokens is None:
-            return _bytes(kept)
-        likeliest = kept.topk(self.head_tokens, dim=-1).indices  # (B, K)
-        ids = torch.cat([likeliest.flatten(), needed])  # (J,), a token can come twice
-        return torch.cat([_bytes(ids.int()), _bytes(kept.index_select(-1, ids)), _bytes(self._tail(kept, ids))])
+            return _bytes(kept.flatten(-2))
+        likeliest = kept.topk(self.head_tokens, dim=-1).indices  # (..., B, K)
+        ids = torch.cat([likeliest.flatten(-2), needed], dim=-1)  # (..., J), a token can come twice
+        values = kept.gather(-1, ids.unsqueeze(-2).expand(*kept.shape[:-1], -1))  # (..., B, J)
+        return torch.cat([_bytes(ids.int()), _bytes(values.flatten(-2)), _bytes(self._tail(kept, ids))], dim=-1)
 
     def unpack(self, data: bytes) -> StoredLogits:
         """The logits from the bytes of :meth:`pack`, on the host."""
@@ -126,13 +127,15 @@ class Keeper:
         return StoredLogits(self.branches, self.vocabulary_size, self.temperature, self.dtype, values, tail)
 
     def _tail(self, kept: Tensor, ids: Tensor) -> Tensor:
-        """Figures of all tokens but ``ids``, ``(2 B + 3 L,)`` float64, in the order of :class:`Tail`'s fields."""
-        outside = torch.ones(kept.shape[-1], dtype=torch.bool, device=kept.device).index_fill(0, ids, False)  # (V,)
-        scaled = kept.float().double() / self.temperature  # (B, V)
-        masked = scaled[1:].mean(0) if len(self.branches) > 1 else scaled[0]  # (V,)
-        by_branch = torch.where(outside, scaled, -torch.inf)  # (B, V)
-        figures = [_fused_tail(scaled[0], masked, outside, lam) for lam in self.lams]
-        log_mass, slope, largest = (torch.stack(column) for column in zip(*figures, strict=True))  # (L,)
+        """Figures of all tokens but ``ids``, ``(..., 2 B + 3 L)`` float64, in the order of :class:`Tail`'s fields."""
+        everywhere = torch.ones_like(kept[..., 0, :], dtype=torch.bool)  # (..., V)
+        outside = everywhere.scatter(-1, ids, torch.zeros_like(ids, dtype=torch.bool))  # (..., V)
+        scaled = kept.float().double() / self.temperature  # (..., B, V)
+        factual = scaled[..., 0, :]  # (..., V)
+        masked = scaled[..., 1:, :].mean(-2) if len(self.branches) > 1 else factual  # (..., V)
+        by_branch = torch.where(outside.unsqueeze(-2), scaled, -torch.inf)  # (..., B, V)
+        figures = [_fused_tail(factual, masked, outside, lam) for lam in self.lams]
+        log_mass, slope, largest = (torch.stack(column, dim=-1) for column in zip(*figures, strict=True))  # (..., L)
         return torch.cat(
             [
                 torch.logsumexp(by_branch, dim=-1),
@@ -140,23 +143,25 @@ class Keeper:
                 log_mass,
                 slope,
                 largest * self.temperature,
-            ]
+            ],
+            dim=-1,
         )
 
 
 def _fused_tail(factual: Tensor, masked: Tensor, outside: Tensor, lam: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-mass, its derivative by lambda, and the largest value, of the fused logits outside the head."""
-    fused = torch.where(outside, fuse_logits(factual, masked, lam), -torch.inf)  # (V,)
-    log_mass = torch.logsumexp(fused, dim=-1)
-    share = (fused - log_mass).exp()  # (V,)
-    gap = masked - factual  # (V,)
+    """Log-mass, its derivative by lambda and the largest value of the fused logits outside the head, ``(...)`` each."""
+    fused = torch.where(outside, fuse_logits(factual, masked, lam), -torch.inf)  # (..., V)
+    log_mass = torch.logsumexp(fused, dim=-1)  # (...)
+    share = (fused - log_mass.unsqueeze(-1)).exp()  # (..., V)
+    gap = masked - factual  # (..., V)
     # A token that one branch forbids and the other allows has an infinite slope even where its share rounds to 0.
     terms = torch.where(gap.isinf(), gap, share * gap)
-    return log_mass, torch.where(fused > -torch.inf, terms, 0.0).sum(), fused.amax(-1)
+    return log_mass, torch.where(fused > -torch.inf, terms, 0.0).sum(-1), fused.amax(-1)
 
 
 def _bytes(numbers: Tensor) -> Tensor:
-    return numbers.contiguous().flatten().view(torch.uint8)
+    """The bytes of the last axis."""
+    return numbers.contiguous().view(torch.uint8)
 
 
 def _little_endian(data: bytes, width: int) -> bytes:

@@ -50,7 +50,7 @@ def check_models(policy: Policy, model: LanguageModel, models: Mapping[str, Lang
     writers = policy.writers if isinstance(policy, AsksWriters) else ()
     for role, name in policy.models.items():
         if role not in models:
-            raise InvalidInputError(f"The policy {policy.name!r} needs a model as {role!r} ({name}); load it first.")
+            raise InvalidInputError(f"The policy {policy.title} needs a model as {role!r} ({name}); load it first.")
         if role not in writers and models[role].tokenizer_digest != model.tokenizer_digest:
             raise InvalidInputError(
                 f"The {role} model {models[role].name!r} has another tokenizer than {model.name!r}, so their "
@@ -76,6 +76,6 @@ def with_scorers(policy: Policy, scorers: Mapping[str, ToxicityScorer] | None, d
     found = {}
     for role, name in policy.scorers.items():
         if scorers is not None and name not in scorers:
-            raise InvalidInputError(f"The policy {policy.name!r} asks the toxicity scorer {name!r}; load it first.")
+            raise InvalidInputError(f"The policy {policy.title} asks the toxicity scorer {name!r}; load it first.")
         found[role] = load_scorer(name, device) if scorers is None else scorers[name]
     return policy.with_scorers(found)

@@ -20,6 +20,7 @@ from torch import Tensor
 from coft_core.engine.compiled import Progress, path_of, prepare
 from coft_core.engine.compiled_function import CapturedFunction, CompiledFunction, first_line
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.packed import packed_bytes
 from coft_core.keeping import Keeper
 from coft_core.policies.base import Policy, Views
 from coft_core.policies.coft import CoftPolicy
@@ -69,12 +70,12 @@ class Numbers:
     Attributes:
         views: The step's views, for thresholds and families; their tensors are not to be read.
         rows: What :func:`coft_core.steps.pack_step` packed, one list a chain.
-        kept: The kept logits; empty where they are not kept.
+        kept: The kept logits, one run of bytes a chain; empty where they are not kept.
     """
 
     views: Views
     rows: list[list[float]]
-    kept: bytes = b""
+    kept: tuple[bytes, ...] = ()
 
 
 def step_tensors(
@@ -90,7 +91,7 @@ def step_tensors(
         views: What the policy says of the logits.
 
     Returns:
-        The packed rows, ``(G, N)`` float64, and the kept logits as bytes, with one chain.
+        The packed rows, ``(G, N)`` float64, and the kept logits as bytes, ``(G, M)``.
     """
     sampling = circumstances.policy.sampling
     choice = choose(views.log_p_fused, views.certified, sampling, draws, circumstances.greedy)
@@ -98,7 +99,7 @@ def step_tensors(
     packed = pack_step(views, choice, emitted)
     if circumstances.keeper is None:
         return packed, None
-    return packed, circumstances.keeper.pack(logits[0], torch.cat([emitted, choice.token_ids]))
+    return packed, circumstances.keeper.pack(logits, torch.stack([emitted, choice.token_ids], dim=-1))
 
 
 class PreparedSteps:
@@ -146,7 +147,10 @@ class PreparedSteps:
         data = run(logits, draws, tokens).numpy().tobytes()
         count = width * len(draws)
         rows = np.frombuffer(data, count=count).reshape(len(draws), width).tolist()
-        return Numbers(views, rows, data[8 * count :])
+        if circumstances.keeper is None:
+            return Numbers(views, rows)
+        kept = np.frombuffer(data, dtype=np.uint8, offset=8 * count).reshape(len(draws), -1)  # (G, M)
+        return Numbers(views, rows, tuple(own.tobytes() for own in kept))
 
     def _make(
         self, circumstances: Circumstances, logits: Tensor, draws: Tensor, forced: Tensor
@@ -155,7 +159,7 @@ class PreparedSteps:
             views = circumstances.policy.views(logits, circumstances.step, circumstances.branches)
             packed, kept = step_tensors(circumstances, logits, draws, forced, views)
             data = packed.flatten().view(torch.uint8)
-            return data if kept is None else torch.cat([data, kept])
+            return data if kept is None else torch.cat([data, kept.flatten()])
 
         run: Callable[..., Tensor]
         if self.backend == CUDA_GRAPH:
@@ -185,8 +189,10 @@ def prepare_model(model: LanguageModel, progress: Progress | None = None) -> str
 
 
 def path_text(model: LanguageModel) -> str:
-    """How a model's steps run: ``"CUDA graph"``, ``"traced"`` or ``"eager: <why>"``."""
+    """How a model's steps run: ``"CUDA graph"``, ``"traced"`` or ``"eager: <why>"``, and whether weights are packed."""
     prepared, text = prepared_steps(model), path_of(model).text
+    if packed_bytes(model.module):
+        text += "; weights packed"
     return f"{text}, its diagnostics eager: {prepared.failure}" if prepared and prepared.failure else text
 
 

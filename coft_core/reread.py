@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TypeVar
 
 import torch
@@ -140,7 +140,7 @@ def _with(policy: Policy, lam: float | None, alpha: float | None, calibration: A
     if isinstance(policy, FactorizedCoftPolicy):
         return _changed(policy, FactorizedCalibration, lam, alpha, calibration)
     raise InvalidInputError(
-        f"The policy {policy.name!r} has neither a lambda nor a calibration; read the steps with a COFT policy instead."
+        f"The policy {policy.title} has neither a lambda nor a calibration; read the steps with a COFT policy instead."
     )
 
 
@@ -153,12 +153,17 @@ def _changed(
 ) -> Policy:
     used = policy.calibration if calibration is None else calibration
     if used is not None and not isinstance(used, kind):
-        raise InvalidInputError(f"The policy {policy.name!r} takes a {kind.__name__}, not a {type(used).__name__}.")
+        raise InvalidInputError(f"The policy {policy.title} takes a {kind.__name__}, not a {type(used).__name__}.")
     if alpha is not None and used is None:
         raise InvalidInputError("There is no calibration to read another alpha off; choose one.")
     if used is not None and alpha is not None:
         used = used.read(alpha=alpha)
-    changes: dict[str, object] = {"lam": policy.lam if lam is None else lam, "calibration": used}
+    changes: dict[str, object] = {} if lam is None else {"lam": lam}
+    if used is not policy.calibration:
+        changes["calibration"] = used
+    fixed = {item.name for item in fields(policy) if not item.init}
+    if taken := next((name for name in changes if name in fixed), None):
+        raise InvalidInputError(f"The policy {policy.title} has no {taken} to change; read the steps with another one.")
     return replace(policy, **changes)  # type: ignore[arg-type]
 
 
@@ -181,7 +186,7 @@ def _is_mismatched(steps: Sequence[Step], policy: Policy, reader: Policy, finger
         estimator=reader.calibration.estimator,
         source=reader.calibration.source,
     )
-    certificate = compared_certificate(reader.calibration.fingerprint, used, reader.accept_mismatch)
+    certificate = compared_certificate(reader.calibration.fingerprint, reader.required(used), reader.accept_mismatch)
     # Steps that were decoded under another policy's calibration stay so unless a fingerprint says what they were.
     return certificate.mismatched or (fingerprint is None and any(step.state == "mismatch" for step in steps))
 
@@ -202,7 +207,7 @@ def _check_branches(policy: Policy, stored: StoredLogits) -> None:
         fits = names in (("factual",), ("factual", "masked"))
     if not fits:
         raise StoredLogitsError(
-            f"These steps keep the logits of the branches {', '.join(names)}, which the policy {policy.name!r} does "
+            f"These steps keep the logits of the branches {', '.join(names)}, which the policy {policy.title} does "
             "not read; choose a policy with the same masks."
         )
 

@@ -45,7 +45,7 @@ class RereadFamily:
         log_tau: Its log-threshold.
         state: What the threshold rests on.
         in_set: Whether the emitted token lies in its certified set; None if that hangs on tokens that were not kept.
-        margin: Joint support of the emitted token minus ``log_tau``.
+        margin: Joint support of the emitted token in that family's branch minus ``log_tau``.
     """
 
     family: str
@@ -70,7 +70,8 @@ class RereadStep:
         in_set: Whether the emitted token lies in the certified set; None if that hangs on tokens that were not kept.
         set_size: Number of tokens in the certified set.
         certified_mass: Fused probability of the certified set.
-        margin: Joint support of the emitted token minus ``log_tau``; with families, of the one nearest to refusing.
+        margin: Support of the emitted token, in the readings that certify it, minus ``log_tau``; with families, of the
+            one nearest to refusing.
         kl_fused_masked: ``KL(fused || masked)``.
         fallback: Whether the set is empty, so that the likeliest fused token is emitted; None if that is not known.
         policy_token_id: The token that the policy chooses at this step after the same prefix with the same draw; None

@@ -118,8 +118,9 @@ def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: Ste
         policy_token=text_of(chosen),
         state=state,
         candidates=tuple(candidates),
-        diagnostics=_diagnostics(scalar, own, log_tau, state, families),
+        diagnostics=_diagnostics(scalar, own, views, state, families),
         families=families,
+        certified_in=views.certified_in,
     )
 
 
@@ -176,13 +177,15 @@ def _family_step(view: FamilyView, own: Candidate, log_p_masked: float, context:
 def _diagnostics(
     scalar: dict[str, float],
     own: Candidate,
-    log_tau: float,
+    views: Views,
     state: CertificateState,
     families: tuple[FamilyStep, ...],
 ) -> Diagnostics:
-    margins = [difference(f.log_joint, f.log_tau) for f in families] or [difference(own.log_joint, log_tau)]
-    # Without a threshold there is no bound, and a tensor of one number costs more than the rest of this function.
-    informative = state != "none" and log_tau > -math.inf
+    log_tau, support = views.log_tau, own.log_support(views.certified_in)
+    margins = [difference(f.log_joint, f.log_tau) for f in families] or [difference(support, log_tau)]
+    # Without a threshold there is no bound, and a tensor of one number costs more than the rest of this function. The
+    # bound needs a set with mass tau in the fused and the masked reading, which the factual one alone cannot give it.
+    informative = state != "none" and log_tau > -math.inf and views.certified_in == "both"
     bound = (
         float(total_variation_bound(torch.tensor(scalar["kl"], dtype=torch.float64), log_tau))
         if informative

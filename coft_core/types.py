@@ -27,17 +27,15 @@ FAMILIES: tuple[str, ...] = (
 PROXY_FAMILIES: tuple[str, ...] = ("socioeconomic", "family", "name")
 """Families that only hint at a protected attribute; a detector suggests their spans unless told to mask them."""
 
-NUMERIC_NOISE = 5e-5
-"""Nats by which log-probabilities of one float32 model differ between ways of running it, rounded up.
-
-Measured with ``python -m bench.decode --parts noise``; ``docs/decoding_speed.md`` has the figures, narrower types' too.
-"""
-
 BinState = Literal["calibrated", "inherited", "uninformative"]
 """Where a position bin's threshold comes from; see :class:`coft_core.conformal.stepwise.Bin`."""
 
 CertificateState = Literal["calibrated", "inherited", "uninformative", "mismatch", "none"]
 """A bin's state, ``mismatch`` (calibration of another policy, used knowingly), or ``none`` (no calibration)."""
+
+
+CertifiedIn = Literal["both", "factual"]
+"""Where a token must reach the threshold: in the fused and the masked reading (Eq. 7), or in the factual one alone."""
 
 
 @total_ordering
@@ -94,7 +92,8 @@ class Candidate:
         log_p_masked: Log-probability in the masked branch.
         log_p_fused: Log-probability after fusion.
         certified: Whether ``min(log_p_fused, log_p_masked) >= log_tau`` (Eq. 7); with factorized masks, whether every
-            family's own masked branch and threshold say so.
+            family's own masked branch and threshold say so; whether ``log_p_factual >= log_tau`` where the factual
+            reading alone certifies (:attr:`Step.certified_in`).
         refused_by: With factorized masks, the families that refuse the token; empty with one masked branch.
     """
 
@@ -111,6 +110,10 @@ class Candidate:
         """Joint support ``m(v) = min(log p_fused, log p_masked)`` (Eq. 5 is ``1 - exp(m)``)."""
         return min(self.log_p_fused, self.log_p_masked)
 
+    def log_support(self, certified_in: CertifiedIn) -> float:
+        """What the threshold is compared with: joint support, or the log-probability in the factual reading."""
+        return self.log_p_factual if certified_in == "factual" else self.log_joint
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
@@ -122,10 +125,12 @@ class Diagnostics:
         entropy_fused: Entropy of the fused distribution.
         kl_fused_masked: ``KL(fused || masked)``, non-increasing in lambda (Theorem on monotone KL decay).
         tv_on_set: Total variation of the fused and masked conditionals on the certified set; None if empty.
-        tv_bound: Corollary 1's bound ``sqrt(KL / 2) / tau``; None when tau is 0 (no threshold, no statement).
+        tv_bound: Corollary 1's bound ``sqrt(KL / 2) / tau``; None when tau is 0 (no threshold, no statement), and where
+            the factual reading alone certifies, since the set then has no least mass in the other two.
         sensitivity: ``z_factual - z_masked`` of the chosen token (Delta_t of Sec. 3.3), raw logits.
         log_ratio: ``log p_factual - log p_masked`` of the chosen token: free of the logits' arbitrary offset.
-        margin: ``m - log_tau`` of the chosen token; infinite when the threshold certifies everything.
+        margin: Support of the chosen token, in the readings that certify it, minus ``log_tau``; infinite when the
+            threshold certifies everything.
         kl_fused_factual: ``KL(fused || factual)`` over the whole vocabulary (nats), before the certified set and the
             sampling controls cut it; infinite where the factual view forbids what the policy allows. The factual view
             is what vanilla decoding says after the same prefix, so this is the policy's divergence from vanilla. For
@@ -193,6 +198,7 @@ class Step:
         families: With factorized masks, each family's part; the masked view is then their mean, ``log_tau`` the
             smallest of their thresholds, and the margin that of the family that is nearest to refusing. Empty with
             one masked branch.
+        certified_in: The readings by which tokens are certified at this step.
         logits: The branches' logits, if they were kept: they allow the step to be read again at another lambda or
             alpha. No part of what a step says, so steps are equal without them.
     """
@@ -215,19 +221,27 @@ class Step:
     candidates: tuple[Candidate, ...]
     diagnostics: Diagnostics
     families: tuple[FamilyStep, ...] = ()
+    certified_in: CertifiedIn = "both"
     logits: StoredLogits | None = field(default=None, compare=False, repr=False)
 
     @property
-    def near_threshold(self) -> bool:
+    def log_support(self) -> float:
+        """The emitted token's log-probability that the threshold is compared with; see :attr:`certified_in`."""
+        return self.log_p_factual if self.certified_in == "factual" else min(self.log_p_fused, self.log_p_masked)
+
+    def near_threshold(self, noise: float) -> bool:
         """Whether a listed token stands so close to the threshold that rounding alone could turn its certificate.
 
-        The distance is :data:`NUMERIC_NOISE`, float32's; in narrower types more steps are as close as their rounding.
+        Args:
+            noise: Nats within which log-probabilities agree in the model's number type; see
+                :func:`coft_core.numeric_noise.noise_of`.
         """
         if self.families:
             distances = [part.log_joint - part.log_tau for part in self.families]
         else:
-            distances = [self.diagnostics.margin, *(row.log_joint - self.log_tau for row in self.candidates)]
-        return any(abs(distance) <= NUMERIC_NOISE for distance in distances)
+            listed = (row.log_support(self.certified_in) - self.log_tau for row in self.candidates)
+            distances = [self.diagnostics.margin, *listed]
+        return any(abs(distance) <= noise for distance in distances)
 
 
 @dataclass(frozen=True, slots=True)

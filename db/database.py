@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError, StatementError
 from sqlalchemy.orm import Session, sessionmaker
 
 from db.engine import ACCESS, build_engine, parse_url
 from db.errors import ConflictError, StoreError, UnstorableValueError
 from db.migrate import upgrade
+
+Access = Literal["read", "write"]
+ACCESSES: tuple[Access, ...] = ("read", "write")
+NOT_OPEN = "The store is not open; call open() before using it."
 
 
 class Database:
@@ -39,6 +43,7 @@ class Database:
         """
         self._url = parse_url(url)
         self._engine: Engine | None = None
+        self._binds: dict[Access, Engine] = {}
 
     @property
     def url(self) -> str:
@@ -53,7 +58,7 @@ class Database:
             StoreError: The store is not open.
         """
         if self._engine is None:
-            raise StoreError("The store is not open; call open() before using it.")
+            raise StoreError(NOT_OPEN)
         return self._engine
 
     def open(self) -> Self:
@@ -73,6 +78,8 @@ class Database:
         except StoreError:
             engine.dispose()
             raise
+        # An engine with options of its own is built once: it costs more than a small transaction.
+        self._binds = {access: _bound(engine, access) for access in ACCESSES}
         self._engine = engine
         return self
 
@@ -80,7 +87,7 @@ class Database:
         """Close every connection; closing twice does nothing."""
         if self._engine is not None:
             self._engine.dispose()
-            self._engine = None
+            self._engine, self._binds = None, {}
 
     def __enter__(self) -> Self:
         """Open the store."""
@@ -118,12 +125,34 @@ class Database:
         with _plain_errors(), Session(self._bind("read"), expire_on_commit=False) as session:
             yield session
 
-    def _bind(self, access: str) -> Engine:
-        if access == "write":
-            return self.engine.execution_options(**{ACCESS: access})
-        if self.engine.dialect.name == "sqlite":
-            return self.engine.execution_options(**{ACCESS: access})
-        return self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    @contextmanager
+    def statements(self, access: Access) -> Iterator[Connection]:
+        """Give a connection in a transaction, as :meth:`session` or :meth:`reading` does, for statements on tables.
+
+        What is read and written at every step goes this way: nothing has to find out what has changed.
+
+        Args:
+            access: ``"write"`` commits at the end and rolls back on an error; ``"read"`` cannot write.
+
+        Raises:
+            ConflictError: A constraint refuses the change.
+            UnstorableValueError: A value is NaN, a time without a zone, or not JSON.
+            StoreError: The store is not open, or the database refuses.
+        """
+        bind = self._bind(access)
+        with _plain_errors(), bind.begin() if access == "write" else bind.connect() as connection:
+            yield connection
+
+    def _bind(self, access: Access) -> Engine:
+        if access not in self._binds:
+            raise StoreError(NOT_OPEN)
+        return self._binds[access]
+
+
+def _bound(engine: Engine, access: Access) -> Engine:
+    if access == "write" or engine.dialect.name == "sqlite":
+        return engine.execution_options(**{ACCESS: access})
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
 @contextmanager

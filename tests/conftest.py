@@ -1,6 +1,7 @@
 """Fixtures that many tests share."""
 
 import functools
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,17 +53,41 @@ def detectors_built_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_thread_for_each_model() -> Iterator[None]:
-    """Small models gain nothing from a second thread, and threads that wait for each other on a busy core cost much.
-
-    The variable is for the programs that tests start.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def one_thread_for_each_program() -> Iterator[None]:
+    """The programs that tests start have one thread for sums too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         yield
-    torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def one_thread_for_each_model() -> Iterator[None]:
+    """Small models gain nothing from a second thread, and threads that wait for each other on a busy core cost much.
+
+    Measurements set the number for their whole process; left so by their tests, all tests after them took several times
+    as long.
+    """
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def uploads_apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where Gradio keeps uploaded files, by their content; a program that ends removes its own there.
+
+    Tests run side by side in several processes, some of which upload the same files.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADIO_TEMP_DIR", str(tmp_path_factory.mktemp("uploads")))
+        yield
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

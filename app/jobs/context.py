@@ -98,6 +98,17 @@ class JobContext:
             self._reported_at = self._alive_at = now
             self._jobs.set_progress(self.job_id, *self._state)
 
+    def keep(self, result: JsonObject) -> None:
+        """Keep what the job has made so far; it stays if the job ends early, and gives way to what the job returns.
+
+        Args:
+            result: JSON; finite numbers only.
+
+        Raises:
+            UnstorableValueError: The result is not JSON.
+        """
+        self._jobs.set_result(self.job_id, result)
+
     def check_cancelled(self) -> None:
         """End the job here if it was cancelled; call it wherever stopping is safe.
 

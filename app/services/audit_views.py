@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.services.calibration.store import AnyCalibration
 from app.services.calibration.thresholds import Thresholds, bins_for, layout_of
+from app.services.computations import computations_of, session_noise
 from app.services.detection import Detectors
 from app.services.known_policies import certifies
 from app.services.mapping import preview_from_json, settings_from_json, span_from, step_from
@@ -62,6 +63,8 @@ class AuditViews:
             updated_at=record.updated_at,
             chain=self.chain(record, steps),
             drift=self.drift(record),
+            noise=session_noise(record),
+            computed=computations_of(record),
         )
 
     def _branches(self, session_id: int) -> tuple[BranchView, ...]:

@@ -11,15 +11,18 @@ from app.services.audit_views import AuditViews, summary_from
 from app.services.calibration.fitting import Fitting
 from app.services.calibration.service import CalibrationService
 from app.services.calibration.thresholds import Thresholds
+from app.services.computations import computations_of, session_noise
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
-from app.services.forced_tokens import forced_token
-from app.services.mapping import span_record, step_record
+from app.services.mapping import span_record
 from app.services.measurements import Measurements
+from app.services.memory_budget import Waiting
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
+from app.services.rollout_pool import RolloutPool
 from app.services.rollouts import Rollouts
 from app.services.run_until import checked, met
+from app.services.stepping import Stepping
 from app.services.views import (
     AuditSettings,
     AuditView,
@@ -36,10 +39,9 @@ from app.services.views import (
     StartAudit,
     Step,
 )
-from coft_core.decode import ROOT_PATH, Rollout, fork_path
-from coft_core.footprint import StepCost, measured_step
+from coft_core.decode import ROOT_PATH
 from coft_core.masking.whitelist import check_whitelist, keep_whitelisted
-from db.records import BranchRecord, SessionRecord
+from db.records import BranchRecord
 from db.repositories import SessionsRepository
 
 
@@ -52,9 +54,8 @@ class AuditService:
         calibrations: CalibrationService,
         host: ModelHost,
         detectors: Detectors,
-        live_rollouts: int = 16,
+        pool: RolloutPool,
         full_logits_kb: int = 0,
-        kv_memory_mb: int | None = None,
     ) -> None:
         """Wire the service.
 
@@ -63,17 +64,17 @@ class AuditService:
             calibrations: Where thresholds come from.
             host: Owner of the models.
             detectors: Find sensitive spans.
-            live_rollouts: Branches whose key-value memory is kept between requests.
+            pool: Keeps live rollouts between requests.
             full_logits_kb: Kilobytes up to which a step's logits are kept whole; 0 keeps none.
-            kv_memory_mb: Megabytes of key-value memory of all live branches together; None sets no limit.
         """
         thresholds = Thresholds(calibrations)
         self._sessions = sessions
         self._host = host
         self._detectors = detectors
         self._planner = Planner(thresholds, detectors, host, full_logits_kb)
-        self._rollouts = Rollouts(sessions, self._planner, host, detectors, live_rollouts, kv_memory_mb)
+        self._rollouts = Rollouts(sessions, self._planner, host, detectors, pool)
         self._views = AuditViews(sessions, thresholds, detectors)
+        self._stepping = Stepping(sessions, self._rollouts)
         self._measurements = Measurements(self._rollouts, detectors, host)
         self._fitting = Fitting(thresholds, detectors, host)
         self._locks: defaultdict[int, RLock] = defaultdict(RLock)
@@ -153,40 +154,56 @@ class AuditService:
     def view(self, session_id: int, branch_id: int | None = None) -> AuditView:
         """A session from the store; needs no model. Without a branch, the active one."""
         record = self._sessions.get(session_id)
-        return self._views.view(record, self._branch(record, branch_id))
+        return self._views.view(record, self._branch(session_id, branch_id))
 
     def progress(self, session_id: int, branch_id: int | None = None) -> ChainProgress:
         """What the steps so far say of a chain as a whole; takes a few milliseconds while the chain is live."""
         record = self._sessions.get(session_id)
-        branch = self._branch(record, branch_id)
-        return ChainProgress(branch.finished, self._views.chain(record, self._rollouts.steps(branch.id)))
+        branch = self._branch(session_id, branch_id)
+        chain = self._views.chain(record, self._rollouts.steps(branch.id))
+        return ChainProgress(branch.finished, chain, session_noise(record), computations_of(record))
 
-    def step(self, session_id: int, branch_id: int | None = None) -> Step | None:
-        """Generate one token; it is durable when this returns. None when the chain is finished."""
+    def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:
+        """Generate one token; it is durable when this returns. None when the chain is finished.
+
+        Args:
+            session_id: The session.
+            branch_id: The branch; None takes the active one.
+            waiting: Told while the step waits for memory.
+
+        Raises:
+            DeviceMemoryError: The device's memory ran out; the chain is as it was.
+        """
         with self._lock(session_id):
-            record = self._sessions.get(session_id)
-            branch = self._branch(record, branch_id)
-            if branch.finished:
-                return None
-            with self._rollouts.of(record, branch) as rollout:
-                if rollout.finished:
-                    self._sessions.set_finished(branch.id, rollout.finished)
-                    return None
-                return self._advance(branch, rollout)
+            branch = self._stepping.going(session_id, branch_id) or self._branch(session_id, branch_id)
+            return None if branch.finished else self._stepping.step(branch, waiting)
 
-    def run(self, session_id: int, branch_id: int | None = None, until: RunUntil | None = None) -> Iterator[Step]:
+    def run(
+        self,
+        session_id: int,
+        branch_id: int | None = None,
+        until: RunUntil | None = None,
+        waiting: Waiting | None = None,
+    ) -> Iterator[Step]:
         """Generate one durable step at a time: to the end, to :meth:`pause`, or to the step that meets a condition.
+
+        Args:
+            session_id: The session.
+            branch_id: The branch; None takes the active one.
+            until: The condition; None runs to the end.
+            waiting: Told while a step waits for memory.
 
         Raises:
             ServiceError: The session cannot meet the condition.
+            DeviceMemoryError: The device's memory ran out; the chain is as it was.
         """
         stop = Event()
         self._pauses[session_id].add(stop)
         try:
             record, written = self._sessions.get(session_id), 0
-            branch_id = self._branch(record, branch_id).id
+            branch_id = self._branch(session_id, branch_id).id
             wanted = None if until is None else checked(until, record.certificate)
-            while not stop.is_set() and (step := self.step(session_id, branch_id)) is not None:
+            while not stop.is_set() and (step := self.step(session_id, branch_id, waiting)) is not None:
                 written += 1
                 yield step
                 if wanted is not None and met(wanted, step, written):
@@ -224,23 +241,9 @@ class AuditService:
             InvalidInputError: The step or the token does not exist.
         """
         with self._lock(session_id):
-            record = self._sessions.get(session_id)
-            parent = self._branch(record, branch_id)
-            with self._rollouts.of(record, parent, copies=1) as rollout:
-                model = rollout.plan.model
-                token_id = forced_token(model, token)
-                path = fork_path(parent.path, index, token_id)
-                existing = next((b for b in self._sessions.branches(session_id) if b.path == path), None)
-                # A process killed between the two writes leaves a branch without its forced step; it is completed here.
-                if existing is None or len(self._sessions.chain(existing.id)) <= index:
-                    forked = rollout.fork(index, token_id)
-                    existing = existing or self._sessions.add_branch(
-                        session_id, parent.id, index, path, name=model.token_text(token_id)
-                    )
-                    self._keep(existing, forked)
-                    self._rollouts.keep(existing.id, forked)
-            self._sessions.set_active_branch(session_id, existing.id)
-        return self.view(session_id, existing.id)
+            forked = self._stepping.fork(self._branch(session_id, branch_id), index, token)
+            self._sessions.set_active_branch(session_id, forked.id)
+        return self.view(session_id, forked.id)
 
     def contributions(self, session_id: int, branch_id: int | None = None) -> LeaveOneOut:
         """What each masked span contributes to the sensitivity of each token of a chain; needs the model.
@@ -250,7 +253,7 @@ class AuditService:
             InvalidInputError: The chain has no token yet.
         """
         record = self._sessions.get(session_id)
-        chain = self._rollouts.steps(self._branch(record, branch_id).id)
+        chain = self._rollouts.steps(self._branch(session_id, branch_id).id)
         return self._measurements.contributions(record, [step.token_id for step in chain])
 
     def overhead(self, session_id: int) -> Overhead:
@@ -272,25 +275,16 @@ class AuditService:
             branches = {branch.id for branch in self._sessions.branches(session_id)}
             self._sessions.delete(session_id)
             self._rollouts.drop(branches)
+            self._stepping.forget(branches)
 
-    def _branch(self, record: SessionRecord, branch_id: int | None) -> BranchRecord:
-        branch = self._sessions.branch(record.active_branch_id if branch_id is None else branch_id)
-        if branch.session_id != record.id:
-            raise ServiceError(f"Branch {branch.id} does not belong to session {record.id}; open it from its session.")
+    def _branch(self, session_id: int, branch_id: int | None) -> BranchRecord:
+        """A branch of a session, its active one if None; one small query, since every step asks."""
+        if branch_id is None:
+            return self._sessions.active_branch(session_id)
+        branch = self._sessions.branch(branch_id)
+        if branch.session_id != session_id:
+            raise ServiceError(f"Branch {branch.id} does not belong to session {session_id}; open it from its session.")
         return branch
-
-    def _advance(self, branch: BranchRecord, rollout: Rollout) -> Step:
-        # Each forward takes its own turn, together with those of whoever else steps at this moment.
-        step, cost = measured_step(rollout)
-        self._keep(branch, rollout, cost)
-        return step
-
-    def _keep(self, branch: BranchRecord, rollout: Rollout, cost: StepCost | None = None) -> None:
-        """Store a rollout's newest step on its branch, with what it took."""
-        self._sessions.append_step(branch.id, step_record(rollout.steps[-1], cost))
-        rollout.release_logits()
-        if rollout.finished:
-            self._sessions.set_finished(branch.id, rollout.finished)
 
     def _lock(self, session_id: int) -> RLock:
         with self._locks_lock:

@@ -8,6 +8,7 @@ from app.jobs import JobRunner
 from app.services.calibration.jobs import is_resumable
 from app.services.errors import ServiceError
 from app.services.views import JobView
+from app.services.views.jobs import ACTIVE
 from db.records import JobRecord
 from db.repositories import JobsRepository, PromptSetsRepository
 
@@ -25,6 +26,10 @@ class JobService:
         """A job's state."""
         return self._views([self._runner.get(job_id)])[0]
 
+    def find(self, job_id: int | None) -> JobView | None:
+        """A job's state, or None for what has no job."""
+        return None if job_id is None else self.get(job_id)
+
     def list(self, kind: str | None = None, limit: int = 20) -> tuple[JobView, ...]:
         """Jobs, newest first."""
         return self._views(self._runner.list(kind, limit=limit))
@@ -35,7 +40,7 @@ class JobService:
         Raises:
             ServiceError: The job runs in another process.
         """
-        if not self._runner.cancel(job_id) and self._jobs.get(job_id).status in ("queued", "running"):
+        if not self._runner.cancel(job_id) and self._jobs.get(job_id).status in ACTIVE:
             raise ServiceError(f"Job {job_id} runs in another process; cancel it there.")
 
     def wait(self, job_id: int, timeout: float | None = None) -> JobView:

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.services.errors import ServiceError
 from app.services.views.audits import AuditSettings, ParameterValue
-from app.services.views.policies import CertifiedIn, PolicyInfo
+from app.services.views.policies import PolicyInfo
 from coft_core.errors import InvalidInputError
 from coft_core.policies.parameters import Parameter
 from coft_core.policies.registry import METHODS, Method
@@ -16,12 +16,10 @@ from coft_core.policies.registry import METHODS, Method
 FACTORIZED = "coft-factorized"
 """The method that an audit names by COFT and its mask layout."""
 
-_ONE_READING = ("coft-single-branch", "dtcd")
 _FIRST = ("coft", "vanilla")
 
 
 def _info(method: Method) -> PolicyInfo:
-    certified_in: CertifiedIn = "factual" if method.name in _ONE_READING else "both"
     return PolicyInfo(
         key=method.name,
         name=method.title,
@@ -32,7 +30,7 @@ def _info(method: Method) -> PolicyInfo:
         kind=method.kind,
         source=method.source,
         parameters=method.parameters,
-        certified_in=certified_in if method.calibrated else "nothing",
+        certified_in=method.certified_in if method.calibrated else "nothing",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
+from operator import attrgetter
 from typing import cast
 
 from app.services.views import AuditSettings, MaskPiece, MaskPreview
@@ -14,6 +15,8 @@ from db.records import CandidateRecord, FamilyStepRecord, JsonObject, SpanRecord
 
 _DIAGNOSTICS = tuple(field.name for field in fields(Diagnostics))
 _NOT_COLUMNS = ("candidates", "diagnostics", "families", "logits")
+_COLUMNS = tuple(field.name for field in fields(Step) if field.name not in _NOT_COLUMNS)
+_CANDIDATE = attrgetter(*(field.name for field in fields(CandidateRecord)))
 
 
 def span_record(span: Span) -> SpanRecord:
@@ -28,12 +31,9 @@ def span_from(record: SpanRecord) -> Span:
 
 def step_record(step: Step, cost: StepCost | None = None) -> StepRecord:
     """A step as the store keeps it, diagnostics in columns, with what it took where that was measured."""
-    plain = {f.name: getattr(step, f.name) for f in fields(Step) if f.name not in _NOT_COLUMNS}
+    plain = {name: getattr(step, name) for name in _COLUMNS}
     diagnostics = {name: getattr(step.diagnostics, name) for name in _DIAGNOSTICS}
-    candidates = tuple(
-        CandidateRecord(**{f.name: getattr(candidate, f.name) for f in fields(CandidateRecord)})
-        for candidate in step.candidates
-    )
+    candidates = tuple(CandidateRecord(*_CANDIDATE(candidate)) for candidate in step.candidates)
     families = tuple(FamilyStepRecord(**asdict(part)) for part in step.families)
     logits = None if step.logits is None else step.logits.to_bytes()
     return StepRecord(
@@ -49,12 +49,12 @@ def step_record(step: Step, cost: StepCost | None = None) -> StepRecord:
 
 def step_from(record: StepRecord) -> Step:
     """A stored step as the core made it."""
-    plain = {f.name: getattr(record, f.name) for f in fields(Step) if f.name not in (*_NOT_COLUMNS, "state")}
+    plain = {name: getattr(record, name) for name in _COLUMNS if name != "state"}
     return Step(
         **plain,
         state=cast(CertificateState, record.state),
         diagnostics=Diagnostics(**{name: getattr(record, name) for name in _DIAGNOSTICS}),
-        candidates=tuple(Candidate(**asdict(candidate)) for candidate in record.candidates),
+        candidates=tuple(Candidate(*_CANDIDATE(candidate)) for candidate in record.candidates),
         families=tuple(FamilyStep(**asdict(part)) for part in record.families),
         logits=None if record.logits is None else StoredLogits.from_bytes(record.logits),
     )

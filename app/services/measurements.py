@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
 from app.services.mapping import settings_from_json
 from app.services.model_host import ModelHost
 from app.services.rollouts import Rollouts
-from coft_core.contributions import LeaveOneOut, leave_one_out
+from coft_core.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode import Plan
+from coft_core.engine.memory.size import rows_size
+from coft_core.footprint import reserved_bytes
 from coft_core.masking.spans import SpanDetector
 from coft_core.overhead import Overhead, measure_overhead
 from coft_core.policies import VanillaPolicy
@@ -43,8 +46,10 @@ class Measurements:
         # Thresholds play no part in it, so that a deleted calibration is no obstacle.
         prepared = self._rollouts.plan(record, thresholds=False)
         detector, spans = self._detector(record), prepared.prompt.spans
-        with self._host.turn():
-            return leave_one_out(prepared.model, record.prompt, prepared.policy, tokens, spans, detector=detector)
+        model, rows = prepared.model, min(len(spans), SPANS_AT_ONCE) + 2
+        size = rows_size(model, rows, len(prepared.prompt.factual_ids) + len(tokens))
+        work = partial(leave_one_out, model, record.prompt, prepared.policy, tokens, spans, detector=detector)
+        return self._host.memory.run(size, work)
 
     def overhead(self, record: SessionRecord) -> Overhead:
         """Time per token of the session's policy against vanilla decoding, measured now.
@@ -56,18 +61,20 @@ class Measurements:
         sampling, spans = prepared.policy.sampling, prepared.prompt.spans
         baseline = VanillaPolicy(sampling.temperature, sampling.top_p, sampling.top_k, observe_masked=False)
         tokens, detector = _room(prepared), self._detector(record)
-        with self._host.turn():
-            return measure_overhead(
-                prepared.model,
-                record.prompt,
-                prepared.policy,
-                baseline,
-                spans,
-                tokens,
-                detector=detector,
-                models=prepared.models,
-                scorers=self._host.scorers(prepared.policy, prepared.model),
-            )
+        work = partial(
+            measure_overhead,
+            prepared.model,
+            record.prompt,
+            prepared.policy,
+            baseline,
+            spans,
+            tokens,
+            detector=detector,
+            models=prepared.models,
+            scorers=self._host.scorers(prepared.policy, prepared.model),
+        )
+        # The baseline runs no row beside the factual one, and both are decoded one after the other.
+        return self._host.memory.run(reserved_bytes(prepared, tokens + 1), work)
 
     def _detector(self, record: SessionRecord) -> SpanDetector:
         return self._detectors.choose(settings_from_json(record.policy_settings["settings"]))

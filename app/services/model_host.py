@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Lock
 from typing import Literal
 
+from app.services.device_memory import DeviceMemory
+from app.services.memory_budget import MemoryBudget
 from app.services.model_loading import Loads, where_it_runs
 from app.services.turns import Turns
 from app.services.views import ModelView
+from app.services.views.computing import KeptMemory
 from coft_core.engine.compiled import NOT_PREPARED, path_of
+from coft_core.engine.group import BASE
 from coft_core.engine.joint import JointForwards
 from coft_core.engine.load import DEMO, load_model
 from coft_core.engine.loading import LoadingPhase
+from coft_core.engine.memory.fit import fit_is_known, fit_of
 from coft_core.engine.model import LanguageModel
 from coft_core.masking.sentinel import resolve_sentinel
 from coft_core.needed_models import check_models
+from coft_core.numeric_noise import noise_of
 from coft_core.policies.base import NeedsModels, NeedsScorers, Policy
 from coft_core.prepared import path_text, prepare_model
 from coft_core.scorers.base import ToxicityScorer, load_scorer
@@ -34,7 +40,8 @@ class ModelHost:
         capacity: int = 2,
         loader: Callable[..., LanguageModel] = load_model,
         options: Mapping[str, object] | None = None,
-        faster_steps: Literal["auto", "on", "off"] = "off",
+        faster_steps: Literal["on", "off"] = "off",
+        budget: MemoryBudget | None = None,
     ) -> None:
         """Remember how to load; nothing is loaded yet.
 
@@ -44,7 +51,8 @@ class ModelHost:
             capacity: Models held at once; the one unused for longest goes first.
             loader: What loads a model; tests give their own.
             options: What else ``load_model`` is told, such as a device map.
-            faster_steps: Whether loading ends with preparing the steps: ``auto`` does so on CUDA.
+            faster_steps: Whether loading ends with preparing the steps.
+            budget: What keys and values of all work together may take; None sets no limit.
         """
         self._faster_steps = faster_steps
         self._options, self._loads = dict(options or {}), Loads()
@@ -57,6 +65,7 @@ class ModelHost:
         self._loading: defaultdict[str, Lock] = defaultdict(Lock)
         self._lock = Lock()
         self._turns = Turns()
+        self._memory = DeviceMemory(self._turns, budget or MemoryBudget())
         self._forwards = JointForwards(self.turn)
 
     def get(self, name: str) -> LanguageModel:
@@ -128,7 +137,7 @@ class ModelHost:
         try:
             tell = self._loads.teller(name)
             model = self._loader(name, device=self._device, dtype=self._dtype, progress=tell, **self._options)
-            if self._faster_steps == "on" or (self._faster_steps == "auto" and model.device.type == "cuda"):
+            if self._faster_steps == "on":
                 tell(LoadingPhase.WARM_UP)
                 prepare_model(model)
             return model
@@ -145,6 +154,11 @@ class ModelHost:
         """Hold the processor; others wait their turn, and come in the order of asking."""
         with self._turns.turn():
             yield
+
+    @property
+    def memory(self) -> DeviceMemory:
+        """The memory that all work on the models shares; it is taken before a turn, never while holding one."""
+        return self._memory
 
     @property
     def forwards(self) -> JointForwards:
@@ -168,7 +182,15 @@ class ModelHost:
             note=where_it_runs(model.places, model.quantization, model.dtype_name) + _steps_note(model),
             context_length=model.context_length,
             sentinel=resolve_sentinel(model.tokenizer)[0],
+            details=self._details(model),
         )
+
+    def _details(self, model: LanguageModel) -> str:
+        """How keys and values are kept; the first time the model runs a few tokens for that."""
+        with nullcontext() if fit_is_known(model) else self.turn():
+            fit = fit_of(model)
+        kept = KeptMemory(BASE, fit.kind, fit.reason, 0, fit.joins)
+        return f"Keys and values: {kept.text}. Log-probabilities agree within {noise_of(model.dtype_name).text}."
 
 
 def _steps_note(model: LanguageModel) -> str:

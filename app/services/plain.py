@@ -43,6 +43,8 @@ def step_numbers(step: Step) -> dict[str, Any]:
         "chosen_by": chosen_by(step),
         "policy_token": step.policy_token,
         "threshold_state": step.state,
+        "certified_in": step.certified_in,
+        "margin": _finite(step.diagnostics.margin),
         "kl_fused_masked": step.diagnostics.kl_fused_masked,
         "kl_fused_factual": step.diagnostics.kl_fused_factual,
         "tv_fused_factual": step.diagnostics.tv_fused_factual,
@@ -87,13 +89,18 @@ def step_json(step: Step) -> dict[str, Any]:
 
 
 def chain_json(chain: ChainCertificate | None) -> dict[str, Any] | None:
-    """Both certificates of a chain as a whole; null where there is none."""
+    """Both certificates of a chain as a whole; null where there is none.
+
+    ``least_joint`` gives way to ``least_factual`` where the factual reading alone certifies.
+    """
     if chain is None:
         return None
+    least = math.exp(chain.log_support)
+    factual = chain.certified_in == "factual"
     return {
         "steps": chain.steps,
         "weakest_step": chain.weakest + 1,
-        "least_joint": math.exp(chain.log_joint),
+        **({"certified_in": "factual", "least_factual": least} if factual else {"least_joint": least}),
         "sequence": {
             "certified": chain.sequence_certified,
             "alpha": chain.sequence.alpha,
@@ -154,7 +161,9 @@ def session_json(view: AuditView) -> dict[str, Any]:
         "fingerprint": view.fingerprint_digest,
         "finished": view.finished,
         "text": chain_text(view),
-        "steps": [step_json(step) for step in view.steps],
+        "steps": [{**step_json(step), "near_threshold": step.near_threshold(view.noise.nats)} for step in view.steps],
+        "numeric_noise": view.noise.text,
+        "computed": [item.sentence for item in view.computed],
         "masked_branches": _masked_branches(view),
         "chain": chain_json(view.chain),
         "drift": None if view.drift is None else view.drift.status,
@@ -220,6 +229,11 @@ def job_json(job: JobView) -> dict[str, Any]:
     record = asdict(job)
     record["job_id"] = record.pop("id")
     return record
+
+
+def _finite(value: float) -> float | None:
+    """A number, or null where it is infinite; JSON has no infinities."""
+    return value if math.isfinite(value) else None
 
 
 def _candidate(item: Candidate) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import partial
 
 from app.services.calibration.thresholds import Thresholds, own_notes
 from app.services.detection import Detectors
@@ -16,6 +17,7 @@ from coft_core.decode import Plan, plan
 from coft_core.engine.group import BranchGroup
 from coft_core.engine.model import LanguageModel
 from coft_core.footprint import footprint_of
+from coft_core.policies.base import PreparesByWriting
 from db.records import BatchPlaceRecord, SessionFields
 
 
@@ -49,6 +51,8 @@ class Planner:
     def plan(self, model: LanguageModel, prompt: str, spans: tuple[Span, ...] | None, settings: AuditSettings) -> Plan:
         """Mask a prompt and check that it can be decoded with these settings.
 
+        Some policies have a model rewrite the prompt for that, in a turn of its own: the caller holds none.
+
         Raises:
             InvalidInputError: The prompt, a span or a setting cannot be used, or the prompt fills the context.
             ModelLoadError: A further model or a scorer that the policy needs cannot be loaded.
@@ -58,7 +62,9 @@ class Planner:
         calibration = self._thresholds.of(settings) if policy_info(settings.policy).certifies else None
         refused = None if calibration is None else other_layout(settings, calibration)
         policy = policy_of(settings, None if refused else calibration)
-        prepared = plan(
+        further = self._host.further(policy, model)
+        make = partial(
+            plan,
             model,
             prompt,
             policy,
@@ -68,11 +74,13 @@ class Planner:
             max_new_tokens=settings.max_new_tokens,
             detector=self._detectors.choose(settings),
             # Only COFT's steps can be read again at another lambda or threshold.
-            keep_logits=self._full_bytes > 0 and settings.policy == "coft",
+            keep_logits=self._full_bytes > 0 and policy_info(settings.policy).fuses,
             full_bytes=self._full_bytes,
-            models=self._host.further(policy, model),
+            models=further,
             scorers=self._host.scorers(policy, model),
         )
+        size = policy.writing_size(model, further, prompt) if isinstance(policy, PreparesByWriting) else 0
+        prepared = self._host.memory.run(size, make) if size else make()
         _require_room(prepared)
         return prepared if refused is None else replace(prepared, certificate=refused)
 

@@ -6,11 +6,12 @@ Every method that takes user input raises an exception derived from ``app.servic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
 from app.services.compare_ports import ComparedSets
+from app.services.prompts.ports import PromptSets
 from app.services.reread.ports import Rereads
 from app.services.review_ports import Exports, Verdicts
 from app.services.session_ports import Batches, Comparisons, Library, Swaps
@@ -36,7 +37,6 @@ from app.services.views import (
     ReadingRequest,
     RowError,
     RunUntil,
-    SamplePromptSet,
     SessionSummary,
     SettingsFit,
     Span,
@@ -109,23 +109,8 @@ class Audits(Protocol):
         """Delete a session with everything that belongs to it."""
 
 
-class Calibrations(Protocol):
+class Calibrations(PromptSets, Protocol):
     """Prompt sets and calibration runs."""
-
-    def parse(
-        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
-    ) -> ParsedPromptSet:
-        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
-
-        Args:
-            path: The file.
-            filename: Its name as uploaded.
-            columns: For each field the column to read it from; fields that are left out are read from the column of
-                their own name, ``""`` reads a field from none.
-        """
-
-    def samples(self) -> tuple[SamplePromptSet, ...]:
-        """Prompt sets that come with the program."""
 
     def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, also what only the model can tell; loads the model."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.services.audit_views import AuditViews
+from app.services.computations import computations_of, session_noise
 from app.services.csv_files import FORMULA_STARTS, neutralised, to_csv, write_text
 from app.services.errors import ServiceError
 from app.services.mapping import settings_from_json, span_from, step_from
@@ -29,6 +30,12 @@ COLUMNS = (
     "greedy", "calibration", "prompt", "warnings", "user_list", "masked_families", "mask_layout", "mask_mode",
     "whitelist", "group", "refused_by", "family_thresholds", "chain_certificate", "drift",
 )  # fmt: skip
+
+COMPUTED = ("near_threshold", "numeric_noise", "computed")
+"""Further columns of sessions that were stored with how their steps were computed."""
+
+CERTIFIED_IN = "certified_in"
+"""Further column of tables whose tokens are certified in the factual reading alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +116,26 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
     branches = {branch.id: branch for branch in data.branches}
     verdicts = standing(log_entry(record) for record in data.log)
     common = _common_cells(data.record) | {"drift": data.drift}
-    rows = []
+    rows, noise = [], session_noise(data.record)
     for branch_id, chain in data.chains.items():
         whole = {"chain_certificate": _json(chain_json(data.certificates[branch_id]))}
         for stored in chain:
             owner = branches[stored.branch_id or branch_id]
             if whole_chains or owner.id == branch_id:
-                rows.append({**common, **whole, **_step_cells(step_from(stored), owner, verdicts)})
-    # Tables of sessions without such parameters keep the columns that they had before there were any.
-    columns = COLUMNS if "parameters" not in common else (*COLUMNS, "parameters")
-    return to_csv(columns, rows)
+                step = step_from(stored)
+                near = {"near_threshold": step.near_threshold(noise.nats)}
+                rows.append({**common, **whole, **near, **_step_cells(step, owner, verdicts)})
+    # Tables of sessions without such parameters, or certified in both readings, keep the columns that they always had.
+    further = [name for name, held in (("parameters", "parameters" in common), (CERTIFIED_IN, certified_alone(data)))
+               if held]  # fmt: skip
+    # The same holds for sessions that do not say how their steps were computed.
+    told = COMPUTED if common["computed"] is not None else ()
+    return to_csv((*COLUMNS, *told, *further), rows)
+
+
+def certified_alone(data: SessionData) -> bool:
+    """Whether steps are certified in the factual reading alone, so that tables must name the reading."""
+    return any(step.certified_in == "factual" for chain in data.chains.values() for step in chain)
 
 
 def _common_cells(record: SessionRecord) -> dict[str, object]:
@@ -148,6 +165,8 @@ def _common_cells(record: SessionRecord) -> dict[str, object]:
         "mask_mode": record.fingerprint["mask_mode"],
         "whitelist": _json(settings.whitelist or None),
         "group": settings.group,
+        "numeric_noise": session_noise(record).text,
+        "computed": " | ".join(item.sentence for item in computations_of(record)) or None,
         **({"parameters": _json(dict(settings.parameters))} if settings.parameters else {}),
     }
 

@@ -2,104 +2,115 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Condition
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable
+from typing import TypeVar
 
+from app.services.device_memory import DeviceMemory
+from app.services.memory_budget import Waiting
 from app.services.views import Step
 from coft_core.decode import Rollout
 
-MEGABYTE = 1 << 20
+Result = TypeVar("Result")
 
 
 class RolloutPool:
     """Rollouts kept between requests, one a branch; the one unused for longest is closed first.
 
-    Keys and values of all rollouts, idle and in use, stay within a budget. Idle ones are closed for those that are
-    asked for, and rebuilt from their tokens when they come back. Where even that is not enough, whoever asks waits
-    until others have taken their step. A rollout that needs more than the whole budget runs alone.
+    Idle ones are counted in the budget of all work on the device, are closed for whoever needs their memory, and are
+    rebuilt from their tokens when they come back.
     """
 
-    def __init__(self, capacity: int, budget_mb: int | None = None) -> None:
+    def __init__(self, capacity: int, memory: DeviceMemory) -> None:
         """Make an empty pool.
 
         Args:
             capacity: Rollouts whose key-value memory is kept.
-            budget_mb: Megabytes of key-value memory of all rollouts together; None sets no limit.
+            memory: The device's memory, which rollouts share with all other work.
         """
         self._capacity = capacity
-        self._budget = None if budget_mb is None else budget_mb * MEGABYTE
-        self._rollouts: OrderedDict[int, Rollout] = OrderedDict()
-        self._in_use = 0
-        self._queue: deque[object] = deque()
-        self._changed = Condition()
+        self._memory = memory
+        self._rollouts: OrderedDict[Hashable, Rollout] = OrderedDict()
+        self._changed = memory.budget.changed
+        memory.budget.count_idle(self)
 
-    def take(self, branch_id: int) -> Rollout | None:
-        """Take a rollout out of the pool, so that nobody else uses or closes it meanwhile."""
-        with self._changed:
-            return self._rollouts.pop(branch_id, None)
+    def run(
+        self,
+        key: Hashable,
+        build: Callable[[], Rollout],
+        work: Callable[[Rollout], Result],
+        copies: int = 0,
+        waiting: Waiting | None = None,
+    ) -> Result:
+        """Do something with a rollout, which nobody else uses or closes meanwhile.
 
-    def steps(self, branch_id: int) -> tuple[Step, ...] | None:
-        """The chain of a branch whose rollout is kept and not in use at the moment."""
-        with self._changed:
-            rollout = self._rollouts.get(branch_id)
-            return None if rollout is None else rollout.steps
-
-    @contextmanager
-    def room_for(self, size: int) -> Iterator[None]:
-        """Count so many bytes as in use inside this block; wait, in the order of asking, until they fit.
+        After an error it is closed, since it may be ahead of what is stored. Where the device's memory ran out, all
+        idle rollouts are closed, this one is built anew, and it is done once more.
 
         Args:
-            size: Bytes that a rollout which was taken, or is new, will hold at most.
-        """
-        ticket = object()
-        with self._changed:
-            self._queue.append(ticket)
-            try:
-                self._changed.wait_for(lambda: self._queue[0] is ticket and self._fits(size))
-                self._in_use += size
-            finally:
-                self._queue.remove(ticket)
-                self._changed.notify_all()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._in_use -= size
-                self._changed.notify_all()
+            key: The branch.
+            build: Makes the rollout where it is not kept.
+            work: What is done; each forward takes a turn of its own, so the caller holds none.
+            copies: Forks that will be made of it; memory is set aside for them too.
+            waiting: Told while it waits for memory.
 
-    def put(self, branch_id: int, rollout: Rollout) -> None:
+        Raises:
+            DeviceMemoryError: The device's memory ran out twice.
+        """
+        return self._memory.tried_twice(lambda: self._run(key, build, work, copies, waiting))
+
+    def steps(self, key: Hashable) -> tuple[Step, ...] | None:
+        """The chain of a branch whose rollout is kept and not in use at the moment."""
+        with self._changed:
+            rollout = self._rollouts.get(key)
+            return None if rollout is None else rollout.steps
+
+    def put(self, key: Hashable, rollout: Rollout) -> None:
         """Put a rollout back."""
         with self._changed:
-            self._rollouts[branch_id] = rollout
-            self._close_beyond(self._capacity)
+            self._rollouts[key] = rollout
+            while len(self._rollouts) > self._capacity:
+                self.close_oldest()
             self._changed.notify_all()
 
-    def drop(self, branch_ids: set[int]) -> None:
+    def drop(self, keys: Collection[Hashable]) -> None:
         """Close the rollouts of branches that are gone."""
         with self._changed:
-            for branch_id in branch_ids & self._rollouts.keys():
-                self._rollouts.pop(branch_id).close()
+            for key in keys:
+                if (rollout := self._rollouts.pop(key, None)) is not None:
+                    rollout.close()
             self._changed.notify_all()
 
     @property
-    def size(self) -> int:
-        """Bytes of keys and values that idle rollouts hold, and that those in use may."""
+    def idle_size(self) -> int:
+        """Bytes of keys and values that idle rollouts hold."""
         with self._changed:
-            return self._in_use + self._idle_size()
+            return sum(rollout.memory_size for rollout in self._rollouts.values())
 
-    def _fits(self, size: int) -> bool:
-        """Whether so many bytes fit, closing idle rollouts as far as it takes; alone, anything does."""
-        if self._budget is None:
-            return True
-        while self._rollouts and self._in_use + self._idle_size() + size > self._budget:
-            self._close_beyond(len(self._rollouts) - 1)
-        return self._in_use == 0 or self._in_use + size <= self._budget
-
-    def _idle_size(self) -> int:
-        return sum(rollout.memory_size for rollout in self._rollouts.values())
-
-    def _close_beyond(self, count: int) -> None:
-        while len(self._rollouts) > count:
+    def close_oldest(self) -> bool:
+        """Close the rollout that was unused for longest; False where none is idle."""
+        with self._changed:
+            if not self._rollouts:
+                return False
             self._rollouts.popitem(last=False)[1].close()
+            return True
+
+    def _run(
+        self,
+        key: Hashable,
+        build: Callable[[], Rollout],
+        work: Callable[[Rollout], Result],
+        copies: int,
+        waiting: Waiting | None,
+    ) -> Result:
+        with self._changed:
+            rollout = self._rollouts.pop(key, None)
+        rollout = build() if rollout is None else rollout
+        try:
+            with self._memory.budget.room(rollout.memory_size_next * (1 + copies), waiting):
+                done = work(rollout)
+        except BaseException:
+            rollout.close()
+            raise
+        self.put(key, rollout)
+        return done

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TypeVar
 
+from app.services.computations import Computations
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
 from app.services.known_policies import certifies
 from app.services.mapping import settings_from_json, span_from, step_from
+from app.services.memory_budget import Waiting
 from app.services.model_host import ModelHost
 from app.services.planning import Planner, without_calibration
 from app.services.rollout_pool import RolloutPool
 from coft_core.decode import Plan, Rollout
+from coft_core.footprint import reserved_bytes
 from coft_core.types import Step
 from db.records import BranchRecord, SessionRecord
 from db.repositories import SessionsRepository
+
+Result = TypeVar("Result")
 
 CHANGED_MODEL = (
     "This session was made with other weights, another tokenizer or another detector than are loaded now, so it "
@@ -32,8 +37,7 @@ class Rollouts:
         planner: Planner,
         host: ModelHost,
         detectors: Detectors,
-        capacity: int,
-        budget_mb: int | None = None,
+        pool: RolloutPool,
     ) -> None:
         """Wire to the store and the models.
 
@@ -42,35 +46,45 @@ class Rollouts:
             planner: Turns stored settings into a plan again.
             host: Owner of the models.
             detectors: Find sensitive spans; their version must be that of the session.
-            capacity: Branches whose key-value memory is kept between requests.
-            budget_mb: Megabytes of key-value memory of all branches together; None sets no limit.
+            pool: Keeps rollouts between requests.
         """
         self._sessions = sessions
         self._planner = planner
         self._host = host
         self._detectors = detectors
-        self._pool = RolloutPool(capacity, budget_mb)
+        self._pool = pool
+        self._computations = Computations(sessions)
 
-    @contextmanager
-    def of(self, record: SessionRecord, branch: BranchRecord, copies: int = 0) -> Iterator[Rollout]:
-        """The branch's rollout; after an error it is closed, since it may be ahead of the store.
+    def run(
+        self,
+        branch: BranchRecord,
+        work: Callable[[Rollout], Result],
+        copies: int = 0,
+        waiting: Waiting | None = None,
+    ) -> Result:
+        """Do something with the branch's rollout; see :meth:`RolloutPool.run`.
 
         Args:
-            record: The session.
             branch: The branch.
+            work: What is done; it is done again on a rebuilt rollout where memory ran out, so it stores only what the
+                rollout has finished.
             copies: Forks that will be made of it; memory is set aside for them too.
+            waiting: Told while it waits for memory.
 
         Raises:
             ServiceError: The session cannot be continued.
+            DeviceMemoryError: The device's memory ran out twice.
         """
-        rollout = self._pool.take(branch.id) or self._rebuilt(record, branch)
-        try:
-            with self._pool.room_for(rollout.memory_size_next * (1 + copies)):
-                yield rollout
-        except BaseException:
-            rollout.close()
-            raise
-        self._pool.put(branch.id, rollout)
+
+        def build() -> Rollout:
+            return self._rebuilt(branch, waiting)
+
+        def noted(rollout: Rollout) -> Result:
+            done = work(rollout)
+            self._computations.note(branch.session_id, rollout)
+            return done
+
+        return self._pool.run(branch.id, build, noted, copies, waiting)
 
     def keep(self, branch_id: int, rollout: Rollout) -> None:
         """Keep the rollout of a new branch."""
@@ -115,6 +129,10 @@ class Rollouts:
         used = settings if thresholds else without_calibration(settings)
         return self._planner.plan(model, record.prompt, tuple(span_from(span) for span in record.spans), used)
 
-    def _rebuilt(self, record: SessionRecord, branch: BranchRecord) -> Rollout:
+    def _rebuilt(self, branch: BranchRecord, waiting: Waiting | None) -> Rollout:
+        # The session is read here and not at every step: a live rollout has its plan already.
+        plan = self.plan(self._sessions.get(branch.session_id))
         steps = [step_from(step) for step in self._sessions.chain(branch.id)]
-        return Rollout(self.plan(record), branch.path, steps, self._host.forwards)
+        # Policies that look back read the whole chain again.
+        with self._host.memory.budget.room(reserved_bytes(plan, len(steps)), waiting):
+            return Rollout(plan, branch.path, steps, self._host.forwards)

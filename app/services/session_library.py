@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 from app.services.audits import AuditService
@@ -13,6 +12,7 @@ from app.services.errors import ServiceError
 from app.services.known_policies import certifies
 from app.services.mapping import settings_from_json, span_from
 from app.services.reports import ReportService
+from app.services.session_entries import entry_of, filter_of
 from app.services.session_exports import write_reports
 from app.services.views.audits import AuditSettings, AuditView, StartAudit
 from app.services.views.library import (
@@ -20,13 +20,11 @@ from app.services.views.library import (
     BulkResult,
     Duplicate,
     LibraryChoices,
-    LibraryEntry,
     LibraryPage,
     LibraryQuery,
     PrunePreview,
 )
 from db.errors import NotFoundError
-from db.records import SessionEntryRecord, SessionFilter
 from db.repositories import LibraryRepository, SessionsRepository
 
 LARGEST_PAGE = 500
@@ -71,18 +69,18 @@ class SessionLibrary:
                 f"Page {query.page} of {query.page_size} rows cannot be shown; count pages from 1 and show 1 to "
                 f"{LARGEST_PAGE} rows."
             )
-        wanted = _filter(query)
+        wanted = filter_of(query)
         total = self._library.count(wanted)
         pages = max(1, -(-total // query.page_size))
         page = min(query.page, pages)
         found = self._library.search(
             wanted, query.order, query.descending, query.page_size, (page - 1) * query.page_size
         )
-        return LibraryPage(tuple(_entry(record) for record in found), total, page, pages)
+        return LibraryPage(tuple(entry_of(record) for record in found), total, page, pages)
 
     def ids(self, query: LibraryQuery) -> tuple[int, ...]:
         """Ids of all sessions that a query finds, on whatever page, oldest first; for actions on all of them."""
-        return tuple(self._library.ids(_filter(query)))
+        return tuple(self._library.ids(filter_of(query)))
 
     def choices(self) -> LibraryChoices:
         """What the filters can be set to."""
@@ -234,46 +232,6 @@ class SessionLibrary:
         """The ids without repetitions, and those of them that are stored."""
         asked = list(dict.fromkeys(session_ids))
         return asked, [entry.id for entry in self._library.entries(asked)]
-
-
-def _filter(query: LibraryQuery) -> SessionFilter:
-    if query.since is not None and query.until is not None and query.until < query.since:
-        raise ServiceError(f"The days run from {query.since} to {query.until}; give the earlier one first.")
-    return SessionFilter(
-        text=query.text,
-        policy=query.policy,
-        model=query.model,
-        certificate=query.certificate,
-        tag=query.tag,
-        archived=query.archived,
-        judged=query.judged,
-        since=None if query.since is None else _midnight(query.since),
-        before=None if query.until is None else _midnight(query.until) + timedelta(days=1),
-        batch_id=query.batch_id,
-    )
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
-
-
-def _entry(record: SessionEntryRecord) -> LibraryEntry:
-    return LibraryEntry(
-        id=record.id,
-        name=record.name,
-        prompt=record.prompt,
-        model=record.model,
-        policy=record.policy,
-        certificate=record.certificate,
-        steps=record.step_count,
-        branches=record.branch_count,
-        created_at=record.created_at,
-        updated_at=record.updated_at,
-        archived=record.archived_at is not None,
-        batch_id=record.batch_id,
-        verdicts=record.verdict_count,
-        tags=record.tags,
-    )
 
 
 def _cleaned(text: str) -> str:

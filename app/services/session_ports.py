@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from app.services.batch.impact import ImpactTable
+from app.services.prompts.ports import PromptSets
 from app.services.swap.tables import SwapTable
 from app.services.views import (
     AuditSettings,
     AuditView,
     ParsedPromptSet,
     RowError,
-    SamplePromptSet,
     Span,
     StartAudit,
     Step,
@@ -94,19 +94,11 @@ class Library(Protocol):
         """Delete a branch and all that depart from it."""
 
 
-class Batches(Protocol):
+class Batches(PromptSets, Protocol):
     """Many prompts audited with the same settings, in the background."""
-
-    def parse(
-        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
-    ) -> ParsedPromptSet:
-        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error."""
 
     def row_errors(self, prompts: ParsedPromptSet, request: BatchRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, also what only the model can tell; loads the model."""
-
-    def samples(self) -> tuple[SamplePromptSet, ...]:
-        """Prompt sets that come with the program, to be audited."""
 
     def estimate(self, prompts: ParsedPromptSet, request: BatchRequest) -> BatchEstimate:
         """What a batch of the usable rows will take, by a trial with one of them."""

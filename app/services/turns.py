@@ -37,6 +37,25 @@ class Turns:
                 self._changed.notify_all()
                 self._await(ticket)
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Give the turn up inside this block and wait for it again at its end; called by the holder.
+
+        For whatever must not be waited for while holding a turn, such as memory.
+        """
+        ticket = object()
+        with self._changed:
+            held = self._queue.popleft()
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._queue.append(ticket)
+                self._await(ticket)
+                # The holder leaves with the ticket that it came with.
+                self._queue[0] = held
+
     def _await(self, ticket: object) -> None:
         try:
             self._changed.wait_for(lambda: self._queue[0] is ticket)

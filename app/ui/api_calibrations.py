@@ -85,7 +85,8 @@ class CalibrationEndpoints:
             calibration_id: The calibration.
 
         Returns:
-            status, martingale, p_values, the number of audits, and a sentence in plain words.
+            status, martingale, p_values, the number of audits, left_out (audits that do not count: session_id, prompt
+            and why), and a sentence in plain words.
         """
         return drift_json(self._calibrations.drift(int(calibration_id)))
 

@@ -158,13 +158,16 @@ def steps_figure() -> go.Figure:
     return figure
 
 
-def support_histogram(log_values: Sequence[float], tau: float, tau_text: str) -> go.Figure:
-    """Joint support of the true tokens on a log scale, with the threshold.
+def support_histogram(
+    log_values: Sequence[float], tau: float, tau_text: str, support: str = "joint support"
+) -> go.Figure:
+    """Support of the true tokens on a log scale, with the threshold.
 
     Args:
-        log_values: Natural log joint support, one per calibration token.
+        log_values: Natural log support, one per calibration token.
         tau: Threshold; 0 draws none.
         tau_text: The threshold as text.
+        support: What the threshold is compared with, in words.
     """
     lowest = math.log10(max(min((math.exp(v) for v in log_values), default=1e-3), 1e-6))
     first = max(-6.0, math.floor(lowest))
@@ -201,7 +204,7 @@ def support_histogram(log_values: Sequence[float], tau: float, tau_text: str) ->
         ticktext=[f"{10.0**t:g}" for t in ticks],
         range=[first, 0.02],
         showgrid=False,
-        title={"text": "joint support of the true next token, log scale", "standoff": 8},
+        title={"text": f"{support} of the true next token, log scale", "standoff": 8},
     )
     figure.update_yaxes(rangemode="tozero", nticks=4)
     if tau > 0:

@@ -10,7 +10,7 @@ import math
 from typing import TypedDict
 
 from app.services.run_until import factual_overruled
-from app.services.views import Candidate, Step
+from app.services.views import Candidate, NumericNoise, Step
 from app.ui.presenters_families import FamilyRow, candidate_status, family_rows, refused_by
 from app.ui.presenters_format import MOST_DIGITS, digits_for, probability, shown_token, signed, threshold
 from app.ui.presenters_words import facts, has_threshold, hint, verdict
@@ -55,6 +55,7 @@ class Card(TypedDict):
     ``pt`` the policy's own token, ``fam`` the families' lines with factorized masks, ``rest`` the candidates beyond the
     table (text, factual, masked, fused, mark), ``kl`` KL(fused || masked), ``tv`` total variation on the set, ``tb``
     its bound, ``mg`` margin; None where it is undefined. ``u``: the likeliest token without the mask is not certified.
+    ``a``: the factual reading alone certifies, so that ``j`` and ``mg`` are of it.
     """
 
     i: int
@@ -87,10 +88,16 @@ class Card(TypedDict):
     tb: float | None
     mg: float | None
     u: bool
+    a: bool
 
 
-def step_card(step: Step) -> Card:
-    """Everything that the page shows of a step."""
+def step_card(step: Step, noise: NumericNoise | None = None) -> Card:
+    """Everything that the page shows of a step.
+
+    Args:
+        step: The step.
+        noise: Bound on the numeric noise of the model's type.
+    """
     tau = math.exp(step.log_tau)
     digits = _digits(step, tau)
     ratio = step.diagnostics.log_ratio
@@ -115,7 +122,7 @@ def step_card(step: Step) -> Card:
         p=[_bars(shown, view) for view in ("factual", "masked", "fused")],
         tau=round(tau, 8) if has_threshold(step) else None,
         tt=threshold(tau) if has_threshold(step) else "",
-        facts=facts(step),
+        facts=facts(step, noise),
         s=step.set_size,
         st=step.state,
         r=round(ratio, 4),
@@ -127,6 +134,7 @@ def step_card(step: Step) -> Card:
         tb=_figure(step.diagnostics.tv_bound),
         mg=_figure(step.diagnostics.margin) if has_threshold(step) else None,
         u=factual_overruled(step),
+        a=step.certified_in == "factual",
     )
 
 
@@ -190,7 +198,12 @@ def _digits(step: Step, tau: float) -> int:
     if step.families:
         # Each family has a threshold of its own, so that no number of digits suits them all.
         return MOST_DIGITS
-    values = [math.exp(value) for c in step.candidates for value in (c.log_p_masked, c.log_p_fused)]
+    alone = step.certified_in == "factual"
+    values = [
+        math.exp(value)
+        for c in step.candidates
+        for value in ((c.log_p_factual,) if alone else (c.log_p_masked, c.log_p_fused))
+    ]
     return digits_for(values, tau if has_threshold(step) else 0.0)
 
 
@@ -252,7 +265,7 @@ def _row(step: Step, candidate: Candidate, digits: int) -> Row:
         f=probability(math.exp(candidate.log_p_factual), digits),
         m=probability(math.exp(candidate.log_p_masked), digits),
         x=probability(math.exp(candidate.log_p_fused), digits),
-        j=probability(math.exp(candidate.log_joint), digits),
+        j=probability(math.exp(candidate.log_support(step.certified_in)), digits),
         mark=mark,
         why=why,
         act=("forced" if step.forced else "taken") if chosen else "",
@@ -264,13 +277,16 @@ def _row_status(step: Step, candidate: Candidate) -> tuple[str, str]:
         return candidate_status(step, candidate)
     if not has_threshold(step):
         return ("open", "no τ")
-    short = [
-        name
-        for name, value in (("masked", candidate.log_p_masked), ("fused", candidate.log_p_fused))
-        if value < step.log_tau
-    ]
+    if step.certified_in == "factual":
+        views = [("factual", candidate.log_p_factual)]
+    else:
+        views = [("masked", candidate.log_p_masked), ("fused", candidate.log_p_fused)]
+    short = [name for name, value in views if value < step.log_tau]
     if short:
         return ("out", f"{'both' if len(short) == 2 else short[0]} < τ")
+    if step.certified_in == "factual" and not candidate.certified:
+        # It reaches the threshold, and the method refuses it by a limit of its own.
+        return ("out", "own limit")
     if step.state == "calibrated":
         return ("tick", "certified")
     return ("borrowed", "borrowed τ") if step.state == "inherited" else ("open", "≥ τ")

@@ -10,7 +10,7 @@ from app.services.views.batches import BatchEstimate, BatchRequest, BatchSummary
 from app.ui.components.markup import badge, icon
 from app.ui.presenters_batch_query import BatchQuery
 from app.ui.presenters_batch_rows import rows_message
-from app.ui.presenters_calibrate import ACTIVE, ENDED, job_said, job_status
+from app.ui.presenters_calibrate import ENDED, job_said, job_status
 from app.ui.presenters_format import count, day, duration, level, plural
 from app.ui.presenters_library import Message
 
@@ -46,7 +46,7 @@ def batch_message(view: BatchView, query: BatchQuery, said: str = "") -> Message
 
 def is_running(view: BatchView) -> bool:
     """Whether a job is at work on it."""
-    return view.job is not None and view.job.status in ACTIVE
+    return view.job is not None and view.job.active
 
 
 def batch_head(view: BatchView) -> str:
@@ -153,7 +153,7 @@ def batches_list(found: Sequence[BatchSummary]) -> str:
 
 def _listed(item: BatchSummary) -> str:
     name, job = escape(item.name), item.job
-    running = job is not None and job.status in ACTIVE
+    running = job is not None and job.active
     delete = (
         '<span class="hint">running</span>'
         if running

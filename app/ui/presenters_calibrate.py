@@ -9,9 +9,6 @@ from app.services.views import CalibrationSummary, JobView
 from app.ui.components.markup import icon
 from app.ui.presenters_format import day, duration, level, plural
 
-ACTIVE = ("queued", "running")
-"""States of a job that is not over."""
-
 ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
 
 KEPT = "If you cancel, what is done is kept: the run can be resumed."
@@ -31,7 +28,7 @@ def job_status(job: JobView | None, cancelled: str = KEPT) -> str:
     if job is None:
         return ""
     title = escape(job.title)
-    if job.status in ACTIVE:
+    if job.active:
         percent = round(100 * job.progress)
         left = f", {duration(job.seconds_left)} left" if job.seconds_left is not None else ""
         return (
@@ -52,7 +49,7 @@ def job_said(job: JobView | None) -> str:
     """The same for a screen reader, in steps of a quarter, so that it is not told of every change."""
     if job is None:
         return ""
-    if job.status in ACTIVE:
+    if job.active:
         return f"{escape(job.title)}: {25 * int(4 * job.progress)} % done."
     return f"{escape(job.title)} {ENDED.get(job.status, 'is finished')}."
 
@@ -65,7 +62,7 @@ def resumable_jobs(jobs: Sequence[JobView]) -> str:
         f'<button type="button" class="btn small" data-do="resume" data-id="{job.id}" '
         f'aria-label="Resume {escape(job.title)}">Resume</button></li>'
         for job in jobs
-        if job.resumable and job.status not in (*ACTIVE, "done")
+        if job.resumable and not job.active and job.status != "done"
     )
     return f'<div class="bar"><h3>Not finished</h3></div><ul class="unfinished">{items}</ul>' if items else ""
 

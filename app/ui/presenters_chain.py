@@ -68,7 +68,10 @@ def _sequence(chain: ChainCertificate) -> Part:
         says=says,
         rows=[
             ("Weakest token", f"step {chain.weakest + 1}"),
-            ("Its joint support", _small(chain.log_joint)),
+            (
+                "Its probability as typed" if chain.certified_in == "factual" else "Its joint support",
+                _small(chain.log_support),
+            ),
             ("Threshold τ for chains", _small(found.log_tau) if found.log_tau > -math.inf else "none"),
             ("Rests on", plural(found.contexts, "context")),
             ("Holds for chains of", f"at most {plural(found.horizon, 'step')}"),

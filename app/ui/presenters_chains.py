@@ -136,6 +136,7 @@ def _column(chain: ChainSummary, name: str) -> Message:
         "total": chain.settings.max_new_tokens,
         "fuses": info_of(chain.policy).fuses,
         "certifies": info_of(chain.policy).certifies,
+        "joint": info_of(chain.policy).certified_in == "both",
         "cells": [cell(step, chain.own_model) for step in chain.steps],
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from app.services.views import FAMILY_NAMES, CalibrationView
+from app.services.views import FAMILY_NAMES, CalibrationView, GroupSummary
 from app.ui.components.markup import badge, icon, table
 from app.ui.presenters_format import count, level, plural, table_threshold
 from app.ui.presenters_result import risk
@@ -75,11 +75,7 @@ def groups_table(view: CalibrationView) -> str:
         return ""
     rows = []
     for item in view.groups:
-        verdict = (
-            badge("calibrated", "own thresholds")
-            if item.certifiable
-            else badge("uninformative", f"refused: {plural(item.needed, 'context')} needed")
-        )
+        verdict = badge("calibrated", "own thresholds") if item.certifiable else badge("uninformative", _refused(item))
         smallest = "none" if item.smallest_alpha is None else f"{item.smallest_alpha:.2g}"
         rows.append(
             [
@@ -93,6 +89,12 @@ def groups_table(view: CalibrationView) -> str:
         '<p class="hint">A group’s own thresholds hold for its new contexts, not only on average over all groups. '
         "Refused groups need more prompts or a larger alpha; choose a group above to see its thresholds.</p></section>"
     )
+
+
+def _refused(item: GroupSummary) -> str:
+    if item.outweighed and item.contexts >= item.needed:
+        return f"refused: worth {item.effective:.1f} contexts under the weights, {item.effective_needed:g} needed"
+    return f"refused: {plural(item.needed, 'context')} needed"
 
 
 def rounds_table(view: CalibrationView) -> str:

@@ -188,4 +188,6 @@ def _families_text(made: str, used: str) -> str:
 def _group_name(group: GroupSummary) -> str:
     if group.certifiable:
         return f"{group.name}, {plural(group.contexts, 'context')}"
+    if group.outweighed and group.contexts >= group.needed:
+        return f"{group.name}: too few, worth {group.effective:.1f} of {group.effective_needed:g} contexts"
     return f"{group.name}: too few, {count(group.contexts)} of {count(group.needed)} contexts"

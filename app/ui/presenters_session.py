@@ -28,8 +28,8 @@ from app.ui.presenters_tree import ENDS, branch_tree, given_name
 Message = dict[str, object]
 
 FACTUAL_ALONE = (
-    "This method certifies tokens in the prompt as typed alone: the joint support beside a token is not what its "
-    "threshold is compared with, and nothing is certified of the masked reading."
+    "This method certifies tokens in the prompt as typed alone, the certificate of the whole chain included; nothing "
+    "is certified of the masked reading."
 )
 
 
@@ -44,7 +44,7 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "spans": [asdict(span) for span in view.spans],
         "preview": preview_message(view.preview),
         "from": start,
-        "steps": [step_card(step) for step in view.steps[start:]],
+        "steps": [step_card(step, view.noise) for step in view.steps[start:]],
         "total": view.settings.max_new_tokens,
         "finished": finished_text(view.finished),
         "certified": view.certificate == "certified",
@@ -57,6 +57,7 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "nochain": no_chain(view),
         "cost": branches_text(view.preview.branches),
         "method": method_facts(view.settings),
+        "computed": computed_facts(view),
     }
 
 
@@ -88,11 +89,18 @@ def steps_message(steps: Sequence[Step], progress: ChainProgress, done: bool = F
     return {
         "kind": "steps",
         "from": steps[0].index if steps else -1,
-        "steps": [step_card(step) for step in steps],
+        "steps": [step_card(step, progress.noise) for step in steps],
         "finished": finished_text(progress.finished),
         "chain": chain_panel(progress.chain),
+        "computed": computed_facts(progress),
         "done": done,
     }
+
+
+def computed_facts(found: AuditView | ChainProgress) -> list[tuple[str, str]]:
+    """How a chain's steps were computed: each way in which they were, and the bound on the numeric noise."""
+    ways = [("Computed", item.sentence) for item in found.computed]
+    return [*ways, ("Numeric noise", f"log-probabilities agree within {found.noise.text}")]
 
 
 def preview_message(preview: MaskPreview) -> Message:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from app.services.views import BinView, CalibrationView
+from app.services.views.policies import CertifiedIn
 from app.ui.components.markup import badge, table
 from app.ui.presenters_format import count, level, plural, table_threshold
 from app.ui.presenters_result import risk
@@ -19,6 +20,11 @@ def thresholds_head() -> str:
     return f'<div class="bar"><h2>Threshold by position</h2><span class="key">{keys}</span></div>'
 
 
+def support_name(certified_in: CertifiedIn) -> str:
+    """What thresholds are compared with, in words."""
+    return "probability as typed" if certified_in == "factual" else "joint support"
+
+
 def thresholds(view: CalibrationView) -> str:
     """Threshold, contexts and possible coverage by position."""
     highest = max((item.tau for item in view.bins), default=0.0) or 1.0
@@ -30,7 +36,7 @@ def thresholds(view: CalibrationView) -> str:
     head = [
         ("Steps", ""),
         ("Contexts", "n"),
-        ("Threshold τ, joint support", "wide"),
+        ("Threshold τ, " + support_name(view.summary.certified_in), "wide"),
         ("<span class=vh>τ</span>", "n"),
         ("Coverage it can give, 95 % range", "wide"),
         ("<span class=vh>Range</span>", "n"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from app.services.policy_words import policy_name
+from app.services.tuning.words import ENDED, calibrated_sentence, kept_sentence, sampling_sentence
 from app.services.views.tuning import TunedMethod, TunedPoint, TunedValues, TuningSet, TuningView
 from app.ui.components.markup import icon, table
 from app.ui.figures_tune import SYMBOLS, values_text
@@ -41,7 +42,7 @@ def read_set(found: TuningSet) -> str:
 
 
 def runs_list(found: Sequence[TuningView], shown: int | None) -> str:
-    """Finished runs, newest first."""
+    """Runs that have ended, newest first."""
     if not found:
         return '<p class="sub">No run yet. The first one that you make is listed here.</p>'
     return f'<ul class="runlist">{"".join(_run(view, view.id == shown) for view in found)}</ul>'
@@ -49,17 +50,14 @@ def runs_list(found: Sequence[TuningView], shown: int | None) -> str:
 
 def run_details(view: TuningView) -> tuple[str, str]:
     """Head and table of a run."""
-    certified = (
-        f"COFT calibrated on {escape(view.calibrated_on)} at every lambda"
-        if view.calibrated_on
-        else "COFT without certification"
-    )
+    below = "are not chosen; filled marks are" if view.complete else "could not be chosen"
     head = (
         f'<div class="bar"><h2>{escape(view.name)}</h2><span class="hint tnum">{escape(view.model)}, '
         f"{escape(view.set_name)}, {day(view.created_at)}</span></div>"
         f'<p class="sub">{plural(view.prompts, "prompt")} with a right answer, {plural(view.pairs, "pair")}; '
-        f"{certified}. To the left is less gap between groups, higher is more accurate. Points below the dotted line "
-        "lose more than 5 % of the accuracy of the model alone and are not chosen; filled marks are.</p>"
+        f"{escape(calibrated_sentence(view))}; {sampling_sentence(view)}. To the left is less gap between groups, "
+        "higher is more accurate. Points below the dotted line lose more than 5 % of the accuracy of the model alone "
+        f"and {below}.</p>"
     )
     rows = [["vanilla", "as it is", *_figures(view.vanilla), ""]]
     for place, own in enumerate(view.methods):
@@ -74,9 +72,11 @@ def run_details(view: TuningView) -> tuple[str, str]:
     none = "".join(
         f"<li>{icon('tri')}<span>{escape(policy_name(own.policy))}: no point keeps enough accuracy.</span></li>"
         for own in view.methods
-        if own.points and own.best is None
+        if view.complete and own.points and own.best is None
     )
-    notes = f'<ul class="cautions">{left_out}{none}</ul>' if left_out or none else ""
+    early = kept_sentence(view)
+    early = f"<li>{icon('tri')}<span>{escape(early)}</span></li>" if early else ""
+    notes = f'<ul class="cautions">{early}{left_out}{none}</ul>' if early or left_out or none else ""
     region = f'<div class="scrolls" tabindex="0" role="region" aria-label="Points, table">{points}</div>'
     return head, f'{notes}{region}<p class="hint">In brackets: 95 % bootstrap intervals over pairs.</p>'
 
@@ -104,8 +104,11 @@ def _figures(point: TunedPoint) -> list[str]:
 def _run(view: TuningView, current: bool) -> str:
     chosen = [f"{policy_name(own.policy)} {values_text(own.best)}" for own in view.methods if own.best]
     name = escape(view.name)
+    said = "; ".join(chosen) or "nothing chosen"
+    if not view.complete:
+        said = f"{ENDED.get(view.status, view.status)}, {view.measured} of {view.planned} points, nothing chosen"
     return (
         f'<li{" aria-current=true" if current else ""}><button type="button" class="link" data-do="show" '
         f'data-id="{view.id}">{name}</button><span class="hint tnum">{escape(view.model)}, {escape(view.set_name)}, '
-        f"{day(view.created_at)}: {escape('; '.join(chosen)) or 'nothing chosen'}</span></li>"
+        f"{day(view.created_at)}: {escape(said)}</span></li>"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from app.services.views import Step
+from app.services.views import NumericNoise, Step
 from app.ui import presenters_families as families
 from app.ui.presenters_format import count, probability, quoted, signed, threshold, times_likelier
 
@@ -19,7 +19,6 @@ def has_threshold(step: Step) -> bool:
 
 def verdict(step: Step, digits: int) -> tuple[str, str]:
     """The step in plain words: a bold beginning and the rest."""
-    joint = min(step.log_p_fused, step.log_p_masked)
     if step.state == "none":
         return ("Not certified:", "no calibration is used, so there is no threshold.")
     if step.state == "mismatch":
@@ -29,22 +28,22 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
     if step.state == "uninformative":
         return ("Not certified in any useful sense:", "too few contexts for this alpha, so every token passes.")
     if step.forced and not step.certified:
-        if _decided_as_typed(step):
+        if step.certified_in == "factual":
             return ("You forced a token that is not certified:", f"{_as_typed(step, digits)}.")
         below = "masked" if step.log_p_masked <= step.log_p_fused else "fused"
+        shown, tau = probability(math.exp(step.log_support), digits), threshold(math.exp(step.log_tau))
         return (
             "You forced a token that is not certified:",
-            f"{below} {probability(math.exp(joint), digits)} is under τ {threshold(math.exp(step.log_tau))}.",
+            f"{below} {shown} is under τ {tau}.",
         )
     if step.fallback:
         return (
             "Fallback:",
-            "no token reached the threshold in both worlds, so the likeliest fused token was written. "
-            "Nothing is certified here.",
+            f"no token {_enough(step)}, so the likeliest one was written. Nothing is certified here.",
         )
     if step.state == "inherited":
         return ("Certified with a borrowed threshold:", "no calibration data at this position.")
-    if _decided_as_typed(step):
+    if step.certified_in == "factual":
         return ("Certified as typed:", f"{_as_typed(step, digits)}. {_effect_of_masking(step, digits)}")
     return ("Certified:", f"plausible in both worlds. {_effect_of_masking(step, digits)}")
 
@@ -64,46 +63,53 @@ def _has_families(step: Step) -> bool:
 
 
 def _support(step: Step, digits: int) -> list[str]:
-    """The joint support against the threshold; without one, what masking does."""
+    """The support against the threshold; without one, what masking does."""
     tau = threshold(math.exp(step.log_tau))
-    joint = math.exp(min(step.log_p_fused, step.log_p_masked))
-    if step.set_size == 0 and has_threshold(step):
-        best = max(math.exp(candidate.log_joint) for candidate in step.candidates)
-        return [f"The best joint support is {probability(best, digits)}, under the threshold τ {tau}."]
-    if has_threshold(step) and _decided_as_typed(step):
+    if not has_threshold(step):
+        return [_effect_of_masking(step, digits)]
+    if step.set_size == 0:
+        best = max(math.exp(candidate.log_support(step.certified_in)) for candidate in step.candidates)
+        if step.certified_in == "factual" and best >= math.exp(step.log_tau):
+            return ["Tokens reach the threshold; the method refuses them by a limit of its own."]
+        name = "probability as typed" if step.certified_in == "factual" else "joint support"
+        return [f"The best {name} is {probability(best, digits)}, under the threshold τ {tau}."]
+    if step.certified_in == "factual":
         sentence = _as_typed(step, digits)
         return [f"{sentence[0].upper()}{sentence[1:]}."]
-    if has_threshold(step):
-        side = "reaches" if joint >= math.exp(step.log_tau) else "is under"
-        return [f"Joint support {probability(joint, digits)} {side} the threshold τ {tau}."]
-    return [_effect_of_masking(step, digits)]
+    side = "reaches" if step.log_support >= step.log_tau else "is under"
+    return [f"Joint support {probability(math.exp(step.log_support), digits)} {side} the threshold τ {tau}."]
 
 
-def _decided_as_typed(step: Step) -> bool:
-    """Whether something else than the joint support decided: some methods certify in the prompt as typed alone."""
-    own = next((row for row in step.candidates if row.token_id == step.token_id), None)
-    if own is None or step.families or abs(own.log_joint - step.log_tau) <= ROUNDING:
-        return False
-    return own.certified != (own.log_joint >= step.log_tau)
+def _enough(step: Step) -> str:
+    """What no token did where none is certified."""
+    if step.certified_in == "both":
+        return "reached the threshold in both worlds"
+    limited = any(row.log_p_factual >= step.log_tau for row in step.candidates)
+    return "passed the threshold and the method’s own limit" if limited else "reached the threshold as typed"
 
 
 def _as_typed(step: Step, digits: int) -> str:
-    """What decided of the token where its joint support did not."""
+    """The probability as typed against the threshold, or that something else decided of the token."""
     own = next((row for row in step.candidates if row.token_id == step.token_id), None)
     accepted = own is not None and own.certified
-    if accepted == (step.log_p_factual >= step.log_tau):
+    if accepted == (step.log_p_factual >= step.log_tau) or abs(step.log_p_factual - step.log_tau) <= ROUNDING:
         side = "reaches" if accepted else "is under"
         shown = probability(math.exp(step.log_p_factual), digits)
         return f"its probability as typed, {shown}, {side} τ {threshold(math.exp(step.log_tau))}"
     return "the method refuses it by a limit of its own"
 
 
-def facts(step: Step) -> list[tuple[str, str, str]]:
-    """The four figures under the chart: name, value, what it means."""
-    return [_set_fact(step), _mass_fact(step), _variation_fact(step), _sensitivity_fact(step)]
+def facts(step: Step, noise: NumericNoise | None = None) -> list[tuple[str, str, str]]:
+    """The four figures under the chart: name, value, what it means.
+
+    Args:
+        step: The step.
+        noise: Bound on the numeric noise of the model's type; without one no step is said to stand at its threshold.
+    """
+    return [_set_fact(step, noise), _mass_fact(step), _variation_fact(step), _sensitivity_fact(step)]
 
 
-def _set_fact(step: Step) -> tuple[str, str, str]:
+def _set_fact(step: Step, noise: NumericNoise | None) -> tuple[str, str, str]:
     notes = {
         "uninformative": "every token passes: the threshold is uninformative",
         "none": "there is no threshold",
@@ -118,8 +124,8 @@ def _set_fact(step: Step) -> tuple[str, str, str]:
     if step.state == "none":
         return ("Set size", "none", notes["none"])
     note = notes.get(step.state, "tokens certified at this step")
-    if step.near_threshold:
-        note += "; one stands at the threshold within numeric noise"
+    if noise is not None and step.near_threshold(noise.nats):
+        note += f"; one stands at the threshold within numeric noise ({noise.text})"
     return ("Set size", count(step.set_size), note)
 
 
@@ -133,6 +139,8 @@ def _variation_fact(step: Step) -> tuple[str, str, str]:
     found, bound = step.diagnostics.tv_on_set, step.diagnostics.tv_bound
     if found is None:
         return ("TV on the set", "none", "undefined: the set is empty")
+    if bound is None and step.certified_in == "factual" and has_threshold(step):
+        return ("TV on the set", probability(found), "no bound: the set is certified as typed alone")
     if bound is None:
         return ("TV on the set", probability(found), "no bound: there is no threshold")
     if bound > 1:

@@ -3,49 +3,36 @@
 "use strict";
 (() => {
   const coft = window.coft;
-  const PAUSE = 250;
   const EVERY = 1200;
   const TOTALS_EVERY = 4000;
   const AGAIN = 6000;
   const ROWS = { text: "", group: "", state: "", order: "line", down: false, page: 1, size: 25 };
   const RULE = { selected: "", other: "", regex: false, case: false, small: false };
   const state = { batch: null, query: { ...ROWS }, rule: { ...RULE }, wanted: 0, running: false, finished: null, told: 0, shown: {} };
-  let root, past, send, typing = null, polling = null;
+  let root, past, send, typed, polling = null;
 
   const find = (selector) => root.querySelector(selector);
   const say = (text) => { find(".told").textContent = text; };
 
   /* ---- what is asked for ---- */
-  const read = (given, usual) => Object.fromEntries(Object.entries(usual).map(([name, value]) => {
-    const text = given.get(name);
-    if (text === null) return [name, value];
-    if (typeof value === "boolean") return [name, text === "true"];
-    return [name, typeof value === "number" ? Math.max(1, parseInt(text, 10) || value) : text];
-  }));
   const fromAddress = () => {
-    const given = new URLSearchParams(location.search);
-    const number = parseInt(given.get("batch"), 10);
-    Object.assign(state, { batch: number > 0 ? number : null, query: read(given, ROWS), rule: read(given, RULE) });
+    const number = coft.addressed("batch");
+    Object.assign(state, { batch: number > 0 ? number : null, query: coft.asked.read(ROWS), rule: coft.asked.read(RULE) });
   };
   const address = () => {
-    const target = new URL(location.href);
-    for (const name of ["batch", ...Object.keys(ROWS), ...Object.keys(RULE)]) target.searchParams.delete(name);
-    if (state.batch === null) return target;
-    target.searchParams.set("batch", state.batch);
-    for (const [given, usual] of [[state.query, ROWS], [state.rule, RULE]]) {
-      for (const [name, value] of Object.entries(usual)) if (given[name] !== value) target.searchParams.set(name, given[name]);
-    }
-    return target;
+    const target = coft.asked.write(new URL(location.href), { batch: state.batch }, { batch: null });
+    const open = state.batch !== null;
+    coft.asked.write(target, open ? state.query : ROWS, ROWS);
+    return coft.asked.write(target, open ? state.rule : RULE, RULE);
   };
-  const keepAddress = () => history.replaceState(history.state, "", address());
+  const keepAddress = () => coft.asked.keep(address());
   const query = () => ({ ...state.query, batch: state.batch });
   const ask = (name, data = {}) => {
     clearTimeout(polling);
     state.wanted = send(name, { ...data, query: query() });
   };
   const refresh = () => {
-    clearTimeout(typing);
-    typing = null;
+    typed.settle();
     keepAddress();
     ask("find");
   };
@@ -57,7 +44,7 @@
   const toFields = () => {
     for (const field of root.querySelectorAll(".filters [name], .pager [name]")) {
       /* what somebody is typing, or has just typed, is never written over */
-      if (field.tagName === "SELECT" || (field !== document.activeElement && typing === null)) field.value = String(state.query[field.name]);
+      if (field.tagName === "SELECT" || (field !== document.activeElement && !typed.typing())) field.value = String(state.query[field.name]);
     }
     find(".filters [data-do=reset]").disabled = ["text", "group", "state"].every((name) => state.query[name] === ROWS[name]);
   };
@@ -85,8 +72,7 @@
     state.wanted = send("listed", {});
   };
   const blank = () => {
-    clearTimeout(typing);
-    typing = null;
+    typed.settle();
     Object.assign(state, { shown: {}, finished: null, told: 0 });
     find(".filters [name=text]").value = state.query.text;
     find(".batchhead").replaceChildren(coft.el("p", { class: "sub", text: "Loading …" }));
@@ -147,12 +133,7 @@
     fill("state", "All states", message.states);
     toFields();
     keepAddress();
-    find(".where").textContent = message.where;
-    find(".leaf").textContent = message.pages > 1 ? `${message.page} of ${message.pages}` : "";
-    root.querySelectorAll("[data-do=page]").forEach((button) => {
-      const page = message.page + Number(button.dataset.by);
-      button.disabled = page < 1 || page > message.pages;
-    });
+    coft.asked.pager(root, message);
     if (message.said || state.running !== message.running) say(message.said);
     state.running = message.running;
     document.title = `${message.name} · Batches`;
@@ -205,12 +186,7 @@
     mount(element, trigger, props, watch) {
       root = element;
       send = coft.link(trigger, props, watch, receive);
-      const form = find(".filters");
-      form.addEventListener("submit", (event) => { event.preventDefault(); look({ text: form.elements.text.value }); });
-      form.elements.text.addEventListener("input", (event) => {
-        clearTimeout(typing);
-        typing = setTimeout(() => look({ text: event.target.value }), PAUSE);
-      });
+      typed = coft.asked.search(find(".filters"), look);
       root.addEventListener("change", (event) => {
         const field = event.target;
         if (field.name === "size") look({ size: Number(field.value) });

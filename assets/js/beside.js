@@ -4,20 +4,9 @@
   const coft = window.coft;
   let root, pair = null, wanted = 0, shown = null;
 
-  const signed = (value) => {
-    const text = Math.abs(value).toFixed(2);
-    return Number(text) === 0 ? text : `${value > 0 ? "+" : "−"}${text}`;
-  };
   const name = (id) => {
     const own = coft.branches.byId(id);
     return own ? own.name || own.token : "";
-  };
-  const bar = (ratio, most) => {
-    const hot = Math.abs(ratio) >= window.coftShared.sensitive;
-    const share = Math.min(1, Math.abs(ratio) / most) * 50;
-    return coft.el("span", { class: "gauge", "aria-hidden": "true" }, coft.el("i", {
-      class: `${ratio < 0 ? "less" : "more"}${hot ? " hot" : ""}`, style: `${ratio < 0 ? "right" : "left"}:50%;width:${share}%`,
-    }));
   };
   const cells = (step, most) => {
     if (!step) return [coft.el("td", { class: "past", colspan: 2 }, coft.el("span", { class: "vh", text: "ended" }))];
@@ -25,7 +14,7 @@
     return [coft.el("td", { title: spoken }, coft.el("span", { class: `tok ${classes}` },
       coft.el("span", { class: "mk" }, ...marks.map(coft.icon)), coft.el("span", { class: "w", text: word }),
       coft.el("span", { class: "vh", text: `, ${spoken}` }))),
-    coft.el("td", { class: "n gauged" }, bar(ratio, most), coft.el("span", { class: "figure", text: signed(ratio) }))];
+    coft.el("td", { class: "n gauged" }, coft.gauge(ratio, most), coft.el("span", { class: "figure", text: coft.signed(ratio) }))];
   };
   const draw = (message) => {
     const { left, right, apart } = message;

@@ -5,7 +5,7 @@
   const LIVE = ["job-said", "read-note", "shares-sum", "estimate"];
   const PICTURES = {
     "thresholds-plot": "Threshold, coverage and contexts by position; the table below has the numbers",
-    "support-plot": "How many true tokens have which joint support, with the threshold",
+    "support-plot": "How many true tokens have which support, with the threshold",
     "drift-plot": "Place of each audit among the calibration’s chains",
     "compare-plot": "Thresholds of both runs by step; the table below has the numbers",
   };

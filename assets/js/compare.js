@@ -9,7 +9,6 @@
   let root, body, scroller;
 
   const find = (selector) => root.querySelector(selector);
-  const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
   const differs = (row) => row[1].some(Boolean);
 
   /* ---- the prompt, with its spans; the server counts code points ---- */
@@ -20,9 +19,7 @@
     for (const span of [...spans].sort((a, b) => a.start - b.start)) {
       if (span.start < at || span.suggested) continue;
       pieces.push(points.slice(at, span.start).join(""));
-      const name = coft.compare.families[span.category] || span.category;
-      pieces.push(coft.el("span", { class: `span f-${span.category}${span.kept ? " white" : ""}` },
-        points.slice(span.start, span.end).join(""), coft.el("span", { class: "fam", text: name + (span.kept ? ", kept" : "") })));
+      pieces.push(coft.marking.mark(span, points.slice(span.start, span.end).join(""), coft.compare.families));
       at = span.end;
     }
     pieces.push(points.slice(at).join(""));
@@ -57,7 +54,7 @@
   };
   const head = (own, place) => {
     const href = `./?session=${own.session}&branch=${own.branch}`;
-    const count = `${own.cells.length} of ${plural(own.total, "step")}${own.finished ? `, ${own.finished}` : ""}`;
+    const count = `${own.cells.length} of ${coft.plural(own.total, "step")}${own.finished ? `, ${own.finished}` : ""}`;
     return coft.el("div", { class: "lanehead", role: "group", "aria-label": own.name },
       coft.el("h3", {}, own.name),
       coft.el("span", { class: "hint tnum", text: own.line }),
@@ -118,7 +115,7 @@
   };
   const count = () => {
     const apart = state.rows.filter(differs).length;
-    find(".counted").textContent = state.rows.length ? `${apart.toLocaleString("en")} of ${plural(state.rows.length, "row")} differ` : "";
+    find(".counted").textContent = state.rows.length ? `${apart.toLocaleString("en")} of ${coft.plural(state.rows.length, "row")} differ` : "";
   };
 
   /* ---- selection ---- */
@@ -143,13 +140,13 @@
     const cell = step === null ? null : own.cells[step];
     const title = coft.el("h3", {}, own.name);
     if (!cell) return coft.el("div", { class: "view" }, title, coft.el("p", { class: "hint", text: "No token here." }));
-    const joint = own.certifies, most = Math.max(...cell.rows.map((row) => row[8]));
-    const heading = ["Token", "Factual", "Masked", own.fuses ? "Fused" : "Policy", ...(joint ? ["Joint", "Certified"] : [])];
+    const certifies = own.certifies, joint = certifies && own.joint, most = Math.max(...cell.rows.map((row) => row[8]));
+    const heading = ["Token", "Factual", "Masked", own.fuses ? "Fused" : "Policy", ...(joint ? ["Joint"] : []), ...(certifies ? [joint ? "Certified" : "Certified as typed"] : [])];
     const share = (text, part) => coft.el("td", { class: "n share" }, coft.el("i", { "aria-hidden": "true", style: `width:${Math.round((70 * part) / most)}%` }), coft.el("span", { text }));
     const rows = cell.rows.map(([word, f, m, x, j, kind, why, written, part]) => coft.el("tr", { class: `${written ? "taken" : ""}${kind === "out" ? " out" : ""}` },
       coft.el("th", { scope: "row", class: "t" }, word, written ? coft.el("span", { class: "hint", text: " written" }) : null),
-      ...[f, m].map((text) => coft.el("td", { class: "n", text })), share(x, part), ...(joint ? [coft.el("td", { class: "n", text: j }), verdict(kind, why)] : [])));
-    const threshold = joint ? (cell.tt ? `, τ ${cell.tt}` : ", no threshold") : "";
+      ...[f, m].map((text) => coft.el("td", { class: "n", text })), share(x, part), ...(joint ? [coft.el("td", { class: "n", text: j })] : []), ...(certifies ? [verdict(kind, why)] : [])));
+    const threshold = certifies ? (cell.tt ? `, τ ${cell.tt}` : ", no threshold") : "";
     return coft.el("div", { class: "view" }, title,
       coft.el("span", { class: "hint tnum", text: `${beside === null ? "its next token, " : ""}its step ${step + 1}${threshold}${coft.comparedSide.apart(cell, "; from vanilla ")}` }),
       coft.el("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": `Candidates of ${own.name}` },

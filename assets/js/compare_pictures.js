@@ -91,7 +91,7 @@
       document.querySelector("#cmp-rest .settings").innerHTML = message.differences;
       const notes = document.querySelector("#cmp-rest .notes");
       notes.hidden = message.notes.length === 0;
-      notes.querySelector(".cautions").replaceChildren(...message.notes.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
+      coft.cautions(notes.querySelector(".cautions"), message.notes);
       document.querySelector("#after-sensitivity .peaks").textContent = message.peaks.join(" ");
       keys();
       Object.keys(NUMBERS).forEach(fill);

@@ -14,11 +14,7 @@
   const action = (name) => one(`#cmp-actions [data-cmp=${name}]`);
   const menu = () => coft.columns.state.menu;
   const busy = () => state.phase !== "idle";
-  const notice = (...children) => {
-    const box = root.querySelector(".notice");
-    box.hidden = children.length === 0;
-    box.replaceChildren(...children);
-  };
+  const notice = (...children) => coft.notice(root.querySelector(".notice"), ...children);
 
   /* ---- what can be done now ---- */
   const controls = () => {

@@ -12,7 +12,6 @@
     return found.get(selector);
   };
   const button = (name) => part(`[data-do=${name}]`);
-  const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
   const show = () => {
     const now = state();
@@ -22,15 +21,15 @@
     const stopped = now.busy !== null || (!fresh && Boolean(now.finished));
     button("back").disabled = now.selected <= 0;
     button("step").disabled = !open || now.touched || now.running || (atEnd && (Boolean(now.finished) || now.busy !== null));
-    put(part(".word"), fresh ? "Start" : "Run");
+    coft.put(part(".word"), fresh ? "Start" : "Run");
     button("go").disabled = stopped;
     button("until").disabled = stopped || fresh;
     button("pause").disabled = !now.running || now.pausing;
     button("overhead").disabled = now.busy !== null || now.touched;
     button("report").disabled = !open || now.cards.length === 0;
     const count = open ? `${now.cards.length} of ${now.total} steps` : "";
-    put(part(".count"), now.finished && !now.touched ? `${count} · ${now.finished}` : count);
-    put(part(".stopped"), now.why);
+    coft.put(part(".count"), now.finished && !now.touched ? `${count} · ${now.finished}` : count);
+    coft.put(part(".stopped"), now.why);
   };
 
   const start = async (proceed = false) => {

@@ -1,4 +1,4 @@
-/* The prompt: a text field over its marked copy. Spans follow the text as it is edited. */
+/* The prompt: a text field over its marked copy. Spans follow the text as it is edited; edits of spans can be undone. */
 "use strict";
 (() => {
   const coft = window.coft;
@@ -6,19 +6,10 @@
   const state = {
     text: "", spans: [], removed: new Set(), history: [], ahead: [], detected: null, waiting: [], busy: false, nonce: 0, choice: null, look: null,
   };
-  let root, field, backdrop, send, families, timer;
+  const { outward, inward, key, sorted, followed, own, merged } = coft.marking;
+  let root, field, view, send, timer;
   const watchers = [];
   const tell = () => { coft.session.compare(); watchers.forEach((watcher) => watcher()); };
-
-  /* offsets: the server counts code points, the browser counts UTF-16 units */
-  const astral = (text) => /[\ud800-\udfff]/.test(text);
-  const toUnits = (text, offset) => (astral(text) ? [...text].slice(0, offset).join("").length : offset);
-  const toPoints = (text, offset) => (astral(text) ? [...text.slice(0, offset)].length : offset);
-  const outward = (spans, text) => spans.map((s) => ({ ...s, start: toPoints(text, s.start), end: toPoints(text, s.end) }));
-  const inward = (spans, text) => spans.map((s) => ({ ...s, start: toUnits(text, s.start), end: toUnits(text, s.end) }));
-
-  const key = (span, text) => `${span.category}:${text.slice(span.start, span.end).toLowerCase()}`;
-  const sorted = (spans) => [...spans].sort((a, b) => a.start - b.start);
 
   /* ---- undo and redo of span edits; `whole` marks the change to another text, which comes back with its spans ---- */
   const copy = (whole) => ({ text: state.text, spans: state.spans.map((s) => ({ ...s })), removed: new Set(state.removed), whole });
@@ -54,129 +45,10 @@
   /* in the text, the browser's own undo goes first for letters that were typed since the last span edit */
   const spansFirst = (stack) => stack.length > 0 && stack[stack.length - 1].text === state.text;
 
-  /* keep spans beside an edit, drop those that it touches */
-  const followed = (spans, before, after) => {
-    let head = 0;
-    const most = Math.min(before.length, after.length);
-    while (head < most && before[head] === after[head]) head += 1;
-    let tail = 0;
-    while (tail < most - head && before[before.length - 1 - tail] === after[after.length - 1 - tail]) tail += 1;
-    const shift = after.length - before.length;
-    return spans.flatMap((span) => {
-      if (span.end <= head) return [span];
-      if (span.start >= before.length - tail) return [{ ...span, start: span.start + shift, end: span.end + shift }];
-      return [];
-    });
-  };
-
-  /* the reviewer's decisions outlive a detection */
-  const merge = (found) => {
-    const own = state.spans.filter((span) => span.source === "user");
-    const kept = new Set(state.spans.filter((span) => span.kept && !span.whitelisted).map((span) => key(span, state.text)));
-    const fresh = found
-      .filter((span) => !state.removed.has(key(span, state.text)))
-      .filter((span) => own.every((mine) => mine.end <= span.start || mine.start >= span.end))
-      .map((span) => {
-        const keep = span.kept || kept.has(key(span, state.text));
-        return { ...span, kept: keep, whitelisted: span.kept && span.source !== "list", suggested: span.suggested && !keep };
-      });
-    return sorted([...own, ...fresh]);
-  };
-
-  const name = (category) => families[category] || category;
-  /* a span as the reviewer's own decision: masked, and sure */
-  const own = (span) => ({ ...span, source: "user", detail: "", kept: false, score: null, suggested: false });
-
-  const paint = () => {
-    const pieces = [];
-    let at = 0;
-    for (const span of sorted(state.spans)) {
-      if (span.start < at) continue;
-      pieces.push(document.createTextNode(state.text.slice(at, span.start)));
-      const drawn = span.kept ? " white" : span.suggested ? " offer" : "";
-      const mark = coft.el("span", { class: `span f-${span.category}${drawn}${span.picked ? " picked" : ""}` });
-      mark.append(state.text.slice(span.start, span.end));
-      mark.append(coft.el("span", { class: "fam", text: name(span.category) + (span.kept ? ", kept" : span.suggested ? ", suggested" : "") }));
-      pieces.push(mark);
-      at = span.end;
-    }
-    pieces.push(document.createTextNode(`${state.text.slice(at)}\u200b`));
-    backdrop.replaceChildren(...pieces);
-    /* a label that would run into the next one gives way */
-    let before = null;
-    for (const label of backdrop.querySelectorAll(".fam")) {
-      const box = label.getBoundingClientRect();
-      const last = before && before.getBoundingClientRect();
-      if (last && Math.abs(box.top - last.top) < 8 && box.left < last.right + 4) before.classList.add("short");
-      before = label;
-    }
-  };
-
-  /* who found a span and how sure that is; a plain lexicon term is always sure */
-  const source = (span) => {
-    if (span.source === "user") return span.kept ? "yours, kept" : "yours";
-    if (span.source === "list") return `list: ${span.detail}${span.kept ? ", kept" : ""}`;
-    const sure = typeof span.score === "number" && !(span.source === "lexicon" && span.score >= 1) ? ` ${span.score.toFixed(2)}` : "";
-    const found = `${span.source}${sure}${span.detail ? `, ${span.detail}` : ""}`;
-    if (!span.kept) return found;
-    return `${found}, ${span.whitelisted ? "never masked" : "kept by you"}`;
-  };
-  const act = (name, at, word, label, spoken) => coft.el("button", {
-    type: "button", class: "btn small quiet", "data-do": name, "data-at": at, "aria-label": `${spoken || label}: ${word}`, text: label,
-  });
-  const actions = (span, at, word) => (span.suggested
-    ? [act("accept", at, word, "Accept"), act("remove", at, word, "Dismiss")]
-    : [act("keep", at, word, span.kept ? "Mask it" : "Keep visible", span.kept ? "Mask" : "Keep visible"), act("remove", at, word, "Remove")]);
   const offered = () => state.spans.filter((span) => span.suggested);
-  const offers = () => {
-    const box = root.querySelector(".offers");
-    const many = offered().length;
-    box.hidden = many === 0;
-    box.querySelector("[role=status]").textContent = many
-      ? `${many === 1 ? "1 suggestion" : `${many} suggestions`}: shown, and not masked until you accept ${many === 1 ? "it" : "them"}.` : "";
-  };
-
-  const list = () => {
-    const table = root.querySelector(".spanlist");
-    table.hidden = state.spans.length === 0;
-    const focus = table.contains(document.activeElement) ? [document.activeElement.dataset.do, document.activeElement.dataset.at] : null;
-    table.tBodies[0].replaceChildren(...sorted(state.spans).map((span, at) => {
-      const word = state.text.slice(span.start, span.end);
-      const menu = coft.el("select", { class: "select small quiet", "data-do": "relabel", "data-at": at, "aria-label": `Family of ${word}` },
-        ...Object.entries(families).map(([value, text]) => coft.el("option", { value, text, selected: value === span.category })));
-      return coft.el("tr", { class: span.picked ? "picked" : null },
-        coft.el("td", {}, coft.el("span", { class: `word${span.kept ? " white" : span.suggested ? ` offer f-${span.category}` : ""}`, text: word })),
-        coft.el("td", {}, coft.el("span", { class: `sw f-${span.category}` }), menu),
-        coft.el("td", { class: "sub" }, span.suggested ? coft.el("b", { class: "tag", text: "suggested" }) : null, source(span)),
-        coft.el("td", { class: "hint tnum", text: `${toPoints(state.text, span.start)}–${toPoints(state.text, span.end)}` }),
-        coft.el("td", { class: "num" }, ...actions(span, at, word)));
-    }));
-    if (focus) {
-      const again = table.querySelector(`[data-do="${focus[0]}"][data-at="${focus[1]}"]`) || table.querySelector("button");
-      if (again) again.focus();
-    }
-  };
-
-  const reading = (preview) => {
-    const box = root.querySelector(".reading");
-    box.hidden = !preview || !state.text.trim();
-    if (!preview) return;
-    box.querySelector(".counts").textContent = preview.counts;
-    const reads = box.querySelector(".masked");
-    reads.replaceChildren(...preview.pieces.map(([text, masked]) =>
-      (masked ? coft.el("b", { text }) : document.createTextNode(text))));
-    /* a long one scrolls, and is then scrolled by keys as well */
-    if (reads.scrollHeight > reads.clientHeight) reads.tabIndex = 0;
-    else reads.removeAttribute("tabindex");
-    const several = box.querySelector(".several");
-    several.hidden = !preview.branches;
-    several.textContent = preview.branches || "";
-    cautions(state.spans.length || preview.warnings.length ? preview.warnings : []);
-  };
-  const cautions = (texts) => root.querySelector(".cautions")
-    .replaceChildren(...texts.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
-
-  const render = () => { paint(); list(); offers(); };
+  const paint = () => view.paint(state.text, state.spans);
+  const reading = (preview) => view.reading(preview, state.text, state.spans);
+  const render = () => { paint(); view.list(state.text, state.spans); view.offers(offered().length); };
 
   const wire = (spans) => outward(spans.map(({ picked, whitelisted, ...span }) => span), state.text);
   const preview = () => {
@@ -201,7 +73,7 @@
       if (text !== state.text || state.again) { state.again = false; detect(); return; }
       state.detected = text;
       root.querySelector(".bar [data-do=detect]").textContent = "Detect again";
-      state.spans = merge(inward(message.spans, state.text));
+      state.spans = merged(inward(message.spans, state.text), state);
       render();
       preview();
       tell();
@@ -277,7 +149,7 @@
     render();
     tell();
     clearTimeout(timer);
-    if (!text.trim()) { reading(null); cautions([]); return; }
+    if (!text.trim()) { reading(null); view.cautions([]); return; }
     timer = setTimeout(detect, PAUSE);
   };
 
@@ -285,8 +157,7 @@
     mount(element, trigger, props, watch) {
       root = element.querySelector("section");
       field = root.querySelector("textarea");
-      backdrop = root.querySelector(".backdrop");
-      families = JSON.parse(root.dataset.families);
+      view = coft.editorView(root, JSON.parse(root.dataset.families));
       send = coft.link(trigger, props, watch, receive);
       field.addEventListener("input", () => write(field.value));
       document.addEventListener("selectionchange", choose);

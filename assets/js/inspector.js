@@ -20,16 +20,20 @@
       "Force", at < 9 ? coft.el("kbd", { text: at + 1 }) : null);
   };
   const FIRST = 8;
-  /* with one mask for each family, the joint column gives way to the names of those that refuse */
+  /* with one mask for each family, the joint column gives way to the names of those that refuse; where the factual
+     reading alone certifies, nothing is compared with the joint support, so that its column goes too */
   const family = (row) => coft.el("tr", { class: row.mark === "out" ? "out" : null },
     coft.el("th", { scope: "row" }, coft.el("span", { class: `sw f-${row.f}` }), row.n),
     ...["m", "j", "tau"].map((name) => coft.el("td", { class: "n", text: row[name] })),
     coft.el("td", {}, ...MARK[row.mark](row)));
-  const families = (rows) => {
+  const families = (rows, alone) => {
     const table = root.querySelector(".byfamily");
     table.hidden = rows.length === 0;
     table.tBodies[0].replaceChildren(...rows.map(family));
-    root.querySelector(".cand").classList.toggle("factorized", rows.length > 0);
+    root.querySelector(".cand").classList.toggle("factorized", rows.length > 0 || alone);
+    const heading = root.querySelector(".cand thead th:nth-child(6)");
+    heading.textContent = alone ? "Certified as typed" : "Certified";
+    heading.title = alone ? "Certified when the probability as typed (factual) reaches the threshold" : "Certified when joint support reaches the threshold";
   };
   const line = (row, at) => coft.el("tr", { class: [row.act && "chosen", row.mark === "out" && "out", at >= FIRST && !row.act && "rest"].filter(Boolean).join(" ") },
     coft.el("td", { class: "t", title: row.t }, ...word(row.t)),
@@ -110,7 +114,7 @@
       root.querySelector(".verdict").replaceChildren(coft.el("strong", { text: strong }), ` ${rest}`);
       root.querySelector(".because").textContent = card.d;
       root.querySelector(".cand tbody").replaceChildren(...card.rows.map(line));
-      families(card.fam);
+      families(card.fam, card.a);
       unfold(open);
       after.querySelector(".facts").replaceChildren(...card.facts.map(([name, value, note]) => coft.el("div", {},
         coft.el("dt", { text: name }), coft.el("dd", { text: value }), coft.el("dd", { text: note }))));

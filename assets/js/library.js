@@ -2,7 +2,6 @@
 "use strict";
 (() => {
   const coft = window.coft;
-  const PAUSE = 250;
   const USUAL = {
     text: "", policy: "", model: "", certificate: "", tag: "", archived: "no", judged: "any", since: "", until: "",
     batch: "", order: "updated", down: true, page: 1, size: 25,
@@ -10,31 +9,13 @@
   const FILLED = ["policy", "model", "tag"];
   const GONE = "with all branches, steps and verdicts. This cannot be undone.";
   const state = { query: { ...USUAL }, chosen: new Map(), ids: [], total: 0, pages: 1, known: [], wanted: 0, row: null };
-  let root, form, results, send, download, more, timer = null;
+  let root, form, results, send, download, more, typed;
 
   const find = (selector) => root.querySelector(selector);
   const say = (text) => { find(".told").textContent = text; };
-  const plural = (number) => `${number.toLocaleString("en")} session${number === 1 ? "" : "s"}`;
 
   /* ---- what is asked for ---- */
-  const fromAddress = () => {
-    const given = new URLSearchParams(location.search);
-    for (const [name, usual] of Object.entries(USUAL)) {
-      const text = given.get(name);
-      if (text === null) continue;
-      if (typeof usual === "boolean") state.query[name] = text === "true";
-      else if (typeof usual === "number") state.query[name] = Math.max(1, parseInt(text, 10) || usual);
-      else state.query[name] = text;
-    }
-  };
-  const toAddress = () => {
-    const target = new URL(location.href);
-    for (const [name, usual] of Object.entries(USUAL)) {
-      if (state.query[name] === usual) target.searchParams.delete(name);
-      else target.searchParams.set(name, state.query[name]);
-    }
-    history.replaceState(history.state, "", target);
-  };
+  const toAddress = () => coft.asked.keep(coft.asked.write(new URL(location.href), state.query, USUAL));
   const fields = () => [...form.querySelectorAll("[name]"), find(".pager [name=size]")];
   const toFields = () => {
     for (const field of fields()) {
@@ -50,7 +31,7 @@
     find("[data-do=reset]").disabled = !filtered;
   };
   const refresh = () => {
-    clearTimeout(timer);
+    typed.settle();
     toAddress();
     results.setAttribute("aria-busy", "true");
     state.wanted = send("find", { query: state.query });
@@ -97,12 +78,7 @@
     fill(message.choices);
     toFields();
     toAddress();
-    find(".where").textContent = message.where;
-    find(".leaf").textContent = message.pages > 1 ? `${message.page} of ${message.pages}` : "";
-    root.querySelectorAll("[data-do=page]").forEach((button) => {
-      const page = message.page + Number(button.dataset.by);
-      button.disabled = page < 1 || page > message.pages;
-    });
+    coft.asked.pager(root, message);
     mark();
     back(way);
   };
@@ -120,7 +96,7 @@
     find(".bulk [data-action=unarchive]").hidden = state.query.archived === "no";
     const elsewhere = state.chosen.size - here;
     find(".chosen").textContent = state.chosen.size
-      ? `${plural(state.chosen.size)} chosen${elsewhere ? `, ${elsewhere.toLocaleString("en")} not on this page` : ""}` : "";
+      ? `${coft.plural(state.chosen.size, "session")} chosen${elsewhere ? `, ${elsewhere.toLocaleString("en")} not on this page` : ""}` : "";
     const rest = find("[data-do=pick-found]");
     rest.hidden = state.pages < 2 || here < state.ids.length || state.chosen.size >= state.total;
     rest.textContent = `Choose all ${state.total.toLocaleString("en")} that match`;
@@ -146,7 +122,7 @@
     say("Working …");
     state.wanted = send("act", { action, ids, text, query: state.query });
   };
-  const named = (ids, name) => (name ? `“${name}”` : plural(ids.length));
+  const named = (ids, name) => (name ? `“${name}”` : coft.plural(ids.length, "session"));
   const QUESTIONS = {
     rename: (ids, name) => coft.ask(`Rename “${name}”`, "Name", "Rename", { value: name }),
     tag: (ids, name) => coft.ask(`Add a tag to ${named(ids, name)}`, "Tag", "Add", { known: state.known, longest: 60 }),
@@ -212,11 +188,7 @@
       more = coft.menu(find("#menu-more"), (item, from) => {
         if (item.dataset.do === "one") begin(item.dataset.action, [state.row.id], state.row.name, from);
       });
-      form.addEventListener("submit", (event) => { event.preventDefault(); look({ text: form.elements.text.value }); });
-      form.elements.text.addEventListener("input", (event) => {
-        clearTimeout(timer);
-        timer = setTimeout(() => look({ text: event.target.value }), PAUSE);
-      });
+      typed = coft.asked.search(form, look);
       root.addEventListener("change", (event) => {
         const field = event.target;
         if (field.name === "size") look({ size: Number(field.value) });
@@ -237,7 +209,7 @@
       });
       coft.onFailure("act", () => { say(""); refresh(); });
       coft.onFailure("export", () => say(""));
-      fromAddress();
+      state.query = coft.asked.read(USUAL);
       toFields();
       refresh();
     },

@@ -15,7 +15,6 @@
   const find = (selector) => root.querySelector(selector);
   const range = (name) => find(`#reread-${name}`);
   const box = (name) => find(`#reread-${name}-number`);
-  const put = (node, text) => coft.rereadMarks.put(node, text);
   const now = () => coft.session.state();
   const key = (state) => `${state.session}:${state.branch}`;
   const fits = (message, state) => message && message.session === state.session && message.branch === state.branch;
@@ -65,7 +64,7 @@
   const wrong = () => {
     const bad = KNOBS.filter((name) => box(name).getAttribute("aria-invalid"));
     find(".wrong").hidden = bad.length === 0;
-    put(find(".wrong"), bad.map((name) => `${RANGES[name][0]} is a number ${name === "lam" ? "from 0 to 1" : "above 0 and below 1"}.`).join(" "));
+    coft.put(find(".wrong"), bad.map((name) => `${RANGES[name][0]} is a number ${name === "lam" ? "from 0 to 1" : "above 0 and below 1"}.`).join(" "));
   };
   const typed = (name) => {
     const value = Number(box(name).value);
@@ -100,8 +99,8 @@
       const none = value === null;
       range(name).disabled = box(name).disabled = none;
       find(`[data-knob=${name}]`).classList.toggle("none", none);
-      if (none) { put(find(`#reread-${name}-hint`), "No threshold is applied in this audit, so there is no alpha to change."); return; }
-      if (name === "alpha") put(find("#reread-alpha-hint"), "How often a true next word may be missed.");
+      if (none) { coft.put(find(`#reread-${name}-hint`), "No threshold is applied in this audit, so there is no alpha to change."); return; }
+      if (name === "alpha") coft.put(find("#reread-alpha-hint"), "How often a true next word may be missed.");
       range(name).parentElement.style.setProperty("--own", share(name, value) / 100);
       range(name).parentElement.title = `the audit’s own: ${value}`;
       if (wish[name] === null && !box(name).getAttribute("aria-invalid")) set(name, value);
@@ -118,14 +117,14 @@
     }, coft.el("b", { text: offer.t }), ` ${offer.n}`)));
   };
   const words = (message) => {
-    put(find(".told-now .token"), message.moved ? message.token : "These are the audit’s own values. Move a slider to read the chain at others.");
-    put(find(".told-now .certificate"), message.certificate);
-    put(find(".reach"), [message.reach, message.gap].filter(Boolean).join(" "));
+    coft.put(find(".told-now .token"), message.moved ? message.token : "These are the audit’s own values. Move a slider to read the chain at others.");
+    coft.put(find(".told-now .certificate"), message.certificate);
+    coft.put(find(".reach"), [message.reach, message.gap].filter(Boolean).join(" "));
     const badge = find(".standing .badge");
     badge.className = `badge ${message.state[0]}`;
-    put(badge, message.state[1]);
-    put(find(".standing .words"), message.told);
-    find(".cautions").replaceChildren(...message.notes.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
+    coft.put(badge, message.state[1]);
+    coft.put(find(".standing .words"), message.told);
+    coft.cautions(find(".cautions"), message.notes);
   };
   /* ---- going on ---- */
   const target = (state) => {
@@ -141,11 +140,11 @@
     const blocked = leaving !== null;
     const [fork, depart] = ["fork", "depart"].map((name) => find(`[data-do=${name}]`));
     fork.disabled = blocked || row === null;
-    put(fork, row ? `Fork with “${row.would}” at step ${row.step}` : "Fork with this token");
-    put(fork.nextElementSibling, row ? `A branch of this audit with that one token forced. It goes on with this audit’s own ${last.own_text}.` : "No token is known to differ, so there is nothing to force.");
+    coft.put(fork, row ? `Fork with “${row.would}” at step ${row.step}` : "Fork with this token");
+    coft.put(fork.nextElementSibling, row ? `A branch of this audit with that one token forced. It goes on with this audit’s own ${last.own_text}.` : "No token is known to differ, so there is nothing to force.");
     depart.disabled = blocked;
-    put(depart, `New audit with ${last.now_text}`);
-    put(depart.nextElementSibling, last.renewal);
+    coft.put(depart, `New audit with ${last.now_text}`);
+    coft.put(depart.nextElementSibling, last.renewal);
     root.querySelectorAll(".forkit").forEach((button) => { button.disabled = blocked; });
   };
   /* why the audit cannot be left or forked just now; empty if it can */
@@ -156,7 +155,7 @@
   const free = () => {
     const why = blocking(now());
     find(".blocked").hidden = !why;
-    put(find(".blocked"), why);
+    coft.put(find(".blocked"), why);
     return !why;
   };
   const fork = (index) => {
@@ -166,7 +165,7 @@
   };
   const working = (text) => {
     find(".working").hidden = !text;
-    put(find(".working .words"), text || "");
+    coft.put(find(".working .words"), text || "");
     find("[data-do=halt]").disabled = !leaving || leaving.made === null;
     onward(now());
   };
@@ -207,7 +206,7 @@
     last = null;
     find(".body").hidden = true;
     find("p.why").hidden = false;
-    put(find("p.why"), message.text);
+    coft.put(find("p.why"), message.text);
   };
   const receive = (message) => {
     if (message.kind === "departing" || message.kind === "departed") {
@@ -224,7 +223,7 @@
     const state = now();
     if (!fits(message, state)) return;
     if (message.kind === "refused") {
-      if (moved() && last) { find(".wrong").hidden = false; put(find(".wrong"), message.text); } else refused(message);
+      if (moved() && last) { find(".wrong").hidden = false; coft.put(find(".wrong"), message.text); } else refused(message);
       return;
     }
     last = message;

@@ -6,7 +6,6 @@
   const ICONS = { lost: "cross", gained: "tick" };
 
   /* a live region speaks only when its words change */
-  const put = (node, text) => { if (node.textContent !== text) node.textContent = text; };
   const signs = (mark) => {
     if (!mark) return [];
     const found = mark.t ? [coft.el("b", { text: SIGNS[mark.t] })] : [];
@@ -69,7 +68,7 @@
     const find = (selector) => root.querySelector(selector);
     find(".differing").hidden = message.rows.length === 0;
     find(".more").hidden = !message.more;
-    put(find(".more"), message.more);
+    coft.put(find(".more"), message.more);
     const body = find(".differing tbody");
     const held = body.contains(document.activeElement) ? [document.activeElement.closest("tr").dataset.i, document.activeElement.className] : null;
     body.replaceChildren(...message.rows.map((row) => coft.el("tr", { "data-i": row.i, class: row.i === message.first ? "first" : null },
@@ -85,5 +84,5 @@
     if (again) again.focus();
   };
 
-  coft.rereadMarks = { put, strip, table };
+  coft.rereadMarks = { strip, table };
 })();

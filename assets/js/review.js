@@ -110,8 +110,7 @@
   };
   const begin = () => {
     if (!picker || !root) return;
-    const asked = new URLSearchParams(location.search).get("session");
-    choose(/^\d+$/.test(asked || "") ? Number(asked) : null);
+    choose(coft.addressed("session"));
   };
 
   coft.review = {

@@ -17,11 +17,7 @@
   const ids = () => ({ session: state.session, branch: state.branch });
   const ask = (name, data) => { state.busy = name; coft.controls.show(); send(name, data); };
   const idle = () => { state.busy = null; state.running = false; state.pausing = false; coft.controls.show(); };
-  const notice = (...children) => {
-    const box = find(".notice");
-    box.hidden = children.length === 0;
-    box.replaceChildren(...children);
-  };
+  const notice = (...children) => coft.notice(find(".notice"), ...children);
 
   /* ---- selection ---- */
   const select = (index, focus = false) => {
@@ -113,6 +109,7 @@
     const grown = state.cards.length > known;
     if (message.finished) state.finished = message.finished;
     state.chain = message.chain;
+    coft.whole.computed(message.computed);
     caret.hidden = Boolean(state.finished);
     if (message.done) {
       state.why = message.why || "";
@@ -157,8 +154,9 @@
     coft.editor.load(message.prompt, message.spans, message.preview, choice(message.settings), look(message.settings));
     state.printed = coft.editor.print();
     if (message.settings) state.based = message.settings;
-    find(".cautions").replaceChildren(...message.warnings.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
+    coft.cautions(find(".cautions"), message.warnings);
     coft.whole.method(message.method);
+    coft.whole.computed(message.computed);
     coft.branches.draw(find(".crumbs"), message.crumbs, state);
     coft.whole.cost(message.cost, state.session);
     coft.frame.saved(message.saved);
@@ -210,10 +208,9 @@
     ["start", "step", "run", "fork"].forEach((name) => coft.onFailure(name, idle));
     coft.onFailure("overhead", () => { coft.whole.measured(""); idle(); });
     const query = new URLSearchParams(location.search);
-    const number = (name) => (/^\d+$/.test(query.get(name) || "") ? Number(query.get(name)) : null);
     open({
-      session: number("session"), branch: number("branch"), calibration: number("calibration"),
-      duplicate: number("duplicate"), policy: query.get("policy"), values: coft.unsaved.values(),
+      session: coft.addressed("session"), branch: coft.addressed("branch"), calibration: coft.addressed("calibration"),
+      duplicate: coft.addressed("duplicate"), policy: query.get("policy"), values: coft.unsaved.values(),
     });
   };
 

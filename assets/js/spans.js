@@ -7,10 +7,6 @@
   let root, send, found = null, working = false, drawn = null;
 
   const find = (selector) => root.querySelector(selector);
-  const signed = (value) => {
-    const text = Math.abs(value).toFixed(2);
-    return Number(text) === 0 ? text : `${value > 0 ? "+" : "−"}${text}`;
-  };
   const same = (state) => found && found.session === state.session && found.branch === state.branch;
   const lines = () => [...found.spans.map((span) => ({ ...span, kind: "span" })),
     ...(found.spans.length > 1 ? [{ t: "only together", r: found.x, z: null, kind: "rest" }] : []),
@@ -55,7 +51,7 @@
       ...all.map((line) => coft.el("th", { scope: "col", class: "n", text: line.t })));
     const rows = found.r.map((_, step) => coft.el("tr", {}, coft.el("td", { class: "tnum", text: step + 1 }),
       coft.el("td", { class: "mono", text: state.cards[step] ? state.cards[step].w : "" }),
-      ...all.map((line) => coft.el("td", { class: "n", text: signed(line.r[step]) }))));
+      ...all.map((line) => coft.el("td", { class: "n", text: coft.signed(line.r[step]) }))));
     find(".numbers .scroll").replaceChildren(coft.el("table", {}, coft.el("caption", { class: "vh", text: "Log ratio by step and span" }),
       coft.el("thead", {}, head), coft.el("tbody", {}, ...rows)));
   };
@@ -67,13 +63,6 @@
   };
 
   /* ---- the selected token, in the inspector ---- */
-  const bar = (value, most) => {
-    const share = Math.min(1, Math.abs(value) / most) * 50;
-    const hot = Math.abs(value) >= window.coftShared.sensitive;
-    const place = value < 0 ? `right:50%;width:${share}%` : `left:50%;width:${share}%`;
-    return coft.el("span", { class: "gauge", "aria-hidden": "true" },
-      coft.el("i", { class: `${value < 0 ? "less" : "more"}${hot ? " hot" : ""}`, style: place }));
-  };
   const shares = (state) => {
     const table = document.querySelector("#facts .shares");
     if (!table) return;
@@ -84,9 +73,9 @@
     const all = lines();
     const most = Math.max(window.coftShared.sensitive, ...all.map((line) => Math.abs(line.r[step])));
     table.querySelector("tbody").replaceChildren(...all.map((line) => coft.el("tr", { class: line.kind },
-      coft.el("th", { scope: "row" }, ...label(line)), coft.el("td", {}, bar(line.r[step], most)),
-      coft.el("td", { class: "n", text: signed(line.r[step]) }),
-      coft.el("td", { class: "n", text: line.z ? signed(line.z[step]) : "" }))));
+      coft.el("th", { scope: "row" }, ...label(line)), coft.el("td", {}, coft.gauge(line.r[step], most)),
+      coft.el("td", { class: "n", text: coft.signed(line.r[step]) }),
+      coft.el("td", { class: "n", text: line.z ? coft.signed(line.z[step]) : "" }))));
   };
 
   const words = (state) => {

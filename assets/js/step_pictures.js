@@ -15,10 +15,6 @@
   const add = (name, spec) => coft.pictures.add(name, {
     ...spec, node: () => document.querySelector(`[data-plot="${name}"]`), place: () => figureOf(name),
   });
-  const signed = (value) => {
-    const text = Math.abs(value).toFixed(2);
-    return Number(text) === 0 ? text : `${value > 0 ? "+" : "−"}${text}`;
-  };
   const rounded = (value) => Number(value.toPrecision(3));
   const some = (steps) => (steps.length > 8 ? `${steps.length} steps` : `${steps.length === 1 ? "step" : "steps"} ${steps.join(", ")}`);
   const most = (cards, of) => cards.reduce((best, card) => (of(card) > of(best) ? card : best), cards[0]);
@@ -43,7 +39,7 @@
           {
             type: "heatmap", x: cards.map((c) => c.i + 1), y: [0], z: [cards.map((c) => Math.min(STRONGEST, Math.abs(c.r)))], zmin: 0, zmax: STRONGEST,
             colorscale: scale(), showscale: false, xgap: cards.length > 128 ? 0 : 1,
-            customdata: [cards.map((c) => `${plain(c.w)}: ${signed(c.r)}`)], hovertemplate: "step %{x}, %{customdata}<extra></extra>",
+            customdata: [cards.map((c) => `${plain(c.w)}: ${coft.signed(c.r)}`)], hovertemplate: "step %{x}, %{customdata}<extra></extra>",
           },
           {
             type: "scatter", mode: "markers", x: hot.map((c) => c.i + 1), y: hot.map(() => 0.95), hoverinfo: "skip",
@@ -58,7 +54,7 @@
       const down = cards.filter((c) => c.r <= -HOT).map((c) => c.i + 1);
       const top = most(cards, (c) => Math.abs(c.r));
       return `Sensitivity of ${cards.length} steps. Likelier with the attribute visible: ${up.length ? some(up) : "none"}; raised by masking: ${down.length ? some(down) : "none"}. `
-        + `Strongest: ${signed(top.r)} at step ${top.i + 1}, ${top.w}.`;
+        + `Strongest: ${coft.signed(top.r)} at step ${top.i + 1}, ${top.w}.`;
     },
     numbers: ({ cards }) => ({
       caption: "Sensitivity by step", head: [["Step", "tnum"], ["Token", "mono"], ["Log ratio", "n"], ["Reading"]],
@@ -218,7 +214,7 @@
       const least = own.length ? most(own, (c) => -c.mg) : null;
       const under = own.filter((c) => c.mg < 0).map((c) => c.i + 1);
       return `Distance of each token to its threshold for ${own.length} of ${cards.length} steps. ${under.length ? `Under it: ${some(under)}.` : "None is under it."}`
-        + `${least ? ` Least: ${signed(least.mg)} nats at step ${least.i + 1}, ${least.w}.` : ""}`;
+        + `${least ? ` Least: ${coft.signed(least.mg)} nats at step ${least.i + 1}, ${least.w}.` : ""}`;
     },
     numbers: ({ cards }) => ({
       caption: "Distance to the threshold by step", head: [["Step", "tnum"], ["Token", "mono"], ["Margin, nats", "n"], ["Threshold"]],

@@ -15,11 +15,7 @@
   const say = (text) => { find(".told").textContent = text; };
   const family = () => (state.look ? state.look.category : state.category);
   const groups = () => state.groups[family()] || [];
-  const notice = (...children) => {
-    const box = find(".runbar + .notice");
-    box.hidden = children.length === 0;
-    box.replaceChildren(...children);
-  };
+  const notice = (...children) => coft.notice(find(".runbar + .notice"), ...children);
 
   /* ---- what is sent ---- */
   const chosen = ({ prompt, spans }) => ({
@@ -187,7 +183,7 @@
     if (message.kind === "look") { if (message.nonce === state.wanted) show(message); }
     else if (message.kind === "draft") {
       coft.editor.load(message.prompt, message.spans, message.preview, coft.session.choice(message.settings), coft.session.look(message.settings));
-      find("section > .cautions").replaceChildren(...message.notes.map((text) => coft.el("li", {}, coft.icon("tri"), coft.el("span", { text }))));
+      coft.cautions(find("section > .cautions"), message.notes);
       look();
     } else if (message.kind === "opened") location.href = `./?session=${message.session}`;
     else if (message.kind === "progress") { if (mine(message)) progress(message); }
@@ -282,8 +278,7 @@
     };
     state.values = coft.session.state().values || null;
     if (state.values) folded(state.values);
-    const asked = new URLSearchParams(location.search).get("session");
-    send("open", { session: /^\d+$/.test(asked || "") ? Number(asked) : null });
+    send("open", { session: coft.addressed("session") });
     controls();
   };
   coft.swap = {

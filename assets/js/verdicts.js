@@ -258,9 +258,9 @@
       tag = find("#judge-tag");
       send = coft.link(trigger, props, watch, receive);
       const asked = new URLSearchParams(location.search);
-      const number = (name) => (/^\d+$/.test(asked.get(name) || "") ? Number(asked.get(name)) - 1 : null);
+      const [step, last] = [coft.addressed("step"), coft.addressed("last")];
       if (["session", "branch"].includes(asked.get("on"))) wish = { on: asked.get("on") };
-      else if (number("step") !== null && number("last") !== null) wish = { first: number("step"), last: number("last") };
+      else if (step !== null && last !== null) wish = { first: step - 1, last: last - 1 };
       coft.act(root, {
         judge: (button) => judge(button.dataset.verdict), undo, withdraw, save: () => save(), "go-to": goTo,
         refresh: () => { refresh(); view.queue.concat(view.flight || []).filter((job) => job.kind === "read").forEach((job) => { job.data.told = true; }); },

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const coft = window.coft;
-  let root, panel, costs, priced = null, drawn = null;
+  let root, panel, costs, priced = null, drawn = null, parameters = [], told = "";
 
   /* a chain's weakest token is a link to its step */
   const value = (name, text, weakest, state) => {
@@ -47,7 +47,14 @@
       /* only some methods fuse what they draw from */
       document.querySelectorAll("th.drawn-from").forEach((node) => { node.textContent = made.fuses ? "Fused" : "Drawn"; });
       document.querySelectorAll("span.drawn-from").forEach((node) => { node.textContent = made.fuses ? "fused" : "drawn from"; });
-      box.querySelector("dl").replaceChildren(...made.parameters.map(([title, value]) => coft.el("div", {},
+      parameters = made.parameters;
+    },
+    /* how its steps were computed, under the method's parameters; a run of many frames draws it once */
+    computed(made) {
+      const rows = [...parameters, ...made];
+      if (JSON.stringify(rows) === told) return;
+      told = JSON.stringify(rows);
+      root.querySelector(".madewith dl").replaceChildren(...rows.map(([title, value]) => coft.el("div", {},
         coft.el("dt", { text: title }), coft.el("dd", { text: value }))));
     },
     cost(text, session) {

@@ -17,6 +17,7 @@ from coft_core.conformal.record import ChainRecord
 from coft_core.conformal.split import context_numbers
 from coft_core.conformal.values import CalibrationValues
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.room import Room
 from coft_core.errors import InvalidInputError
 from coft_core.masking.spans import SpanDetector, default_detector
 from coft_core.policies.fused import FusedPolicy, Thresholds
@@ -35,6 +36,7 @@ def record_chains(
     detector: SpanDetector | None = None,
     progress: Progress | None = None,
     ledger: Ledger | None = None,
+    room: Room | None = None,
 ) -> Thresholds:
     """Record what the deployed policy chooses on prompts: the baseline against which drift is measured.
 
@@ -50,6 +52,7 @@ def record_chains(
         detector: Finds spans where an example has none; the default one if None.
         progress: Called after each batch.
         ledger: Keeps each chain; given again with the same inputs, what it holds is not generated again.
+        room: Where the batches' memory is taken from, if the device is shared; None takes it without asking.
 
     Returns:
         The policy's calibration with the recorded chains.
@@ -68,7 +71,7 @@ def record_chains(
         settings = {"max_new_tokens": max_new_tokens, "seed": seed, "thresholds": _thresholds(policy.calibration)}
         ledger.bind(ledger_key(PHASE, [policy.fingerprint(model, detector.version)], examples, settings))
     done = counted(progress, len(prompts))
-    chains = generate_chains(model, policy, prompts, max_new_tokens, seed, done, ledger=ledger, phase=PHASE)
+    chains = generate_chains(model, policy, prompts, max_new_tokens, seed, done, ledger=ledger, phase=PHASE, room=room)
     return cast(Thresholds, _with_chains(policy.calibration, chains.chosen, max_new_tokens))
 
 

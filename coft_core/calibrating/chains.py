@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -17,7 +18,9 @@ from coft_core.conformal.ledger import Entry, Ledger, LedgerPhase
 from coft_core.conformal.values import CalibrationValues
 from coft_core.decode import ROOT_PATH
 from coft_core.engine.branches import BranchBatch
+from coft_core.engine.memory.size import rows_size
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.room import OwnRoom, Room
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.masking.masker import MaskedPrompt
 from coft_core.policies.base import Policy
@@ -131,6 +134,7 @@ def generate_chains(
     batch_prompts: int | None = None,
     ledger: Ledger | None = None,
     phase: str = "chains",
+    room: Room | None = None,
 ) -> Chains:
     """Let a policy continue prompts, and draw at every step what the factual branch would have written there.
 
@@ -144,6 +148,7 @@ def generate_chains(
         batch_prompts: Prompts of one batch at most; None leaves it to the number of their branches.
         ledger: What is known already, and where chains are kept; bound to these inputs.
         phase: Label of these chains in the ledger.
+        room: Where the batches' memory is taken from; None takes it without asking.
 
     Raises:
         InvalidInputError: There are no steps to take, or the model returned NaN.
@@ -160,15 +165,18 @@ def generate_chains(
     if found and progress:
         progress(len(found))
     # Batches are formed of all prompts, so that those left have the neighbours that they have without an interruption.
-    for batch in _batches(model, policy, prompts, max_new_tokens, batch_prompts):
-        left = [place for place in batch if place not in found]
+    room = room or OwnRoom()
+    for batch in _batches(model, policy, prompts, max_new_tokens, batch_prompts, room.most):
+        left = [prompts[place] for place in batch if place not in found]
         if not left:
             continue
-        chains = _continue([prompts[place] for place in left], model, policy, max_new_tokens, seed)
-        found.update(zip(left, chains, strict=True))
-        own.put({place: found[place].entry() for place in left})
+        size = _size(model, policy, left, max_new_tokens)
+        chains = room.run(size, partial(_continue, left, model, policy, max_new_tokens, seed))
+        made = dict(zip((place for place in batch if place not in found), chains, strict=True))
+        found.update(made)
+        own.put({place: chain.entry() for place, chain in made.items()})
         if progress:
-            progress(len(left))
+            progress(len(made))
     return Chains(tuple(prompts), views, tuple(found[place] for place in range(len(prompts))))
 
 
@@ -181,21 +189,41 @@ def _check_lengths(model: LanguageModel, prompts: Sequence[ChainPrompt]) -> None
 
 
 def _batches(
-    model: LanguageModel, policy: Policy, prompts: Sequence[ChainPrompt], steps: int, size: int | None
+    model: LanguageModel,
+    policy: Policy,
+    prompts: Sequence[ChainPrompt],
+    steps: int,
+    size: int | None,
+    most_bytes: int | None,
 ) -> Iterator[list[int]]:
-    """Indices of prompts with the same branches and similar lengths.
+    """Indices of prompts with the same branches and similar lengths, all rows of a prompt in one batch.
 
-    A prompt that the context cuts short goes alone and cuts no other.
+    A prompt that the context cuts short goes alone and cuts no other, as does one that needs more memory than a batch
+    should take.
     """
     lengths = [len(p.prompt.factual_ids) for p in prompts]
     branches = [tuple(branch.name for branch in policy.branches(p.prompt)) for p in prompts]
     order = sorted(range(len(prompts)), key=lambda i: (len(branches[i]), branches[i], lengths[i]))
     fitting = [i for i in order if lengths[i] + steps <= model.context_length]
     for names, alike in groupby(fitting, key=branches.__getitem__):
-        own = list(alike)
         most = size or max(BATCH_ROWS // len(names), 1)
-        yield from (own[start : start + most] for start in range(0, len(own), most))
+        batch: list[int] = []
+        for place in alike:
+            # Lengths rise, so that the newest prompt is the longest.
+            needed = rows_size(model, (len(batch) + 1) * len(names), lengths[place] + steps)
+            if batch and (len(batch) == most or (most_bytes is not None and needed > most_bytes)):
+                yield batch
+                batch = []
+            batch.append(place)
+        yield batch
     yield from ([i] for i in order if lengths[i] + steps > model.context_length)
+
+
+def _size(model: LanguageModel, policy: Policy, prompts: Sequence[ChainPrompt], steps: int) -> int:
+    """Bytes of keys and values of a batch at its end."""
+    rows = sum(len(policy.branches(own.prompt)) for own in prompts)
+    longest = max(len(own.prompt.factual_ids) for own in prompts)
+    return rows_size(model, rows, min(longest + steps, model.context_length))
 
 
 def _continue(

@@ -124,6 +124,7 @@ class _Rounds(Generic[Thresholds]):
             settings.batch_size,
             settings.ledger,
             phase,
+            settings.room,
         )
 
     def round(self, contexts: Sequence[int], thresholds: Parts | None, final: bool) -> Parts:

@@ -10,7 +10,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.calibrator import calibrate_many
 from coft_core.conformal.options import CalibrationOptions
 from coft_core.engine.model import LanguageModel
-from coft_core.policies.single_branch import SINGLE_BRANCH
+from coft_core.fingerprint import SINGLE_BRANCH
 from coft_core.types import Example
 
 

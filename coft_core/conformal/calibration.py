@@ -12,7 +12,7 @@ import numpy as np
 from coft_core.conformal import codec
 from coft_core.conformal.certifiable import Certifiable, certifiable
 from coft_core.conformal.coverage import CoverageReport, coverage_report
-from coft_core.conformal.groups import ContextGroups, GroupSummary, group_summary
+from coft_core.conformal.groups import ContextGroups, GroupSummary, group_contexts, group_summary
 from coft_core.conformal.quantile import (
     Estimator,
     check_alpha,
@@ -241,7 +241,8 @@ class Calibration(codec.Stored):
         """Thresholds of one group alone: they hold for a new context of that group, not only on average.
 
         Raises:
-            InvalidInputError: There is no such group, or it has too few contexts for alpha.
+            InvalidInputError: There is no such group, it has too few contexts for alpha, or weights leave it too few
+                effective ones.
         """
         summary = self._group_summary(name)
         if not summary.certifiable:
@@ -286,9 +287,8 @@ class Calibration(codec.Stored):
         return certifiable(self.values, self.estimator, self.positions, self.shift, self.seed, self.draws)
 
     def _group_summary(self, name: str) -> GroupSummary:
-        members = self.context_groups.contexts(name)
-        contexts, held_out = (part.select(members).context_count for part in (self.values, self.verification))
-        return group_summary(name, contexts, held_out, self.alpha, self.shift)
+        found = group_contexts(self.context_groups, name, self.values, self.verification)
+        return group_summary(found, self.alpha, self.shift)
 
     def to_bytes(self) -> bytes:
         """The calibration as a file's content; see :mod:`coft_core.conformal.archive`."""

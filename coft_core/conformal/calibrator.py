@@ -196,6 +196,7 @@ class _Job:
             progress=own.progress,
             batch_size=own.batch_size,
             ledger=own.ledger,
+            room=own.room,
         )
 
     def held_out(self, values: Mapping[str, CalibrationValues], alphas: Mapping[str, float]) -> list[int]:

@@ -1,17 +1,20 @@
-"""What may be claimed of a whole chain so far: the sequence certificate, and the union bound beside it."""
+"""What may be claimed of a whole chain so far: the sequence certificate, and the union bound beside it.
+
+Both speak of the same reading as the chain's steps: the fused and the masked one together, or the factual one alone.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.sequence import SequenceThreshold, UnionBound, union_bound
 from coft_core.errors import InvalidInputError
-from coft_core.types import Step
+from coft_core.types import CertifiedIn, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,8 @@ class ChainCertificate:
 
     Attributes:
         steps: Steps of the chain.
-        log_joint: Least joint support of its tokens, in nats; the paper's ``S`` is ``1 - exp(log_joint)``.
+        log_support: Least support of its tokens in the readings that certify them, in nats; where these are both, the
+            paper's ``S`` is ``1 - exp(log_support)``.
         weakest: Step of that token, 0-based.
         sequence: Threshold for whole chains.
         sequence_certified: Whether every token reaches it; None where it says nothing (no threshold, or the chain is
@@ -29,16 +33,18 @@ class ChainCertificate:
         union_certified: Whether every token is certified at its own step; None where a step's threshold is inherited
             or certifies everything, so that no bound can be given.
         reason: Why one of them says nothing; empty otherwise.
+        certified_in: The readings that both speak of.
     """
 
     steps: int
-    log_joint: float
+    log_support: float
     weakest: int
     sequence: SequenceThreshold
     sequence_certified: bool | None
     union: UnionBound
     union_certified: bool | None
     reason: str = ""
+    certified_in: CertifiedIn = "both"
 
     @property
     def sentence(self) -> str:
@@ -55,11 +61,17 @@ class ChainCertificate:
             False: "step by step, a token is not certified",
             None: "step by step, no bound can be given",
         }[self.union_certified]
-        return f"{says[0].upper()}{says[1:]}; {union}." + (f" {self.reason}" if self.reason else "")
+        sentences = [f"{says[0].upper()}{says[1:]}; {union}.", self.reason]
+        if self.certified_in == "factual":
+            sentences.append("This is about the factual reading alone, and says nothing of the masked one.")
+        return " ".join(sentence for sentence in sentences if sentence)
 
 
 def certify_chain(calibration: Calibration, steps: Sequence[Step]) -> ChainCertificate:
-    """Certify a chain from its steps.
+    """Certify a chain from its steps, in the readings by which the steps are certified.
+
+    A token that a step does not certify although it reaches the threshold, because the method has a limit of its own,
+    breaks the union bound as any other: the bound is said to hold only if every step is certified.
 
     Args:
         calibration: The calibration that the chain was decoded with.
@@ -68,27 +80,25 @@ def certify_chain(calibration: Calibration, steps: Sequence[Step]) -> ChainCerti
     Raises:
         InvalidInputError: There is no step.
     """
-    made = certify_supports(calibration, [min(step.log_p_fused, step.log_p_masked) for step in steps])
+    certified_in: CertifiedIn = steps[0].certified_in if steps else "both"
+    made = certify_supports(calibration, [step.log_support for step in steps], certified_in)
     if all(step.state not in ("mismatch", "none") for step in steps):
-        return made
-    return ChainCertificate(
-        made.steps,
-        made.log_joint,
-        made.weakest,
-        made.sequence,
-        None,
-        made.union,
-        None,
-        "The chain was decoded without this calibration or under another policy.",
-    )
+        every = all(step.certified for step in steps)
+        return replace(made, union_certified=made.union_certified and every)
+    reason = "The chain was decoded without this calibration or under another policy."
+    return replace(made, sequence_certified=None, union_certified=None, reason=reason)
 
 
-def certify_supports(calibration: Calibration, log_supports: Sequence[float]) -> ChainCertificate:
-    """Certify a chain from the joint support of its tokens.
+def certify_supports(
+    calibration: Calibration, log_supports: Sequence[float], certified_in: CertifiedIn = "both"
+) -> ChainCertificate:
+    """Certify a chain from the support of its tokens.
 
     Args:
         calibration: The calibration.
-        log_supports: ``m_t`` of each token, from the first step, in nats.
+        log_supports: What each token's threshold is compared with, from the first step, in nats: ``m_t``, or the
+            log-probability in the factual reading where that alone certifies.
+        certified_in: The readings that the calibration and the supports are of.
 
     Raises:
         InvalidInputError: There is no step, or an entry is NaN.
@@ -114,11 +124,12 @@ def certify_supports(calibration: Calibration, log_supports: Sequence[float]) ->
     passes = all(m >= entry.log_tau for m, entry in zip(supports.tolist(), bins, strict=True))
     return ChainCertificate(
         steps=int(supports.size),
-        log_joint=float(supports[weakest]),
+        log_support=float(supports[weakest]),
         weakest=weakest,
         sequence=sequence,
         sequence_certified=bool(supports[weakest] >= sequence.log_tau) if known else None,
         union=union,
         union_certified=passes if own else None,
         reason=reason,
+        certified_in=certified_in,
     )

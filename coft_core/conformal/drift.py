@@ -1,6 +1,6 @@
 """Has the world moved since the calibration? Exchangeability tests of audits against the policy's own chains.
 
-One value an audit: the mean joint support of the first tokens that the policy chose, over a fixed window. Tokens of one
+One value an audit: the mean support of the first tokens that the policy chose, over a fixed window. Tokens of one
 audit depend on each other, and audits of different lengths are not alike; one value over one window makes audits the
 units. They are compared with the same value of the chains that the deployed policy wrote on calibration prompts. (True
 next tokens are no baseline: the policy never chooses a token outside the certified set.)
@@ -52,6 +52,21 @@ JUMP = 0.01
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An audit that does not count.
+
+    Attributes:
+        session_id: The audit.
+        prompt: Its prompt.
+        why: Why it does not count, as the end of a sentence: ``"greedy"``.
+    """
+
+    session_id: int
+    prompt: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class DriftReport:
     """What the tests say of audits against a calibration.
 
@@ -66,6 +81,7 @@ class DriftReport:
         two_sample_p: Two-sided Mann-Whitney p-value of audits against the baseline; None without audits.
         lower_share: How often an audit's value lies below a baseline context's (ties count half); 0.5 without drift.
         reason: Why nothing can be said; empty otherwise.
+        left_out: Audits that whoever chose them left out, oldest first.
     """
 
     status: DriftStatus
@@ -78,6 +94,7 @@ class DriftReport:
     two_sample_p: float | None = None
     lower_share: float | None = None
     reason: str = ""
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -97,7 +114,7 @@ class DriftReport:
 
 
 def chain_summary(log_supports: Sequence[float], window: int = WINDOW) -> float | None:
-    """The one value of a chain: mean joint support of its first ``window`` tokens; None if it is shorter.
+    """The one value of a chain: mean support of its first ``window`` tokens; None if it is shorter.
 
     Raises:
         InvalidInputError: The window is below 1, or an entry is NaN or above 0.
@@ -114,7 +131,7 @@ def audit_summary(steps: Sequence[Step], window: int = WINDOW) -> float | None:
     first = steps[:window]
     if any(step.forced for step in first):
         return None
-    return chain_summary([min(step.log_p_fused, step.log_p_masked) for step in first], window)
+    return chain_summary([step.log_support for step in first], window)
 
 
 def baseline_summaries(chosen: CalibrationValues, window: int = WINDOW) -> npt.NDArray[np.float64]:

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from coft_core.conformal import archive, codec
+from coft_core.conformal import archive, codec, intersection
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.coverage import CoverageReport
-from coft_core.conformal.intersection import FamilySequences, intersected_certifiable, intersected_coverage
-from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha, minimum_contexts
+from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha
 from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
 from coft_core.conformal.shares import split_alpha
+from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 from coft_core.fingerprint import Fingerprint
@@ -69,7 +69,7 @@ class FactorizedCalibration(codec.Stored):
                     "read all families alike."
                 )
         split_alpha(self.alpha, names, self.alphas)
-        object.__setattr__(self, "coverage", intersected_coverage(dict(self.parts), exact_alpha(self.alpha)))
+        object.__setattr__(self, "coverage", intersection.intersected_coverage(by_family, exact_alpha(self.alpha)))
 
     @property
     def _first(self) -> Calibration:
@@ -150,18 +150,7 @@ class FactorizedCalibration(codec.Stored):
         sentences = [self._first.shift.sentence]
         if self.source == "rollout" and (record := self._first.chains) is not None:
             sentences += [record.sentence, "" if self.as_rolled_out else OTHER_THRESHOLDS]
-        if self.unmasked:
-            sentences.append(f"Prompts without anything masked ({self.unmasked}) play no part in this calibration.")
-        for name, part in self.parts:
-            needed = minimum_contexts(part.shift.level(part.exact_alpha))
-            if part.context_count < needed:
-                sentences.append(
-                    f"The family {name!r} has {part.context_count} contexts and its share of alpha needs {needed}; "
-                    "it refuses nothing."
-                )
-        unmeasured = [name for name, part in self.parts if not len(part.verification)]
-        if unmeasured and self.coverage.contexts:
-            sentences.append(f"No context kept apart has {', '.join(unmeasured)} masked; coverage leaves this out.")
+        sentences += intersection.family_notes(dict(self.parts), self.unmasked, self.coverage.contexts)
         return tuple(sentence for sentence in sentences if sentence)
 
     def part(self, family: str) -> Calibration | None:
@@ -208,19 +197,32 @@ class FactorizedCalibration(codec.Stored):
         }
         return replace(self, alpha=total, parts=tuple(read.items()))
 
+    def reweighted(
+        self,
+        weights: Mapping[int, float],
+        test_weight: float | None = None,
+        estimated: bool = False,
+        floor: float = EFFECTIVE_FLOOR,
+    ) -> FactorizedCalibration:
+        """Thresholds for prompts of another density, family by family; see :meth:`Calibration.reweighted`.
+
+        Raises:
+            InvalidInputError: A context has no weight, or the weights leave a family too few effective contexts.
+        """
+        shift = Shift.weighted(weights, test_weight, estimated)
+        return replace(self, parts=intersection.reweighted_parts(self.parts, shift, floor))
+
     def for_group(self, name: str) -> FactorizedCalibration:
         """Thresholds of one group alone; a family with too few contexts in it refuses nothing, and a note says so.
 
         Raises:
-            InvalidInputError: There is no such group, or it has too few contexts for every family's level.
+            InvalidInputError: There is no such group, or too few contexts in it, under weights of any one family.
         """
-        summaries = [group for _, part in self.parts for group in part.groups if group.name == name]
-        if summaries and not any(summary.certifiable for summary in summaries):
-            raise InvalidInputError(max(summaries, key=lambda summary: summary.contexts).sentence)
+        intersection.check_group(dict(self.parts), name)
         parts = tuple((family, part.restricted(name)) for family, part in self.parts)
         return replace(self, parts=parts, chosen=self.chosen.select(self._first.context_groups.contexts(name)))
 
-    def sequence(self, alpha: float | None = None, horizon: int | None = None) -> FamilySequences:
+    def sequence(self, alpha: float | None = None, horizon: int | None = None) -> intersection.FamilySequences:
         """Thresholds for whole chains, one a family: together they hold for a whole chain (union bound).
 
         Args:
@@ -233,14 +235,14 @@ class FactorizedCalibration(codec.Stored):
         """
         shares = self._shares(alpha)
         thresholds = tuple((name, part.sequence(shares[name], horizon)) for name, part in self.parts)
-        return FamilySequences(self.alpha if alpha is None else check_alpha(alpha), thresholds)
+        return intersection.FamilySequences(self.alpha if alpha is None else check_alpha(alpha), thresholds)
 
     def smallest_alpha(self) -> Certifiable:
         """What can be certified with this: the smallest levels that, shared out equally, give every family a threshold.
 
         A family without any supported true token is left out; it refuses nothing at any level.
         """
-        return intersected_certifiable(dict(self.parts), self.context_count)
+        return intersection.intersected_certifiable(dict(self.parts), self.context_count)
 
     def _shares(self, alpha: float | None, by_family: Mapping[str, float] | None = None) -> dict[str, float]:
         """Levels by family: by hand, else equal for another alpha, else the present ones."""

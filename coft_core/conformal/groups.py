@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from coft_core.conformal.quantile import exact_alpha, level_at_least, minimum_contexts
-from coft_core.conformal.shift import Shift
+from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
+from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 
 
@@ -75,6 +78,7 @@ class GroupSummary:
         verification_contexts: Contexts kept apart to measure its coverage.
         needed: Contexts that the risk level needs.
         smallest_alpha: Smallest risk level that its contexts support; None without contexts.
+        effective: Effective number of its contexts under shift weights; None without weights.
     """
 
     name: str
@@ -82,15 +86,32 @@ class GroupSummary:
     verification_contexts: int
     needed: int
     smallest_alpha: float | None
+    effective: float | None = None
+
+    @property
+    def effective_needed(self) -> float:
+        """Effective contexts that are needed under shift weights, as for all groups together."""
+        return max(EFFECTIVE_FLOOR, float(self.needed))
+
+    @property
+    def outweighed(self) -> bool:
+        """Whether there are shift weights that leave the group's contexts too few effective ones."""
+        return bool(self.contexts) and self.effective is not None and self.effective < self.effective_needed
 
     @property
     def certifiable(self) -> bool:
         """Whether the group has enough contexts for a threshold of its own."""
-        return self.contexts >= self.needed
+        return self.contexts >= self.needed and not self.outweighed
 
     @property
     def sentence(self) -> str:
         """What can be claimed for the group."""
+        if self.outweighed and self.contexts >= self.needed:
+            return (
+                f"The weights leave the {self.contexts} contexts of the group {self.name!r} worth {self.effective:.1f} "
+                f"and at least {self.effective_needed:g} are needed; calibrate on prompts that are more like those of "
+                "the deployment."
+            )
         if self.certifiable:
             return f"The group {self.name!r} has {self.contexts} contexts, and {self.needed} are needed."
         return (
@@ -99,21 +120,55 @@ class GroupSummary:
         )
 
 
-def group_summary(name: str, contexts: int, verification_contexts: int, alpha: float, shift: Shift) -> GroupSummary:
+@dataclass(frozen=True, slots=True)
+class GroupContexts:
+    """The contexts of one group that have values.
+
+    Attributes:
+        name: The group.
+        calibrated: Contexts that its thresholds rest on, ascending.
+        verification: Number of contexts kept apart to measure its coverage.
+    """
+
+    name: str
+    calibrated: tuple[int, ...]
+    verification: int
+
+
+def group_contexts(
+    groups: ContextGroups, name: str, values: CalibrationValues, verification: CalibrationValues
+) -> GroupContexts:
+    """The contexts of a group in a calibration.
+
+    Raises:
+        InvalidInputError: There is no such group.
+    """
+    members = groups.contexts(name)
+    calibrated = np.unique(values.select(members).contexts).tolist()
+    return GroupContexts(name, tuple(calibrated), verification.select(members).context_count)
+
+
+def group_summary(group: GroupContexts, alpha: float, shift: Shift) -> GroupSummary:
     """Say how much is known of a group.
 
+    Under weights, a level has a threshold if it exceeds the new prompt's share of all weights.
+
     Args:
-        name: The group.
-        contexts: Calibration contexts in it.
-        verification_contexts: Contexts kept apart.
+        group: Its contexts.
         alpha: Risk level.
         shift: What is assumed of new prompts.
     """
-    unit = shift.level(Fraction(1))
+    contexts, unit = len(group.calibrated), shift.level(Fraction(1))
+    weights = shift.of(np.array(group.calibrated, dtype=np.int64))  # (n,)
+    smallest = 1 / (unit * (contexts + 1))
+    if weights is not None:
+        total = sum(map(Fraction, weights.tolist()), Fraction(shift.test_weight))
+        smallest = Fraction(shift.test_weight) / total
     return GroupSummary(
-        name=name,
+        name=group.name,
         contexts=contexts,
-        verification_contexts=verification_contexts,
+        verification_contexts=group.verification,
         needed=minimum_contexts(shift.level(exact_alpha(alpha))),
-        smallest_alpha=level_at_least(1 / (unit * (contexts + 1))),
+        smallest_alpha=level_at_least(smallest),
+        effective=shift.effective(group.calibrated) if contexts else None,
     )

@@ -14,8 +14,11 @@ import numpy as np
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import BinSupport, Certifiable
 from coft_core.conformal.coverage import CoverageReport, kept_report
+from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.sequence import SequenceThreshold
 from coft_core.conformal.shares import least_total
+from coft_core.conformal.shift import Shift
+from coft_core.errors import InvalidInputError
 from coft_core.types import Step
 
 
@@ -46,6 +49,71 @@ def intersected_coverage(parts: Mapping[str, Calibration], alpha: Fraction) -> C
     rows, steps, numbers = keys[:, begins]
     together = np.logical_and.reduceat(kept, begins)  # (steps,)
     return kept_report(together, numbers, (steps, rows), positions, shift.level(alpha), first.seed)
+
+
+def reweighted_parts(
+    parts: Sequence[tuple[str, Calibration]], shift: Shift, floor: float
+) -> tuple[tuple[str, Calibration], ...]:
+    """The families' calibrations under shift weights.
+
+    Args:
+        parts: The families with their calibrations.
+        shift: The weights.
+        floor: Effective number of contexts below which they are refused.
+
+    Raises:
+        InvalidInputError: They leave a family too few effective contexts, or a context of it has no weight.
+    """
+    weights = dict(zip(shift.contexts, shift.weights, strict=True))
+    found = []
+    for name, part in parts:
+        try:
+            found.append((name, part.reweighted(weights, shift.test_weight, shift.estimated, floor)))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"The family {name!r} is too small for weights: {error}") from error
+    return tuple(found)
+
+
+def check_group(parts: Mapping[str, Calibration], name: str) -> None:
+    """Refuse a group for which no family, or under weights not every one, has thresholds of its own.
+
+    Args:
+        parts: The families' calibrations.
+        name: The group; one that there is not is left to whoever looks for its contexts.
+
+    Raises:
+        InvalidInputError: No family has enough contexts in it, or weights leave one too few effective ones.
+    """
+    summaries = {family: group for family, part in parts.items() for group in part.groups if group.name == name}
+    for family, group in summaries.items():
+        if group.outweighed:
+            raise InvalidInputError(f"The family {family!r} is too small for weights: {group.sentence}")
+    if summaries and not any(group.certifiable for group in summaries.values()):
+        raise InvalidInputError(max(summaries.values(), key=lambda group: group.contexts).sentence)
+
+
+def family_notes(parts: Mapping[str, Calibration], unmasked: int, measured: int) -> list[str]:
+    """What must be said of the families of a calibration.
+
+    Args:
+        parts: The families' calibrations.
+        unmasked: Calibration prompts in which no family is masked.
+        measured: Contexts kept apart that coverage was measured on.
+    """
+    sentences = []
+    if unmasked:
+        sentences.append(f"Prompts without anything masked ({unmasked}) play no part in this calibration.")
+    for name, part in parts.items():
+        needed = minimum_contexts(part.shift.level(part.exact_alpha))
+        if part.context_count < needed:
+            sentences.append(
+                f"The family {name!r} has {part.context_count} contexts and its share of alpha needs {needed}; "
+                "it refuses nothing."
+            )
+    unmeasured = [name for name, part in parts.items() if not len(part.verification)]
+    if unmeasured and measured:
+        sentences.append(f"No context kept apart has {', '.join(unmeasured)} masked; coverage leaves this out.")
+    return sentences
 
 
 def intersected_certifiable(parts: Mapping[str, Calibration], contexts: int) -> Certifiable:

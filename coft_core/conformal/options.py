@@ -10,6 +10,7 @@ from coft_core.conformal.ledger import Ledger
 from coft_core.conformal.quantile import check_draws, check_seed
 from coft_core.conformal.split import check_share
 from coft_core.conformal.stepwise import PositionBins
+from coft_core.engine.room import Room
 from coft_core.errors import InvalidInputError
 from coft_core.masking.masker import DEFAULT_HINT, MaskMode
 from coft_core.masking.settings import MaskLayout, MaskSettings
@@ -48,6 +49,7 @@ class CalibrationOptions(TypedDict, total=False):
         max_new_tokens: Steps of a rollout at most; references have their own length.
         tolerance: Rollouts are iterated on fresh contexts until no bin's tau (a probability) changes by more.
         max_iterations: Rounds of rollouts at most; fewer where alpha needs more contexts than that leaves to each.
+        room: Where the memory of batches is taken from, if the device is shared; None takes it without asking.
     """
 
     temperature: float
@@ -72,6 +74,7 @@ class CalibrationOptions(TypedDict, total=False):
     max_new_tokens: int
     tolerance: float
     max_iterations: int
+    room: Room | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ class CalibrationSettings:
     max_new_tokens: int = 64
     tolerance: float = 0.01
     max_iterations: int = 4
+    room: Room | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot be calibrated with, before any model runs."""

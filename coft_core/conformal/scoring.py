@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,10 @@ from coft_core.conformal.ledger import Ledger, LedgerPhase
 from coft_core.conformal.options import Progress
 from coft_core.conformal.true_tokens import token_support
 from coft_core.conformal.values import CalibrationValues
-from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits, forced_batches
+from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits
+from coft_core.engine.forced_batches import forced_batches
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.room import OwnRoom, Room
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.masking.continuation import continuation_ids, joined
 from coft_core.masking.masker import MaskedPrompt, mask_prompt
@@ -108,6 +111,7 @@ def joint_values(
     progress: Progress | None = None,
     batch_size: int | None = None,
     ledger: Ledger | None = None,
+    room: Room | None = None,
 ) -> list[CalibrationValues]:
     """Values for each fusion weight with one masked branch, the model run once.
 
@@ -120,6 +124,7 @@ def joint_values(
         progress: Called after each batch.
         batch_size: Examples in a batch at most; None leaves it to their lengths.
         ledger: What is known already, and where results are kept; bound to these inputs.
+        room: Where the batches' memory is taken from.
 
     Returns:
         Values in the order of the examples, for each of ``lams``.
@@ -127,7 +132,7 @@ def joint_values(
     families = (mask or MaskSettings()).families
     items = [_item(p, (mask_families(p.prompt, families),)) for p in prepared]
     phase = LedgerPhase(ledger, PHASE, tuple(p.row for p in prepared))
-    supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase)
+    supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase, room)
     return [_collect(prepared, [support[:, index, 0] for support in supports]) for index in range(len(lams))]
 
 
@@ -140,6 +145,7 @@ def factorized_values(
     progress: Progress | None = None,
     batch_size: int | None = None,
     ledger: Ledger | None = None,
+    room: Room | None = None,
 ) -> list[dict[str, CalibrationValues]]:
     """Values of every attribute family for each fusion weight, the model run once.
 
@@ -154,6 +160,7 @@ def factorized_values(
         progress: Called after each batch.
         batch_size: Examples in a batch at most; None leaves it to their lengths.
         ledger: What is known already, and where results are kept; bound to these inputs.
+        room: Where the batches' memory is taken from.
 
     Returns:
         Values by family, families in the order in which pages list them, for each of ``lams``.
@@ -167,7 +174,7 @@ def factorized_values(
         raise InvalidInputError(NOTHING_MASKED)
     items = [_item(p, [mask_families(p.prompt, (name,)) for name in families]) for p, families in kept]
     phase = LedgerPhase(ledger, PHASE, tuple(p.row for p, _ in kept))
-    supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase)
+    supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase, room)
     present = in_page_order(name for _, families in kept for name in families)
     return [
         {
@@ -189,6 +196,7 @@ def forced_supports(
     progress: Progress | None = None,
     batch_size: int | None = None,
     phase: LedgerPhase | None = None,
+    room: Room | None = None,
 ) -> list[npt.NDArray[np.float32]]:
     """Joint support of every scored token.
 
@@ -200,6 +208,7 @@ def forced_supports(
         progress: Called after each batch, and at first if something is known already.
         batch_size: Items in a batch at most; None leaves it to their lengths.
         phase: The items as a phase of a ledger; None keeps nothing.
+        room: Where the batches' memory is taken from; None takes it without asking.
 
     Returns:
         ``(C, L, B - 1)`` an item: by scored position, fusion weight and masked branch.
@@ -213,14 +222,15 @@ def forced_supports(
         progress(len(found), len(items))
     if len(found) == len(items):
         return [found[place] for place in range(len(items))]
-    scorer = ForcedScorer(model, limits)
+    scorer, room = ForcedScorer(model, limits), room or OwnRoom()
     # Batches are formed of all items, so that those left have the neighbours that they have without an interruption.
-    for batch in forced_batches(items, budget, batch_size, limits.waste):
+    for batch in forced_batches(items, budget, batch_size, limits.waste, scorer.fitting(room.most)):
         left = [place for place in batch if place not in found]
         if not left:
             continue
         chosen = [items[place] for place in left]
-        supports = _batch_supports(scorer, model, chosen, lams, temperature)  # (N, L, K)
+        work = partial(_batch_supports, scorer, model, chosen, lams, temperature)
+        supports = room.run(scorer.memory_size(chosen), work)  # (N, L, K)
         pieces = np.split(supports, np.cumsum([item.scored for item in chosen])[:-1])
         found.update(zip(left, pieces, strict=True))
         phase.put({place: {"support": found[place]} for place in left})

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from threading import Lock, Thread
 from typing import Literal, Protocol
 
 import torch
@@ -27,9 +26,6 @@ from coft_core.engine.model import LanguageModel
 PathName = Literal["CUDA graph", "traced", "eager"]
 Progress = Callable[[float, str], None]
 """Told how much is done, 0 to 1, and what is being done."""
-
-STEPS_THAT_PAY = 200
-"""Eager steps after which tracing the embedded model would have paid, by measurement; larger models take more."""
 
 _KEPT_AS = "step path"
 _PROBE_ROWS = ((7, 7), (5,))
@@ -50,27 +46,6 @@ class Steps(Protocol):
         """Logits that follow each row's token, ``(R, V)``; the rows' lengths stay as they are."""
 
 
-class Countdown:
-    """Does something once, when it has been told often enough."""
-
-    def __init__(self, count: int, act: Callable[[], None]) -> None:
-        """Wait to be told.
-
-        Args:
-            count: How often.
-            act: What is done then.
-        """
-        self._left, self._act, self._lock = count, act, Lock()
-
-    def tell(self) -> None:
-        """Once more."""
-        with self._lock:
-            self._left -= 1
-            now = self._left == 0
-        if now:
-            self._act()
-
-
 @dataclass(frozen=True, slots=True)
 class StepPath:
     """How single tokens are run.
@@ -79,13 +54,11 @@ class StepPath:
         name: The path.
         reason: Why it is eager; empty for the others.
         steps: What runs them; None where it is eager.
-        countdown: What is told of each eager step, where another path is prepared after some; None elsewhere.
     """
 
     name: PathName
     reason: str = ""
     steps: Steps | None = None
-    countdown: Countdown | None = None
 
     @property
     def text(self) -> str:
@@ -137,26 +110,6 @@ def prepare(model: LanguageModel, progress: Progress | None = None) -> StepPath:
     return path
 
 
-def prepare_when_used(
-    model: LanguageModel,
-    after: int = STEPS_THAT_PAY,
-    run: Callable[[Callable[[], object]], None] | None = None,
-) -> None:
-    """Prepare the path of a model once it has taken some steps; until then they are eager.
-
-    Whoever takes one step costs nothing by it, and nobody waits for the preparation: it goes on beside further steps.
-
-    Args:
-        model: The model.
-        after: Steps until then.
-        run: Runs the preparation; None takes a thread of its own.
-    """
-    start = run or _beside
-    countdown = Countdown(after, lambda: start(lambda: prepare(model)))
-    path = StepPath("eager", f"a faster path is prepared after {after} steps", countdown=countdown)
-    model.findings[_KEPT_AS] = (model.module, path)
-
-
 def forget(model: LanguageModel) -> None:
     """Go back to the eager forward and let go of what the path held."""
     model.findings.pop(_KEPT_AS, None)
@@ -164,12 +117,10 @@ def forget(model: LanguageModel) -> None:
 
 def step_logits(model: LanguageModel, parts: Sequence[Part], fit: Fit) -> Tensor:
     """Logits that follow each row's last token, ``(R, V)``, by the path that was prepared where it takes the parts."""
-    path = path_of(model)
-    if all(part.ids.shape[1] == 1 for part in parts):
-        if path.steps is not None and path.steps.takes(parts):
-            return path.steps.logits(parts)
-        if path.countdown is not None:
-            path.countdown.tell()
+    steps = path_of(model).steps
+    one_token = all(part.ids.shape[1] == 1 for part in parts)
+    if one_token and steps is not None and steps.takes(parts):
+        return steps.logits(parts)
     return forward(model.module, parts, fit.layers, fit.accepts)
 
 
@@ -222,10 +173,6 @@ def _probe(model: LanguageModel, fit: Fit, lengths: Sequence[int]) -> Part:
     forward(model.module, [Part(slots, ids[:, :-1])], fit.layers, fit.accepts)
     slots.settle(lengths)
     return Part(slots, ids[:, -1:])
-
-
-def _beside(work: Callable[[], object]) -> None:
-    Thread(target=work, name="prepare-steps").start()
 
 
 def _say_nothing(share: float, what: str) -> None:

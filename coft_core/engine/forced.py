@@ -7,7 +7,6 @@ batches larger than the model's ``prefill_tokens`` are read in pieces of as many
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache
 
 from coft_core.engine.head import SplitModel, accepted_arguments, split_model
+from coft_core.engine.memory.size import token_size
 from coft_core.engine.model import LanguageModel
 from coft_core.engine.prefill import PrefixLayer, pieces
 from coft_core.errors import InvalidInputError, PromptTooLongError
@@ -98,6 +98,25 @@ class ForcedScorer:
         """Whether the head is applied by itself; otherwise the model's own forward runs over pieces of positions."""
         return self._parts is not None
 
+    def memory_size(self, items: Sequence[ForcedItem]) -> int:
+        """Bytes of keys and values that a batch holds while it is run: of its shared prefix, and of pieces read.
+
+        Args:
+            items: Items with one and the same number of branches B.
+        """
+        branches, longest = len(items[0].prompts), max(item.length for item in items)
+        rows, shared = len(items) * branches, min(item.shared for item in items)
+        if self._parts is None:
+            return rows * longest * token_size(self._model)
+        if not self._shares(len(items), branches, shared):
+            shared = 0
+        several = rows * (longest - shared) > self._model.prefill_tokens
+        return (len(items) * shared + several * rows * (longest - shared)) * token_size(self._model)
+
+    def fitting(self, most: int | None) -> Callable[[Sequence[ForcedItem]], bool] | None:
+        """Whether a batch holds at most so many bytes of keys and values; None sets no limit."""
+        return None if most is None else lambda items: self.memory_size(items) <= most
+
     @torch.inference_mode()
     def logits(self, items: Sequence[ForcedItem]) -> Iterator[Chunk]:
         """Run one batch.
@@ -131,14 +150,17 @@ class ForcedScorer:
     def _hidden(self, layout: _Layout, parts: SplitModel) -> Tensor:
         """Hidden states at the scored positions, ``(N, B, H)``."""
         shared = layout.shared
-        saved = shared * layout.items * (layout.branches - 1)
-        if saved < max(self._limits.shared, 1):
+        if not self._shares(layout.items, layout.branches, shared):
             return self._read(parts.base, layout, 0, None)
         prefix = DynamicCache()
         for start, stop in pieces(layout.items, 0, shared, self._model.prefill_tokens):
             first_rows = layout.ids[:: layout.branches, start:stop]  # (G, w)
             parts.base(input_ids=first_rows, past_key_values=prefix, use_cache=True)
         return self._read(parts.base, layout, shared, prefix)
+
+    def _shares(self, items: int, branches: int, shared: int) -> bool:
+        """Whether reading a common prefix once saves enough."""
+        return shared * items * (branches - 1) >= max(self._limits.shared, 1)
 
     def _read(self, base: Callable[..., Any], layout: _Layout, begin: int, prefix: DynamicCache | None) -> Tensor:
         """Read all rows from a column on, in one piece where it is small enough; hidden states at scored positions."""
@@ -253,48 +275,3 @@ def _check(items: Sequence[ForcedItem], context: int) -> None:
             )
     if len({len(item.prompts) for item in items}) != 1:
         raise InvalidInputError("The items of one batch differ in their number of branches; batch them apart.")
-
-
-def forced_batches(
-    items: Sequence[ForcedItem], token_budget: int, most: int | None = None, waste: float = 1.5
-) -> Iterator[list[int]]:
-    """Group items by number of branches, by length, and among nearly equally long ones by their common prefix.
-
-    Args:
-        items: The items.
-        token_budget: Largest padded batch in tokens, all branches counted; an item longer than it has a batch of its
-            own.
-        most: Items in a batch at most; None sets no limit.
-        waste: See :class:`Limits`.
-
-    Yields:
-        Lists of indices into ``items``; every index is in one of them.
-    """
-    batch: list[int] = []
-    for index in sorted(range(len(items)), key=lambda i: _bucket(items[i])):
-        if batch and not _fit([items[i] for i in (*batch, index)], token_budget, most, waste):
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
-
-
-def _fit(items: Sequence[ForcedItem], token_budget: int, most: int | None, waste: float) -> bool:
-    """Whether items make a good batch."""
-    branches, longest = len(items[0].prompts), max(item.length for item in items)
-    if len(items[-1].prompts) != branches or (most is not None and len(items) > most):
-        return False
-    together = len(items) * _computed(branches, longest, min(item.shared for item in items))
-    alone = sum(_computed(branches, item.length, item.shared) for item in items)
-    return len(items) * branches * longest <= token_budget and together <= waste * alone
-
-
-def _computed(branches: int, length: int, shared: int) -> int:
-    """Tokens of one item that the model runs over."""
-    return shared + branches * (length - shared)
-
-
-def _bucket(item: ForcedItem) -> tuple[int, int, int, int]:
-    steps = math.ceil(math.log(item.length) / math.log(1.1))
-    return len(item.prompts), steps, item.shared, item.length

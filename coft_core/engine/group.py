@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from coft_core.engine.branches import BranchBatch, BranchSpec
+from coft_core.engine.branches import BranchBatch, BranchSpec, MemoryUse
+from coft_core.engine.forwards import Forwards, Found, OwnForwards, Sequel
 from coft_core.engine.hooks import Hook, attached
-from coft_core.engine.joint import Forwards, OwnForwards
 from coft_core.engine.model import LanguageModel
 from coft_core.engine.scoring import teacher_forced_logits
 from coft_core.errors import InvalidInputError
@@ -23,6 +23,7 @@ BASE = "base"
 class _Part:
     """Branches that share a model and hooks, and so a batch; ``rows`` are their places among all branches."""
 
+    name: str
     model: LanguageModel
     hooks: tuple[Hook, ...]
     rows: tuple[int, ...]
@@ -104,6 +105,17 @@ class BranchGroup:
         return sum(batch.memory_size_next for batch in self._batches)
 
     @property
+    def memory_uses(self) -> dict[str, MemoryUse]:
+        """How keys and values are kept, by the name under which branches ask for their model.
+
+        Where hooks divide the branches of one model into several batches, the first one's.
+        """
+        found: dict[str, MemoryUse] = {}
+        for part, batch in zip(self._parts, self._batches, strict=True):
+            found.setdefault(part.name, batch.memory_use)
+        return found
+
+    @property
     def memory_notes(self) -> tuple[str, ...]:
         """Why memory is not preallocated, a sentence for each model where it is not."""
         return tuple(dict.fromkeys(batch.memory_note for batch in self._batches if batch.memory_note))
@@ -128,6 +140,17 @@ class BranchGroup:
         widest = like.dtype if all(logits.dtype == like.dtype for logits in found) else torch.float32
         stacked = torch.cat([logits[:, : self._width].to(like.device, widest) for logits in found])  # (R, V)
         return stacked[self._order]
+
+    def followed(self, sequel: Sequel[Found]) -> tuple[Tensor, Found]:
+        """What :meth:`logits` gives, and what is made of it, perhaps together with that of other rollouts.
+
+        Raises:
+            RolloutClosedError: The group is closed.
+        """
+        if self._order is None:
+            return self._forwards.followed(self._batches[0], self._parts[0].hooks, sequel)
+        logits = self.logits()
+        return logits, sequel.alone(logits)
 
     def append(self, token_ids: Tensor) -> None:
         """Make one token a branch the pending one.
@@ -201,7 +224,7 @@ def _parts(models: Mapping[str, LanguageModel], branches: Sequence[BranchSpec]) 
                 f"The branch {branch.name!r} needs the model {branch.model!r}, which is not loaded."
             )
         places.setdefault((branch.model, branch.hooks), []).append(place)
-    return tuple(_Part(models[name], hooks, tuple(rows)) for (name, hooks), rows in places.items())
+    return tuple(_Part(name, models[name], hooks, tuple(rows)) for (name, hooks), rows in places.items())
 
 
 def _order(parts: tuple[_Part, ...]) -> Tensor | None:

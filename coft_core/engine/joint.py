@@ -1,53 +1,30 @@
 """Forwards of one model that several threads ask for at the same time, run as one.
 
 A step of decoding reads all weights for a handful of rows, so that many reviewers' steps cost little more than one.
-Whoever asks first runs the forward of all who wait; the others find their logits done.
+Whoever asks first runs the forward of all who wait; the others find their logits done, and what follows them too where
+it is the same for all.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from threading import Condition
+from threading import Condition, Lock
 from time import perf_counter
-from typing import Protocol
+from traceback import clear_frames
+from typing import Any
 
 from torch import Tensor
 
 from coft_core.engine.branches import BranchBatch, joint_logits
+from coft_core.engine.forwards import Found, Sequel
+from coft_core.engine.gathering import Gathering
 from coft_core.engine.hooks import Hook, attached
 
 MOST_ROWS = 64
 """Rows of one forward at most; a batch with more of its own is run alone."""
-
-
-class Forwards(Protocol):
-    """Where the forwards of a rollout are run."""
-
-    def logits(self, batch: BranchBatch, hooks: Sequence[Hook] = ()) -> Tensor:
-        """What is pending of a batch, ``(R, V)``, with hooks that are on for this forward alone."""
-
-    def exclusive(self) -> AbstractContextManager[None]:
-        """No forward of anybody else runs inside this block."""
-
-
-class OwnForwards:
-    """Every forward by itself, in the thread that asks; for whoever is alone with a model, or holds its turn."""
-
-    def logits(self, batch: BranchBatch, hooks: Sequence[Hook] = ()) -> Tensor:
-        """What is pending of a batch, ``(R, V)``.
-
-        Raises:
-            RolloutClosedError: The batch is closed.
-        """
-        with attached(batch.model.module, hooks):
-            return batch.logits()
-
-    def exclusive(self) -> AbstractContextManager[None]:
-        """Nobody else is expected."""
-        return nullcontext()
 
 
 @dataclass(eq=False)
@@ -56,7 +33,9 @@ class _Request:
 
     batch: BranchBatch
     hooks: tuple[Hook, ...]
+    sequel: Sequel[Any] | None = None
     found: list[Tensor] = field(default_factory=list)
+    finish: Callable[[], Any] | None = None
     error: Exception | None = None
     asked: float = field(default_factory=lambda: perf_counter())
 
@@ -74,6 +53,8 @@ class _Request:
             with attached(self.batch.model.module, self.hooks):
                 self.found.append(self.batch.logits())
         except Exception as error:
+            # The frames of a failed forward hold its tensors, and those who wait may need their memory.
+            clear_frames(error.__traceback__)
             self.error = error
 
 
@@ -82,21 +63,30 @@ class JointForwards:
 
     Steps of one token a row of batches of one model are joined. Prompts, batches with hooks and models whose attention
     takes no parts are run alone, in their turn. An error of a joint forward is nobody's yet: each batch is then run
-    alone, and only those fail that fail by themselves.
+    alone, and only those fail that fail by themselves; likewise with what follows it.
+
+    A forward waits a moment for those of the one before it; see :mod:`coft_core.engine.gathering`.
     """
 
     def __init__(
-        self, processor: Callable[[], AbstractContextManager[None]] = nullcontext, most_rows: int = MOST_ROWS
+        self,
+        processor: Callable[[], AbstractContextManager[None]] = nullcontext,
+        most_rows: int = MOST_ROWS,
+        gathering: Gathering | None = None,
     ) -> None:
         """Nobody waits.
 
         Args:
             processor: Gives the processor for one forward, from which others may keep us meanwhile.
             most_rows: Rows of one forward at most.
+            gathering: Whom a forward waits for; those of the one before it if None.
         """
         self._processor = processor
         self._most_rows = most_rows
-        self._changed = Condition()
+        lock = Lock()
+        # Whoever runs the forwards is told who comes, without waking all who wait for their results.
+        self._changed, self._arrived = Condition(lock), Condition(lock)
+        self._gathering = gathering or Gathering()
         self._waiting: deque[_Request] = deque()
         self._led = False
         self._forwards = 0
@@ -133,7 +123,24 @@ class JointForwards:
         Raises:
             RolloutClosedError: The batch is closed.
         """
-        request = _Request(batch, tuple(hooks))
+        return self._answered(_Request(batch, tuple(hooks)))
+
+    def followed(self, batch: BranchBatch, hooks: Sequence[Hook], sequel: Sequel[Found]) -> tuple[Tensor, Found]:
+        """What is pending of a batch, ``(R, V)``, and what is made of it, perhaps for several batches at once.
+
+        Args:
+            batch: The batch; no other thread touches it meanwhile.
+            hooks: Hooks that are on for this forward alone.
+            sequel: What is made of the logits.
+
+        Raises:
+            RolloutClosedError: The batch is closed.
+        """
+        request = _Request(batch, tuple(hooks), sequel)
+        logits = self._answered(request)
+        return logits, sequel.alone(logits) if request.finish is None else request.finish()
+
+    def _answered(self, request: _Request) -> Tensor:
         try:
             if self._leads(request):
                 self._lead(request)
@@ -148,6 +155,8 @@ class JointForwards:
         """Wait until the request is done or nobody runs forwards, which is then for this thread to do."""
         with self._changed:
             self._waiting.append(request)
+            self._gathering.asked(request.batch, request.asked)
+            self._arrived.notify()
             self._changed.wait_for(lambda: request.done or not self._led)
             if request.done:
                 return False
@@ -158,6 +167,7 @@ class JointForwards:
         """Run forwards, oldest requests first, until the own one is done."""
         try:
             while not own.done:
+                self._gather()
                 # The processor is given back after each forward, so that whoever else waits for it gets its turn.
                 with self._processor():
                     self._serve(self._taken())
@@ -165,6 +175,20 @@ class JointForwards:
             with self._changed:
                 self._led = False
                 self._changed.notify_all()
+
+    def _gather(self) -> None:
+        """Wait a moment for those of the newest forward who have not asked again."""
+        with self._changed:
+            left = self._gathering.left(perf_counter())
+            if left > 0:
+                self._arrived.wait_for(self._gathered, left)
+
+    def _gathered(self) -> bool:
+        first = self._waiting[0]
+        batches = [request.batch for request in self._waiting]
+        if not first.joins or sum(batch.row_count for batch in batches) >= self._most_rows:
+            return True
+        return self._gathering.complete(batches, first.batch.model.module)
 
     def _taken(self) -> list[_Request]:
         """The oldest request, and all that can be run with it."""
@@ -182,6 +206,8 @@ class JointForwards:
 
     def _serve(self, taken: list[_Request]) -> None:
         began = perf_counter()
+        # A prompt takes longer than a step and says nothing of who will be back when.
+        steps = [request.batch for request in taken if request.joins]
         for request in taken:
             request.batch.waited = began - request.asked
         try:
@@ -194,6 +220,8 @@ class JointForwards:
                 # Whoever was interrupted here has left others' requests unanswered; they keep their places.
                 self._waiting.extendleft(request for request in reversed(taken) if not request.done)
                 self._served += sum(request.done for request in taken)
+                if steps:
+                    self._gathering.served(steps, began, perf_counter())
                 self._changed.notify_all()
 
     def _served_together(self, taken: list[_Request]) -> bool:
@@ -203,6 +231,7 @@ class JointForwards:
             # Whatever it was, it is raised again by the batch whose it is, when that is run alone.
             return False
         self._forwards += 1
+        _make_together(taken, found)
         for request, logits in zip(taken, found, strict=True):
             request.found.append(logits)
         return True
@@ -212,3 +241,22 @@ class JointForwards:
             if request in self._waiting:
                 self._waiting.remove(request)
             self._changed.notify_all()
+
+
+def _make_together(taken: Sequence[_Request], found: Sequence[Tensor]) -> None:
+    """Make at once what follows for those for whom it is the same; all others make it in their own threads."""
+    alike: dict[Hashable, list[tuple[_Request, Tensor]]] = {}
+    for request, logits in zip(taken, found, strict=True):
+        if request.sequel is not None and (key := request.sequel.key) is not None:
+            alike.setdefault(key, []).append((request, logits))
+    for group in alike.values():
+        sequels = [request.sequel for request, _ in group]
+        if len(group) == 1 or sequels[0] is None:
+            continue
+        try:
+            finishes = sequels[0].together([logits for _, logits in group], sequels)
+        except Exception:
+            # Whatever it was, it is raised again in the thread whose it is, when each is made alone.
+            continue
+        for (request, _), finish in zip(group, finishes, strict=True):
+            request.finish = finish

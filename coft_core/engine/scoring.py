@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits, forced_batches
+from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits
+from coft_core.engine.forced_batches import forced_batches
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError, PromptTooLongError
 

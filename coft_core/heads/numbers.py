@@ -35,19 +35,29 @@ _NEGLIGIBLE = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """One masked branch with its threshold: a token must pass all of a step's criteria.
+    """One branch with its threshold: a token must pass all of a step's criteria.
+
+    With a masked branch a token passes by its joint support; the factual branch, where it certifies, decides alone.
 
     Attributes:
         log_p: Log-probabilities of the head in that branch, ``(n,)``.
-        log_tau: Threshold on the joint support.
+        log_tau: Threshold on the support.
         tail_largest: Largest log-probability of the tail in that branch.
         tail_log_mass: Log-probability of the whole tail in that branch.
+        alone: Whether the branch decides without the fused reading.
     """
 
     log_p: Floats
     log_tau: float
     tail_largest: float
     tail_log_mass: float
+    alone: bool = False
+
+    def support(self, head: Head) -> tuple[Floats, Floats]:
+        """Bounds on the head tokens' support, ``(n,)`` each."""
+        if self.alone:
+            return self.log_p, self.log_p
+        return np.minimum(head.log_p_low, self.log_p), np.minimum(head.log_p_high, self.log_p)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +92,7 @@ class Head:
         log_p_low: Each token's fused log-probability is at least this, ``(n,)``.
         log_p_high: And at most this, ``(n,)``.
         masked_normaliser: The same of the masked logits.
-        criteria: One a masked branch with a threshold; empty when nothing can refuse a token.
+        criteria: One a branch with a threshold; empty when nothing can refuse a token.
         twins: A number for each token, ``(n,)``; tokens with the very same logits in every branch share it.
     """
 
@@ -153,7 +163,7 @@ def head_of(stored: StoredLogits, views: Views, lam: float) -> Head:
         log_p_high=log_p_high,
         masked_normaliser=float(np.logaddexp(log_sum_exp(masked), kept.fused_log_mass[-1])),
         criteria=tuple(
-            _criterion(logits[row], log_tau, kept.log_mass[row], kept.largest[row] / stored.temperature)
+            _criterion(row, logits[row], log_tau, kept.log_mass[row], kept.largest[row] / stored.temperature)
             for row, log_tau in thresholds(views, len(logits))
         ),
         twins=np.unique(logits, axis=1, return_inverse=True)[1].ravel(),
@@ -161,12 +171,12 @@ def head_of(stored: StoredLogits, views: Views, lam: float) -> Head:
 
 
 def thresholds(views: Views, rows: int) -> tuple[tuple[int, float], ...]:
-    """The masked branches with their thresholds; ``rows`` counts all branches."""
+    """The branches that certify, with their thresholds; ``rows`` counts all branches, the factual one is row 0."""
     if rows == 1:
         return ()
     if views.families:
         return tuple((row, view.log_tau) for row, view in enumerate(views.families, start=1))
-    return ((1, views.log_tau),)
+    return ((0 if views.certified_in == "factual" else 1, views.log_tau),)
 
 
 def members(head: Head, criteria: tuple[Criterion, ...]) -> Members:
@@ -175,8 +185,7 @@ def members(head: Head, criteria: tuple[Criterion, ...]) -> Members:
     tail_low = tail_high = head.tail_count
     for criterion in (c for c in criteria if c.log_tau > -math.inf):
         slack = head.slack + head.error + OPERATIONS * UNIT * abs(criterion.log_tau)  # (n,)
-        low = np.minimum(head.log_p_low, criterion.log_p)  # (n,)
-        high = np.minimum(head.log_p_high, criterion.log_p)  # (n,)
+        low, high = criterion.support(head)
         sure &= low - slack >= criterion.log_tau
         possible &= high + slack >= criterion.log_tau
         tail_low, tail_high = 0, min(tail_high, _tail_members(head, criterion, float(slack.max())))
@@ -245,16 +254,18 @@ def _share(part: float, whole: float) -> float:
     return 0.0 if part == -math.inf else math.exp(min(part - whole, 0.0))
 
 
-def _criterion(logits: Floats, log_tau: float, tail_log_mass: float, tail_largest: float) -> Criterion:
+def _criterion(row: int, logits: Floats, log_tau: float, tail_log_mass: float, tail_largest: float) -> Criterion:
     normaliser = float(np.logaddexp(log_sum_exp(logits), tail_log_mass))
-    return Criterion(logits - normaliser, log_tau, tail_largest - normaliser, tail_log_mass - normaliser)
+    return Criterion(logits - normaliser, log_tau, tail_largest - normaliser, tail_log_mass - normaliser, row == 0)
 
 
 def _tail_members(head: Head, criterion: Criterion, slack: float) -> int:
-    """How many tokens of the tail can pass a criterion: each needs tau of both views' mass."""
-    largest = min(head.tail.largest - head.normaliser.low, criterion.tail_largest)
+    """How many tokens of the tail can pass a criterion: each needs tau of the mass of every view that it asks."""
+    largest, mass = criterion.tail_largest, criterion.tail_log_mass
+    if not criterion.alone:
+        largest = min(head.tail.largest - head.normaliser.low, largest)
+        mass = min(head.tail.log_mass.high - head.normaliser.high, mass)
     if largest + slack < criterion.log_tau:
         return 0
-    mass = min(head.tail.log_mass.high - head.normaliser.high, criterion.tail_log_mass)
     ratio = mass + slack - criterion.log_tau
     return head.tail_count if ratio >= math.log(head.tail_count) else math.floor(math.exp(ratio))

@@ -105,7 +105,7 @@ def _weight(policy: Policy) -> float:
     lam = fusion_weight(policy)
     if lam is None:
         raise StoredLogitsError(
-            f"The policy {policy.name!r} does more than fuse branches, so the head of a step is not enough to read it."
+            f"The policy {policy.title} does more than fuse branches, so the head of a step is not enough to read it."
         )
     return lam
 
@@ -149,8 +149,7 @@ def _log_p(head: Head, place: int) -> Bounds:
 
 
 def _margin(head: Head, criterion: Criterion, place: int) -> Bounds:
-    fused, masked = _log_p(head, place), float(criterion.log_p[place])
-    edges = (min(edge, masked) for edge in (fused.low, fused.high))
+    edges = (float(bound[place]) for bound in criterion.support(head))
     return Bounds(*(difference(edge, criterion.log_tau) for edge in edges))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from coft_core.engine.model import ANCHOR, LanguageModel
 from coft_core.errors import InvalidInputError
 from coft_core.masking.masker import MaskedPrompt
+from coft_core.masking.surrogates import require_encodable
 
 
 def continuation_ids(model: LanguageModel, prompt: MaskedPrompt, continuation: str) -> tuple[int, ...]:
@@ -19,8 +20,9 @@ def continuation_ids(model: LanguageModel, prompt: MaskedPrompt, continuation: s
         continuation: Text that follows it, taken literally.
 
     Raises:
-        InvalidInputError: The continuation has no tokens.
+        InvalidInputError: The continuation has no tokens, or holds a lone surrogate.
     """
+    require_encodable(continuation, "The continuation")
     tokenizer = model.tokenizer
     prefix = list(prompt.factual_ids)
     if not model.chat:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from coft_core.masking.chat import apply_chat_template
 from coft_core.masking.merge import resolve_spans, validate_spans
 from coft_core.masking.sentinel import resolve_sentinel
+from coft_core.masking.surrogates import require_encodable
 from coft_core.types import Span
 
 MaskMode = Literal["hard", "soft"]
@@ -80,10 +81,12 @@ def mask_prompt(
         Both branches' tokens, equal in number.
 
     Raises:
-        InvalidInputError: A span lies outside the text, is empty, or has an unknown family, source or score.
+        InvalidInputError: A span lies outside the text, is empty, or has an unknown family, source or score; the text
+            or the hint holds a lone surrogate.
         SentinelError: The sentinel is not one token.
     """
     given = tuple(spans)
+    require_encodable(text)
     validate_spans(text, given)
     resolved = resolve_spans(given)
     sentinel_text, sentinel_id = resolve_sentinel(tokenizer, sentinel)
@@ -162,6 +165,7 @@ def _fillers(
     fillers = dict.fromkeys(positions, sentinel_id)
     if mode == "hard":
         return fillers
+    require_encodable(hint, "The hint of the soft mask")
     hint_ids = [int(i) for i in tokenizer.encode(" " + hint.strip(), add_special_tokens=False)]
     taken: set[int] = set()
     for span in (span for span in spans if span.masked):

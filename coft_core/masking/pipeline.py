@@ -22,7 +22,7 @@ from spacy.tokens import Span as EntitySpan
 
 from coft_core.assets import assets_path
 from coft_core.errors import InvalidInputError
-from coft_core.masking.tokens import encodable
+from coft_core.masking.surrogates import encodable
 
 AUTO: Final = "auto"
 """The default: choose the pipeline that comes with the program."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coft_core.errors import SentinelError
+from coft_core.masking.surrogates import surrogate_problem
 
 FALLBACKS = ("<mask>", "[MASK]", " _", "_", " ...", "...", " -", "-")
 """Tried in this order when the tokenizer names no mask token: light in meaning, one token in most vocabularies."""
@@ -38,6 +39,8 @@ def resolve_sentinel(tokenizer: Any, sentinel: str | None = None) -> tuple[str, 
 
 
 def _one_token(tokenizer: Any, text: str) -> int | None:
+    if surrogate_problem(text):
+        return None
     ids = tokenizer.encode(text, add_special_tokens=False)
     if len(ids) != 1 or ids[0] == tokenizer.unk_token_id:
         return None

@@ -19,9 +19,10 @@ from spacy.tokenizer import Tokenizer
 from spacy.tokens import Doc
 from spacy.util import compile_infix_regex
 
+from coft_core.masking.surrogates import encodable
+
 _HYPHENS = "-\u2010\u2011\u2012\u2013\u2212\u00ad"
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u0060\u00b4\uff07", "'"))
-_SURROGATES = re.compile("[\ud800-\udfff]")
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
 _SENTENCE_BORDERS = frozenset((*".!?:;\u2026\"'([{*\u2022-\u2013\u2014\u201c\u201d\u00ab\u00bb>|", "...", "--"))
 
@@ -72,11 +73,6 @@ def fold(word: str) -> str:
     decomposed = unicodedata.normalize("NFKD", word.translate(_APOSTROPHES))
     kept = (char for char in decomposed if unicodedata.category(char) not in ("Mn", "Cf"))
     return unicodedata.normalize("NFC", "".join(kept)).translate(_APOSTROPHES)
-
-
-def encodable(text: str) -> str:
-    """The text with lone surrogates replaced one for one, which spaCy cannot encode; offsets stay."""
-    return _SURROGATES.sub("\ufffd", text)
 
 
 def view_tokens(nlp: Language, text: str) -> TokenView:

@@ -7,6 +7,7 @@ COFT, section 5 (ablations). The third one, certification in one branch, is
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from coft_core.policies.coft import CoftPolicy
 
@@ -20,6 +21,8 @@ class NoFusionPolicy(CoftPolicy):
     """
 
     lam: float = field(default=0.0, init=False)
+
+    title: ClassVar[str] = "COFT without fusion"
 
     @property
     def name(self) -> str:
@@ -35,6 +38,8 @@ class NoCertificationPolicy(CoftPolicy):
     """
 
     calibration: None = field(default=None, init=False)
+
+    title: ClassVar[str] = "COFT without certification"
 
     @property
     def name(self) -> str:

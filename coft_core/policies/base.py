@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from coft_core.fingerprint import Fingerprint
 from coft_core.masking.masker import MaskedPrompt
 from coft_core.masking.settings import MaskSettings
 from coft_core.sampling import Sampling
-from coft_core.types import CertificateState
+from coft_core.types import CertificateState, CertifiedIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Views:
         log_tau: Log-threshold of the step; ``-inf`` when there is none.
         state: What the threshold rests on.
         families: The parts of a factorized mask; empty with one masked branch.
+        certified_in: The readings by which the set is certified.
     """
 
     logits_factual: Tensor
@@ -61,6 +62,7 @@ class Views:
     log_tau: float
     state: CertificateState
     families: tuple[FamilyView, ...] = ()
+    certified_in: CertifiedIn = "both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,9 @@ def compared_certificate(calibrated: Fingerprint, used: Fingerprint, accept_mism
 @runtime_checkable
 class Policy(Protocol):
     """A decoding policy; all policies share the loop of :mod:`coft_core.decode`."""
+
+    title: ClassVar[str]
+    """Its name on pages and in sentences."""
 
     @property
     def name(self) -> str:
@@ -216,6 +221,20 @@ class Preparing(Protocol):
             model: The audited model.
             models: Further models by name.
             prompt: The masked prompt.
+        """
+
+
+@runtime_checkable
+class PreparesByWriting(Protocol):
+    """A policy that may have a model write a text before it is bound to a prompt."""
+
+    def writing_size(self, model: LanguageModel, models: Mapping[str, LanguageModel], text: str) -> int:
+        """Bytes of keys and values that this takes at most; 0 where nothing is written.
+
+        Args:
+            model: The audited model.
+            models: Further models by name.
+            text: The reviewer's text.
         """
 
 

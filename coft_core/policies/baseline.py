@@ -21,7 +21,7 @@ from coft_core.policies.base import Certificate, Past, Views
 from coft_core.policies.fingerprint import policy_fingerprint
 from coft_core.policies.parameters import check_parameters, parameters_of
 from coft_core.sampling import Sampling
-from coft_core.types import CertificateState
+from coft_core.types import CertificateState, CertifiedIn
 
 FACTUAL, MASKED = "factual", "masked"
 
@@ -77,6 +77,12 @@ class BaselinePolicy(ABC):
 
     method: ClassVar[str]
     """Short name of the method, as in ``--policy``."""
+
+    title: ClassVar[str]
+    """Its name on pages and in sentences."""
+
+    certified_in: ClassVar[CertifiedIn] = "both"
+    """The readings by which it certifies, if it does."""
 
     audited: ClassVar[str] = "base"
     """Name of the model that runs the factual and the masked branch."""
@@ -144,7 +150,7 @@ class BaselinePolicy(ABC):
             InvalidInputError: The method has branches of its own and the policy is not prepared for a prompt.
         """
         if self.own is None and type(self).own_branches is not BaselinePolicy.own_branches:
-            raise InvalidInputError(f"The policy {self.name!r} looks at the prompt first; make a plan with it.")
+            raise InvalidInputError(f"The policy {self.title} looks at the prompt first; make a plan with it.")
         found = [BranchSpec(FACTUAL, prompt.factual_ids, self.audited)]
         if self.observe_masked or self.needs_masked:
             found.append(BranchSpec(MASKED, prompt.masked_ids, self.audited))
@@ -173,6 +179,7 @@ class BaselinePolicy(ABC):
             certified=own.certified,
             log_tau=own.log_tau,
             state=own.state,
+            certified_in=self.certified_in,
         )
 
     def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
@@ -190,7 +197,7 @@ class BaselinePolicy(ABC):
 
     def certificate(self, model: LanguageModel, detector: str) -> Certificate:
         """Uncertified, unless a method says otherwise."""
-        return Certificate(f"uncertified: {self.method.replace('_', ' ')} gives no certificate")
+        return Certificate(f"uncertified: {self.title} gives no certificate")
 
     @property
     def label(self) -> str:

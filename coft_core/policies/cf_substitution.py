@@ -82,6 +82,7 @@ class CfSubstitutionPolicy(BaselinePolicy):
     )
 
     method: ClassVar[str] = "cf_substitution"
+    title: ClassVar[str] = "Counterfactual substitution"
 
     def __post_init__(self) -> None:
         """Validate; own substitutions must be readable."""

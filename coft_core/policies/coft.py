@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -25,6 +27,8 @@ class CoftPolicy(FusedPolicy[Calibration]):
     Its parameters are those of :class:`FusedPolicy`.
     """
 
+    title: ClassVar[str] = "COFT"
+
     @property
     def name(self) -> str:
         """Short name of the policy."""
@@ -37,10 +41,22 @@ class CoftPolicy(FusedPolicy[Calibration]):
 
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Fuse (Eq. 4) and certify (Eq. 7); ``logits`` is ``(G, 2, V)``."""
+        return self.views_at(logits, *self.threshold(step))
+
+    def views_at(self, logits: Tensor, log_tau: float | Tensor, state: CertificateState) -> Views:
+        """Fuse and certify at given thresholds.
+
+        Args:
+            logits: ``(G, 2, V)``.
+            log_tau: Log-threshold, a number or one a row, ``(G, 1)``; not looked at without a calibration.
+            state: What it rests on.
+
+        Returns:
+            The views; their ``log_tau`` is NaN where rows have their own.
+        """
         factual, masked = logits[:, 0].float(), logits[:, 1].float()  # (G, V)
         log_p_masked = log_probabilities(masked, self.temperature)
         log_p_fused = log_probabilities(fuse_logits(factual, masked, self.lam), self.temperature)
-        log_tau, state = self.threshold(step)
         certified = None
         if self.calibration is not None:
             certified = certified_set(joint_support(log_p_fused, log_p_masked), log_tau)  # (G, V)
@@ -51,7 +67,7 @@ class CoftPolicy(FusedPolicy[Calibration]):
             log_p_masked=log_p_masked,
             log_p_fused=log_p_fused,
             certified=certified,
-            log_tau=log_tau,
+            log_tau=math.nan if isinstance(log_tau, Tensor) else log_tau,
             state=state,
         )
 

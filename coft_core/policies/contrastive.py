@@ -59,6 +59,7 @@ class ContrastivePolicy(BaselinePolicy):
     amateur_temperature: float = parameter(1.0, "number", "Amateur's temperature", "Above 0.", low=0.01, high=10.0)
 
     method: ClassVar[str] = "contrastive"
+    title: ClassVar[str] = "Contrastive decoding"
 
     def __post_init__(self) -> None:
         """Validate; an amateur must be named to be used."""

@@ -39,6 +39,7 @@ class DetoxPolicy(ScoredPolicy):
     )  # fmt: skip
 
     method: ClassVar[str] = "detox"
+    title: ClassVar[str] = "Detox decoding"
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """Score, leave out, weight and normalise."""

@@ -59,6 +59,7 @@ class DExpertsPolicy(BaselinePolicy):
     )
 
     method: ClassVar[str] = "dexperts"
+    title: ClassVar[str] = "DExperts"
 
     @property
     def models(self) -> dict[str, str]:

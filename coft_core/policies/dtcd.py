@@ -19,7 +19,7 @@ from coft_core.policies.baseline import FACTUAL, Decision
 from coft_core.policies.parameters import parameter
 from coft_core.policies.scored import ScoredPolicy
 from coft_core.policies.single_branch import factual_only
-from coft_core.types import CertificateState
+from coft_core.types import CertificateState, CertifiedIn
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ class DtcdPolicy(ScoredPolicy):
     candidates: int = parameter(40, "whole", "Candidates", "Likeliest tokens that are scored.", low=1, high=400)
 
     method: ClassVar[str] = "dtcd"
+    title: ClassVar[str] = "Dual-threshold conformal"
+    certified_in: ClassVar[CertifiedIn] = "factual"
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """Both thresholds on the factual reading."""

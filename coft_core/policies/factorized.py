@@ -41,6 +41,8 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
 
     layout: ClassVar[MaskLayout] = "factorized"
 
+    title: ClassVar[str] = "COFT, factorized"
+
     @property
     def name(self) -> str:
         """Short name of the policy."""

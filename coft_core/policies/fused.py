@@ -20,6 +20,7 @@ from coft_core.masking.settings import MaskLayout, MaskSettings
 from coft_core.policies.base import Certificate, Past, Views, compared_certificate
 from coft_core.policies.fingerprint import policy_fingerprint
 from coft_core.sampling import Sampling
+from coft_core.types import CertifiedIn
 
 NO_CALIBRATION = "uncertified: no calibration"
 
@@ -62,6 +63,11 @@ class FusedPolicy(ABC, Generic[Thresholds]):
     whitelist: tuple[str, ...] = ()
 
     layout: ClassVar[MaskLayout] = "joint"
+    title: ClassVar[str]
+    """Its name on pages and in sentences."""
+
+    certified_in: ClassVar[CertifiedIn] = "both"
+    """The readings by which it certifies."""
 
     def __post_init__(self) -> None:
         """Validate by building what the parameters are for."""
@@ -107,6 +113,14 @@ class FusedPolicy(ABC, Generic[Thresholds]):
             source=self.calibration.source if self.calibration else "none",
         )
 
+    def required(self, own: Fingerprint) -> Fingerprint:
+        """What a calibration's fingerprint must be to serve this policy.
+
+        Args:
+            own: The policy's fingerprint, with the estimator and the source of its calibration.
+        """
+        return own
+
     def certificate(self, model: LanguageModel, detector: str) -> Certificate:
         """Compare the calibration's fingerprint with this policy's.
 
@@ -115,5 +129,5 @@ class FusedPolicy(ABC, Generic[Thresholds]):
         """
         if self.calibration is None:
             return Certificate(NO_CALIBRATION)
-        own = self.fingerprint(model, detector)
-        return compared_certificate(self.calibration.fingerprint, own, self.accept_mismatch)
+        used = self.required(self.fingerprint(model, detector))
+        return compared_certificate(self.calibration.fingerprint, used, self.accept_mismatch)

@@ -67,6 +67,7 @@ class GediPolicy(BaselinePolicy):
     prior: float = parameter(0.5, "number", "Prior", "Probability of the wanted class.", low=0.001, high=0.999)
 
     method: ClassVar[str] = "gedi"
+    title: ClassVar[str] = "GeDi"
 
     @property
     def models(self) -> dict[str, str]:

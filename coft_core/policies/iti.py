@@ -54,6 +54,7 @@ class ItiPolicy(BaselinePolicy):
     )  # fmt: skip
 
     method: ClassVar[str] = "iti"
+    title: ClassVar[str] = "Activation steering"
 
     def own_branches(
         self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt

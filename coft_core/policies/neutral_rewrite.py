@@ -16,6 +16,7 @@ from torch import Tensor
 
 from coft_core.engine.branches import BranchSpec
 from coft_core.engine.greedy import write_greedily
+from coft_core.engine.memory.size import rows_size
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
 from coft_core.fusion import log_probabilities
@@ -80,6 +81,7 @@ class NeutralRewritePolicy(BaselinePolicy):
     made: Rewriting | None = field(default=None, repr=False, compare=False)
 
     method: ClassVar[str] = "neutral_rewrite"
+    title: ClassVar[str] = "Neutral rewrite"
 
     def __post_init__(self) -> None:
         """Validate; the instruction needs a place for the prompt."""
@@ -113,12 +115,19 @@ class NeutralRewritePolicy(BaselinePolicy):
         bound = replace(self, made=made)
         return replace(bound, own=bound.own_branches(model, models, prompt))
 
+    def writing_size(self, model: LanguageModel, models: Mapping[str, LanguageModel], text: str) -> int:
+        """Bytes of keys and values of the rewriting model's one row; 0 for the rules."""
+        if self.by == RULES:
+            return 0
+        writer = models.get(REWRITER, model)
+        return rows_size(writer, 1, len(self._asked(writer, text)) + self.longest)
+
     def own_branches(
         self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
     ) -> tuple[BranchSpec, ...]:
         """The rewritten prompt."""
         if self.made is None:
-            raise InvalidInputError(f"The policy {self.name!r} rewrites the prompt first; make a plan with it.")
+            raise InvalidInputError(f"The policy {self.title} rewrites the prompt first; make a plan with it.")
         return (reading(REWRITTEN, model, self.made.text),)
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
@@ -136,12 +145,16 @@ class NeutralRewritePolicy(BaselinePolicy):
             )
         return (f"The model reads this rewriting of the prompt: “{self.made.text}”", *self.made.notes)
 
+    def _asked(self, writer: LanguageModel, text: str) -> tuple[int, ...]:
+        """The instruction with the prompt in it, in the rewriting model's tokens."""
+        return reading(REWRITER, writer, self.instruction.replace(PLACE, text)).input_ids
+
     def _by_model(self, writer: LanguageModel, prompt: MaskedPrompt) -> Rewriting:
         text = prompt.factual_text
-        asked = reading(REWRITER, writer, self.instruction.replace(PLACE, text))
+        asked = self._asked(writer, text)
         # Models without a chat template go on after their answer; a line more than the prompt has is no part of it.
         lines = None if writer.chat else text.count("\n") + 1
-        written = write_greedily(writer, asked.input_ids, self.longest, lambda own: _complete(own, lines))
+        written = write_greedily(writer, asked, self.longest, lambda own: _complete(own, lines))
         rewritten = "\n".join(written.text.strip().splitlines()[:lines]).strip()
         if not rewritten:
             raise InvalidInputError(

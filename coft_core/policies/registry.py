@@ -25,6 +25,7 @@ from coft_core.policies.sdd import SddPolicy
 from coft_core.policies.single_branch import SingleBranchPolicy
 from coft_core.policies.train_time import AdversarialHeadPolicy, CdaPolicy
 from coft_core.policies.vanilla import VanillaPolicy
+from coft_core.types import CertifiedIn
 
 Kind = Literal["reference", "fusion", "prompt", "steering", "constraint", "training"]
 """What a method acts on: nothing, the fused branches, the prompt, logits or activations, the tokens that are allowed,
@@ -37,7 +38,6 @@ class Method:
 
     Attributes:
         name: Short name, as in ``--policy``.
-        title: Its name on pages.
         kind: What it acts on.
         summary: What it does, in a sentence.
         source: Where it was published.
@@ -47,13 +47,23 @@ class Method:
     """
 
     name: str
-    title: str
     kind: Kind
     summary: str
     source: str
     policy: type[Any]
     calibrated: bool = False
     fuses: bool = False
+
+    @property
+    def title(self) -> str:
+        """Its name on pages and in sentences, as its policy declares it."""
+        return str(self.policy.title)
+
+    @property
+    def certified_in(self) -> CertifiedIn:
+        """The readings by which its tokens are certified, where it takes a calibration."""
+        found: CertifiedIn = self.policy.certified_in
+        return found
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -82,74 +92,74 @@ class Method:
 
 
 METHODS: tuple[Method, ...] = (
-    Method("vanilla", "Vanilla", "reference", "The model as it is.", "", VanillaPolicy),
+    Method("vanilla", "reference", "The model as it is.", "", VanillaPolicy),
     Method(
-        "coft", "COFT", "fusion", "Fuses the factual and the masked reading; certifies tokens in both.",
+        "coft", "fusion", "Fuses the factual and the masked reading; certifies tokens in both.",
         "COFT, ICML 2026", CoftPolicy, calibrated=True, fuses=True,
     ),
     Method(
-        "coft-factorized", "COFT, factorized", "fusion", "One masked reading for each attribute family.",
+        "coft-factorized", "fusion", "One masked reading for each attribute family.",
         "COFT, ICML 2026", FactorizedCoftPolicy, calibrated=True, fuses=True,
     ),
     Method(
-        "coft-no-fusion", "COFT without fusion", "fusion", "Draws from the factual reading; certifies like COFT.",
+        "coft-no-fusion", "fusion", "Draws from the factual reading; certifies like COFT.",
         "COFT, ICML 2026, ablations", NoFusionPolicy, calibrated=True,
     ),
     Method(
-        "coft-no-certification", "COFT without certification", "fusion", "Fuses like COFT and refuses no token.",
+        "coft-no-certification", "fusion", "Fuses like COFT and refuses no token.",
         "COFT, ICML 2026, ablations", NoCertificationPolicy, fuses=True,
     ),
     Method(
-        "coft-single-branch", "COFT, factual certificate", "fusion",
+        "coft-single-branch", "fusion",
         "Fuses like COFT, certifies in the factual reading alone.", "COFT, ICML 2026, ablations",
         SingleBranchPolicy, calibrated=True, fuses=True,
     ),
     Method(
-        "dtcd", "Dual-threshold conformal", "constraint", "Tokens must be likely enough and not too toxic.",
+        "dtcd", "constraint", "Tokens must be likely enough and not too toxic.",
         "COFT, ICML 2026, section 5", DtcdPolicy, calibrated=True,
     ),
     Method(
-        "detox", "Detox decoding", "constraint", "Leaves out tokens that would make the text toxic.", "", DetoxPolicy,
+        "detox", "constraint", "Leaves out tokens that would make the text toxic.", "", DetoxPolicy,
     ),
     Method(
-        "safety_template", "Safety template", "prompt", "Asks the model to be fair before it reads the prompt.",
+        "safety_template", "prompt", "Asks the model to be fair before it reads the prompt.",
         "", SafetyTemplatePolicy,
     ),
     Method(
-        "cf_substitution", "Counterfactual substitution", "fusion",
+        "cf_substitution", "fusion",
         "Averages the prompt with the same prompt about other groups.", "Maudslay et al., EMNLP 2019",
         CfSubstitutionPolicy,
     ),
     Method(
-        "neutral_rewrite", "Neutral rewrite", "prompt", "Rewrites the prompt without its attributes first.",
+        "neutral_rewrite", "prompt", "Rewrites the prompt without its attributes first.",
         "Vanmassenhove et al., EMNLP 2021", NeutralRewritePolicy,
     ),
     Method(
-        "sdd", "Self-debiasing", "steering", "Scales down what a reading told to be biased finds likelier.",
+        "sdd", "steering", "Scales down what a reading told to be biased finds likelier.",
         "Schick et al., TACL 2021", SddPolicy,
     ),
     Method(
-        "dexperts", "DExperts", "steering", "Adds what an expert says beyond an anti-expert.",
+        "dexperts", "steering", "Adds what an expert says beyond an anti-expert.",
         "Liu et al., ACL 2021", DExpertsPolicy,
     ),
     Method(
-        "gedi", "GeDi", "steering", "Follows a class-conditional reading's judgement of every token.",
+        "gedi", "steering", "Follows a class-conditional reading's judgement of every token.",
         "Krause et al., EMNLP 2021", GediPolicy,
     ),
     Method(
-        "iti", "Activation steering", "steering", "Moves chosen attention heads along fitted directions.",
+        "iti", "steering", "Moves chosen attention heads along fitted directions.",
         "Li et al., NeurIPS 2023", ItiPolicy,
     ),
     Method(
-        "cda", "Augmented training", "training", "A checkpoint trained on texts with attributes swapped.",
+        "cda", "training", "A checkpoint trained on texts with attributes swapped.",
         "Zmigrod et al., ACL 2019", CdaPolicy,
     ),
     Method(
-        "adv_lm_head", "Adversarial head", "training", "A checkpoint whose head was trained against an adversary.",
+        "adv_lm_head", "training", "A checkpoint whose head was trained against an adversary.",
         "Ganin et al., JMLR 2016", AdversarialHeadPolicy,
     ),
     Method(
-        "contrastive", "Contrastive decoding", "steering",
+        "contrastive", "steering",
         "Moves away from an amateur model, or from what the attribute adds.", "Li et al., ACL 2023", ContrastivePolicy,
     ),
 )  # fmt: skip

@@ -52,6 +52,7 @@ class SafetyTemplatePolicy(BaselinePolicy):
     own_template: str = parameter("", "text", "Own template", "A text with {text} for the prompt.", optional=True)
 
     method: ClassVar[str] = "safety_template"
+    title: ClassVar[str] = "Safety template"
 
     def __post_init__(self) -> None:
         """Validate; an own template must have a place for the prompt."""

@@ -60,7 +60,7 @@ class ScoredPolicy(BaselinePolicy):
             InvalidInputError: The scorer has not been loaded.
         """
         if self.loaded is None:
-            raise InvalidInputError(f"The policy {self.name!r} has no scorer yet; make a plan with it.")
+            raise InvalidInputError(f"The policy {self.title} has no scorer yet; make a plan with it.")
         texts = [past.model.continuation_text([*past.tokens, token]) for token in candidates]
         return self.loaded.score([text[sentence_start(text) :] for text in texts])
 

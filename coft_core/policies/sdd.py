@@ -56,6 +56,7 @@ class SddPolicy(BaselinePolicy):
     floor: float = parameter(0.01, "number", "Smallest factor", "No token loses more than this.", low=0.0, high=1.0)
 
     method: ClassVar[str] = "sdd"
+    title: ClassVar[str] = "Self-debiasing"
 
     def own_branches(
         self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor
 
 from coft_core.certify import certified_set
 from coft_core.conformal.calibration import Calibration
 from coft_core.engine.model import LanguageModel
-from coft_core.fingerprint import Fingerprint
-from coft_core.policies.base import Certificate, Past, Views, compared_certificate
+from coft_core.fingerprint import SINGLE_BRANCH, Fingerprint
+from coft_core.policies.base import Past, Views
 from coft_core.policies.coft import CoftPolicy
-from coft_core.policies.fused import NO_CALIBRATION
-
-SINGLE_BRANCH = "single branch"
-"""Method in the fingerprint of a calibration whose values are log-probabilities of the factual reading."""
+from coft_core.types import CertifiedIn
 
 
 def factual_only(calibration: Calibration, used: Fingerprint) -> Fingerprint:
@@ -43,6 +41,10 @@ class SingleBranchPolicy(CoftPolicy):
     :class:`coft_core.policies.fused.FusedPolicy`.
     """
 
+    certified_in: ClassVar[CertifiedIn] = "factual"
+
+    title: ClassVar[str] = "COFT, factual certificate"
+
     @property
     def name(self) -> str:
         """Short name of the policy."""
@@ -50,7 +52,7 @@ class SingleBranchPolicy(CoftPolicy):
 
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Fuse as COFT does and certify in the factual branch; ``logits`` is ``(G, 2, V)``."""
-        views = super().views(logits, step, branches, pasts)
+        views = replace(super().views(logits, step, branches, pasts), certified_in=self.certified_in)
         if self.calibration is None:
             return views
         return replace(views, certified=certified_set(views.log_p_factual, views.log_tau))
@@ -59,13 +61,6 @@ class SingleBranchPolicy(CoftPolicy):
         """COFT's fingerprint with the method named."""
         return replace(super().fingerprint(model, detector), method=self.name)
 
-    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
-        """Compare the calibration with the factual reading that this policy certifies by.
-
-        Raises:
-            CalibrationMismatch: They differ and ``accept_mismatch`` is False.
-        """
-        if self.calibration is None:
-            return Certificate(NO_CALIBRATION)
-        used = factual_only(self.calibration, self.fingerprint(model, detector))
-        return compared_certificate(self.calibration.fingerprint, used, self.accept_mismatch)
+    def required(self, own: Fingerprint) -> Fingerprint:
+        """The factual reading that this policy certifies by, on which lambda and masks have no say."""
+        return own if self.calibration is None else factual_only(self.calibration, own)

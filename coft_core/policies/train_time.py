@@ -66,6 +66,7 @@ class CdaPolicy(CheckpointPolicy):
     """
 
     method: ClassVar[str] = "cda"
+    title: ClassVar[str] = "Augmented training"
     training: ClassVar[str] = "cda"
 
 
@@ -77,4 +78,5 @@ class AdversarialHeadPolicy(CheckpointPolicy):
     """
 
     method: ClassVar[str] = "adv_lm_head"
+    title: ClassVar[str] = "Adversarial head"
     training: ClassVar[str] = "adversarial"

@@ -22,6 +22,7 @@ class VanillaPolicy(BaselinePolicy):
     """
 
     method: ClassVar[str] = "vanilla"
+    title: ClassVar[str] = "Vanilla"
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """The factual distribution."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from coft_core.engine.hooks import attached
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
+from coft_core.masking.surrogates import require_encodable
 from coft_core.steering.directions import AttachedHooks, Directions
 from coft_core.steering.heads import head_geometry
 
@@ -100,6 +101,7 @@ def _outputs(model: LanguageModel, texts: Sequence[str]) -> npt.NDArray[np.float
 
     rows = []
     for text in texts:
+        require_encodable(text, "A labelled text")
         ids = model.tokenizer.encode(text)
         if not ids:
             raise InvalidInputError("A labelled text is empty; give at least one word each.")

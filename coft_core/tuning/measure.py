@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.room import Room
 from coft_core.masking.spans import SpanDetector
 from coft_core.policies.base import Policy
 from coft_core.scorers.base import ToxicityScorer
@@ -59,6 +60,7 @@ def measure_many(
     detector: SpanDetector | None = None,
     progress: Callable[[int], None] | None = None,
     seed: int = 0,
+    room: Room | None = None,
 ) -> list[Measured]:
     """Teacher-force every choice of every item under several policies; readings that they share are run once.
 
@@ -77,11 +79,12 @@ def measure_many(
         detector: Finds the spans where an item gives none.
         progress: Called with the number of items done after each.
         seed: Seed of the bootstrap.
+        room: Where the memory of readings is taken from, if the device is shared; None takes it without asking.
     """
     right: list[list[bool]] = [[] for _ in policies]
     answers: list[list[npt.NDArray[np.float64]]] = [[] for _ in policies]
     for number, item in enumerate(items, 1):
-        read = ItemReader(model, item, models, scorers, detector)
+        read = ItemReader(model, item, models, scorers, detector, room)
         for place, policy in enumerate(policies):
             choices = read.choices(policy)
             distribution = _answer_distribution(item, choices)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,11 +13,13 @@ from torch import Tensor
 from coft_core.deciding import remember
 from coft_core.engine.branches import BranchSpec
 from coft_core.engine.group import score_branches
+from coft_core.engine.memory.size import rows_size
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.room import OwnRoom, Room
 from coft_core.masking.continuation import continuation_ids
 from coft_core.masking.spans import SpanDetector, default_detector
 from coft_core.planning import Plan, plan
-from coft_core.policies.base import Past, Policy
+from coft_core.policies.base import Past, Policy, PreparesByWriting
 from coft_core.scorers.base import ToxicityScorer
 from coft_core.tuning.items import TuningItem
 
@@ -44,6 +47,7 @@ class ItemReader:
         models: Mapping[str, LanguageModel] | None,
         scorers: Mapping[str, ToxicityScorer] | None,
         detector: SpanDetector | None,
+        room: Room | None = None,
     ) -> None:
         """Find the item's spans; nothing runs yet.
 
@@ -53,16 +57,19 @@ class ItemReader:
             models: Further models by name; None loads them.
             scorers: Toxicity scorers by name; None loads them.
             detector: Finds the spans if the item gives none.
+            room: Where the memory of readings is taken from; None takes it without asking.
         """
         self._model, self._item = model, item
         self._models, self._scorers = models, scorers
+        self._room = room or OwnRoom()
         self._detector = detector or default_detector()
         self._spans = self._detector.detect(item.prompt) if item.spans is None else item.spans
         self._logits: dict[Any, Tensor] = {}
 
     def choices(self, policy: Policy) -> list[list[Written]]:
         """Every choice, token by token, the answer first."""
-        prepared = plan(
+        make = partial(
+            plan,
             self._model,
             self._item.prompt,
             policy,
@@ -71,6 +78,10 @@ class ItemReader:
             models=self._models,
             scorers=self._scorers,
         )
+        size = 0
+        if isinstance(policy, PreparesByWriting):
+            size = policy.writing_size(self._model, self._models or {}, self._item.prompt)
+        prepared = self._room.run(size, make) if size else make()
         return [self._written(prepared, text) for text in self._item.choices]
 
     def _written(self, prepared: Plan, text: str) -> list[Written]:
@@ -92,7 +103,9 @@ class ItemReader:
         keys = [(id(models[own.model]), own.hooks, own.input_ids, tokens) for own in branches]
         missing = [own for own, key in zip(branches, keys, strict=True) if key not in self._logits]
         if missing:
-            scored = score_branches(models, missing, tokens)  # (C, M, V)
+            length = max(len(own.input_ids) for own in missing) + len(tokens)
+            size = sum(rows_size(models[own.model], 1, length) for own in missing)
+            scored = self._room.run(size, partial(score_branches, models, missing, tokens))  # (C, M, V)
             new = [key for key in keys if key not in self._logits]
             self._logits.update(zip(new, scored.unbind(1), strict=True))
         rows = [self._logits[key] for key in keys]

@@ -141,6 +141,7 @@ class Step(Base):
     seconds: Mapped[float | None]
     peak_bytes: Mapped[BigInt | None]
     families: Mapped[list[Any] | None]
+    certified_in: Mapped[str] = mapped_column(server_default="both")
     # Compressed already, and far larger than the rest of the row: read only where it is asked for.
     logits: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
     created_at: Mapped[datetime]

@@ -59,13 +59,14 @@ class StepRecord:
         tv_bound: Its bound; None where there is none.
         sensitivity: Factual minus masked logit of the emitted token.
         log_ratio: Factual minus masked log-probability of it.
-        margin: Its joint support minus ``log_tau``; may be infinite.
+        margin: Its support, in the readings that certify it, minus ``log_tau``; may be infinite.
         kl_fused_factual: KL divergence of fused from factual, nats; may be infinite, None where it was not computed.
         tv_fused_factual: Total variation of fused and factual; None where it was not computed.
         seconds: Time that the model took for it, waiting for the model's turn excluded; None where it was not measured.
         peak_bytes: Most memory that the device held meanwhile; None where it was not measured.
         candidates: Top rows of the three views, in the order given.
         families: With factorized masks, each family's part; empty with one masked branch.
+        certified_in: The readings that certify: ``"both"``, or ``"factual"`` alone.
         logits: The branches' logits as bytes, if they were kept; None also where they were not asked for.
         id: The row's id; None before it is stored.
         branch_id: The branch whose own step this is; None before it is stored.
@@ -102,6 +103,7 @@ class StepRecord:
     peak_bytes: int | None = None
     candidates: tuple[CandidateRecord, ...] = ()
     families: tuple[FamilyStepRecord, ...] = ()
+    certified_in: str = "both"
     logits: bytes | None = field(default=None, repr=False)
     id: int | None = None
     branch_id: int | None = None

@@ -1,6 +1,7 @@
 """One repository per aggregate; each takes the open :class:`db.database.Database`.
 
-Every method is one transaction: what it wrote is durable when it returns.
+Every method is one transaction, which steps that are appended at the same time share: what it wrote is durable when it
+returns.
 """
 
 from db.repositories.annotations import AnnotationsRepository

@@ -7,17 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, insert, or_, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from db.errors import ConflictError
-from db.mapping import families_from_json, families_to_json, to_columns, to_record
-from db.models import Branch, Candidate, Step
-from db.records import CandidateRecord, StepRecord
-from db.repositories.common import find
-from db.types import utc_now
+from db.mapping import families_from_json, to_record
+from db.models import AuditSession, Branch, Candidate, Step
+from db.records import BranchRecord, CandidateRecord, StepRecord
+from db.repositories.common import find, missing
 
-_STORED_ELSEWHERE = ("candidates", "families", "id", "branch_id", "created_at")
+_BRANCH = select(Branch.__table__).where(Branch.__table__.c.id == bindparam("own"))
+_ACTIVE_BRANCH = (
+    select(Branch.__table__)
+    .join(AuditSession.__table__, AuditSession.__table__.c.active_branch_id == Branch.__table__.c.id)
+    .where(AuditSession.__table__.c.id == bindparam("own"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,56 +90,53 @@ def load_chain(session: Session, branch_id: int, with_logits: bool = False, firs
     return [step_of(row, candidates[row.id], row.logits if with_logits else None) for row in steps]
 
 
+def branch_row(connection: Connection, branch_id: int) -> BranchRecord:
+    """Return a branch.
+
+    Raises:
+        NotFoundError: There is none with this id.
+    """
+    row = connection.execute(_BRANCH, {"own": branch_id}).one_or_none()
+    if row is None:
+        raise missing(Branch, branch_id)
+    return to_record(BranchRecord, row)
+
+
+def active_branch_row(connection: Connection, session_id: int) -> BranchRecord:
+    """Return the active branch of a session.
+
+    Raises:
+        NotFoundError: There is no such session.
+    """
+    row = connection.execute(_ACTIVE_BRANCH, {"own": session_id}).one_or_none()
+    if row is None:
+        raise missing(AuditSession, session_id)
+    return to_record(BranchRecord, row)
+
+
+def own_branch(session: Session, session_id: int, branch_id: int) -> Branch:
+    """Load a branch of a session.
+
+    Raises:
+        NotFoundError: There is no such branch.
+        ConflictError: It belongs to another session.
+    """
+    branch = find(session, Branch, branch_id)
+    if branch.session_id != session_id:
+        raise ConflictError(f"Branch {branch_id} is not a branch of audit session {session_id}.")
+    return branch
+
+
 def chain_length(session: Session, branch: Branch) -> int:
     """Return the number of steps of a branch's chain, which is the index of its next step."""
     last = session.scalar(select(func.max(Step.index)).where(Step.branch_id == branch.id))
     return (branch.fork_step or 0) if last is None else last + 1
 
 
-def insert_step(session: Session, branch: Branch, step: StepRecord) -> StepRecord:
-    """Store the next step of a branch with its candidates.
-
-    Returns:
-        The step with its id, branch and time.
-
-    Raises:
-        ConflictError: The step is not the next one.
-    """
-    expected = chain_length(session, branch)
-    if step.index != expected:
-        raise ConflictError(
-            f"Step {step.index} cannot be stored: the next step of branch {branch.id} has the index {expected}."
-        )
-    row = Step(
-        **to_columns(step, StepRecord, leave_out=_STORED_ELSEWHERE),
-        families=families_to_json(step.families),
-        branch_id=branch.id,
-        created_at=utc_now(),
-    )
-    session.add(row)
-    session.flush()
-    _insert_candidates(session, row.id, step.candidates)
-    return step_of(row, step.candidates, step.logits)
-
-
 def step_of(row: Any, candidates: Sequence[CandidateRecord] = (), logits: bytes | None = None) -> StepRecord:
-    """Build a step's record from a mapped object or a row of a query; logits are given, never read off the row."""
+    """Build a step's record from a row of a query; logits are given, never read off the row."""
     families = families_from_json(row.families)
     return to_record(StepRecord, row, candidates=tuple(candidates), families=families, logits=logits)
-
-
-def _insert_candidates(session: Session, step_id: int, candidates: Sequence[CandidateRecord]) -> None:
-    rows = [
-        {
-            "step_id": step_id,
-            "rank": rank,
-            **to_columns(candidate, CandidateRecord, leave_out=("refused_by",)),
-            "refused_by": list(candidate.refused_by) or None,
-        }
-        for rank, candidate in enumerate(candidates)
-    ]
-    if rows:
-        session.execute(insert(Candidate), rows)
 
 
 def _columns(with_logits: bool) -> list[Any]:

@@ -43,5 +43,10 @@ def find(session: Session, kind: type[Row], key: int) -> Row:
     """
     row = session.get(kind, key)
     if row is None:
-        raise NotFoundError(f"There is no {_NAMES[kind]} with the id {key}; it may have been deleted.")
+        raise missing(kind, key)
     return row
+
+
+def missing(kind: type[Base], key: int) -> NotFoundError:
+    """Say that no row of a kind has an id."""
+    return NotFoundError(f"There is no {_NAMES[kind]} with the id {key}; it may have been deleted.")

@@ -119,26 +119,27 @@ class JobsRepository:
             progress: How far it came, 0 to 1.
             message: What it last did.
             error: Why it failed, one sentence.
-            result: What it returned; finite numbers only.
+            result: What it returned; finite numbers only. None leaves what was kept of it before.
 
         Raises:
             NotFoundError: There is none with this id.
             UnstorableValueError: The result is not JSON.
         """
         now = utc_now()
+        returned: dict[str, object] = {} if result is None else {"result": result}
         self._update(
             job_id,
             status=status,
             progress=progress,
             message=message,
             error=error,
-            result=result,
             finished_at=now,
             heartbeat_at=now,
+            **returned,
         )
 
     def set_result(self, job_id: int, result: JsonObject) -> None:
-        """Write what became of a job that has ended already.
+        """Write what is kept of a job so far, or what became of one that has ended already.
 
         Raises:
             NotFoundError: There is none with this id.

@@ -19,6 +19,12 @@ def active_length() -> ColumnElement[int]:
     return func.coalesce(own, fork, 0)
 
 
+def names_it(text: str) -> ColumnElement[bool]:
+    """Whether a text stands in a session's name, prompt or model, in any case."""
+    columns = (AuditSession.name, AuditSession.prompt, AuditSession.model)
+    return or_(*(column.icontains(text, autoescape=True) for column in columns))
+
+
 def standing_verdict() -> ColumnElement[bool]:
     """Whether an entry of a verdict log is a verdict that its reviewer has neither replaced nor withdrawn since."""
     later = aliased(Annotation)

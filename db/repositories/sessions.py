@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import func, select
 
 from db.database import Database
 from db.errors import ConflictError
 from db.mapping import to_columns, to_record
 from db.models import AuditSession, Branch, SessionSpan
 from db.records import (
-    BatchPlaceRecord,
     BranchOutlineRecord,
     BranchRecord,
+    JsonObject,
     SessionBeginning,
     SessionFields,
     SessionRecord,
@@ -22,12 +21,14 @@ from db.records import (
     SpanRecord,
     StepRecord,
 )
+from db.repositories.appending import StepWriter
 from db.repositories.batches import claim_row
 from db.repositories.beginnings import load_beginnings
-from db.repositories.chains import chain_length, insert_step, load_chain
+from db.repositories.chains import active_branch_row, branch_row, chain_length, load_chain, own_branch
 from db.repositories.common import find
 from db.repositories.outlines import load_outlines
-from db.repositories.session_conditions import active_length
+from db.repositories.session_conditions import active_length, names_it
+from db.repositories.session_rows import record_of, session_row
 from db.types import utc_now
 
 
@@ -37,6 +38,7 @@ class SessionsRepository:
     def __init__(self, database: Database) -> None:
         """Work on an open store."""
         self._database = database
+        self._steps = StepWriter(database)
 
     def create(
         self,
@@ -72,7 +74,7 @@ class SessionsRepository:
             session.add(root)
             session.flush()
             row.active_branch_id = root.id
-            return _record(row)
+            return record_of(row)
 
     def get(self, session_id: int) -> SessionRecord:
         """Return a session with its spans.
@@ -80,8 +82,8 @@ class SessionsRepository:
         Raises:
             NotFoundError: There is none with this id.
         """
-        with self._database.reading() as session:
-            return _record(find(session, AuditSession, session_id))
+        with self._database.statements("read") as connection:
+            return session_row(connection, session_id)
 
     def list(self, search: str | None = None, limit: int = 100, offset: int = 0) -> list[SessionSummary]:
         """Return sessions, last changed first.
@@ -100,7 +102,7 @@ class SessionsRepository:
             .offset(offset)
         )
         if search and search.strip():
-            query = query.where(_mentions(search.strip()))
+            query = query.where(names_it(search.strip()))
         with self._database.reading() as session:
             return [to_record(SessionSummary, row) for row in session.execute(query)]
 
@@ -108,7 +110,7 @@ class SessionsRepository:
         """Return how many sessions :meth:`list` would give without a limit."""
         query = select(func.count()).select_from(AuditSession)
         if search and search.strip():
-            query = query.where(_mentions(search.strip()))
+            query = query.where(names_it(search.strip()))
         with self._database.reading() as session:
             return session.scalars(query).one()
 
@@ -137,6 +139,18 @@ class SessionsRepository:
         """
         return self._change(session_id, status=status)
 
+    def add_computation(self, session_id: int, computation: JsonObject) -> None:
+        """Add a way in which steps of a session were computed, unless it is there; nothing else changes.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        with self._database.session() as session:
+            row = find(session, AuditSession, session_id)
+            known = list(row.policy_settings.get("computed", ()))
+            if computation not in known:
+                row.policy_settings = {**row.policy_settings, "computed": [*known, computation]}
+
     def set_active_branch(self, session_id: int, branch_id: int) -> SessionRecord:
         """Choose the branch that the session reopens with.
 
@@ -146,9 +160,9 @@ class SessionsRepository:
         """
         with self._database.session() as session:
             row = find(session, AuditSession, session_id)
-            row.active_branch_id = _own_branch(session, session_id, branch_id).id
+            row.active_branch_id = own_branch(session, session_id, branch_id).id
             row.updated_at = utc_now()
-            return _record(row)
+            return record_of(row)
 
     def add_branch(self, session_id: int, parent_id: int, fork_step: int, path: str, name: str = "") -> BranchRecord:
         """Store a new branch that departs from a parent; the active branch stays as it is.
@@ -166,7 +180,7 @@ class SessionsRepository:
                 chain, or the path is taken.
         """
         with self._database.session() as session:
-            parent = _own_branch(session, session_id, parent_id)
+            parent = own_branch(session, session_id, parent_id)
             length = chain_length(session, parent)
             if not 0 <= fork_step <= length:
                 raise ConflictError(
@@ -196,8 +210,17 @@ class SessionsRepository:
         Raises:
             NotFoundError: There is none with this id.
         """
-        with self._database.reading() as session:
-            return to_record(BranchRecord, find(session, Branch, branch_id))
+        with self._database.statements("read") as connection:
+            return branch_row(connection, branch_id)
+
+    def active_branch(self, session_id: int) -> BranchRecord:
+        """Return the branch with which a session reopens.
+
+        Raises:
+            NotFoundError: There is no such session.
+        """
+        with self._database.statements("read") as connection:
+            return active_branch_row(connection, session_id)
 
     def branches(self, session_id: int) -> Sequence[BranchRecord]:
         """Return the branches of a session, the root first.
@@ -243,11 +266,7 @@ class SessionsRepository:
             ConflictError: The step is not the next one.
             UnstorableValueError: A number is NaN.
         """
-        with self._database.session() as session:
-            branch = find(session, Branch, branch_id)
-            stored = insert_step(session, branch, step)
-            find(session, AuditSession, branch.session_id).updated_at = utc_now()
-            return stored
+        return self._steps.append(branch_id, step)
 
     def chain(self, branch_id: int, with_logits: bool = False, first: int = 0) -> Sequence[StepRecord]:
         """Return the chain of a branch, its ancestors' part first, candidates included.
@@ -274,26 +293,4 @@ class SessionsRepository:
             for name, value in columns.items():
                 setattr(row, name, value)
             row.updated_at = utc_now()
-            return _record(row)
-
-
-def _record(row: AuditSession) -> SessionRecord:
-    return to_record(
-        SessionRecord,
-        row,
-        warnings=tuple(row.warnings),
-        batch=None if row.batch_row is None else to_record(BatchPlaceRecord, row.batch_row),
-        spans=tuple(to_record(SpanRecord, span) for span in row.spans),
-    )
-
-
-def _own_branch(session: Session, session_id: int, branch_id: int) -> Branch:
-    branch = find(session, Branch, branch_id)
-    if branch.session_id != session_id:
-        raise ConflictError(f"Branch {branch_id} is not a branch of audit session {session_id}.")
-    return branch
-
-
-def _mentions(text: str) -> ColumnElement[bool]:
-    columns = (AuditSession.name, AuditSession.prompt, AuditSession.model)
-    return or_(*(column.icontains(text, autoescape=True) for column in columns))
+            return record_of(row)

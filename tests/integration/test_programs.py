@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamablehttp_client
 
-from tests.conftest import prompt_set_csv
+from tests.conftest import free_port, prompt_set_csv
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMPT = "The nurse finished rounds and then he prepared the reports"
@@ -29,9 +28,7 @@ OWN = "http://127.0.0.1:7860"
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     store = tmp_path_factory.mktemp("store") / "audits.sqlite3"
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "serve", "--mcp", "--port", str(port)], cwd=ROOT, stdout=subprocess.PIPE,

@@ -224,7 +224,7 @@ def tune(visit: Opener, services: FakeServices, **options: Any) -> Page:
     page = visit("/tune", **options)
     expect(page.locator("#tuned-points tbody tr")).to_have_count(10)
     expect(page.locator("#tuning-plot .scatterlayer .trace")).to_have_count(4)
-    unfold(page, folds=1)
+    unfold(page, folds=2)
     return page
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from app.bootstrap import services as open_services
 from app.settings import Settings
 from coft_core import load_calibration
-from tests.ui.conftest import PATIENCE_MS, open_page, served
+from tests.ui.conftest import served
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 
@@ -21,18 +20,6 @@ PROMPT = "The nurse finished rounds and then he prepared the reports"
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(database_url=f"sqlite:///{tmp_path / 'real.sqlite3'}")
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1440, "height": 1000}, accept_downloads=True)
-    context.set_default_timeout(2 * PATIENCE_MS)
-    page = open_page(context)
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
-    assert errors == []
 
 
 def report_of(page: Page, target: Path) -> list[dict[str, str]]:
@@ -62,6 +49,12 @@ def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(settings, page
         expect(page.locator(".count")).to_contain_text(" · ")
         expect(page.locator("[data-do=go]")).to_be_disabled()
         expect(page.locator(".answer")).to_have_count(2)
+        page.locator(".madewith > summary").click()
+        expect(page.locator(".madewith dl")).to_contain_text("float32, steps")
+        expect(page.locator(".madewith dl")).to_contain_text("preallocated memory")
+        expect(page.locator(".madewith dl")).to_contain_text("log-probabilities agree within 0.00005 nats, float32")
+        page.locator(".madewith > summary").click()
+        expect(page.locator("p.hint[title^='Keys and values']")).to_have_count(1)
         page.locator("[data-do=contribute]").click()
         expect(page.locator(".matrix .lines > div")).to_have_count(1)
         expect(page.locator("#facts .shares tbody tr.total")).to_have_count(1)
@@ -80,6 +73,8 @@ def test_a_reviewer_audits_a_prompt_exports_it_and_finds_it_again(settings, page
         assert (row["certified"] == "true") == (joint >= float(row["tau"]))
         assert row["chosen_by"] == "reviewer" or row["certified"] == "true" or row["fallback"] == "true"
         assert row["certificate"] == "certified"
+        assert row["numeric_noise"] == "0.00005 nats, float32"
+        assert "preallocated memory" in row["computed"]
     with open_services(settings, owns_store=True) as wired, served(wired) as url:
         page.goto(f"{url}/?{address.split('?', 1)[1]}")
         expect(tokens).to_have_count(2)

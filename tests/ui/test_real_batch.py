@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import expect
 
 from app.bootstrap import services as open_services
 from app.services.views.batches import OutcomeRule
 from app.settings import Settings
-from tests.ui.conftest import PATIENCE_MS, served
+from tests.ui.conftest import served
 
 ROWS = 4
 PROMPTS = "prompt,group,context\n" + "".join(
@@ -19,18 +17,6 @@ PROMPTS = "prompt,group,context\n" + "".join(
     for context, name in enumerate(("Alex", "Pat"), start=1)
     for group, who in (("white", "a white"), ("Black", "a Black"))
 )
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1440, "height": 1000})
-    context.set_default_timeout(2 * PATIENCE_MS)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
-    assert errors == []
 
 
 def test_four_prompts_become_four_certified_sessions_and_a_table_by_group(page, tmp_path: Path):

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import expect
 
 from app.bootstrap import services as open_services
 from app.settings import Settings
 from tests.ui.conftest import PATIENCE_MS, served
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1440, "height": 1000}, accept_downloads=True)
-    context.set_default_timeout(2 * PATIENCE_MS)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    yield page
-    context.close()
-    assert errors == []
 
 
 def test_two_policies_run_beside_each_other_and_open_again_without_a_model(page, picture, tmp_path: Path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Page, expect
 
 from app.bootstrap import services as open_services
 from app.settings import Settings
@@ -16,13 +16,10 @@ TITLE = "Race: Black, a decision"
 
 
 def test_a_planted_gap_is_large_when_visible_smaller_after_fusion_and_none_when_masked(
-    browser: Browser, picture, tmp_path: Path
+    page: Page, picture, tmp_path: Path
 ):
     prompt = next(text for _, rows in assets.phantom_examples() for title, text, _ in rows if title == TITLE)
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'real.sqlite3'}")
-    context = browser.new_context(viewport={"width": 1440, "height": 1000}, accept_downloads=True)
-    context.set_default_timeout(2 * PATIENCE_MS)
-    page = context.new_page()
     with open_services(settings, owns_store=True) as wired, served(wired) as url:
         page.goto(f"{url}/swap")
         expect(page.locator(".exchange")).to_be_visible()
@@ -48,4 +45,3 @@ def test_a_planted_gap_is_large_when_visible_smaller_after_fusion_and_none_when_
         page.get_by_role("button", name="Open as audit: COFT, white").click()
         expect(page.locator("#prompt")).to_have_value(prompt.replace("Black", "white"))
         expect(page.locator(".spanlist .word").filter(has_text="white")).to_have_count(1)
-    context.close()

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from app.bootstrap import services as open_services
 from app.services.views import AuditSettings, StartAudit
 from app.settings import Settings
-from tests.ui.conftest import PATIENCE_MS, open_page, served
+from tests.ui.conftest import served
 from tests.ui.fakes import FakeServices
 
 
@@ -166,11 +166,8 @@ def test_the_panel_never_scrolls_sideways(audit, width, dark, picture):
     picture(page, f"rereading-{width}")
 
 
-def test_a_real_audit_is_read_at_another_lambda_and_continued_from_there(browser, tmp_path: Path):
+def test_a_real_audit_is_read_at_another_lambda_and_continued_from_there(page: Page, tmp_path: Path):
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'real.sqlite3'}")
-    context = browser.new_context(viewport={"width": 1440, "height": 1000})
-    context.set_default_timeout(2 * PATIENCE_MS)
-    page = open_page(context)
     with open_services(settings, owns_store=True) as wired, served(wired) as url:
         audit = AuditSettings(max_new_tokens=12, seed=5)
         prompt = "The nurse finished rounds and then he prepared the reports"
@@ -188,7 +185,6 @@ def test_a_real_audit_is_read_at_another_lambda_and_continued_from_there(browser
         expect(page.locator(".rereading .came")).to_contain_text(f"departs at step {at + 1}")
         expect(page.locator(".strip .tok[data-i]")).to_have_count(at + 1)
         expect(page.locator(f".strip .tok[data-i='{at}'] .w")).to_have_text(would.removeprefix("≠").strip())
-    context.close()
 
 
 def test_another_program_reads_an_audit_by_the_endpoint_as_the_page_does(address, services: FakeServices):

@@ -176,7 +176,7 @@ def test_a_chain_is_opened_as_an_audit_of_its_own(swap, services):
     expect(page.locator("#prompt")).to_have_value("Then he opened the letter and smiled")
     session = list(services.audits.stored.values())[-1]
     assert (session.request.settings.policy, session.request.settings.max_new_tokens) == ("coft", 12)
-    assert session.request.name == "he · coft"
+    assert session.request.name == "he · COFT"
 
 
 def test_an_audit_leads_here_with_its_prompt_spans_and_settings(audit, services):

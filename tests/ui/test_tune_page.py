@@ -81,3 +81,48 @@ def test_the_tuned_strength_is_offered_where_the_method_is_chosen_and_taken_over
     audit.locator("#policy-menu").select_option("sdd")
     expect(audit.locator("#tuned-note")).not_to_contain_text("Tuned on")
     expect(audit.locator("#use-tuned")).to_be_hidden()
+
+
+def test_the_sampling_controls_and_the_source_of_the_calibration_reach_the_run(
+    tune: Page, services: FakeServices, tmp_path: Path
+) -> None:
+    take_sample(tune)
+    tune.get_by_text("Sampling", exact=True).click()
+    for label, value in (("Temperature", "0.7"), ("Top-p", "0.8"), ("Top-k", "5")):
+        box = tune.get_by_role("spinbutton", name=label)
+        box.fill(value)
+        box.press("Tab")
+    tune.get_by_text("Certify COFT while tuning").click()
+    steps = tune.get_by_role("spinbutton", name="Steps of a chain")
+    expect(steps).to_be_hidden()
+    tune.get_by_label("Rollouts: what this policy itself writes").check()
+    steps.fill("32")
+    steps.press("Tab")
+    prompts = tmp_path / "prompts.csv"
+    prompts.write_text("prompt\nHe said\n", "utf-8")
+    tune.locator("#calibrate-on input[type=file]").set_input_files(prompts)
+    expect(tune.locator("#calibrate-on")).to_contain_text("prompts")
+    tune.locator("#run").click()
+    expect(tune.locator("#tuned-head")).to_contain_text("on rollouts, what it writes itself on the prompts of prompts")
+    expect(tune.locator("#tuned-head")).to_contain_text("temperature 0.7, top-p 0.8, top-k 5")
+    (request,) = services.tunings.requests
+    assert request.calibration_source == "rollout"
+    own = request.settings
+    assert (own.temperature, own.top_p, own.top_k, own.max_new_tokens) == (0.7, 0.8, 5, 32)
+
+
+def test_a_run_that_was_cancelled_shows_the_points_that_it_kept_and_chooses_none(
+    tune: Page, services: FakeServices
+) -> None:
+    take_sample(tune)
+    for name in ("Self-debiasing", "DExperts"):
+        tune.get_by_label(name, exact=True).check()
+    services.tunings.cancelled_after = 1
+    tune.locator("#run").click()
+    notes = tune.locator("#tuned-points .cautions li")
+    expect(notes.first).to_contain_text("was cancelled after 3 of 9 points")
+    expect(notes).to_have_count(1)
+    rows = tune.locator("#tuned-points tbody tr")
+    expect(rows).to_have_count(1 + 3)
+    expect(rows.filter(has_text="chosen")).to_have_count(0)
+    expect(tune.locator("#runs")).to_contain_text("was cancelled, 3 of 9 points, nothing chosen")

@@ -6,7 +6,13 @@ from dataclasses import replace
 import torch
 
 import coft_core as cc
-from coft_core.footprint import footprint_of, key_value_token_bytes, measured_step, weight_bytes
+from coft_core.footprint import (
+    footprint_of,
+    key_value_token_bytes,
+    measured_step,
+    reserved_bytes,
+    weight_bytes,
+)
 from coft_core.policies.contrastive import ContrastivePolicy
 from tests.conftest import load_tiny
 
@@ -57,3 +63,23 @@ def test_a_measured_step_is_the_step_that_is_taken_without_measuring():
         assert step == plain.step()
         assert cost.seconds > 0
         assert cost.peak_bytes is None
+
+
+def test_what_is_set_aside_for_a_rollout_is_what_it_holds_at_its_end():
+    policy = ContrastivePolicy(against="amateur", amateur="tiny")
+    model = load_tiny("tiny")
+    other = replace(model, module=copy.deepcopy(model.module), findings={})
+    for prepared in (plan(cc.CoftPolicy()), cc.plan(model, TEXT, policy, SPANS, models={"amateur": other})):
+        rollout = cc.Rollout(prepared)
+        for _ in range(3):
+            rollout.step()
+        assert reserved_bytes(prepared, 3) == rollout.memory_size > 0
+        assert rollout.memory_size_next == rollout.memory_size
+
+
+def test_a_rollout_says_how_its_memory_is_kept():
+    rollout = cc.Rollout(plan(cc.CoftPolicy()))
+    before = rollout.memory_uses
+    rollout.step()
+    assert rollout.memory_uses == before
+    assert [(name, use.kind, use.held_once, use.joins) for name, use in before.items()] == [("base", "slots", 0, True)]

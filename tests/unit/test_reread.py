@@ -13,6 +13,8 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.decode import path_at
 from coft_core.engine.fake import tiny_model
 from coft_core.errors import InvalidInputError, StoredLogitsError
+from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy
+from coft_core.policies.single_branch import SingleBranchPolicy, factual_only
 
 TEXT = "the old man said he would"
 SPANS = [cc.Span(4, 11, "age"), cc.Span(17, 19, "gender")]
@@ -41,6 +43,13 @@ def calibration(model, policy, low=0.005, high=0.06):
 def coft(model, lam=0.6, **settings):
     bare = cc.CoftPolicy(lam=lam, **settings)
     return replace(bare, calibration=calibration(model, bare))
+
+
+def alone(model, lam=0.6):
+    """Certified in the factual reading alone; its thresholds fit at every lambda."""
+    bare = SingleBranchPolicy(lam=lam)
+    made = calibration(model, bare)
+    return replace(bare, calibration=replace(made, fingerprint=factual_only(made, made.fingerprint)))
 
 
 def factorized(model, lam=0.6):
@@ -106,6 +115,8 @@ POLICIES = {
     "joint": coft,
     "joint, top-k": lambda model: coft(model, top_k=3, top_p=1.0),
     "factorized": factorized,
+    "factual reading alone": alone,
+    "no certification": lambda model: NoCertificationPolicy(),
     "no calibration": lambda model: cc.CoftPolicy(),
     "vanilla": lambda model: cc.VanillaPolicy(),
     "vanilla, alone": lambda model: cc.VanillaPolicy(observe_masked=False),
@@ -210,7 +221,7 @@ def test_a_step_is_drawn_with_the_path_of_the_branch_that_wrote_it(path, index, 
     assert path_at(path, index) == expected
 
 
-@pytest.mark.parametrize("build", [coft, factorized])
+@pytest.mark.parametrize("build", [coft, factorized, alone])
 def test_a_head_never_contradicts_the_whole_and_its_bounds_hold_it(model, build):
     policy, other = build(model), build(model, lam=0.2)
     whole = written(model, policy, forced=2)
@@ -348,3 +359,29 @@ def test_a_calibration_without_enough_contexts_certifies_everything_when_read_ag
         assert reading.in_set is True
         assert reading.set_size == cc.Bounds(model.vocabulary_size, model.vocabulary_size)
         assert reading.certified_mass == cc.Bounds(1.0, 1.0)
+
+
+@pytest.mark.parametrize("head_tokens", [None, 12])
+def test_the_factual_reading_is_compared_with_the_threshold_at_every_lambda_and_alpha(model, head_tokens):
+    policy = alone(model)
+    steps = written(model, policy, forced=2, head_tokens=head_tokens)
+    for read in (cc.reread(steps, policy, lam=0.2, seed=3), cc.reread(steps, policy, alpha=0.4, seed=3)):
+        for step, own in zip(steps, read, strict=True):
+            assert own.certified is (step.log_p_factual >= own.log_tau)
+            assert own.margin.exact
+            assert own.margin.low == pytest.approx(step.log_p_factual - own.log_tau, abs=1e-4)
+    sizes = [[own.set_size for own in cc.reread(steps, policy, lam=lam, seed=3)] for lam in (0.0, 0.6, 1.0)]
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert len({own.log_tau for own in cc.reread(steps, policy, alpha=0.4, seed=3)} & {s.log_tau for s in steps}) == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "named"),
+    [(NoFusionPolicy(), {"lam": 0.3}, "lam"), (NoCertificationPolicy(), {"calibration": True}, "calibration")],
+)
+def test_what_an_ablation_leaves_out_cannot_be_changed_when_it_is_read_again(model, policy, given, named):
+    steps = written(model, policy)
+    if "calibration" in given:
+        given = {"calibration": coft(model).calibration}
+    with pytest.raises(InvalidInputError, match=f"has no {named} to change"):
+        cc.reread(steps, policy, seed=3, **given)

@@ -1,6 +1,7 @@
 """Logits as an audit keeps them: lossless, compact, refused when damaged, and laid out without a second transfer."""
 
 import math
+import zlib
 
 import numpy as np
 import pytest
@@ -123,3 +124,10 @@ def test_equal_logits_give_equal_bytes_and_less_of_them():
     assert first == second
     assert first.to_bytes() == second.to_bytes()
     assert len(first.to_bytes()) < 0.9 * len(first.values)
+
+
+def test_logits_that_were_compressed_in_another_way_are_read_the_same():
+    stored = kept(logits(9), full_bytes=10_000)
+    data = stored.to_bytes()
+    for level in (0, 1, 9):
+        assert StoredLogits.from_bytes(data[:1] + zlib.compress(zlib.decompress(data[1:]), level)) == stored

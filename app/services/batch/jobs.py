@@ -11,10 +11,12 @@ from typing import cast
 from app.jobs import JobContext, JobRunner
 from app.services.audits import AuditService
 from app.services.errors import ServiceError
+from app.services.job_waits import MemoryWait
 from app.services.mapping import settings_from_json
 from app.services.prompts.files import PromptRow, row_from
 from app.services.views.audits import BatchPlace, StartAudit
 from app.services.views.batches import BatchRequest
+from app.services.views.jobs import ACTIVE
 from coft_core.errors import CalibrationMismatch, CoftError, ModelLoadError
 from coft_core.types import Step
 from db.errors import NotFoundError
@@ -22,7 +24,6 @@ from db.records import BatchRecord, BatchRowRecord, JsonObject
 from db.repositories import BatchesRepository, PromptSetsRepository
 
 JOB_KIND = "batch"
-ENDED = ("done", "failed", "cancelled", "interrupted")
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class BatchJobs:
             ServiceError: It is running already.
         """
         with self._starting:
-            if batch.job_id is not None and self._runner.get(batch.job_id).status not in ENDED:
+            if batch.job_id is not None and self._runner.get(batch.job_id).status in ACTIVE:
                 raise ServiceError(f"The batch “{batch.name}” is running already; wait for it, or cancel it.")
             job_id = self._runner.submit(
                 JOB_KIND, batch.name, lambda context: self._work(context, batch.id), {"batch_id": batch.id}
@@ -101,7 +102,7 @@ class BatchJobs:
             view = self._audits.start(request)
             session_id, branch_id = view.session_id, view.branch_id
         try:
-            running = cast("Generator[Step]", self._audits.run(session_id, branch_id))
+            running = cast("Generator[Step]", self._audits.run(session_id, branch_id, waiting=MemoryWait(context)))
             with closing(running) as steps:
                 for step in steps:
                     context.check_cancelled()

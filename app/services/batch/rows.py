@@ -33,6 +33,9 @@ GROUP_COLUMNS = ("group", "measure", "mean", "low", "high", "contexts", "rows", 
 INTERVAL = "95 % t interval of the mean over contexts; rows that share a context count once, by their mean"
 LEVEL = 0.95
 
+OPEN = ("waiting", "unfinished", "failed")
+"""States of rows that can still be run."""
+
 _SHARES = ("certified_share", "mean_tv_factual", "parted")
 _RANGES = dict.fromkeys(_SHARES, (0.0, 1.0)) | {"min_margin": (-math.inf, math.inf)}
 _NOT_NEGATIVE = (0.0, math.inf)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,15 +13,16 @@ from app.services.audits import AuditService
 from app.services.batch.checks import require_settings, row_errors
 from app.services.batch.estimates import estimated
 from app.services.batch.impact import ImpactTable, impact_table
-from app.services.batch.jobs import ENDED, BatchJobs, batch_request, is_open
+from app.services.batch.jobs import BatchJobs, batch_request, is_open
 from app.services.batch.outcomes import outcomes_of
-from app.services.batch.rows import INTERVAL, group_totals, groups_csv, row_views, rows_csv, sorted_rows
+from app.services.batch.rows import INTERVAL, OPEN, group_totals, groups_csv, row_views, rows_csv, sorted_rows
 from app.services.calibration.thresholds import Thresholds
 from app.services.errors import CalibrationMismatch, ColumnMismatch, ServiceError
 from app.services.job_views import JobService
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
-from app.services.prompts.files import PromptRow, parse_prompt_set, row_from, row_record, rows_of
+from app.services.prompts.files import PromptRow, row_from, row_record, rows_of
+from app.services.prompts.reading import PromptSetReader, refused_rows
 from app.services.prompts.samples import listed_samples
 from app.services.reports import write_text
 from app.services.views.batches import (
@@ -34,13 +35,12 @@ from app.services.views.batches import (
     OutcomeRule,
     Outcomes,
 )
-from app.services.views.jobs import JobView
 from app.services.views.prompt_sets import ParsedPromptSet, RowError, SamplePromptSet
 from db.records import BatchRecord
 from db.repositories import BatchesRepository, PromptSetsRepository
 
 
-class BatchService:
+class BatchService(PromptSetReader):
     """Submits, follows, cancels and resumes batches, and sums them up."""
 
     def __init__(
@@ -68,6 +68,7 @@ class BatchService:
             planner: Plans the trials of estimates.
             max_upload_bytes: Largest prompt set that is read.
         """
+        super().__init__(max_upload_bytes)
         self._batches = batches
         self._prompt_sets = prompt_sets
         self._running = BatchJobs(batches, prompt_sets, runner, audits)
@@ -76,22 +77,6 @@ class BatchService:
         self._thresholds = thresholds
         self._host = host
         self._planner = planner
-        self._max_upload_bytes = max_upload_bytes
-
-    def parse(
-        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
-    ) -> ParsedPromptSet:
-        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
-
-        Args:
-            path: The file.
-            filename: Its name as uploaded.
-            columns: Column by field where the file names them otherwise.
-
-        Raises:
-            ServiceError: The file as a whole cannot be used.
-        """
-        return parse_prompt_set(path, filename, self._max_upload_bytes, columns)
 
     def row_errors(self, prompts: ParsedPromptSet, request: BatchRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, also what only the model can tell; loads the model.
@@ -115,8 +100,7 @@ class BatchService:
         """
         model = self._host.get(request.settings.model)
         usable = self._usable(prompts, row_errors(prompts, request, model, self._thresholds))
-        with self._host.turn():
-            return estimated(usable, request, self._planner, model)
+        return estimated(usable, request, self._planner, model, self._host.memory)
 
     def submit(self, prompts: ParsedPromptSet, request: BatchRequest) -> int:
         """Store a batch, start it as a job, and return the batch's id.
@@ -146,11 +130,7 @@ class BatchService:
             raise ServiceError("The batch has no name; give it one.")
         errors = sorted({error for request in requests for error in self.row_errors(prompts, request)}, key=_place)
         if errors and not all(request.accept_errors for request in requests):
-            first = errors[0]
-            raise ServiceError(
-                f"{len({error.line for error in errors})} of {prompts.total} rows cannot be used, the first on line "
-                f"{first.line} ({first.column} {first.message}); correct them, or go on with the good rows."
-            )
+            raise ServiceError(refused_rows(prompts, errors))
         usable = self._usable(prompts, errors)
         for place, request in enumerate(requests):
             self._require(place, request, usable[0])
@@ -192,7 +172,7 @@ class BatchService:
     def list(self) -> tuple[BatchSummary, ...]:
         """All batches, newest first."""
         return tuple(
-            BatchSummary(batch.id, batch.name, batch.created_at, batch.row_count, self._job(batch))
+            BatchSummary(batch.id, batch.name, batch.created_at, batch.row_count, self._jobs.find(batch.job_id))
             for batch in self._batches.list()
         )
 
@@ -203,10 +183,9 @@ class BatchService:
             NotFoundError: There is no such batch.
         """
         batch = self._batches.get(batch_id)
-        rows, job = self._rows(batch), self._job(batch)
+        rows, job = self._rows(batch), self._jobs.find(batch.job_id)
         groups = group_totals(rows)
         counts = dict(Counter(row.state for row in rows))
-        standing_still = job is None or job.status in ENDED
         return BatchView(
             id=batch.id,
             name=batch.name,
@@ -217,7 +196,7 @@ class BatchService:
             counts=counts,
             groups=groups,
             job=job,
-            resumable=standing_still and any(row.state in ("waiting", "unfinished", "failed") for row in rows),
+            resumable=not (job is not None and job.active) and any(row.state in OPEN for row in rows),
             notes=_notes(rows, bool(groups)),
         )
 
@@ -264,8 +243,8 @@ class BatchService:
             NotFoundError: There is no such batch.
         """
         batch = self._batches.get(batch_id)
-        job = self._job(batch)
-        if job is not None and job.status not in ENDED:
+        job = self._jobs.find(batch.job_id)
+        if job is not None and job.active:
             raise ServiceError(f"The batch “{batch.name}” is running; cancel it first.")
         self._batches.delete(batch_id)
 
@@ -281,9 +260,6 @@ class BatchService:
     def _rows(self, batch: BatchRecord) -> builtins.list[BatchRowView]:
         prompts = [row_from(record) for record in self._prompt_sets.rows(batch.prompt_set_id)]
         return row_views(self._batches.rows(batch.id), prompts, self._batches.verdict_logs(batch.id))
-
-    def _job(self, batch: BatchRecord) -> JobView | None:
-        return None if batch.job_id is None else self._jobs.get(batch.job_id)
 
 
 def _place(error: RowError) -> tuple[int, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from app.services.calibration.store import AnyCalibration
-from app.services.views import DriftReport
+from app.services.views import DriftReport, LeftOut
 from coft_core.conformal.drift import WINDOW, chain_summary, drift_report
 from db.records import SessionBeginning
 
@@ -30,28 +31,39 @@ def drift_of(calibration: AnyCalibration, audits: Sequence[SessionBeginning]) ->
         reading = calibration.read(alpha=chains.reading.alpha)
     counted, left_out = _counted(audits, reading.alpha)
     report = drift_report(reading, [_summary(audit) for audit in counted])
-    return replace(report, reason="; ".join(part for part in (report.reason, *left_out) if part))
+    told = [f"not counted: {count} {_audits(count)} {why}" for why, count in Counter(o.why for o in left_out).items()]
+    return replace(report, reason="; ".join(part for part in (report.reason, *told) if part), left_out=left_out)
 
 
-def _counted(audits: Sequence[SessionBeginning], alpha: float) -> tuple[list[SessionBeginning], list[str]]:
-    """The audits that count, and what is said of the others."""
-    certified = [audit for audit in audits if audit.certificate == CERTIFIED]
-    at_alpha = [audit for audit in certified if audit.alpha == alpha]
-    whole = [audit for audit in at_alpha if audit.group is None]
-    drawn = [audit for audit in whole if not audit.greedy]
+def _counted(audits: Sequence[SessionBeginning], alpha: float) -> tuple[list[SessionBeginning], tuple[LeftOut, ...]]:
+    """The audits that count, oldest first, and the others with the first reason that holds."""
+    counted: dict[str, SessionBeginning] = {}
+    left_out = []
+    for audit in sorted(audits, key=lambda own: own.session_id):
+        why = _obstacle(audit, alpha)
+        if not why and audit.prompt in counted:
+            why = "of a prompt that was audited before"
+        if why:
+            left_out.append(LeftOut(audit.session_id, audit.prompt, why))
+        else:
+            counted[audit.prompt] = audit
+    return list(counted.values()), tuple(left_out)
+
+
+def _obstacle(audit: SessionBeginning, alpha: float) -> str:
+    """Why an audit is not like the chains that the calibrated policy wrote; empty where it is."""
+    if audit.certificate != CERTIFIED:
+        return "not certified by it"
+    if audit.alpha != alpha:
+        return f"at another alpha than {alpha:g}"
+    if audit.group is not None:
+        return "with thresholds of one group"
+    if audit.greedy:
+        return "greedy"
     # Only an audit that is long enough can stand for its prompt.
-    long = [audit for audit in drawn if len(audit.steps) >= WINDOW and not any(s.forced for s in audit.steps[:WINDOW])]
-    first = {audit.prompt: audit for audit in reversed(long)}
-    counted = sorted(first.values(), key=lambda audit: audit.session_id)
-    left_out = (
-        (len(audits) - len(certified), "not certified by it"),
-        (len(certified) - len(at_alpha), f"at another alpha than {alpha:g}"),
-        (len(at_alpha) - len(whole), "with thresholds of one group"),
-        (len(whole) - len(drawn), "greedy"),
-        (len(drawn) - len(long), f"shorter than {WINDOW} tokens or with a forced token there"),
-        (len(long) - len(counted), "of a prompt that was audited before"),
-    )
-    return counted, [f"not counted: {count} {_audits(count)} {why}" for count, why in left_out if count]
+    if len(audit.steps) < WINDOW or any(step.forced for step in audit.steps[:WINDOW]):
+        return f"shorter than {WINDOW} tokens or with a forced token there"
+    return ""
 
 
 def _summary(audit: SessionBeginning) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Lock
 
 from app.jobs import JobContext, JobRunner
@@ -11,9 +12,11 @@ from app.services.calibration.run import CalibrationWork, calibrated, with_chain
 from app.services.calibration.store import AnyCalibration, CalibrationStore
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
+from app.services.job_waits import MemoryWait
 from app.services.model_host import ModelHost
 from app.services.prompts.checks import require_maskable, usable_rows
 from app.services.prompts.files import PromptRow, row_from, row_record
+from app.services.prompts.reading import first_refused, refused_rows
 from app.services.views import CalibrationRequest, ParsedPromptSet, RowError
 from coft_core.conformal.density_ratio import LEAST_PROMPTS
 from coft_core.masking.sentinel import resolve_sentinel
@@ -142,6 +145,7 @@ class CalibrationJobs:
         return self._runner.submit(JOB_KIND, work.request.name, run, payload, take_up)
 
     def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
+        work = replace(work, room=self._host.memory.room(MemoryWait(context)))
         end = work.share_of_calibrating
         context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
         with self._host.turn():
@@ -206,11 +210,9 @@ def _refusal(prompts: ParsedPromptSet, errors: tuple[RowError, ...]) -> str:
     """Why a prompt set with these errors is refused."""
     if not errors:
         return f"{prompts.filename} has no row to calibrate on; add prompts."
-    first, bad = errors[0], len({error.line for error in errors})
-    where = f"the first on line {first.line} ({first.column} {first.message})"
-    if bad == prompts.total:
-        return f"None of the {prompts.total} rows can be used, {where}; correct them."
-    return f"{bad} of {prompts.total} rows cannot be used, {where}; correct them, or go on with the good rows."
+    if len({error.line for error in errors}) == prompts.total:
+        return f"None of the {prompts.total} rows can be used, {first_refused(errors)}; correct them."
+    return refused_rows(prompts, errors)
 
 
 def _check_weights(rows: tuple[PromptRow, ...], request: CalibrationRequest) -> None:

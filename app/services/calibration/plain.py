@@ -83,7 +83,12 @@ def sequence_json(threshold: SequenceThreshold | None) -> dict[str, Any] | None:
 
 def drift_json(report: DriftReport) -> dict[str, Any]:
     """What audits say against a calibration."""
-    return {**asdict(report), "p_values": list(report.p_values), "sentence": report.sentence}
+    return {
+        **asdict(report),
+        "p_values": list(report.p_values),
+        "left_out": [asdict(own) for own in report.left_out],
+        "sentence": report.sentence,
+    }
 
 
 def compared_json(first: CalibrationView, second: CalibrationView) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from app.services.errors import ServiceError
 from app.services.views import CalibrationView, Certifiable, GroupSummary, ReadingRequest
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.factorized import FactorizedCalibration
-from coft_core.conformal.groups import group_summary
+from coft_core.conformal.groups import GroupContexts, group_contexts, group_summary
 
 KEPT = 64
 """Results that do not depend on alpha and are kept between readings."""
 
 
-_Sizes = dict[str, tuple[int, int]]
+_Sizes = tuple[GroupContexts, ...]
 """Calibration contexts and contexts kept apart, by group."""
 
 
@@ -27,7 +27,7 @@ class _Constant:
     """What is the same at every alpha.
 
     Attributes:
-        log_values: Log joint support by bin label.
+        log_values: Log support by bin label.
         smallest_alpha: Smallest risk levels that the contexts support.
     """
 
@@ -93,13 +93,14 @@ class CalibrationReadings:
         with self._lock:
             found = self._group_sizes.get(key)
         if found is None or found[0] is not stored:
-            sizes = {item.name: (item.contexts, item.verification_contexts) for item in part.groups}
+            groups = part.context_groups
+            sizes = tuple(group_contexts(groups, name, part.values, part.verification) for name in groups.names)
             found = (stored, sizes)
             with self._lock:
                 self._group_sizes[key] = found
                 while len(self._group_sizes) > KEPT:
                     self._group_sizes.popitem(last=False)
-        return tuple(group_summary(name, *sizes, part.alpha, part.shift) for name, sizes in found[1].items())
+        return tuple(group_summary(own, part.alpha, part.shift) for own in found[1])
 
 
 def read(stored: AnyCalibration, asked: ReadingRequest) -> AnyCalibration:

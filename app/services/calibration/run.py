@@ -21,6 +21,7 @@ from coft_core.conformal.options import CalibrationOptions
 from coft_core.conformal.split import context_numbers
 from coft_core.conformal.values import CalibrationValues
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.room import Room
 from coft_core.masking.masker import DEFAULT_HINT, MaskMode
 from coft_core.masking.spans import SpanDetector
 from coft_core.policies import CoftPolicy, FactorizedCoftPolicy
@@ -54,12 +55,14 @@ class CalibrationWork:
         detector: Finds spans where a row has none.
         rows: The usable rows.
         request: What is asked of them.
+        room: Where the memory of its batches is taken from; None takes it without asking.
     """
 
     model: LanguageModel
     detector: SpanDetector
     rows: tuple[PromptRow, ...]
     request: CalibrationRequest
+    room: Room | None = None
 
     @property
     def examples(self) -> list[Example]:
@@ -132,7 +135,7 @@ def with_chains(
     numbers = work.contexts
     # A context is named in every row, since rows of one group are no single context where there are groups.
     examples = [replace(work.rows[i].example, group=None, context=str(numbers[i])) for i in chosen]
-    settings = (work.request.max_new_tokens, work.request.seed, work.detector, progress, ledger)
+    settings = (work.request.max_new_tokens, work.request.seed, work.detector, progress, ledger, work.room)
     recorded: AnyCalibration
     if isinstance(calibration, Calibration):
         policy = CoftPolicy(calibration=calibration, **_controls(work.request))
@@ -187,6 +190,7 @@ def _options(work: CalibrationWork, progress: Progress | None, ledger: Ledger | 
         "max_new_tokens": request.max_new_tokens,
         "tolerance": request.tolerance,
         "max_iterations": request.max_iterations,
+        "room": work.room,
     }
 
 

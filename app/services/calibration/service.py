@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from app.services.calibration.drift import drift_of
@@ -16,7 +16,8 @@ from app.services.detection import Detectors
 from app.services.errors import ServiceError
 from app.services.model_host import ModelHost
 from app.services.prompts.checks import NOTHING_MASKED, nothing_masked, preview_rows, usable_rows
-from app.services.prompts.files import parse_prompt_set, row_from
+from app.services.prompts.files import row_from
+from app.services.prompts.reading import PromptSetReader
 from app.services.prompts.samples import listed_samples, sample_of
 from app.services.views import (
     CalibrationEstimate,
@@ -42,7 +43,7 @@ DEMO_SAMPLE = {
 }
 
 
-class CalibrationService:
+class CalibrationService(PromptSetReader):
     """Prompt sets and calibration runs."""
 
     def __init__(
@@ -66,27 +67,14 @@ class CalibrationService:
             detectors: Find spans where a row names none.
             max_upload_bytes: Largest prompt set that is read.
         """
+        super().__init__(max_upload_bytes)
         self._store = store
         self._jobs = jobs
         self._prompt_sets = prompt_sets
         self._sessions = sessions
         self._host = host
         self._detectors = detectors
-        self._max_upload_bytes = max_upload_bytes
         self._readings = CalibrationReadings(store)
-
-    def parse(
-        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
-    ) -> ParsedPromptSet:
-        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
-
-        Args:
-            path: The file.
-            filename: Its name as uploaded.
-            columns: For each field the column to read it from; ``""`` reads it from none. Fields that are left out are
-                read from the column of their own name, else from one of an obvious name.
-        """
-        return parse_prompt_set(path, filename, self._max_upload_bytes, columns)
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """Prompt sets that come with the program, to calibrate on."""
@@ -109,7 +97,7 @@ class CalibrationService:
         """How long the calibration will take, from a trial of about two seconds; loads the model."""
         work = self._jobs.work(prompts, request)
         with self._host.turn():
-            return Trial(work).estimate()
+            return Trial(replace(work, room=self._host.memory.room())).estimate()
 
     def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
         """Store the prompt set, start the calibration as a job, and return the job's id."""

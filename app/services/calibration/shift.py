@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from app.services.calibration.store import AnyCalibration
 from app.services.errors import ServiceError
 from app.services.prompts.files import PromptRow
 from app.services.views import CalibrationRequest
-from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.density_ratio import estimate_density_ratio
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift, weights_by_context
 from coft_core.conformal.split import context_numbers
-from coft_core.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +87,4 @@ def weighted(calibration: AnyCalibration, weights: ContextWeights) -> AnyCalibra
     Raises:
         InvalidInputError: The weights leave too few effective contexts, with factorized masks for any family.
     """
-    given = (weights.by_context, weights.test_weight, weights.estimated)
-    if isinstance(calibration, Calibration):
-        return calibration.reweighted(*given)
-    parts = []
-    for family, part in calibration.parts:
-        try:
-            parts.append((family, part.reweighted(*given)))
-        except InvalidInputError as error:
-            raise InvalidInputError(f"The family “{family}” is too small for weights: {error}") from error
-    return replace(calibration, parts=tuple(parts))
+    return calibration.reweighted(weights.by_context, weights.test_weight, weights.estimated)

@@ -21,7 +21,7 @@ from coft_core.conformal.coverage import CoverageReport, CoverageRow
 from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.stepwise import Bin
-from coft_core.policies.single_branch import SINGLE_BRANCH
+from coft_core.fingerprint import Fingerprint, certified_in
 from db.records import CalibrationRecord
 
 
@@ -35,7 +35,7 @@ class Shown:
         family: With factorized masks, the family of ``part``.
         groups: How much is known of each group.
         smallest_alpha: Smallest risk levels that the contexts support.
-        log_values: Log joint support by bin label.
+        log_values: Log support by bin label.
     """
 
     whole: AnyCalibration
@@ -64,7 +64,7 @@ def summary_of(record: CalibrationRecord) -> CalibrationSummary:
         created_at=record.created_at,
         embedded=record.embedded,
         mask_layout=record.mask_layout,
-        certified_in="factual" if record.fingerprint.get("method") == SINGLE_BRANCH else "both",
+        certified_in=certified_in(Fingerprint.from_dict(record.fingerprint)),
     )
 
 
@@ -113,7 +113,7 @@ def coverage_rows(report: CoverageReport) -> tuple[CoverageView, ...]:
 
 
 def log_values(calibration: Calibration) -> dict[str, tuple[float, ...]]:
-    """Log joint support of the true tokens by bin label."""
+    """Log support of the true tokens by bin label, in the readings that the thresholds certify in."""
     values = calibration.values
     index = calibration.positions.bins_of(values.steps)
     return {

@@ -18,7 +18,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.stepwise import PositionBins
-from coft_core.policies.single_branch import SINGLE_BRANCH
+from coft_core.fingerprint import certified_in
 
 READINGS = 32
 """Readings kept at a time; one of a long calibration takes milliseconds, and a page asks for the same one again."""
@@ -90,7 +90,7 @@ def layout_of(calibration: AnyCalibration) -> str:
 
 def readings_of(calibration: AnyCalibration) -> CertifiedIn:
     """The readings whose probabilities the thresholds bound: both, or the factual one alone."""
-    return "factual" if calibration.fingerprint.method == SINGLE_BRANCH else "both"
+    return certified_in(calibration.fingerprint)
 
 
 def own_notes(calibration: AnyCalibration) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from app.services.errors import ServiceError
 from app.services.known_policies import KNOWN_POLICIES, fitted
+from app.services.policy_words import policy_name
 from app.services.views.audits import AuditSettings
 
 MOST_CHAINS = 8
@@ -29,7 +30,11 @@ def checked_columns(columns: Sequence[AuditSettings]) -> list[AuditSettings]:
 def labels_of(columns: Sequence[AuditSettings]) -> list[str]:
     """What sessions and batches of one run are told apart by in their names."""
     twice = {policy for policy, times in Counter(own.policy for own in columns).items() if times > 1}
-    return [f"{own.policy} {place}" if own.policy in twice else own.policy for place, own in enumerate(columns, 1)]
+    titles = [policy_name(own.policy) for own in columns]
+    return [
+        f"{title} {place}" if own.policy in twice else title
+        for place, (own, title) in enumerate(zip(columns, titles, strict=True), 1)
+    ]
 
 
 def own_model(settings: AuditSettings) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.services.batch.jobs import ENDED, batch_request
-from app.services.batch.rows import INTERVAL, row_views
+from app.services.batch.jobs import batch_request
+from app.services.batch.rows import INTERVAL, OPEN, row_views
 from app.services.comparing.cells import Chain, by_line, cell_of, chains_of, column_means, largest, parted
 from app.services.comparing.columns import own_model
 from app.services.comparing.set_tables import sorted_rows
@@ -16,13 +16,9 @@ from app.services.mapping import footprint_from
 from app.services.prompts.files import PromptRow, row_from
 from app.services.views.audits import AuditSettings
 from app.services.views.compared_sets import SetCell, SetColumn, SetComparison, SetOrder, SetRow
-from app.services.views.jobs import JobView
 from coft_core.footprint import Footprint
 from db.records import BatchRecord
 from db.repositories import BatchesRepository, ComparisonsRepository, PromptSetsRepository
-
-OPEN = ("waiting", "unfinished", "failed")
-"""States of rows that can still be run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +73,8 @@ class SetViews:
 
     def going(self, batch: BatchRecord) -> bool:
         """Whether a batch is being run or waits for its turn."""
-        job = self._job(batch)
-        return job is not None and job.status not in ENDED
-
-    def _job(self, batch: BatchRecord) -> JobView | None:
-        return None if batch.job_id is None else self._jobs.get(batch.job_id)
+        job = self._jobs.find(batch.job_id)
+        return job is not None and job.active
 
     def _part(self, batch: BatchRecord, prompts: Sequence[PromptRow]) -> _Part:
         settings, records = batch_request(batch.request).settings, self._batches.rows(batch.id)
@@ -99,7 +92,7 @@ class SetViews:
         return SetColumn(
             batch_id=part.batch.id,
             settings=part.settings,
-            job=self._job(part.batch),
+            job=self._jobs.find(part.batch.job_id),
             finished=sum(cell.state == "finished" for cell in cells),
             failed=sum(cell.state == "failed" for cell in cells),
             means=column_means(rows, place),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.services.batch.rows import OPEN
 from app.services.batch.service import BatchService
 from app.services.comparing.columns import checked_columns, labels_of
 from app.services.comparing.set_tables import set_csv, summary_csv
-from app.services.comparing.set_views import OPEN, SetViews
+from app.services.comparing.set_views import SetViews
 from app.services.csv_files import write_text
 from app.services.errors import ServiceError
 from app.services.job_views import JobService

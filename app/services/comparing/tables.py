@@ -12,8 +12,9 @@ from app.services.views.comparisons import ChainSummary, Comparison
 from coft_core.types import Step
 
 STEP_COLUMNS = (
-    "step", "token_id", "token", "p_factual", "p_masked", "p_fused", "tau", "certified", "threshold_state", "set_size",
-    "fallback", "chosen_by", "log_ratio", "kl_fused_factual", "tv_fused_factual", "kl_fused_masked", "tv_on_set",
+    "step", "token_id", "token", "p_factual", "p_masked", "p_fused", "tau", "certified", "threshold_state",
+    "certified_in", "set_size", "fallback", "chosen_by", "log_ratio", "kl_fused_factual", "tv_fused_factual",
+    "kl_fused_masked", "tv_on_set",
 )  # fmt: skip
 
 FROM_VANILLA = ("kl_fused_factual", "tv_fused_factual")

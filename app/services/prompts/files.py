@@ -13,7 +13,7 @@ from typing import Any
 from app.services.errors import ServiceError
 from app.services.mapping import span_from, span_record
 from app.services.prompts.columns import map_columns
-from app.services.prompts.uploads import RowProblem, Table, decode, read_bytes, read_csv, read_jsonl
+from app.services.prompts.uploads import RowProblem, Table, decode, read_bytes, read_csv, read_jsonl, readable
 from app.services.views import Example, ParsedPromptSet, RowError, Span
 from coft_core.errors import InvalidInputError
 from coft_core.masking.merge import validate_spans
@@ -163,14 +163,14 @@ def _text(field: str, value: Any) -> str | None:
         return None
     if not isinstance(value, str):
         raise RowProblem(field, f"is {json.dumps(value)[:40]}, not text")
-    return value
+    return readable(field, value)
 
 
 def _label(field: str, value: Any) -> str | None:
     if _is_empty(value):
         return None
     if isinstance(value, (str, int)) and not isinstance(value, bool):
-        return str(value).strip()
+        return readable(field, str(value).strip())
     raise RowProblem(field, f"is {json.dumps(value)[:40]}, not text or a whole number")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.services.errors import ServiceError
+from coft_core.masking.surrogates import surrogate_problem
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 LARGEST_FIELD = 1_000_000
@@ -23,6 +24,17 @@ class RowProblem(Exception):  # noqa: N818 - data about a row, collected and nev
         """Keep both."""
         super().__init__(message)
         self.column, self.message = column, message
+
+
+def readable(field: str, text: str) -> str:
+    """A text that a tokenizer can read; JSON lines can hold halves of characters.
+
+    Raises:
+        RowProblem: It holds one.
+    """
+    if problem := surrogate_problem(text):
+        raise RowProblem(field, problem)
+    return text
 
 
 @dataclass(frozen=True, slots=True)

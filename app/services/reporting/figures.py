@@ -72,14 +72,15 @@ def steps_chart(steps: Sequence[Step], name: str) -> Markup:
     limited = [step.state not in ("none", "uninformative") for step in steps]
     sizes = [step.set_size if shown else None for step, shown in zip(steps, limited, strict=True)]
     taus = [math.exp(step.log_tau) if has_threshold(step) else None for step in steps]
-    supports = [math.exp(min(step.log_p_fused, step.log_p_masked)) for step in steps]
+    supports = [math.exp(step.log_support) for step in steps]
+    support = "support as typed" if any(step.certified_in == "factual" for step in steps) else "joint support"
     figure = go.Figure(layout=_layout([*supports, *(tau for tau in taus if tau)], max(filter(None, sizes), default=4)))
     figure.add_bar(
         x=places, y=sizes, name="tokens in the certified set", marker={"color": BARS}, hovertemplate="%{y} tokens"
     )
     figure.add_scatter(
-        x=places, y=supports, yaxis="y2", mode="markers", name="joint support of the written token",
-        marker={"color": ACCENT, "size": 5}, hovertemplate="joint support %{y:.3g}",
+        x=places, y=supports, yaxis="y2", mode="markers", name=f"{support} of the written token",
+        marker={"color": ACCENT, "size": 5}, hovertemplate=f"{support} %{{y:.3g}}",
     )  # fmt: skip
     figure.add_scatter(
         x=places, y=taus, yaxis="y2", mode="lines", name="threshold τ",

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from app.services.computations import computations_of, session_noise
 from app.services.mapping import preview_from_json, settings_from_json, span_from, step_from
 from app.services.plain import span_state
 from app.services.policy_words import info_of, own_parameters, parameters_line, policy_about
@@ -59,6 +60,7 @@ class Chain:
     origin: str
     sentences: tuple[str, ...]
     chain_sentence: str
+    near_sentence: str
     tokens: tuple[Token, ...]
     strip: Markup
     chart: Markup
@@ -150,6 +152,7 @@ def _chain(
         origin=origin,
         sentences=words.what_happened(summary, steps, settings),
         chain_sentence="" if certificate is None else certificate.sentence,
+        near_sentence=words.near_threshold(steps, session_noise(data.record)),
         tokens=tuple(_token(step, step.index < first, settings.policy) for step in steps),
         strip=strip(steps),
         chart=steps_chart(steps, str(branch.id)) if steps else Markup(""),
@@ -274,6 +277,8 @@ def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str
         ("word list", str(record.policy_settings.get("user_list") or "none")),
         ("whitelist", ", ".join(settings.whitelist) or "none"),
         ("group", settings.group or "all contexts together"),
+        *(("computed", item.sentence) for item in computations_of(record)),
+        ("numeric noise", f"log-probabilities agree within {session_noise(record).text}"),
         *(
             (f"{title} of the method", f"{value} (default)" if usual else value)
             for title, value, usual in own_parameters(settings)

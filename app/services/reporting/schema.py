@@ -131,6 +131,7 @@ class StepPart(Part):
     margin: Real
     kl_fused_factual: Real | None = None
     tv_fused_factual: Real | None = None
+    certified_in: Literal["both", "factual"] = "both"
     created_at: datetime
     candidates: tuple[CandidatePart, ...]
     families: tuple[FamilyPart, ...]
@@ -140,6 +141,7 @@ class StepPart(Part):
         """Leave out what steps stored earlier do not have, so that their reports keep their digest."""
         plain: dict[str, Any] = handler(self)
         absent = {name for name in ("kl_fused_factual", "tv_fused_factual") if getattr(self, name) is None}
+        absent |= {"certified_in"} if self.certified_in == "both" else set()
         return {name: value for name, value in plain.items() if name not in absent}
 
 
@@ -224,10 +226,18 @@ class SummaryPart(Part):
     most_sensitive_step: Whole | None
     largest_log_ratio: Real | None
     least_log_joint: Real | None
+    least_log_factual: Real | None = None
     mean_set_size: Real | None
     mean_certified_mass: Real | None
     mean_kl_fused_masked: Real | None
     chain: dict[str, Any] | None
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what only chains that are certified in the factual reading alone have."""
+        plain: dict[str, Any] = handler(self)
+        absent = {"least_log_factual"} if self.least_log_factual is None else set()
+        return {name: value for name, value in plain.items() if name not in absent}
 
 
 class ReportPart(Part):

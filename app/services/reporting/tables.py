@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from app.services.csv_files import to_csv
-from app.services.reports import SessionData
+from app.services.reports import CERTIFIED_IN, SessionData, certified_alone
 from app.services.verdict.listing import log_csv
 from app.services.verdict.rules import log_entry
 
@@ -37,13 +37,14 @@ def candidates_csv(data: SessionData) -> str:
             "emitted": row.token_id == step.token_id,
             "policy_choice": row.token_id == step.policy_token_id,
             "refused_by": " ".join(row.refused_by),
+            CERTIFIED_IN: step.certified_in,
         }
         for branch_id, chain in data.chains.items()
         for step in chain
         if step.branch_id == branch_id
         for rank, row in enumerate(step.candidates, 1)
     ]
-    return to_csv(CANDIDATE_COLUMNS, rows)
+    return to_csv((*CANDIDATE_COLUMNS, CERTIFIED_IN) if certified_alone(data) else CANDIDATE_COLUMNS, rows)
 
 
 def annotations_csv(data: SessionData) -> str:

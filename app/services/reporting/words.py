@@ -9,7 +9,7 @@ from app.services.policy_words import info_of, policy_name
 from app.services.reporting.formats import plural, probability, quoted, times_likelier
 from app.services.reporting.schema import ReportPart, SummaryPart
 from app.services.reporting.summary import SENSITIVE, has_threshold
-from app.services.views import AuditSettings, Step
+from app.services.views import AuditSettings, NumericNoise, Step
 from app.services.views.policies import PolicyInfo
 
 STATE_WORDS = {
@@ -63,13 +63,22 @@ def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[
             "that every token passes and nothing is shown."
         )
     if summary.fallback:
+        enough = _enough(info_of(settings.policy))
         found.append(
-            f"At {plural(summary.fallback, 'step')} no token was likely enough in both readings; the likeliest one was "
-            "written, and nothing is certified there (fallback)."
+            f"At {plural(summary.fallback, 'step')} no token was {enough}; the likeliest one was written, and nothing "
+            "is certified there (fallback)."
         )
     if summary.forced:
         found.append(_forced_sentence(summary))
     return found
+
+
+def _enough(info: PolicyInfo) -> str:
+    """What every token was not at a step without a certified one."""
+    if info.certified_in != "factual":
+        return "likely enough in both readings"
+    found = "likely enough in the prompt as typed"
+    return f"{found} and within the method's own limit" if info.kind == "constraint" else found
 
 
 def _forced_sentence(summary: SummaryPart) -> str:
@@ -92,6 +101,18 @@ def _sensitivity_sentences(summary: SummaryPart, steps: Sequence[Step]) -> list[
         return [f"No token is {factor} times likelier in one reading than in the other; the nearest is {strongest}."]
     many = f"{plural(summary.sensitive, 'token')} {_are(summary.sensitive)}"
     return [f"{many} at least {factor} times likelier in one reading than in the other. The strongest is {strongest}."]
+
+
+def near_threshold(steps: Sequence[Step], noise: NumericNoise) -> str:
+    """At which steps rounding alone could turn a certificate, and within which bound; empty where at none."""
+    near = [str(step.index + 1) for step in steps if step.near_threshold(noise.nats)]
+    if not near:
+        return ""
+    places = f"step {near[0]}" if len(near) == 1 else f"steps {', '.join(near[:-1])} and {near[-1]}"
+    return (
+        f"At {places} a listed token stands at the threshold within numeric noise ({noise.text}), so that another "
+        "machine or another way of computing could certify otherwise."
+    )
 
 
 def is_empty(report: ReportPart) -> bool:
@@ -152,7 +173,7 @@ def _certified_tokens(info: PolicyInfo) -> tuple[str, ...]:
 def not_claimed(report: ReportPart) -> tuple[str, ...]:
     """What must not be read into the certificate."""
     found = [
-        "That this text, or the model, is fair. Certified means likely enough in both readings, and no more.",
+        f"That this text, or the model, is fair. Certified means {_meaning(report)}, and no more.",
         "Anything about this one prompt: the level is an average over texts like those of the calibration.",
         "Anything about the text as a whole, unless a certificate of the whole chain is given above.",
         "Anything about words of the prompt that were not masked, or that hint at an attribute unnoticed.",
@@ -173,11 +194,21 @@ def not_claimed(report: ReportPart) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _meaning(report: ReportPart) -> str:
+    if info_of(report.session.policy).certified_in == "factual":
+        return "likely enough in the prompt as typed"
+    return "likely enough in both readings"
+
+
+def _support(step: Step, policy: str) -> float:
+    """What the threshold is compared with; steps of older reports do not say it, their policy does."""
+    return step.log_p_factual if info_of(policy).certified_in == "factual" else step.log_support
+
+
 def step_words(step: Step, policy: str = "coft") -> str:
     """A step's state in a sentence, with the probability that the policy's threshold is compared with."""
     factual = info_of(policy).certified_in == "factual"
-    support = step.log_p_factual if factual else min(step.log_p_fused, step.log_p_masked)
-    joint = f"{'support as typed' if factual else 'joint support'} {probability(math.exp(support))}"
+    joint = f"{'support as typed' if factual else 'joint support'} {probability(math.exp(_support(step, policy)))}"
     tau = probability(math.exp(step.log_tau))
     if step.state == "none":
         sentence = "Not certified: there is no threshold."
@@ -186,7 +217,8 @@ def step_words(step: Step, policy: str = "coft") -> str:
     elif step.state == "uninformative":
         sentence = "Not certified in any useful sense: too few calibration texts, so every token passes."
     elif step.fallback:
-        sentence = "Fallback: no token reached the threshold in both readings, so nothing is certified here."
+        where = "in the prompt as typed" if factual else "in both readings"
+        sentence = f"Fallback: no token reached the threshold {where}, so nothing is certified here."
     elif not step.certified:
         sentence = f"Not certified: {joint}, threshold {tau}."
     else:

@@ -12,7 +12,7 @@ from app.services.errors import ServiceError
 from app.services.mapping import settings_from_json
 from app.services.model_host import ModelHost
 from app.services.policy_choice import policy_of
-from app.services.policy_words import policy_name
+from app.services.policy_words import info_of, policy_name
 from app.services.reread.chains import StoredChain, StoredChains
 from app.services.reread.departures import Departures
 from app.services.reread.thresholds import ThresholdChoice
@@ -25,8 +25,8 @@ from db.records import BranchRecord, SessionRecord
 from db.repositories import SessionsRepository
 
 NOT_COFT = (
-    "This audit was made with {}; only the steps of the COFT policy can be read again at another lambda or alpha, so "
-    "audit the prompt with it."
+    "This audit was made with {}; only the steps of policies that fuse both readings, as COFT does, can be read again "
+    "at another lambda or alpha, so audit the prompt with one of them."
 )
 NOT_KEPT = (
     "This audit was made without keeping its logits, so it cannot be read again; make a new audit of the prompt. "
@@ -73,7 +73,7 @@ class RereadService:
         """
         record, branch = self._asked(request)
         stored = settings_from_json(record.policy_settings["settings"])
-        if stored.policy != "coft":
+        if not info_of(stored.policy).fuses:
             raise ServiceError(NOT_COFT.format(policy_name(stored.policy)))
         settings = _changed(stored, request)
         alike = self._choice.alike(record, stored)

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from app.services.calibration.store import AnyCalibration, CalibrationStore
 from app.services.calibration.thresholds import Thresholds, layout_of, own_notes
 from app.services.errors import ServiceError
+from app.services.policy_words import info_of
 from app.services.views import AuditSettings
 from app.services.views.rereading import CalibrationOffer, RereadThresholds
+from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.base import compared_certificate
+from coft_core.policies.single_branch import factual_only
 from db.records import CalibrationRecord, SessionRecord
 
 NO_THRESHOLDS = "No threshold is applied in this audit, so only lambda can be changed."
@@ -92,7 +95,8 @@ class ThresholdChoice:
 
         An audit that applies no thresholds has none.
         """
-        if record.calibration_id is None or settings.policy != "coft":
+        # Thresholds of the factual reading alone fit at every lambda, so that no other calibration is needed.
+        if record.calibration_id is None or info_of(settings.policy).certified_in != "both":
             return []
         made = _common(record.fingerprint.items())
         same = [
@@ -142,7 +146,10 @@ class ThresholdChoice:
 def _used(record: SessionRecord, settings: AuditSettings, calibration: AnyCalibration) -> Fingerprint:
     """The audit's fingerprint at the lambda of the settings, as the calibration would have to have it."""
     decoded = Fingerprint.from_dict(record.fingerprint)
-    return replace(decoded, lam=float(settings.lam), estimator=calibration.estimator, source=calibration.source)
+    used = replace(decoded, lam=float(settings.lam), estimator=calibration.estimator, source=calibration.source)
+    if info_of(settings.policy).certified_in == "factual" and isinstance(calibration, Calibration):
+        return factual_only(calibration, used)
+    return used
 
 
 def _common(items: Iterable[tuple[str, object]]) -> dict[str, object]:

@@ -47,9 +47,22 @@ class SwapWatch:
         Raises:
             SwapCancelled: It is to end.
         """
+        self.check()
+        return SwapProgress(self.number, (chain + tokens / self.length) / self.chains, label, decoding)
+
+    def waits(self, waits: bool) -> None:
+        """Told while a token waits for memory, which whoever cancels need not wait for."""
+        del waits
+        self.check()
+
+    def check(self) -> None:
+        """End here if it is to end.
+
+        Raises:
+            SwapCancelled: It is to end.
+        """
         if self.stop.is_set():
             raise SwapCancelled("The comparison was cancelled; nothing of it is kept.")
-        return SwapProgress(self.number, (chain + tokens / self.length) / self.chains, label, decoding)
 
 
 @dataclass(frozen=True, slots=True)

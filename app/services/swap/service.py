@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from app.services.audits import AuditService
 from app.services.csv_files import write_text
 from app.services.errors import ServiceError
+from app.services.job_waits import FOR_MEMORY
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
+from app.services.policy_words import policy_name
+from app.services.rollout_pool import RolloutPool
 from app.services.swap.distributions import Distributions, candidates_of, distributions_at, gaps_between, views_of
 from app.services.swap.notes import swap_notes
 from app.services.swap.offers import SwapWords
@@ -30,8 +34,9 @@ from app.services.views.swaps import (
     SwapTargets,
     SwapVariant,
 )
-from coft_core.decode import Plan, Rollout
-from coft_core.types import Span
+from coft_core.decode import ROOT_PATH, Plan, Rollout
+from coft_core.footprint import reserved_bytes
+from coft_core.types import Span, Step
 
 Progress = Callable[[float, str], None]
 """Told the share done and what is being done."""
@@ -45,17 +50,19 @@ class SwapService:
     The newest results are kept in memory, so that another step can be read and tables written without a second run.
     """
 
-    def __init__(self, audits: AuditService, planner: Planner, host: ModelHost) -> None:
+    def __init__(self, audits: AuditService, planner: Planner, host: ModelHost, pool: RolloutPool) -> None:
         """Wire the service.
 
         Args:
             audits: Detects spans.
             planner: Turns settings into plans.
             host: Owner of the models.
+            pool: Keeps the chains that are being written between two tokens.
         """
         self._audits = audits
         self._planner = planner
         self._host = host
+        self._pool = pool
         self._words = SwapWords()
         self._runs = SwapRuns()
 
@@ -183,10 +190,13 @@ class SwapService:
 
     def _distributions(self, plans: tuple[Plan, Plan], outcome: SwapOutcome, answer_step: int) -> Distributions:
         vanilla, policy = plans
-        with self._host.turn():
-            found = distributions_at(policy, _prefix(outcome.policy, outcome.variant, answer_step))
-            own = distributions_at(vanilla, _prefix(outcome.vanilla, outcome.variant, answer_step))
+        found = self._read(policy, _prefix(outcome.policy, outcome.variant, answer_step))
+        own = self._read(vanilla, _prefix(outcome.vanilla, outcome.variant, answer_step))
         return {**found, "factual": own["factual"]}
+
+    def _read(self, prepared: Plan, prefix: Sequence[int]) -> Distributions:
+        size = reserved_bytes(prepared, len(prefix))
+        return self._host.memory.run(size, partial(distributions_at, prepared, prefix))
 
     def _result(
         self,
@@ -213,21 +223,31 @@ class SwapService:
     def _chain(
         self, prepared: Plan, variant: SwapVariant, settings: AuditSettings, watch: SwapWatch, done: int
     ) -> Generator[SwapProgress, None, SwapChain]:
-        rollout = Rollout(prepared)
+        key, steps, finished = object(), tuple[Step, ...](), None
         try:
-            while rollout.finished is None:
-                yield watch.told(done, len(rollout.steps), variant.label, settings.policy)
-                with self._host.turn():
-                    rollout.step()
+            while finished is None:
+                fits = self._host.memory.budget.has_room(reserved_bytes(prepared, len(steps) + 1))
+                label = variant.label if fits else f"{variant.label}{FOR_MEMORY}"
+                yield watch.told(done, len(steps), label, settings.policy)
+                # Between two tokens the chain is idle, so that nobody waits for whoever reads this stream.
+                build = partial(Rollout, prepared, ROOT_PATH, steps, self._host.forwards)
+                steps, finished = self._pool.run(key, build, _stepped, waiting=watch.waits)
+            name = f"{variant.label} · {policy_name(settings.policy)}"
             return SwapChain(
-                steps=rollout.steps,
-                text=rollout.text,
-                finished=rollout.finished,
+                steps=steps,
+                text=prepared.model.continuation_text([step.token_id for step in steps]),
+                finished=finished,
                 certificate=prepared.certificate.text,
-                start=StartAudit(variant.prompt, settings, variant.spans, f"{variant.label} · {settings.policy}"),
+                start=StartAudit(variant.prompt, settings, variant.spans, name),
             )
         finally:
-            rollout.close()
+            self._pool.drop({key})
+
+
+def _stepped(rollout: Rollout) -> tuple[tuple[Step, ...], str | None]:
+    """Take a step; the chain so far, and why it has ended, if it has."""
+    rollout.step()
+    return rollout.steps, rollout.finished
 
 
 def _check(request: SwapRequest) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.services.errors import ServiceError
-from app.services.prompts.uploads import RowProblem, Table, decode, read_bytes, read_csv, read_jsonl
+from app.services.prompts.uploads import RowProblem, Table, decode, read_bytes, read_csv, read_jsonl, readable
 from app.services.views import Span
 from app.services.views.tuning import TuningSet
 from coft_core.errors import InvalidInputError
@@ -64,18 +64,18 @@ def _table(text: str, name: str) -> Table:
 
 
 def _item(cells: Mapping[str, Any]) -> TuningItem:
-    prompt = str(cells.get("prompt") or "")
+    prompt = readable("prompt", str(cells.get("prompt") or ""))
     if not prompt.strip():
         raise RowProblem("prompt", "is empty; type at least one word")
-    answer = str(cells.get("answer") or "")
+    answer = readable("answer", str(cells.get("answer") or ""))
     if not answer.strip():
         raise RowProblem("answer", "is empty; give the right continuation")
     pair = cells.get("pair")
     return TuningItem(
         prompt=prompt,
         answer=_continuing(answer),
-        others=tuple(_continuing(other) for other in _others(cells.get("others"))),
-        pair=None if pair is None or not str(pair).strip() else str(pair).strip(),
+        others=tuple(_continuing(readable("others", other)) for other in _others(cells.get("others"))),
+        pair=None if pair is None or not str(pair).strip() else readable("pair", str(pair).strip()),
         spans=_spans(prompt, cells.get("spans")),
         graded=_graded(cells.get("graded")),
     )

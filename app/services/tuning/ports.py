@@ -22,10 +22,10 @@ class Tunings(Protocol):
         """Start a run as a job and return the job's id, which is that of the run."""
 
     def list(self) -> tuple[TuningView, ...]:
-        """Finished runs, newest first."""
+        """Runs that have ended with something measured, newest first; those that ended early say so."""
 
     def view(self, run_id: int) -> TuningView:
-        """A finished run."""
+        """A run that has ended with something measured."""
 
     def tuned(self, settings: AuditSettings) -> TunedValues | None:
         """What the newest run found for the settings' policy, model, sampling and masks; None if none fits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from app.services.mapping import settings_from_json, span_from, span_record
@@ -30,6 +30,7 @@ def request_from(payload: Mapping[str, Any]) -> TuningRequest:
         settings=settings_from_json(stored["settings"]),
         calibration_set=stored["calibration_set"],
         alphas=tuple(stored["alphas"]),
+        calibration_source=stored.get("calibration_source", "reference"),
     )
 
 
@@ -52,12 +53,18 @@ def point_of(measured: Measured, values: Mapping[str, float], chosen: bool = Fal
 def method_of(found: Sweep) -> TunedMethod:
     """A sweep as it is kept."""
     points = tuple(point_of(own.measured, own.values, own is found.best) for own in found.points)
-    return TunedMethod(found.method, points)
+    return TunedMethod(found.method, points, planned=len(points))
+
+
+def has_points(job: JobRecord) -> bool:
+    """Whether a job that has ended measured anything: vanilla decoding at least."""
+    return job.result is not None and "vanilla" in job.result
 
 
 def view_of(job: JobRecord) -> TuningView:
-    """A finished run."""
+    """A run that has ended; from one that ended early nothing is chosen."""
     request, tuning_set, result = request_from(job.payload), set_from(job.payload), job.result or {}
+    complete = job.status == "done"
     return TuningView(
         id=job.id,
         name=request.name,
@@ -67,14 +74,21 @@ def view_of(job: JobRecord) -> TuningView:
         pairs=tuning_set.pairs,
         vanilla=_point(result["vanilla"]),
         floor=float(result["floor"]),
-        methods=tuple(
-            TunedMethod(own["policy"], tuple(_point(point) for point in own["points"]), own["error"])
-            for own in result["methods"]
-        ),
+        methods=tuple(_method(own, complete) for own in result["methods"]),
         calibrated_on=request.calibration_set,
         created_at=job.created_at,
         status=job.status,
+        calibration_source=request.calibration_source,
+        settings=request.settings,
     )
+
+
+def _method(stored: Mapping[str, Any], complete: bool) -> TunedMethod:
+    points = tuple(_point(point) for point in stored["points"])
+    if not complete:
+        points = tuple(replace(point, chosen=False) for point in points)
+    # Runs that were kept before they said what was planned were all complete.
+    return TunedMethod(stored["policy"], points, stored["error"], stored.get("planned", len(points)))
 
 
 def _item(stored: Mapping[str, Any]) -> TuningItem:

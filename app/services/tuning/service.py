@@ -19,12 +19,15 @@ from app.services.prompts.files import parse_prompt_set
 from app.services.prompts.samples import sample_of
 from app.services.tuning.files import read_tuning_set
 from app.services.tuning.plain import tuning_csv
-from app.services.tuning.results import payload_of, request_from, set_from, view_of
+from app.services.tuning.results import has_points, payload_of, request_from, set_from, view_of
 from app.services.tuning.work import TuningWork, tuned
 from app.services.views import AuditSettings, Example, SamplePromptSet
 from app.services.views.audits import ParameterValue
 from app.services.views.tuning import TunedPoint, TunedValues, TuningRequest, TuningSet, TuningView
 from coft_core.assets import assets_path
+from coft_core.calibrating.run import SOURCES
+from coft_core.conformal.quantile import check_alpha
+from coft_core.policies.registry import method
 from db.errors import NotFoundError
 from db.records import JobRecord, JobStatus, JsonObject
 from db.repositories import JobsRepository
@@ -72,11 +75,12 @@ class TuningService:
         Args:
             tuning_set: What is tuned on.
             request: What is asked.
-            calibration_set: Prompt set with references on which COFT is calibrated for every lambda; None tunes it
-                without certification.
+            calibration_set: Prompt set on which COFT is calibrated for every lambda, with references unless the request
+                asks for rollouts; None tunes it without certification.
 
         Raises:
             ServiceError: It has no name or no policy, a policy is unknown, or the prompt set cannot be calibrated on.
+            InvalidInputError: A sampling control or a risk level is outside its range.
             ModelLoadError: The model cannot be loaded.
         """
         if not request.name.strip():
@@ -86,8 +90,16 @@ class TuningService:
         for name in request.policies:
             if name != FACTORIZED:
                 policy_info(name)
-        controls_of(request.settings)
-        examples = () if calibration_set is None else self._examples(calibration_set)
+        # Made for its checks alone.
+        method("vanilla").build(**controls_of(request.settings))
+        for alpha in (request.settings.alpha, *request.alphas):
+            check_alpha(alpha)
+        if request.calibration_source not in SOURCES:
+            raise ServiceError(
+                f"There is no context source {request.calibration_source!r}; choose one of {', '.join(SOURCES)}."
+            )
+        source = request.calibration_source
+        examples = () if calibration_set is None else self._examples(calibration_set, source)
         named = None if calibration_set is None else calibration_set.name
         own = replace(request, calibration_set=named)
         self._host.get(request.settings.model)
@@ -99,18 +111,18 @@ class TuningService:
         )
 
     def list(self) -> tuple[TuningView, ...]:
-        """Finished runs, newest first."""
-        return tuple(view_of(job) for job in self._finished())
+        """Runs that have ended with something measured, newest first; those that ended early say so."""
+        return tuple(view_of(job) for job in self._ended())
 
     def view(self, run_id: int) -> TuningView:
-        """A finished run.
+        """A run that has ended with something measured.
 
         Raises:
-            NotFoundError: There is no such run, or it is not finished.
+            NotFoundError: There is no such run, it is still at work, or nothing was measured.
         """
-        found = next((job for job in self._finished() if job.id == run_id), None)
+        found = next((job for job in self._ended() if job.id == run_id), None)
         if found is None:
-            raise NotFoundError(f"There is no finished tuning {run_id}; choose one from the list.")
+            raise NotFoundError(f"There is no tuning {run_id} with points; choose one from the list.")
         return view_of(found)
 
     def write_csv(self, run_id: int, folder: Path) -> Path:
@@ -157,16 +169,23 @@ class TuningService:
         )
 
     def _finished(self) -> builtins.list[JobRecord]:
+        """Runs whose methods were all swept: only these have a point to use."""
         statuses: tuple[JobStatus, ...] = ("done",)
         return self._jobs.list(JOB_KIND, statuses, limit=1000)
 
-    def _examples(self, path: Path) -> tuple[Example, ...]:
+    def _ended(self) -> builtins.list[JobRecord]:
+        statuses: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
+        return [job for job in self._jobs.list(JOB_KIND, statuses, limit=1000) if has_points(job)]
+
+    def _examples(self, path: Path, source: str) -> tuple[Example, ...]:
         parsed = parse_prompt_set(path, path.name, self._max_upload_bytes)
-        examples = tuple(example for _, example in parsed.rows if example.reference)
-        if parsed.errors or len(examples) < len(parsed.rows):
+        examples = tuple(example for _, example in parsed.rows)
+        lacking = source == "reference" and not all(example.reference for example in examples)
+        if parsed.errors or lacking:
             raise ServiceError(
-                f"{path.name} has rows without a reference or with errors, so that COFT cannot be calibrated on it; "
-                "correct them, or tune without certification."
+                f"{path.name} has rows {'without a reference or ' if lacking else ''}with errors, so that COFT cannot "
+                "be calibrated on it; correct them, or tune without certification"
+                f"{', or calibrate on rollouts, which need no references' if lacking else ''}."
             )
         return examples
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from app.jobs import JobContext
+from app.services.job_waits import MemoryWait
 from app.services.model_host import ModelHost
 from app.services.policy_choice import controls_of
 from app.services.tuning.results import method_of, point_of
 from app.services.views import Example
 from app.services.views.tuning import TunedMethod, TuningRequest, TuningSet
+from coft_core.calibrating import calibrate
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.calibrator import calibrate_many
 from coft_core.engine.model import LanguageModel
@@ -32,7 +34,8 @@ class TuningWork:
         detector: Finds spans where a prompt gives none.
         items: The set.
         request: What is asked.
-        examples: Prompts with references to calibrate COFT on; empty tunes it without certification.
+        examples: Prompts to calibrate COFT on, with references unless rollouts are asked for; empty tunes it without
+            certification.
     """
 
     model: LanguageModel
@@ -46,6 +49,8 @@ class TuningWork:
 def tuned(work: TuningWork, context: JobContext) -> JsonObject:
     """Sweep every method and choose its best point; a method that cannot be run says why.
 
+    What is measured is kept with the job after every method, so that a run that ends early keeps it.
+
     Raises:
         JobCancelled: The job was cancelled.
         CoftError: Vanilla decoding itself cannot be measured.
@@ -56,7 +61,16 @@ def tuned(work: TuningWork, context: JobContext) -> JsonObject:
     clock = _Clock(context, len(work.items.items) * (1 + sum(not isinstance(own, TunedMethod) for own in found)))
     context.begin_phase(0.0, "vanilla")
     vanilla = _measured(work, base, clock)[0]
-    methods = [own if isinstance(own, TunedMethod) else _swept(work, own, vanilla, clock) for own in found]
+    methods = [own if isinstance(own, TunedMethod) else _unmeasured(own) for own in found]
+    context.keep(_result(work, vanilla, methods))
+    for place, own in enumerate(found):
+        if not isinstance(own, TunedMethod):
+            methods[place] = _swept(work, own, vanilla, clock)
+            context.keep(_result(work, vanilla, methods))
+    return _result(work, vanilla, methods)
+
+
+def _result(work: TuningWork, vanilla: Measured, methods: Sequence[TunedMethod]) -> JsonObject:
     return {
         "vanilla": asdict(point_of(vanilla, {})),
         "floor": accuracy_floor(vanilla),
@@ -65,11 +79,16 @@ def tuned(work: TuningWork, context: JobContext) -> JsonObject:
     }
 
 
+def _unmeasured(variants: Sequence[Variant]) -> TunedMethod:
+    return TunedMethod(variants[0].method, (), planned=len(variants))
+
+
 class _Clock:
     """How many prompts of the whole run have been measured."""
 
     def __init__(self, context: JobContext, whole: int) -> None:
         self._context, self._whole, self._done = context, whole, 0
+        self.waiting = MemoryWait(context)
 
     def tick(self, label: str) -> None:
         """Note one more prompt; the run ends here if it was cancelled."""
@@ -83,17 +102,30 @@ def _calibrations(work: TuningWork, context: JobContext) -> dict[float, Calibrat
         return None
     settings = work.request.settings
     context.begin_phase(0.0, "calibrating every lambda")
-    with work.host.turn():
-        made = calibrate_many(
-            work.model,
-            work.examples,
-            LAMS,
-            settings.alpha,
-            detector=work.detector,
-            progress=lambda done, whole: context.check_cancelled(),
-            **controls_of(settings),
-        )
-    return dict(zip(LAMS, made, strict=True))
+
+    def told(done: int, whole: int) -> None:
+        context.check_cancelled()
+        work.host.give_way()
+
+    room = work.host.memory.room(MemoryWait(context))
+    seed, steps, controls = settings.seed, settings.max_new_tokens, controls_of(settings)
+    if work.request.calibration_source == "reference":
+        with work.host.turn():
+            made = calibrate_many(
+                work.model, work.examples, LAMS, settings.alpha, detector=work.detector, progress=told, room=room,
+                seed=seed, **controls,
+            )  # fmt: skip
+        return dict(zip(LAMS, made, strict=True))
+    # Chains are written under one lambda, so that rollouts are calibrated one after the other.
+    found = {}
+    for lam in LAMS:
+        context.progress(0.0, f"writing rollouts at lambda {lam:g}")
+        with work.host.turn():
+            found[lam] = calibrate(
+                work.model, work.examples, lam, settings.alpha, source="rollout", detector=work.detector,
+                progress=told, room=room, seed=seed, max_new_tokens=steps, **controls,
+            )  # fmt: skip
+    return found
 
 
 def _variants(
@@ -117,7 +149,7 @@ def _swept(work: TuningWork, variants: Sequence[Variant], vanilla: Measured, clo
     try:
         return method_of(sweep(variants, vanilla, lambda tried: _measured(work, tried, clock)))
     except CoftError as error:
-        return TunedMethod(variants[0].method, (), str(error))
+        return TunedMethod(variants[0].method, (), str(error), len(variants))
 
 
 def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> list[Measured]:
@@ -130,7 +162,6 @@ def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> l
         clock.tick(title)
         work.host.give_way()
 
+    policies, room = [own.policy for own in variants], work.host.memory.room(clock.waiting)
     with work.host.turn():
-        return measure_many(
-            work.model, work.items.items, [own.policy for own in variants], models, scorers, work.detector, told
-        )
+        return measure_many(work.model, work.items.items, policies, models, scorers, work.detector, told, room=room)

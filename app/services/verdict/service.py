@@ -5,7 +5,6 @@ Blindness is a rule of the program between people who use their own names; it is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -24,6 +23,8 @@ from app.services.verdict.rules import (
     standing,
     visible,
 )
+from app.services.verdict.targets import target_of
+from app.services.verdict.wholeness import check_log
 from app.services.views.verdicts import (
     VERDICTS,
     CurrentVerdicts,
@@ -36,8 +37,7 @@ from app.services.views.verdicts import (
     Target,
     VerdictRequest,
 )
-from db.log_chain import first_break
-from db.records import AnnotationFields, AnnotationRecord, BranchRecord, LogKind, Verdict
+from db.records import AnnotationFields, LogKind, Verdict
 from db.repositories import AnnotationsRepository, SessionsRepository
 
 LONGEST_NAME = 200
@@ -62,7 +62,7 @@ class VerdictService:
         """
         reviewer = _name(request.reviewer)
         blind = is_blind(self._entries(request.session_id), reviewer)
-        return self._write(request, reviewer, self._target(request), "verdict", blind)
+        return self._write(request, reviewer, target_of(self._sessions, request), "verdict", blind)
 
     def history(self, session_id: int, reviewer: str | None = None) -> tuple[LogEntry, ...]:
         """The whole log, oldest entry first; to a reviewer in her blind review only what she wrote herself.
@@ -161,7 +161,7 @@ class VerdictService:
             raise ServiceError(f"{name} is in the middle of a blind review; finish it before deciding disagreements.")
         if request.verdict is None:
             raise ServiceError(f"A decision needs a verdict; choose {', '.join(VERDICTS)}.")
-        target = self._target(request)
+        target = target_of(self._sessions, request)
         dispute = next((item for item in disagreements(entries) if item.target.key == target.key), None)
         if dispute is None:
             raise ServiceError(f"The reviewers do not disagree on {target.label}; there is nothing to decide.")
@@ -242,43 +242,6 @@ class VerdictService:
         )
         return log_entry(made)
 
-    def _target(self, request: VerdictRequest) -> Target:
-        """The target as the log names it: on the branch that made its last step, whichever branch is looked at."""
-        first, last = request.first_step, request.last_step
-        if request.branch_id is None:
-            if first is not None or last is not None:
-                raise ServiceError("A verdict on steps needs the branch that they are on; name it.")
-            return Target()
-        branches = {branch.id: branch for branch in self._sessions.branches(request.session_id)}
-        branch = branches.get(request.branch_id)
-        if branch is None:
-            raise ServiceError(f"Branch {request.branch_id} does not belong to session {request.session_id}.")
-        if first is None:
-            if last is not None:
-                raise ServiceError("A verdict on a span needs its first step; name both ends.")
-            return Target(branch.path, branch.id)
-        last = first if last is None else last
-        length = len(self._sessions.chain(branch.id))
-        if not 0 <= first <= last < length:
-            raise ServiceError(
-                f"Steps {first + 1} to {last + 1} are not in the chain of branch {branch.path}, which has {length} "
-                "steps; choose a first step that is not after the last."
-            )
-        owner = _owner(branches, branch, last)
-        return Target(owner.path, owner.id, first, last)
-
-
-def check_log(records: Sequence[AnnotationRecord]) -> LogCheck:
-    """Whether a log, oldest entry first, holds together."""
-    broken = first_break([(record.content, record.previous, record.digest) for record in records])
-    head = records[-1].digest if records else ""
-    if broken is not None:
-        return LogCheck(len(records), head, broken.entry, broken.reason)
-    if not records:
-        return LogCheck(0, "", None, "The verdict log is empty.")
-    entries = "its entry is" if len(records) == 1 else f"all {len(records)} entries are"
-    return LogCheck(len(records), head, None, f"The verdict log is whole: {entries} as written.")
-
 
 def _name(reviewer: str) -> str:
     name = " ".join(reviewer.split())
@@ -287,10 +250,3 @@ def _name(reviewer: str) -> str:
     if len(name) > LONGEST_NAME:
         raise ServiceError(f"The reviewer's name has {len(name)} characters; write at most {LONGEST_NAME}.")
     return name
-
-
-def _owner(branches: dict[int, BranchRecord], branch: BranchRecord, step: int) -> BranchRecord:
-    """The branch that made a step of a branch's chain."""
-    while branch.parent_id is not None and step < (branch.fork_step or 0):
-        branch = branches[branch.parent_id]
-    return branch

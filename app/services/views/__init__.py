@@ -25,6 +25,7 @@ from app.services.views.calibrations import (
     CoverageView,
     FamilyThresholds,
 )
+from app.services.views.computing import Computation
 from app.services.views.jobs import JobView
 from app.services.views.prompt_sets import (
     PROMPT_SET_FIELDS,
@@ -39,13 +40,14 @@ from app.services.views.running import RunUntil
 from app.services.views.user_lists import ParsedUserList, UserListSummary, UserListView
 from coft_core.conformal.certifiable import BinSupport, Certifiable
 from coft_core.conformal.chain import ChainCertificate
-from coft_core.conformal.drift import DriftReport
+from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.record import Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold, UnionBound
 from coft_core.contributions import LeaveOneOut, SpanContribution
 from coft_core.engine.loading import LoadingPhase
 from coft_core.masking.user_list import UserTerm
+from coft_core.numeric_noise import NumericNoise
 from coft_core.overhead import Overhead
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Candidate, Diagnostics, Example, FamilyStep, Span, Step
 
@@ -67,6 +69,7 @@ __all__ = [
     "Certifiable",
     "ChainCertificate",
     "ChainProgress",
+    "Computation",
     "CoverageView",
     "Diagnostics",
     "DriftReport",
@@ -77,10 +80,12 @@ __all__ = [
     "Iteration",
     "JobView",
     "LeaveOneOut",
+    "LeftOut",
     "LoadingPhase",
     "MaskPiece",
     "MaskPreview",
     "ModelView",
+    "NumericNoise",
     "Overhead",
     "ParsedPromptSet",
     "ParsedUserList",

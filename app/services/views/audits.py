@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from app.services.views.calibrations import BinView, CalibrationSummary
+from app.services.views.computing import Computation
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.drift import DriftReport
+from coft_core.numeric_noise import NumericNoise, noise_of
 from coft_core.types import Span, Step
 
 ParameterValue = bool | int | float | str | tuple[str, ...]
@@ -40,6 +42,7 @@ class ModelView:
         note: Where and how it runs, e.g. ``"Runs on this computer, float32"``.
         context_length: Longest sequence in tokens.
         sentinel: The sentinel that masking uses by default.
+        details: How its keys and values are kept, in words.
     """
 
     name: str
@@ -47,6 +50,7 @@ class ModelView:
     note: str
     context_length: int
     sentinel: str
+    details: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +210,9 @@ class AuditView:
         chain: The certificate of the chain so far as a whole, and the union bound beside it; None without steps,
             without calibration, or with factorized masks.
         drift: What the audits so far say against the calibration; None without calibration.
+        noise: Bound on the numeric noise of the model's number type.
+        computed: How its steps were computed, every way that was used; empty before the first step, and for sessions
+            stored without it.
     """
 
     session_id: int
@@ -229,6 +236,8 @@ class AuditView:
     updated_at: datetime
     chain: ChainCertificate | None = None
     drift: DriftReport | None = None
+    noise: NumericNoise = field(default_factory=lambda: noise_of(None))
+    computed: tuple[Computation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +247,14 @@ class ChainProgress:
     Attributes:
         finished: None, or ``"length"``, ``"end"`` or ``"context"``.
         chain: As in :class:`AuditView`.
+        noise: The same.
+        computed: The same.
     """
 
     finished: str | None
     chain: ChainCertificate | None = None
+    noise: NumericNoise = field(default_factory=lambda: noise_of(None))
+    computed: tuple[Computation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

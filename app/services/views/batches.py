@@ -101,7 +101,7 @@ class BatchRowView:
             certified; None where nothing is thresholded.
         mean_log_ratio: Mean absolute log-ratio of the tokens' factual to masked probability; None without tokens.
         max_log_ratio: Largest of them.
-        min_margin: Smallest margin by which a token's joint support clears the threshold, in nats; None without tokens
+        min_margin: Smallest margin by which a token's support clears the threshold, in nats; None without tokens
             or where nothing is thresholded; infinite where the thresholds certify everything.
         archived: Whether the session is archived.
     """

@@ -109,7 +109,7 @@ class CalibrationView:
         calibrated_up_to: Last step (1-based) with an own, informative threshold; None if there is none.
         fingerprint: Field and value, in order.
         fingerprint_digest: Short digest.
-        log_values: Natural log joint support of the true tokens by bin label, for histograms.
+        log_values: Natural log support of the true tokens by bin label, for histograms.
         reading: How the thresholds are read off the values here.
         smallest_alpha: Smallest risk levels that the contexts support.
         sequence: Threshold for whole chains; None with factorized masks.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ACTIVE = ("queued", "running")
+"""States of a job that is not over."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobView:
@@ -32,3 +35,8 @@ class JobView:
     result: dict[str, object] | None
     seconds_left: float | None = None
     resumable: bool = False
+
+    @property
+    def active(self) -> bool:
+        """Whether it is at work or waits for its turn."""
+        return self.status in ACTIVE

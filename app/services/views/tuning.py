@@ -45,6 +45,8 @@ class TuningRequest:
         calibration_set: Prompt set with references on which COFT is calibrated for every lambda of the sweep; None
             tunes it without certification.
         alphas: Risk levels that are tried where COFT is calibrated.
+        calibration_source: Where its contexts come from: ``reference`` (the set's own continuations) or ``rollout``
+            (what the policy itself writes, up to the settings' steps), as for any calibration.
     """
 
     name: str
@@ -52,6 +54,7 @@ class TuningRequest:
     settings: AuditSettings = field(default_factory=AuditSettings)
     calibration_set: str | None = None
     alphas: tuple[float, ...] = (0.05, 0.1, 0.2)
+    calibration_source: str = "reference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,13 @@ class TunedMethod:
         policy: The method.
         points: Its points in the order in which they were tried.
         error: Why it could not be swept; empty otherwise.
+        planned: How many points there were to be measured; more than there are where the run ended before.
     """
 
     policy: str
     points: tuple[TunedPoint, ...]
     error: str = ""
+    planned: int = 0
 
     @property
     def best(self) -> TunedPoint | None:
@@ -107,7 +112,10 @@ class TuningView:
         methods: The sweeps.
         calibrated_on: Set on which COFT was calibrated; None without certification.
         created_at: When it was asked for.
-        status: ``done``, or how the job ended before all methods were swept.
+        status: ``done``, or how the job ended before all methods were swept: ``cancelled``, ``interrupted`` or
+            ``failed``. What was measured of such a run is kept, and nothing is chosen from it.
+        calibration_source: Where the contexts of that calibration come from: ``reference`` or ``rollout``.
+        settings: Model, sampling and masks.
     """
 
     id: int
@@ -122,6 +130,23 @@ class TuningView:
     calibrated_on: str | None
     created_at: datetime
     status: str
+    calibration_source: str = "reference"
+    settings: AuditSettings = field(default_factory=AuditSettings)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all methods were swept."""
+        return self.status == "done"
+
+    @property
+    def measured(self) -> int:
+        """Points that were measured, on all prompts each."""
+        return sum(len(own.points) for own in self.methods)
+
+    @property
+    def planned(self) -> int:
+        """Points that were to be measured."""
+        return sum(max(own.planned, len(own.points)) for own in self.methods)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.ui.components.calibration_form import markup
 from app.ui.components.markup import icon
+from app.ui.components.pieces import markup
 from app.ui.presenters_batch_query import SIZES
 from app.ui.presenters_batch_rows import columns_help
 from app.ui.presenters_impact import MEASURES, NO_RULE, meaning

@@ -9,6 +9,7 @@ import gradio as gr
 from gradio.components import Component
 
 from app.services.views import FAMILIES, FAMILY_NAMES, CalibrationRequest
+from app.ui.components.pieces import hint, markup, upload
 from app.ui.presenters_form import BOXES, FIELDS, equal_shares
 from app.ui.presenters_session import family_choices, list_choices
 
@@ -142,14 +143,7 @@ def _shift(form: CalibrationForm, usual: CalibrationRequest) -> None:
     with gr.Column(visible=False, elem_classes=["box"]) as boxes["column"]:
         hint("The column “weight” says of each row how much likelier its prompt is in use than here.")
     with gr.Column(visible=False, elem_classes=["box"]) as boxes["deployment"]:
-        put["deployment"] = gr.File(
-            label="Prompts that will be audited",
-            show_label=False,
-            file_types=[".csv", ".jsonl"],
-            height=92,
-            elem_id="deployment",
-            elem_classes=["upload"],
-        )
+        put["deployment"] = upload("Prompts that will be audited", "deployment")
         hint("A file with a column “prompt”. The weights are estimated from its words, so the level is approximate.")
 
 
@@ -174,13 +168,3 @@ def _check(form: CalibrationForm, usual: CalibrationRequest) -> None:
 
 
 _SLIDER: dict[str, Any] = {"buttons": [], "min_width": 0}
-
-
-def hint(text: str) -> gr.HTML:
-    """A quiet line under a control."""
-    return gr.HTML(f'<p class="hint">{text}</p>', apply_default_css=False, elem_classes=["coft", "note"])
-
-
-def markup(value: str, name: str | None = None) -> gr.HTML:
-    """A piece of the page's own markup."""
-    return gr.HTML(value, apply_default_css=False, elem_id=name, elem_classes=["coft"])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gradio as gr
 
 from app.ui.components.markup import icon
+from app.ui.components.pieces import markup
 
 EVENTS = "['menu', 'begin', 'run', 'pause', 'open', 'find', 'pick', 'csv', 'discard']"
 
@@ -38,7 +37,7 @@ FIGURES = (
 
 def compare_head() -> None:
     """Place the title, what can be done, and the choice between a new prompt, a prompt set and stored audits."""
-    _html(
+    markup(
         f"""<div class="pagehead"><h1>Compare</h1><p class="sub">One prompt or a set of them, several ways to
           decode it.</p>
         <div class="actions" id="cmp-actions">
@@ -60,7 +59,7 @@ def compare_head() -> None:
 
 def compare_setup() -> None:
     """Place the columns of a new run, and the pickers of stored audits."""
-    _html(
+    markup(
         f"""<section class="cmp-columns" aria-labelledby="h-columns">
           <div class="bar"><h2 id="h-columns">Columns</h2><span class="hint">compared with the first</span>
             <div class="end"><button type="button" class="btn small" data-cmp="add">Add column</button></div></div>
@@ -112,7 +111,7 @@ def compare_stage() -> gr.HTML:
 
 def compare_side() -> tuple[gr.Plot, ...]:
     """Place the summary, the pictures, the settings that differ, and the notes."""
-    _html(
+    markup(
         """<section aria-labelledby="h-sum"><div class="bar"><h2 id="h-sum">Summary</h2></div><div class="sum scrolls"
           tabindex="0" role="region" aria-label="Summary, table"></div>
         <p class="hint">From vanilla: how far what a column draws from lies from vanilla’s distribution after the same
@@ -124,7 +123,7 @@ def compare_side() -> tuple[gr.Plot, ...]:
         "cmp-summary",
     )
     plots = tuple(_figure(*item) for item in FIGURES)
-    _html(
+    markup(
         """<section aria-labelledby="h-settings"><div class="bar"><h2 id="h-settings">Settings that differ</h2></div>
           <div class="settings scrolls" tabindex="0" role="region" aria-label="Settings that differ, table"></div>
         </section>
@@ -141,14 +140,14 @@ def _figure(name: str, title: str, about: str) -> gr.Plot:
         f'data-title="{title}" aria-label="Save “{title}” as {kind.upper()}">{word}</button>'
         for kind, word in (("png", "image"), ("svg", "SVG"))
     )
-    _html(
+    markup(
         f"""<div class="figcaption"><h2>{title}</h2><span class="end hint">
           <button type="button" class="link" data-cmp="numbers" data-figure="{name}" aria-expanded="false"
             aria-controls="numbers-{name}" aria-label="{title}, numbers">numbers</button>{saves}</span></div>""",
         f"cap-{name}",
     )
     plot = gr.Plot(show_label=False, container=False, elem_classes=["chart"], elem_id=f"plot-{name}")
-    _html(
+    markup(
         f"""<div class="key" aria-hidden="true"></div><p class="hint">{about} <span class="peaks"></span></p>
         <div class="cmp-numbers scrolls" id="numbers-{name}" tabindex="0" role="region"
           aria-label="{title}, numbers" hidden></div>""",
@@ -176,7 +175,3 @@ def _shared() -> str:
         'data-shared="greedy"><option value="">drawn, with the same seed</option>'
         '<option value="yes">always the likeliest</option></select></div>'
     )
-
-
-def _html(markup: str, name: str) -> Any:
-    return gr.HTML(markup, apply_default_css=False, elem_id=name, elem_classes=["coft"])

@@ -10,7 +10,8 @@ import gradio as gr
 from gradio.components import Component
 
 from app.services.views import FAMILY_NAMES, CalibrationView, Reading, ReadingRequest
-from app.ui.components.calibration_form import ESTIMATORS, markup
+from app.ui.components.calibration_form import ESTIMATORS
+from app.ui.components.pieces import markup
 from app.ui.presenters_format import level
 
 READING_FIELDS = ("alpha", "estimator", "draws", "bin_width", "max_position", "rho", "group", "family")

@@ -9,6 +9,7 @@ from gradio.components import Component
 
 from app.services.views import FAMILIES, AuditSettings
 from app.ui.components.markup import icon
+from app.ui.components.pieces import hint
 from app.ui.components.rail_values import FIELDS, SINGLE
 from app.ui.presenters_fit import ALL_GROUPS, calibration_choices
 from app.ui.presenters_policies import parameters_text
@@ -83,7 +84,7 @@ def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> Set
     with gr.Accordion("Length and seed", open=False, elem_classes=["fold"]):
         put["max_new_tokens"] = gr.Slider(1, 1024, defaults.max_new_tokens, step=1, label="Steps at most", buttons=[])
         put["seed"] = gr.Number(defaults.seed, label="Seed", precision=0)
-        _hint("The same seed draws the same tokens.")
+        hint("The same seed draws the same tokens.")
     return SettingsRail(put, model_note, method_note, calibration_note, drift_note, adopt, tuned_note, use_tuned)
 
 
@@ -114,9 +115,9 @@ def _strength(put: dict[str, Component], defaults: AuditSettings) -> None:
     put["lam"] = gr.Slider(
         0, 1, defaults.lam, step=0.01, label="Lambda", buttons=[], elem_id="lam", elem_classes=["ruled"]
     )
-    _hint("How much the masked view counts: 0 reads only your text, 1 only the masked one.", "lam-hint")
+    hint("How much the masked view counts: 0 reads only your text, 1 only the masked one.", "lam-hint")
     put["alpha"] = gr.Slider(0.001, 0.3, defaults.alpha, step=0.001, label="Alpha", buttons=[], elem_id="alpha")
-    _hint("How often the true next token may be missed: 0.10 keeps it 9 times in 10.", "alpha-hint")
+    hint("How often the true next token may be missed: 0.10 keeps it 9 times in 10.", "alpha-hint")
 
 
 def _sampling(put: dict[str, Component], defaults: AuditSettings) -> None:
@@ -128,7 +129,7 @@ def _sampling(put: dict[str, Component], defaults: AuditSettings) -> None:
 
 def _masking(put: dict[str, Component], defaults: AuditSettings, families: tuple[str, ...]) -> None:
     put["user_list_id"] = gr.Dropdown(list_choices(()), value=0, label="Word list", elem_id="user-list")
-    _hint('Your own terms win over what is detected. <a href="./lists">Manage word lists</a>')
+    hint('Your own terms win over what is detected. <a href="./lists">Manage word lists</a>')
     put["masked_families"] = gr.CheckboxGroup(
         _ATTRIBUTES,
         value=list(families),
@@ -136,7 +137,7 @@ def _masking(put: dict[str, Component], defaults: AuditSettings, families: tuple
         elem_id="masked-families",
         elem_classes=["families-masked"],
     )
-    _hint("Words of the others are suggested: shown, and not masked until you accept them.")
+    hint("Words of the others are suggested: shown, and not masked until you accept them.")
     put["whitelist"] = gr.Textbox(
         "", label="Never masked", placeholder="terms, separated by commas", lines=1, max_lines=4, elem_id="whitelist"
     )
@@ -145,12 +146,8 @@ def _masking(put: dict[str, Component], defaults: AuditSettings, families: tuple
     put["sentinel"] = gr.Textbox(
         defaults.sentinel or "", label="Sentinel", placeholder="the model's own", max_lines=1, elem_id="sentinel"
     )
-    _hint("One token that stands for every masked one; a hint is filled up with it.")
+    hint("One token that stands for every masked one; a hint is filled up with it.")
 
 
 def _note() -> gr.HTML:
     return gr.HTML(elem_classes=["coft", "note"], apply_default_css=False)
-
-
-def _hint(text: str, name: str | None = None) -> None:
-    gr.HTML(f'<p class="hint">{text}</p>', apply_default_css=False, elem_id=name, elem_classes=["coft", "note"])

@@ -11,15 +11,14 @@ import gradio as gr
 from app.services.errors import ServiceError
 from app.services.ports import Services
 from app.ui import assets
+from app.ui.components.pieces import listing, markup, upload
 from app.ui.components.topbar import topbar
 from app.ui.errors import shown
+from app.ui.events import EVENT, MULTIPLE, downloaded
 from app.ui.presenters_lists import EMPTY, parsed_list, shown_list, stored_lists
 from app.ui.presenters_session import family_choices
 
 ACTIONS = [("mask: always sensitive", "mask"), ("keep: always visible", "keep")]
-
-EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 8}
-"""What all events of the page have in common: errors and changes of state pass only through the queue."""
 
 
 class ListHandlers:
@@ -81,7 +80,7 @@ def lists_page(app: gr.Blocks, services: Services) -> None:
     topbar("lists")
     shown_id = gr.State(None)
     with gr.Column(elem_classes=["page"], elem_id="main"):
-        _markup(
+        markup(
             '<div class="pagehead"><h1>Word lists</h1><p class="sub">Your own terms: some always sensitive, some '
             "always visible. An audit or a calibration uses one list or none.</p></div>"
         )
@@ -90,27 +89,23 @@ def lists_page(app: gr.Blocks, services: Services) -> None:
                 file, form, parsed, save = _form()
                 listed = _stored()
             with gr.Column(elem_classes=["stack"], min_width=0):
-                terms = _markup(EMPTY, "terms")
+                terms = markup(EMPTY, "terms")
     download = gr.DownloadButton("List", elem_id="list-file", elem_classes=["offscreen"])
     name, action, family, replace = form
     view = [shown_id, listed, terms]
     gr.on([file.change, action.change, family.change], handlers.parse, [file, action, family], [parsed, save], **EVENT)
     save.click(handlers.add, [file, name, action, family, replace], [*view, file, name], **EVENT)
     app.load(handlers.opened, None, view, **EVENT)
-    listed.show(handlers.show, None, view, trigger_mode="multiple", **EVENT)
-    listed.delete(handlers.delete, shown_id, view, trigger_mode="multiple", **EVENT)
-    exported = listed.export(handlers.export, None, download, trigger_mode="multiple", **EVENT)
-    exported.success(None, None, None, js="() => coft.download('list-file')")
+    listed.show(handlers.show, None, view, **MULTIPLE)  # type: ignore[attr-defined]
+    listed.delete(handlers.delete, shown_id, view, **MULTIPLE)  # type: ignore[attr-defined]
+    downloaded(listed.export(handlers.export, None, download, **MULTIPLE), "list-file")  # type: ignore[attr-defined]
 
 
 def _form() -> tuple[gr.File, list[Any], gr.HTML, gr.Button]:
     with gr.Column(elem_classes=["group"]):
-        _markup('<div class="bar"><h2>New list</h2><span class="hint">CSV or TXT, UTF-8</span></div>')
-        file = gr.File(
-            label="Word list", show_label=False, file_types=[".csv", ".txt"], height=92, elem_id="list-upload",
-            elem_classes=["upload"],
-        )  # fmt: skip
-        _markup(
+        markup('<div class="bar"><h2>New list</h2><span class="hint">CSV or TXT, UTF-8</span></div>')
+        file = upload("Word list", "list-upload", (".csv", ".txt"))
+        markup(
             '<p class="hint">CSV: a column <span class="mono">term</span>; optional <span class="mono">family</span> '
             'and <span class="mono">action</span> (mask or keep). TXT: one term a line. Whole words are matched, in '
             "any letter case, the longest first. Start from a template:</p>"
@@ -122,7 +117,7 @@ def _form() -> tuple[gr.File, list[Any], gr.HTML, gr.Button]:
             action = gr.Dropdown(ACTIONS, value="mask", label="Terms without an action", min_width=0)
             family = gr.Dropdown(family_choices(), value="other", label="Terms without a family", min_width=0)
         replace = gr.Checkbox(False, label="Replace the list of this name", elem_id="replace")
-        parsed = _markup("", "parsed-list")
+        parsed = markup("", "parsed-list")
         with gr.Row(elem_classes=["go"]):
             save = gr.Button("Save", variant="primary", interactive=False, elem_id="save-list")
     return file, [name, action, family, replace], parsed, save
@@ -130,14 +125,5 @@ def _form() -> tuple[gr.File, list[Any], gr.HTML, gr.Button]:
 
 def _stored() -> gr.HTML:
     with gr.Column(elem_classes=["group"]):
-        _markup('<div class="bar"><h2>Lists</h2></div>')
-        return gr.HTML(
-            js_on_load="coft.list.mount(element, trigger); /* 'show' 'export' 'delete' */",
-            apply_default_css=False,
-            elem_id="lists",
-            elem_classes=["coft"],
-        )
-
-
-def _markup(value: str, name: str | None = None) -> gr.HTML:
-    return gr.HTML(value, apply_default_css=False, elem_id=name, elem_classes=["coft"])
+        markup('<div class="bar"><h2>Lists</h2></div>')
+        return listing("lists", "show", "export", "delete")

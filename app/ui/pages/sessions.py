@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,16 +15,9 @@ from app.services.views.library import BulkResult
 from app.ui.components.session_browser import session_browser
 from app.ui.components.topbar import topbar
 from app.ui.errors import shown
-from app.ui.presenters_library import Message, export_sentence, page_message
+from app.ui.events import MULTIPLE, Reply, downloaded, reply, told_of_failure
+from app.ui.presenters_library import export_sentence, page_message
 from app.ui.presenters_library_form import library_query
-
-EVENT: dict[str, Any] = {
-    "show_progress": "hidden",
-    "api_visibility": "private",
-    "concurrency_limit": 8,
-    "trigger_mode": "multiple",
-}
-"""What all events of the page have in common: errors and changes of state pass only through the queue."""
 
 
 class SessionHandlers:
@@ -38,17 +30,17 @@ class SessionHandlers:
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
-    def find(self, event: gr.EventData) -> Message:
+    def find(self, event: gr.EventData) -> Reply:
         """A page of the sessions that match."""
         return self._page(event)
 
     @shown
-    def pick(self, event: gr.EventData) -> Message:
+    def pick(self, event: gr.EventData) -> Reply:
         """The ids of all sessions that match, on whatever page."""
-        return _reply(event, {"kind": "ids", "ids": list(self._library.ids(library_query(event.query)))})
+        return reply(event, {"kind": "ids", "ids": list(self._library.ids(library_query(event.query)))})
 
     @shown
-    def act(self, event: gr.EventData) -> Message:
+    def act(self, event: gr.EventData) -> Reply:
         """Do something with one or several sessions, and list what matches now."""
         return self._page(event, self._done(event.action, [int(number) for number in event.ids], str(event.text)))
 
@@ -61,7 +53,7 @@ class SessionHandlers:
     def gather(self, event: gr.EventData) -> list[Any]:
         """Write the reports of several sessions into one file for download."""
         made = self._library.export([int(number) for number in event.ids], Path(self._folder.name))
-        return [_reply(event, {"kind": "said", "said": export_sentence(made)}), str(made.path)]
+        return [reply(event, {"kind": "said", "said": export_sentence(made)}), str(made.path)]
 
     def _done(self, action: str, ids: Sequence[int], text: str) -> str:
         """Carry out an action, and say what it did."""
@@ -80,9 +72,9 @@ class SessionHandlers:
             raise ServiceError(f"There is no action {action!r}; choose {', '.join(actions)}.")
         return actions[action]().sentence
 
-    def _page(self, event: gr.EventData, said: str = "") -> Message:
+    def _page(self, event: gr.EventData, said: str = "") -> Reply:
         query = library_query(event.query)
-        return _reply(event, page_message(self._library.search(query), self._library.choices(), query, said))
+        return reply(event, page_message(self._library.search(query), self._library.choices(), query, said))
 
 
 def sessions_page(app: gr.Blocks, services: Services) -> None:
@@ -97,21 +89,13 @@ def sessions_page(app: gr.Blocks, services: Services) -> None:
         )
         library = session_browser()
     file = gr.DownloadButton("Report", elem_id="session-file", elem_classes=["offscreen"])
-    library.find(handlers.find, None, library, **EVENT)
-    library.pick(handlers.pick, None, library, **EVENT)
+    library.find(handlers.find, None, library, **MULTIPLE)
+    library.pick(handlers.pick, None, library, **MULTIPLE)
     exported = {
-        "export": library.export(handlers.export, None, file, **EVENT),
-        "gather": library.gather(handlers.gather, None, [library, file], **EVENT),
+        "export": library.export(handlers.export, None, file, **MULTIPLE),
+        "gather": library.gather(handlers.gather, None, [library, file], **MULTIPLE),
     }
-    acted = library.act(handlers.act, None, library, **EVENT)
-    acted.failure(None, None, None, js="() => coft.failed('act')")
+    told_of_failure(library.act(handlers.act, None, library, **MULTIPLE), "act")
     for name, event in exported.items():
-        event.success(
-            None, None, None, js=f"() => {{ coft.download('session-file'); coft.library.written('{name}'); }}"
-        )
-        event.failure(None, None, None, js="() => coft.failed('export')")
-
-
-def _reply(event: gr.EventData, message: Message) -> Message:
-    """Give a message its request's number: the page tells replies apart by it."""
-    return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}
+        downloaded(event, "session-file", f"coft.library.written('{name}');")
+        told_of_failure(event, "export")

@@ -48,11 +48,16 @@ class Fit:
 
 def fit_of(model: LanguageModel) -> Fit:
     """Which memory fits a model; looked at once, with a few forwards over a few tokens."""
-    kept = model.findings.get(_KEPT_AS)
-    if kept is None or kept[0] is not model.module:
-        kept = model.findings[_KEPT_AS] = (model.module, _examined(model))
-    found: Fit = kept[1]
+    if not fit_is_known(model):
+        model.findings[_KEPT_AS] = (model.module, _examined(model))
+    found: Fit = model.findings[_KEPT_AS][1]
     return found
+
+
+def fit_is_known(model: LanguageModel) -> bool:
+    """Whether a model was looked at already, so that :func:`fit_of` runs nothing."""
+    kept = model.findings.get(_KEPT_AS)
+    return kept is not None and kept[0] is model.module
 
 
 def _examined(model: LanguageModel) -> Fit:

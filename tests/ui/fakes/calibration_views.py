@@ -17,6 +17,7 @@ from app.services.views import (
     FamilyThresholds,
     GroupSummary,
     Iteration,
+    LeftOut,
     Reading,
     ReadingRequest,
     SequenceThreshold,
@@ -110,7 +111,9 @@ def drift_report(status: str) -> DriftReport:
     peak = {"fresh": 2.3, "watch": 31.0, "recalibrate": 412.0}[status]
     values = tuple(spread * ((7 * i) % 24 + 0.5) / 24 for i in range(24))
     p = {"fresh": 0.44, "watch": 0.004, "recalibrate": 3e-7}[status]
-    return DriftReport(status, 24, 180, 8, peak / 2, peak, values, p, 1 - spread / 2)  # type: ignore[arg-type]
+    left_out = (LeftOut(3, "He went", "greedy"), LeftOut(5, "The nurse said", "of a prompt that was audited before"))
+    report = DriftReport(status, 24, 180, 8, peak / 2, peak, values, p, 1 - spread / 2)  # type: ignore[arg-type]
+    return replace(report, left_out=left_out)
 
 
 def _coverage(bins: tuple, asked: float) -> tuple[CoverageView, ...]:

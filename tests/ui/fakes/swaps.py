@@ -10,6 +10,7 @@ from pathlib import Path
 
 from app.services.csv_files import write_text
 from app.services.errors import ServiceError
+from app.services.policy_words import policy_name
 from app.services.swap.offers import SwapWords
 from app.services.swap.runs import SwapRuns
 from app.services.swap.tables import SwapTable, swap_csv
@@ -144,7 +145,7 @@ def chain(request: SwapRequest, variant: SwapVariant, policy: str) -> SwapChain:
     )
     text = "".join(step.token for step in steps)
     certificate = "certified" if calibrated else "uncertified: no calibration"
-    start = StartAudit(variant.prompt, settings, variant.spans, f"{variant.label} · {policy}")
+    start = StartAudit(variant.prompt, settings, variant.spans, f"{variant.label} · {policy_name(policy)}")
     return SwapChain(steps, text, "length", certificate, start)
 
 

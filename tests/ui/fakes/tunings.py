@@ -21,6 +21,8 @@ class FakeTunings:
         self.jobs = jobs
         self.views: dict[int, TuningView] = {}
         self.requests: list[TuningRequest] = []
+        self.cancelled_after: int | None = None
+        """Methods after which the next run is cancelled; None lets it end."""
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         path = assets_path("prompts", "tuning_demo.jsonl")
@@ -34,6 +36,10 @@ class FakeTunings:
             raise ServiceError("Choose at least one policy to tune, each once.")
         self.requests.append(request)
         number = self.jobs.add(request.name, {})
+        methods = [method(name) for name in request.policies]
+        if self.cancelled_after is not None:
+            methods = [left(own, place < self.cancelled_after) for place, own in enumerate(methods)]
+            self.jobs.cancel(number)
         self.views[number] = TuningView(
             id=number,
             name=request.name,
@@ -43,16 +49,18 @@ class FakeTunings:
             pairs=tuning_set.pairs,
             vanilla=point((), 0.8, 0.4),
             floor=0.76,
-            methods=tuple(method(name) for name in request.policies),
+            methods=tuple(methods),
             calibrated_on=None if calibration_set is None else calibration_set.name,
             created_at=datetime(2026, 1, 2, tzinfo=UTC),
-            status="done",
+            status="done" if self.cancelled_after is None else "cancelled",
+            calibration_source=request.calibration_source,
+            settings=request.settings,
         )
         return number
 
     def list(self) -> tuple[TuningView, ...]:
-        done = [view for number, view in self.views.items() if self.jobs.stored[number].status == "done"]
-        return tuple(reversed(done))
+        ended = [view for number, view in self.views.items() if not self.jobs.stored[number].active]
+        return tuple(reversed(ended))
 
     def view(self, run_id: int) -> TuningView:
         return self.views[run_id]
@@ -60,7 +68,9 @@ class FakeTunings:
     def tuned(self, settings: AuditSettings) -> TunedValues | None:
         """What the newest run found; its strength is COFT's lambda."""
         found = [
-            view for view in self.list() if any(own.policy == settings.policy and own.best for own in view.methods)
+            view
+            for view in self.list()
+            if view.complete and any(own.policy == settings.policy and own.best for own in view.methods)
         ]
         if not found or settings.policy != "coft":
             return None
@@ -88,4 +98,9 @@ def method(name: str) -> TunedMethod:
         point((("strength", value),), 0.8 - loss * (1 + place), 0.3 - 0.1 * place, chosen=loss < 0.1 and place == 1)
         for place, value in enumerate(STRENGTHS)
     ]
-    return TunedMethod(name, tuple(points))
+    return TunedMethod(name, tuple(points), planned=len(points))
+
+
+def left(own: TunedMethod, measured: bool) -> TunedMethod:
+    """What a run that was cancelled keeps of a method."""
+    return replace(own, points=tuple(replace(point, chosen=False) for point in own.points) if measured else ())

@@ -66,7 +66,7 @@ def chain_of(steps: list[Step], alpha: float) -> ChainCertificate | None:
     own = all(step.state == "calibrated" for step in steps)
     return ChainCertificate(
         steps=len(steps),
-        log_joint=supports[weakest],
+        log_support=supports[weakest],
         weakest=weakest,
         sequence=sequence,
         sequence_certified=supports[weakest] >= sequence.log_tau if known else None,

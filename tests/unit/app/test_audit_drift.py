@@ -6,9 +6,11 @@ import pytest
 
 from app.bootstrap import services
 from app.services.calibration.drift import drift_of
+from app.services.calibration.plain import drift_json
 from app.services.mapping import step_from, step_record
-from app.services.views import AuditSettings, CalibrationRequest, StartAudit
+from app.services.views import AuditSettings, CalibrationRequest, DriftReport, LeftOut, StartAudit
 from app.settings import Settings
+from app.ui.presenters_drift import drift_foot
 from coft_core import audit_summary, drift_report
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.records import SessionBeginning, StepSupport
@@ -72,7 +74,7 @@ def test_audits_that_used_a_calibration_are_compared_with_its_chains(wired, reco
     counted = [view for view in views if len(view.steps) >= 8]
     report = wired.calibrations.drift(recorded)
     expected = drift_report(stored, [audit_summary(view.steps) for view in counted])
-    assert replace(report, reason="") == expected
+    assert replace(report, reason="", left_out=()) == expected
     assert report.audits == len(counted) > 0
     assert "1 audit at another alpha than 0.2" in report.reason
     assert "1 audit greedy" in report.reason
@@ -90,7 +92,7 @@ def test_drift_of_factorized_masks_is_measured_against_their_own_chains(wired, t
     views = [audit(wired, f"He went {i}", calibration_id=number, mask_layout="factorized", seed=i) for i in range(3)]
     report = wired.calibrations.drift(number)
     stored = wired.calibrations.load(number)
-    assert replace(report, reason="") == drift_report(
+    assert replace(report, reason="", left_out=()) == drift_report(
         stored, [audit_summary(view.steps) for view in views if len(view.steps) >= 8]
     )
 
@@ -122,6 +124,31 @@ def test_only_audits_like_the_chains_count_and_each_prompt_once(wired, recorded)
         "1 audit of a prompt that was audited before",
     ):
         assert f"not counted: {part}" in report.reason
+    assert [(own.session_id, own.why) for own in report.left_out] == [
+        (2, "not certified by it"),
+        (3, "at another alpha than 0.2"),
+        (4, "with thresholds of one group"),
+        (5, "greedy"),
+        (6, "shorter than 8 tokens or with a forced token there"),
+        (7, "shorter than 8 tokens or with a forced token there"),
+        (9, "of a prompt that was audited before"),
+    ]
+    assert {own.prompt for own in report.left_out if own.session_id in (7, 9)} == {"again"}
+    assert report.audits + len(report.left_out) == len(audits)
+    plain = drift_json(report)
+    assert plain["left_out"][0] == {"session_id": 2, "prompt": audits[1].prompt, "why": "not certified by it"}
+    shown = drift_foot(report)
+    assert "7 audits are left out" in shown
+    assert '<a href="./?session=9">9</a>' in shown
+
+
+def test_prompts_of_audits_that_are_left_out_are_shown_as_text_whatever_they_hold():
+    report = DriftReport("unknown", 0, 0, 8, left_out=(LeftOut(3, "<b>bold</b> " + "long " * 60, "greedy"),))
+    shown = drift_foot(report)
+    assert "&lt;b&gt;bold&lt;/b&gt;" in shown
+    assert "1 audit is left out" in shown
+    assert "…" in shown
+    assert drift_foot(replace(report, left_out=())) == ""
 
 
 def test_steps_keep_their_families_and_refusals_in_the_store(wired):

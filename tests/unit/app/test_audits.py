@@ -6,10 +6,10 @@ import pytest
 
 from app.bootstrap import services
 from app.services.errors import ServiceError
-from app.services.views import AuditSettings, CalibrationRequest, ReadingRequest, Span, StartAudit, replace
+from app.services.views import AuditSettings, ReadingRequest, Span, StartAudit, replace
 from coft_core.errors import CalibrationMismatch, InvalidInputError, PromptTooLongError, SentinelError
 from db.errors import NotFoundError
-from tests.conftest import load_tiny, prompt_set_csv
+from tests.conftest import load_tiny
 
 PROMPT = "The nurse said he would come"
 SPANS = (Span(15, 17, "gender"),)
@@ -18,17 +18,6 @@ SETTINGS = AuditSettings(model="tiny", max_new_tokens=12, top_p=1.0)
 
 def start(wired, **changes):
     return wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
-
-
-@pytest.fixture
-def calibrated(wired, tmp_path):
-    """A calibration id for SETTINGS."""
-    path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv())
-    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
-    assert job.status == "done", job.error
-    return job.result["calibration_id"]
 
 
 def test_a_new_session_has_no_step_and_shows_what_is_masked(wired):

@@ -1,56 +1,21 @@
-"""Batch audits: one session a prompt whatever interrupts them, true summaries, outcomes and exports."""
+"""Batch audits: one session a prompt, true summaries, outcomes and exports."""
 
 import csv
 import io
-import threading
 from dataclasses import asdict
 
 import pytest
 
-from app.bootstrap import services
 from app.services.batch.impact import impact_table
-from app.services.comparing.service import overruled
+from app.services.comparing.chains import overruled
 from app.services.errors import ServiceError
-from app.services.views import AuditSettings, CalibrationRequest, StartAudit, replace
-from app.services.views.audits import BatchPlace
+from app.services.views import StartAudit, replace
 from app.services.views.batches import BatchRequest, OutcomeRule
 from app.services.views.library import LibraryQuery
 from app.services.views.verdicts import VerdictRequest
 from coft_core.errors import CalibrationMismatch, InvalidInputError
-from db.errors import ConflictError, NotFoundError
-from tests.conftest import load_tiny, prompt_set_csv
-
-SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0, seed=5)
-REQUEST = BatchRequest("hiring", SETTINGS)
-SET = """prompt,spans,group,context,reference
-He is a nurse,"[[0, 2, ""gender""]]",men,1,
-She is a nurse,,women,1,
-=He left,,men,2,x
-Nobody left,,,,
-"""
-
-
-def parsed(wired, tmp_path, text=SET):
-    path = tmp_path / "prompts.csv"
-    path.write_text(text)
-    return wired.batches.parse(path)
-
-
-def run(wired, tmp_path, request=REQUEST, text=SET):
-    batch_id = wired.batches.submit(parsed(wired, tmp_path, text), request)
-    job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
-    assert job.status == "done", job.error
-    return batch_id
-
-
-@pytest.fixture
-def calibrated(wired, tmp_path):
-    path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv())
-    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
-    assert job.status == "done", job.error
-    return job.result["calibration_id"]
+from db.errors import NotFoundError
+from tests.unit.app.small_batch import REQUEST, SET, SETTINGS, parsed, run
 
 
 def test_every_prompt_becomes_a_session_of_its_own_with_its_spans_group_and_seed(wired, tmp_path):
@@ -127,138 +92,6 @@ def test_verdicts_stand_beside_the_rows(wired, tmp_path):
     assert [row.line for row in wired.batches.view(batch_id, "verdict", descending=True).rows] == [3, 2, 4, 5]
 
 
-class Crash(Exception):  # noqa: N818
-    """Stands for the death of the process."""
-
-
-def halt_after(audits, steps, error):
-    """Make the audit service fail after some steps, as if the process had ended there."""
-    original, left = audits.step, [steps]
-
-    def step(*args, **kwargs):
-        if left[0] == 0:
-            raise error
-        left[0] -= 1
-        return original(*args, **kwargs)
-
-    audits.step = step
-
-
-def test_after_a_crash_a_cut_off_session_is_continued_and_nothing_is_run_twice(wired, settings, tmp_path):
-    halt_after(wired.audits, 7, Crash("the lights went out"))
-    batch_id = wired.batches.submit(parsed(wired, tmp_path), REQUEST)
-    job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
-    assert (job.status, job.error) == ("failed", "the lights went out")
-    before = wired.batches.view(batch_id)
-    assert [(row.state, row.steps) for row in before.rows] == [
-        ("finished", 4),
-        ("unfinished", 2),
-        ("waiting", 0),
-        ("waiting", 0),
-    ]
-    assert before.resumable
-    assert before.notes[-1] == "3 rows are not finished and in no total."
-    with services(settings, loader=load_tiny) as restarted:
-        job = restarted.jobs.wait(restarted.batches.resume(batch_id))
-        assert (job.status, job.message) == ("done", "4 of 4 prompts")
-        after = restarted.batches.view(batch_id)
-        assert [row.state for row in after.rows] == ["finished"] * 4
-        assert [row.session_id for row in after.rows[:2]] == [row.session_id for row in before.rows[:2]]
-        assert after.rows[1].text.startswith(before.rows[1].text)
-        assert restarted.library.search(LibraryQuery()).total == 4
-        with pytest.raises(ServiceError, match="nothing to resume"):
-            restarted.batches.resume(batch_id)
-    whole = run(wired_again(wired), tmp_path)
-    assert [row.text for row in wired.batches.view(whole).rows] == [row.text for row in after.rows]
-
-
-def wired_again(wired):
-    """The services with a whole audit service again."""
-    del wired.audits.step
-    return wired
-
-
-def test_cancelling_keeps_what_is_finished_and_resuming_runs_the_rest(wired, tmp_path):
-    reached, go = threading.Event(), threading.Event()
-    original, left = wired.audits.step, [5]
-
-    def step(*args, **kwargs):
-        left[0] -= 1
-        if left[0] == 0:
-            reached.set()
-            assert go.wait(60)
-        return original(*args, **kwargs)
-
-    wired.audits.step = step
-    batch_id = wired.batches.submit(parsed(wired, tmp_path), REQUEST)
-    assert reached.wait(60)
-    view = wired.batches.view(batch_id)
-    assert (view.job.status, view.resumable) == ("running", False)
-    assert "of 4 prompts" in view.job.message
-    with pytest.raises(ServiceError, match="running already"):
-        wired.batches.resume(batch_id)
-    with pytest.raises(ServiceError, match="cancel it first"):
-        wired.batches.delete(batch_id)
-    wired.batches.cancel(batch_id)
-    go.set()
-    assert wired.jobs.wait(view.job.id).status == "cancelled"
-    stopped = wired.batches.view(batch_id)
-    assert stopped.counts["finished"] == 1
-    assert stopped.resumable
-    assert not wired.audits.running(stopped.rows[1].session_id)
-    assert wired.jobs.wait(wired.batches.resume(batch_id)).status == "done"
-    assert wired.batches.view(batch_id).counts == {"finished": 4}
-
-
-def test_a_deleted_session_is_not_made_again(wired, tmp_path):
-    batch_id = run(wired, tmp_path)
-    row = wired.batches.view(batch_id).rows[0]
-    wired.library.delete([row.session_id])
-    view = wired.batches.view(batch_id)
-    assert (view.rows[0].state, view.rows[0].session_id, view.resumable) == ("deleted", None, False)
-    with pytest.raises(ConflictError):
-        wired.audits.start(StartAudit("He is a nurse", SETTINGS, batch=BatchPlace(batch_id, 2)))
-
-
-def test_what_is_wrong_with_one_row_stands_beside_it_and_is_tried_again(wired, tmp_path):
-    original = wired.audits.start
-
-    def start(request):
-        if request.prompt.startswith("She"):
-            raise InvalidInputError("No luck with this one.")
-        return original(request)
-
-    wired.audits.start = start
-    batch_id = run(wired, tmp_path)
-    view = wired.batches.view(batch_id)
-    assert [row.state for row in view.rows] == ["finished", "failed", "finished", "finished"]
-    assert view.rows[1].error == "No luck with this one."
-    assert (view.job.message, view.job.result["failed"], view.resumable) == ("4 of 4 prompts, 1 failed", 1, True)
-    wired.audits.start = original
-    wired.jobs.wait(wired.batches.resume(batch_id))
-    again = wired.batches.view(batch_id)
-    assert (again.rows[1].state, again.rows[1].error) == ("finished", "")
-
-
-def test_what_is_wrong_with_the_settings_ends_the_job(wired, tmp_path, calibrated):
-    request = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated))
-    gate = threading.Event()
-    original = wired.audits.start
-
-    def start(asked):
-        assert gate.wait(60)
-        return original(asked)
-
-    wired.audits.start = start
-    batch_id = wired.batches.submit(parsed(wired, tmp_path), request)
-    wired.calibrations.delete(calibrated)
-    gate.set()
-    job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
-    assert job.status == "failed"
-    assert "no calibration" in job.error
-    assert wired.batches.view(batch_id).counts == {"waiting": 4}
-
-
 def test_a_set_or_settings_that_cannot_be_used_leave_nothing_behind(wired, tmp_path, calibrated):
     good = parsed(wired, tmp_path)
     long = parsed(wired, tmp_path, SET + "x" * 300 + ",,,,\n,,,,y\n")
@@ -273,7 +106,7 @@ def test_a_set_or_settings_that_cannot_be_used_leave_nothing_behind(wired, tmp_p
             good,
             {"group_thresholds": True, "settings": replace(SETTINGS, calibration_id=calibrated)},
             ServiceError,
-            r"4 of 4 rows .* line 2 \(group has no thresholds",
+            r"4 rows .* line 2 \(group has no thresholds",
         ),
     ):
         with pytest.raises(error, match=words):

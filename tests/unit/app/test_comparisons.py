@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.services.comparing.alignment import align, beside, first_divergence
+from app.services.comparing.chains import overruled
 from app.services.comparing.plain import comparison_json
-from app.services.comparing.service import overruled
 from app.services.errors import ColumnMismatch, ServiceError
-from app.services.views import AuditSettings, CalibrationRequest, Candidate, Span, StartAudit, replace
+from app.services.views import AuditSettings, Candidate, Span, StartAudit, replace
 from app.services.views.library import LibraryQuery
 from coft_core.errors import CalibrationMismatch
 from db.errors import NotFoundError
-from tests.conftest import prompt_set_csv
 
 CHAINS = st.lists(st.integers(0, 4), max_size=12)
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=8, top_p=1.0, seed=1)
@@ -72,16 +71,6 @@ def test_what_two_chains_insert_at_one_place_stands_side_by_side():
     assert [row.differs for row in rows[1:3]] == [(False, True, True), (False, True, False)]
 
 
-@pytest.fixture
-def calibrated(wired, tmp_path):
-    path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv())
-    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
-    assert job.status == "done", job.error
-    return job.result["calibration_id"]
-
-
 def run(wired, request=REQUEST, policies=("vanilla", "coft")):
     ids = wired.comparisons.run_beside(request, policies)
     taken = list(wired.comparisons.advance(ids))
@@ -93,7 +82,7 @@ def test_policies_run_beside_each_other_share_prompt_spans_and_seed(wired, calib
     ids, taken = run(wired, request)
     vanilla, coft = (wired.audits.view(session_id) for session_id in ids)
     assert (vanilla.prompt, vanilla.spans, vanilla.settings.seed) == (coft.prompt, coft.spans, coft.settings.seed)
-    assert [view.name for view in (vanilla, coft)] == ["night · vanilla", "night · coft"]
+    assert [view.name for view in (vanilla, coft)] == ["night · Vanilla", "night · COFT"]
     assert (vanilla.certificate, coft.certificate) == ("uncertified: vanilla decoding", "certified")
     assert [session_id for session_id, _ in taken[:4]] == [ids[0], ids[1], ids[0], ids[1]]
     for view in (vanilla, coft):
@@ -212,7 +201,7 @@ def test_one_policy_runs_beside_itself_with_other_settings_and_its_tokens_are_ti
     ids = wired.comparisons.run_columns(replace(REQUEST, settings=settings), columns)
     list(wired.comparisons.advance(ids))
     views = [wired.audits.view(session_id) for session_id in ids]
-    assert [view.name for view in views] == ["night · vanilla", "night · coft 2", "night · coft 3"]
+    assert [view.name for view in views] == ["night · Vanilla", "night · COFT 2", "night · COFT 3"]
     assert [view.settings.calibration_id for view in views] == [None, calibrated, None]
     result = wired.comparisons.compare(ids)
     assert all(chain.seconds_per_token > 0 for chain in result.chains)

@@ -1,7 +1,5 @@
 """A model's steps are prepared when the settings say so, while it is loaded, and its note says how they run."""
 
-import pytest
-
 from app.services.model_host import ModelHost
 from coft_core.engine.fake import tiny_model
 from coft_core.engine.loading import LoadingPhase
@@ -17,6 +15,5 @@ def test_steps_that_are_asked_for_are_prepared_as_the_last_phase_of_loading_and_
     assert own.describe("m").note.endswith("float32, steps traced")
 
 
-@pytest.mark.parametrize("choice", ["auto", "off"])
-def test_on_a_cpu_nothing_is_prepared_unless_asked_for(choice):
-    assert host(choice).describe("m").note.endswith("float32")
+def test_nothing_is_prepared_where_that_is_switched_off():
+    assert host("off").describe("m").note.endswith("float32")

@@ -12,7 +12,7 @@ from coft_core.engine.fake import tiny_model
 
 class Closable:
     def __init__(self):
-        self.closed = False
+        self.closed, self.memory_size, self.memory_size_next = False, 0, 0
 
     def close(self):
         self.closed = True
@@ -68,17 +68,21 @@ def test_two_who_ask_for_the_same_model_at_once_load_it_once():
 
 
 def test_the_pool_closes_what_it_has_no_room_for_but_never_what_is_taken():
-    pool = RolloutPool(capacity=2)
+    pool = RolloutPool(2, ModelHost().memory)
     rollouts = {i: Closable() for i in range(4)}
     pool.put(0, rollouts[0])
     pool.put(1, rollouts[1])
-    assert pool.take(0) is rollouts[0]
-    pool.put(2, rollouts[2])
-    pool.put(3, rollouts[3])
-    assert [rollouts[i].closed for i in range(4)] == [False, True, False, False]
-    pool.drop({2})
+
+    def work(taken):
+        pool.put(2, rollouts[2])
+        pool.put(3, rollouts[3])
+        return taken, [rollouts[i].closed for i in range(4)]
+
+    assert pool.run(0, list, work) == (rollouts[0], [False, True, False, False])
     assert rollouts[2].closed
-    assert pool.take(2) is None
+    pool.drop({3})
+    assert rollouts[3].closed
+    assert pool.steps(3) is None
 
 
 def test_long_work_gives_way_to_those_who_wait_and_goes_on_after_them():

@@ -3,10 +3,14 @@
 import threading
 
 import pytest
+import torch
 
 import coft_core as cc
 from app.bootstrap import services
-from app.services.rollout_pool import MEGABYTE, RolloutPool
+from app.services.device_memory import DeviceMemory
+from app.services.memory_budget import MEGABYTE, MemoryBudget
+from app.services.rollout_pool import RolloutPool
+from app.services.turns import Turns
 from app.services.views import AuditSettings, Span, StartAudit
 from coft_core.engine.branches import BranchBatch, joint_logits
 from coft_core.engine.fake import tiny_model
@@ -22,7 +26,8 @@ class Sized:
     """A rollout that does nothing but hold memory."""
 
     def __init__(self, megabytes):
-        self.memory_size, self.closed, self.steps = megabytes * MEGABYTE, False, ()
+        self.memory_size = self.memory_size_next = megabytes * MEGABYTE
+        self.closed, self.steps = False, ()
 
     def close(self):
         self.closed = True
@@ -74,78 +79,55 @@ def alone():
     return found
 
 
-def test_the_one_unused_for_longest_goes_first_and_only_as_far_as_it_takes():
-    pool = RolloutPool(capacity=10, budget_mb=10)
+@pytest.fixture
+def pool():
+    return RolloutPool(capacity=10, memory=DeviceMemory(Turns(), MemoryBudget(10)))
+
+
+def test_the_one_unused_for_longest_goes_first_and_only_as_far_as_it_takes(pool):
     rollouts = {name: Sized(3) for name in range(3)}
     for name, rollout in rollouts.items():
         pool.put(name, rollout)
-    pool.put(0, pool.take(0))
-    with pool.room_for(4 * MEGABYTE):
-        assert [rollouts[name].closed for name in range(3)] == [False, True, False]
-        assert pool.size == 10 * MEGABYTE
-    assert pool.size == 6 * MEGABYTE
-    assert pool.take(1) is None
+    pool.run(0, list, lambda rollout: rollout.closed)
+    pool.run(3, lambda: Sized(4), lambda new: [rollouts[name].closed for name in range(3)])
+    assert [rollouts[name].closed for name in range(3)] == [False, True, False]
 
 
-def test_what_is_in_use_is_never_closed_and_whoever_finds_no_room_waits_for_it():
-    pool, order = RolloutPool(capacity=10, budget_mb=10), []
-    entered = threading.Event()
+def test_what_is_in_use_is_never_closed_and_its_forks_are_counted_with_it(pool):
+    used, idle = Sized(3), Sized(1)
+    pool.put("idle", idle)
 
-    def second():
-        entered.set()
-        with pool.room_for(6 * MEGABYTE):
-            order.append("second")
+    def work(rollout):
+        other = threading.Thread(target=pool.run, args=("other", lambda: Sized(4), lambda _: None), daemon=True)
+        other.start()
+        other.join(SECONDS)
+        assert not other.is_alive()
+        return pool._memory.budget.size - pool.idle_size
 
-    with pool.room_for(6 * MEGABYTE):
-        thread = threading.Thread(target=second, daemon=True)
-        thread.start()
-        assert entered.wait(SECONDS)
-        order.append("first")
-    thread.join(SECONDS)
-    assert order == ["first", "second"]
-    assert pool.size == 0
+    assert pool.run("used", lambda: used, work, copies=1) == 6 << 20
+    assert (used.closed, idle.closed) == (False, True)
 
 
-def test_a_small_one_does_not_overtake_a_large_one_that_asked_before_it():
-    pool, order = RolloutPool(capacity=10, budget_mb=10), []
-
-    def ask(name, megabytes):
-        with pool.room_for(megabytes * MEGABYTE):
-            order.append(name)
-
-    with pool.room_for(6 * MEGABYTE):
-        threads = []
-        for name, megabytes in (("large", 9), ("small", 1)):
-            threads.append(threading.Thread(target=ask, args=(name, megabytes), daemon=True))
-            threads[-1].start()
-            while len(pool._queue) < len(threads):
-                threading.Event().wait(0.001)
-    for thread in threads:
-        thread.join(SECONDS)
-    assert order == ["large", "small"]
+def test_after_an_error_a_rollout_is_closed_and_built_anew(pool):
+    first, second = Sized(1), Sized(1)
+    pool.put("a", first)
+    with pytest.raises(ZeroDivisionError):
+        pool.run("a", lambda: second, lambda rollout: 1 / 0)
+    assert first.closed
+    assert pool.run("a", lambda: second, lambda rollout: rollout) is second
 
 
-def test_one_that_needs_more_than_the_budget_runs_alone():
-    pool = RolloutPool(capacity=10, budget_mb=10)
-    idle = Sized(5)
-    pool.put(1, idle)
-    with pool.room_for(50 * MEGABYTE):
-        assert idle.closed
+def test_where_memory_ran_out_everything_idle_is_closed_and_the_rollout_is_built_anew(pool):
+    idle, first, second = Sized(1), Sized(1), Sized(1)
+    pool.put("idle", idle)
+    pool.put("a", first)
 
+    def work(rollout):
+        if rollout is first:
+            raise torch.OutOfMemoryError
+        return (idle.closed, first.closed)
 
-def test_a_wait_that_is_interrupted_leaves_the_room_to_others(monkeypatch):
-    pool = RolloutPool(capacity=10, budget_mb=10)
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pool._changed, "wait_for", interrupt)
-        with pytest.raises(KeyboardInterrupt), pool.room_for(MEGABYTE):
-            pass
-    with pool.room_for(MEGABYTE):
-        assert pool.size == MEGABYTE
-    assert pool.size == 0
+    assert pool.run("a", lambda: second, work) == (True, True)
 
 
 def test_five_reviewers_who_step_at_once_get_the_chains_that_they_get_alone(wired, alone):
@@ -156,19 +138,19 @@ def test_five_reviewers_who_step_at_once_get_the_chains_that_they_get_alone(wire
 
 def test_sessions_that_drive_each_other_out_of_memory_end_in_the_same_chains(settings, alone, monkeypatch):
     """Room for one session at a time: each step rebuilds the rollout from its stored tokens."""
-    monkeypatch.setattr("app.services.rollout_pool.MEGABYTE", 1 << 10)
+    monkeypatch.setattr("app.services.memory_budget.MEGABYTE", 1 << 10)
     small = settings.model_copy(update={"kv_memory_mb": 80, "database_url": settings.database_url + ".small"})
     with services(small, loader=load_tiny) as wired:
         sessions = [start(wired, prompt) for prompt in PROMPTS[:3]]
         for _ in range(SETTINGS.max_new_tokens + 1):
             for session_id in sessions:
                 wired.audits.step(session_id)
-        assert wired.audits._rollouts._pool.size <= 80 << 10
+        assert wired.audits._host.memory.budget.size <= 80 << 10
         assert [chain(wired, session_id) for session_id in sessions] == alone[:3]
 
 
 def test_many_sessions_at_once_within_a_small_budget_end_in_the_same_chains(settings, alone, monkeypatch):
-    monkeypatch.setattr("app.services.rollout_pool.MEGABYTE", 1 << 10)
+    monkeypatch.setattr("app.services.memory_budget.MEGABYTE", 1 << 10)
     small = settings.model_copy(update={"kv_memory_mb": 150, "database_url": settings.database_url + ".small"})
     with services(small, loader=load_tiny) as wired:
         sessions = [start(wired, prompt) for prompt in PROMPTS]

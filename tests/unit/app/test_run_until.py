@@ -4,8 +4,7 @@ import pytest
 
 from app.services.errors import ServiceError
 from app.services.run_until import met, stop_sentence, until_from_text
-from app.services.views import AuditSettings, CalibrationRequest, RunUntil, Span, StartAudit, replace
-from tests.conftest import prompt_set_csv
+from app.services.views import AuditSettings, RunUntil, Span, StartAudit, replace
 from tests.ui.fakes.data import make_step
 
 PROMPT = "The nurse said he would come"
@@ -15,16 +14,6 @@ SETTINGS = AuditSettings(model="tiny", max_new_tokens=12, top_p=1.0, alpha=0.3)
 
 def start(wired, **changes):
     return wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
-
-
-@pytest.fixture
-def calibrated(wired, tmp_path):
-    path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv())
-    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
-    assert job.status == "done", job.error
-    return job.result["calibration_id"]
 
 
 def test_a_run_ends_with_the_first_step_that_meets_its_condition_and_goes_on_from_there(wired, calibrated):

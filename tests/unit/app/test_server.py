@@ -8,6 +8,7 @@ from app.cli import main
 from app.server import require_free_port
 from app.services.errors import ServiceError
 from app.settings import Settings
+from tests.conftest import free_port
 
 
 @pytest.fixture
@@ -21,10 +22,7 @@ def taken():
 def test_a_taken_port_is_refused_and_a_free_one_is_not(taken):
     with pytest.raises(ServiceError, match=f"Port {taken} on 127.0.0.1 cannot be used"):
         require_free_port(Settings(port=taken))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free = probe.getsockname()[1]
-    require_free_port(Settings(port=free))
+    require_free_port(Settings(port=free_port()))
 
 
 def test_serving_beside_another_server_opens_no_store(taken, tmp_path, monkeypatch, capsys):

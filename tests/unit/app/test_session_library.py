@@ -9,12 +9,11 @@ import pytest
 
 from app.bootstrap import services
 from app.services.errors import ServiceError
-from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
+from app.services.views import AuditSettings, Span, StartAudit, replace
 from app.services.views.library import LibraryQuery
 from app.services.views.verdicts import VerdictRequest
 from coft_core.errors import CalibrationMismatch
 from db.errors import ConflictError, NotFoundError
-from tests.conftest import prompt_set_csv
 
 PROMPT = "The nurse said he would come"
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0)
@@ -112,16 +111,6 @@ def test_a_copy_takes_other_settings_and_a_name(wired):
     assert made.notes == ()
     copy = wired.library.duplicate(original.session_id, replace(made.request.settings, policy="vanilla"), "other")
     assert (copy.settings.policy, copy.name, copy.spans) == ("vanilla", "other", original.spans)
-
-
-@pytest.fixture
-def calibrated(wired, tmp_path):
-    path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv())
-    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
-    assert job.status == "done", job.error
-    return job.result["calibration_id"]
 
 
 def test_a_copy_never_drops_a_deleted_calibration_silently(wired, calibrated):

@@ -46,7 +46,7 @@ def test_threshold_is_the_ranked_minimum_of_the_chains(calibration: Calibration)
 def test_chain_holds_until_a_token_falls_below(calibration: Calibration) -> None:
     good = certify_supports(calibration, [-3.0, -36.5, -1.0])
     assert good.sequence_certified is True
-    assert (good.weakest, good.log_joint) == (1, -36.5)
+    assert (good.weakest, good.log_support) == (1, -36.5)
     bad = certify_supports(calibration, [-3.0, -36.6, -1.0])
     assert bad.sequence_certified is False
     assert "step 2 misses" in bad.sentence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
@@ -149,6 +150,41 @@ def test_steps_of_an_older_store_have_neither_logits_nor_a_divergence_from_vanil
         ]
 
 
+@pytest.mark.parametrize(
+    ("policy", "log_p_factual", "log_tau", "margin", "tv_bound", "certified_in"),
+    [
+        ("coft", -1.0, -3.0, 0.25, 0.5, "both"),
+        ("coft-single-branch", -1.0, -3.0, 2.0, None, "factual"),
+        ("dtcd", -4.0, -3.0, -1.0, None, "factual"),
+        ("dtcd", -4.0, -math.inf, math.inf, None, "factual"),
+        ("coft-single-branch", -math.inf, -math.inf, 0.0, None, "factual"),
+    ],
+)
+def test_steps_of_an_older_store_are_told_by_which_readings_their_policy_certified_them(
+    sqlite_url: str,
+    engine: Engine,
+    new_session: Callable[..., SessionFields],
+    new_step: Callable[..., StepRecord],
+    policy: str,
+    log_p_factual: float,
+    log_tau: float,
+    margin: float,
+    tv_bound: float | None,
+    certified_in: str,
+) -> None:
+    """Their margins were of the joint support, which decided nothing where the factual reading alone certified."""
+    numbers = {"log_p_factual": log_p_factual, "log_tau": log_tau}
+    with Database(sqlite_url) as database:
+        sessions = SessionsRepository(database)
+        branch = sessions.create(replace(new_session(), policy=policy)).active_branch_id
+        made = sessions.append_step(branch, new_step(0, margin=0.25, tv_bound=0.5, **numbers))
+    downgrade(engine, "0007")
+    with Database(sqlite_url) as database:
+        assert SessionsRepository(database).chain(branch) == [
+            replace(made, margin=margin, tv_bound=tv_bound, certified_in=certified_in)
+        ]
+
+
 def test_foreign_keys_are_enforced_again_after_migrating(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:
@@ -217,7 +253,7 @@ def test_a_drafted_migration_finds_nothing_to_change(tmp_path: Path) -> None:
         written = draft("nothing", location)
     assert written.parent == location / "versions"
     source = written.read_text(encoding="utf-8")
-    assert "down_revision = '0007'" in source
+    assert "down_revision = '0008'" in source
     assert "op.create" not in source
     assert "op.alter" not in source
     assert "batch_op" not in source

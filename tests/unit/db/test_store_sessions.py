@@ -1,8 +1,7 @@
-"""Audit sessions: what is stored comes back, chains run through forks, and nothing is rewritten."""
+"""Audit sessions: what is stored comes back, is found and listed, and is deleted whole."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,9 +10,9 @@ import pytest
 from sqlalchemy import event, func, select
 
 from db.database import Database
-from db.errors import ConflictError, NotFoundError, UnstorableValueError
+from db.errors import ConflictError, NotFoundError
 from db.models import Base
-from db.records import AnnotationFields, FamilyStepRecord, SessionFields, SpanRecord, StepRecord, StepSupport
+from db.records import AnnotationFields, SessionFields, SpanRecord, StepRecord, StepSupport
 from db.repositories import AnnotationsRepository, CalibrationsRepository, SessionsRepository
 
 NewSession = Callable[..., SessionFields]
@@ -57,51 +56,6 @@ def test_a_session_comes_back_with_every_field(sessions: SessionsRepository, new
     assert stored.created_at == stored.updated_at == root.created_at
 
 
-def test_a_step_comes_back_with_every_field_and_its_candidates_in_order(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
-    branch = sessions.create(new_session()).active_branch_id
-    step = new_step(0)
-    made = sessions.append_step(branch, step)
-    assert sessions.chain(branch) == [made]
-    assert replace(made, id=None, branch_id=None, created_at=None) == step
-    assert (made.branch_id, made.id is None, made.created_at is None) == (branch, False, False)
-    bare = sessions.append_step(branch, new_step(1, tv_on_set=None, tv_bound=None, candidates=()))
-    assert sessions.chain(branch)[1] == bare
-    assert (bare.tv_on_set, bare.tv_bound, bare.candidates) == (None, None, ())
-
-
-def test_logits_of_steps_are_read_only_when_they_are_asked_for(
-    sessions: SessionsRepository, database: Database, new_session: NewSession, new_step: NewStep
-) -> None:
-    branch = sessions.create(new_session()).active_branch_id
-    kept = sessions.append_step(branch, new_step(0, logits=b"\x01\x00kept"))
-    bare = sessions.append_step(branch, new_step(1))
-    assert (kept.logits, bare.logits) == (b"\x01\x00kept", None)
-    assert sessions.chain(branch, with_logits=True) == [kept, bare]
-    asked: list[str] = []
-
-    def listen(_: Any, __: Any, statement: str, *___: Any) -> None:
-        asked.append(statement)
-
-    event.listen(database.engine, "before_cursor_execute", listen)
-    assert sessions.chain(branch) == [replace(kept, logits=None), bare]
-    event.remove(database.engine, "before_cursor_execute", listen)
-    assert asked
-    assert not any("logits" in statement for statement in asked)
-    assert "kept" not in repr(kept)
-
-
-def test_a_step_with_a_number_of_a_family_that_is_nan_is_refused(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
-    branch = sessions.create(new_session()).active_branch_id
-    part = FamilyStepRecord("gender", math.nan, -1.0, -2.0, True, "calibrated")
-    with pytest.raises(UnstorableValueError, match="NaN"):
-        sessions.append_step(branch, new_step(0, families=(part,)))
-    assert sessions.chain(branch) == []
-
-
 def test_beginnings_are_the_first_steps_of_root_branches_oldest_first_in_one_query(
     database: Database, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep, new_calibration: Any
 ) -> None:
@@ -138,107 +92,6 @@ def test_beginnings_are_the_first_steps_of_root_branches_oldest_first_in_one_que
     assert (first.session_id, first.prompt, first.alpha, first.greedy) == (made[0].id, "first", 0.1, True)
     assert (first.group, second.group, second.alpha, second.greedy) == (None, "women", 0.3, False)
     assert first.certificate == "certified"
-
-
-@pytest.mark.parametrize("index", [0, 1, 3, 10])
-def test_only_the_next_step_can_be_appended(
-    index: int, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
-    branch = sessions.create(new_session()).active_branch_id
-    extend(sessions, branch, [new_step(0), new_step(1)])
-    with pytest.raises(ConflictError, match="index 2"):
-        sessions.append_step(branch, new_step(index))
-    assert [step.index for step in sessions.chain(branch)] == [0, 1]
-
-
-def test_a_chain_runs_through_its_ancestors_and_ignores_what_they_grew_later(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
-    session = sessions.create(new_session())
-    root = session.active_branch_id
-    extend(sessions, root, [new_step(i, token=f"root{i}") for i in range(6)])
-    child = sessions.add_branch(session.id, root, 3, "0/3:417", "with she").id
-    assert [step.token for step in sessions.chain(child)] == ["root0", "root1", "root2"]
-    extend(sessions, child, [new_step(i, token=f"child{i}") for i in range(3, 6)])
-    late = sessions.add_branch(session.id, child, 5, "0/3:417/5:9").id
-    extend(sessions, late, [new_step(5, token="late5")])
-    # Departs before its parent's own first step, so nothing of the parent is left.
-    early = sessions.add_branch(session.id, late, 1, "0/3:417/5:9/1:8").id
-    extend(sessions, early, [new_step(1, token="early1")])
-    extend(sessions, root, [new_step(6, token="root6")])
-
-    chains = {branch: [step.token for step in sessions.chain(branch)] for branch in (root, child, late, early)}
-    assert chains == {
-        root: ["root0", "root1", "root2", "root3", "root4", "root5", "root6"],
-        child: ["root0", "root1", "root2", "child3", "child4", "child5"],
-        late: ["root0", "root1", "root2", "child3", "child4", "late5"],
-        early: ["root0", "early1"],
-    }
-    assert all(len(step.candidates) == 2 for step in sessions.chain(late))
-    with pytest.raises(ConflictError, match="index 6"):
-        sessions.append_step(late, new_step(5))
-
-
-def test_reading_a_chain_takes_the_same_few_queries_however_long_it_is(
-    database: Database, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
-    session = sessions.create(new_session())
-    branch = session.active_branch_id
-    counts = []
-    for length in (2, 12):
-        extend(sessions, branch, [new_step(i) for i in range(len(sessions.chain(branch)), length)])
-        statements: list[str] = []
-
-        def note(_c: object, _cursor: object, sql: str, *_rest: object, seen: list[str] = statements) -> None:
-            if sql.lstrip().startswith("SELECT"):
-                seen.append(sql)
-
-        event.listen(database.engine, "before_cursor_execute", note)
-        assert len(sessions.chain(branch)) == length
-        event.remove(database.engine, "before_cursor_execute", note)
-        counts.append(len(statements))
-    assert counts == [4, 4]
-
-
-def test_a_branch_departs_only_from_an_existing_step_of_its_own_session(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
-    session, other = sessions.create(new_session()), sessions.create(new_session())
-    root = session.active_branch_id
-    extend(sessions, root, [new_step(0), new_step(1)])
-    for fork_step in (-1, 3):
-        with pytest.raises(ConflictError, match="from 0 to 2"):
-            sessions.add_branch(session.id, root, fork_step, f"0/{fork_step}:1")
-    with pytest.raises(ConflictError, match="not a branch of audit session"):
-        sessions.add_branch(other.id, root, 1, "0/1:1")
-    with pytest.raises(NotFoundError, match="branch with the id 404"):
-        sessions.add_branch(session.id, 404, 1, "0/1:1")
-    assert sessions.add_branch(session.id, root, 2, "0/2:1").fork_step == 2
-    with pytest.raises(ConflictError, match="already has the branch 0/2:1"):
-        sessions.add_branch(session.id, root, 2, "0/2:1")
-    assert sessions.add_branch(other.id, other.active_branch_id, 0, "0/2:1").path == "0/2:1"
-    assert [branch.path for branch in sessions.branches(session.id)] == ["0", "0/2:1"]
-
-
-def test_the_active_branch_is_kept_and_counts_for_the_length_of_the_session(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
-    session, other = sessions.create(new_session()), sessions.create(new_session())
-    extend(sessions, session.active_branch_id, [new_step(i) for i in range(5)])
-    fork = sessions.add_branch(session.id, session.active_branch_id, 2, "0/2:1").id
-
-    def length() -> int:
-        return next(item.step_count for item in sessions.list() if item.id == session.id)
-
-    assert length() == 5
-    assert sessions.set_active_branch(session.id, fork).active_branch_id == fork
-    assert sessions.get(session.id).active_branch_id == fork
-    assert length() == 2
-    sessions.append_step(fork, new_step(2))
-    assert length() == 3
-    assert next(item.step_count for item in sessions.list() if item.id == other.id) == 0
-    with pytest.raises(ConflictError, match="not a branch of"):
-        sessions.set_active_branch(other.id, fork)
 
 
 def test_sessions_are_listed_last_changed_first_and_in_pages(

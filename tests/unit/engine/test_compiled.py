@@ -1,7 +1,5 @@
 """Faster paths give the eager forward's logits, are left where they do not, and say which of them runs."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -127,42 +125,6 @@ def test_a_path_that_fails_is_not_used_and_its_error_is_told(monkeypatch):
 
     monkeypatch.setattr(compiled, "TracedSteps", fail)
     assert prepare(tiny_model()).text == "eager: a faster path failed (no such operation)"
-
-
-def test_a_path_is_prepared_once_when_a_model_has_taken_enough_steps_and_tokens_stay_the_same():
-    model, waiting = tiny_model(), []
-    compiled.prepare_when_used(model, after=3, run=waiting.append)
-    assert path_of(model).text == "eager: a faster path is prepared after 3 steps"
-    chain, expected = rollout(model, seed=3), rollout(tiny_model(), seed=3)
-    found = []
-    for _ in range(9):
-        found.append(chain.step().token_id)
-        if waiting and path_of(model).name == "eager":
-            waiting[0]()
-    assert len(waiting) == 1
-    assert path_of(model).text == "traced"
-    assert found == [expected.step().token_id for _ in range(9)]
-
-
-def test_a_countdown_acts_once_however_many_threads_tell_it():
-    acts = []
-    countdown = compiled.Countdown(100, lambda: acts.append(1))
-    with ThreadPoolExecutor(8) as threads:
-        for _ in range(400):
-            threads.submit(countdown.tell)
-    assert acts == [1]
-
-
-def test_preparing_beside_further_steps_ends_with_the_faster_path():
-    model = tiny_model()
-    compiled.prepare_when_used(model, after=1)
-    chain = rollout(model, seed=3)
-    chain.step()
-    chain.step()
-    for thread in threading.enumerate():
-        if thread.name == "prepare-steps":
-            thread.join()
-    assert path_of(model).name == "traced"
 
 
 def test_forgetting_goes_back_to_the_eager_forward():

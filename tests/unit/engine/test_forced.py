@@ -1,5 +1,7 @@
 """Streamed teacher forcing against one plain, uncached forward a row."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import (
@@ -21,7 +23,8 @@ from transformers import (
 
 from coft_core.engine import forced
 from coft_core.engine.fake import byte_tokenizer, scripted_model, tiny_model
-from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits, forced_batches
+from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits
+from coft_core.engine.forced_batches import forced_batches
 from coft_core.engine.load import wrap_model
 from coft_core.errors import InvalidInputError, PromptTooLongError
 
@@ -226,3 +229,41 @@ def test_a_batch_computes_no_more_than_the_allowed_waste():
 
 def test_limits_grow_on_an_accelerator():
     assert forced.Limits.of(torch.device("cuda")).logits > forced.Limits.of(torch.device("cpu")).logits
+
+
+@pytest.mark.parametrize(
+    ("limits", "prefill"),
+    [(EVERY_PREFIX, 1 << 14), (NO_PREFIX, 1 << 14), (NO_PREFIX, 32)],
+    ids=["prefix", "whole", "pieces"],
+)
+def test_a_batch_holds_the_keys_and_values_that_it_says_beforehand(limits, prefill, monkeypatch):
+    """What the caches of the batch hold at its end, counted in their tensors."""
+    made = []
+
+    class Counted(forced.DynamicCache):
+        def __init__(self, *arguments, **named):
+            super().__init__(*arguments, **named)
+            made.append(self)
+
+    monkeypatch.setattr(forced, "DynamicCache", Counted)
+    scorer = ForcedScorer(replace(tiny_model(), prefill_tokens=prefill), limits)
+    made.clear()
+    list(scorer.logits(items()))
+    held = sum(keys.nbytes + values.nbytes for cache in made for keys, values, *_ in cache)
+    assert scorer.memory_size(items()) == held
+    assert (held > 0) == (limits is EVERY_PREFIX or prefill == 32)
+    fits = scorer.fitting(held)
+    assert fits is not None
+    assert fits(items())
+    assert scorer.fitting(None) is None
+    assert held == 0 or not scorer.fitting(held - 1)(items())
+
+
+def test_batches_are_no_larger_than_fits_but_for_single_items():
+    given = items()
+    found = list(forced_batches(given, 1 << 20, fitting=lambda batch: sum(each.length for each in batch) <= 30))
+    assert sorted(place for batch in found for place in batch) == list(range(len(given)))
+    assert all(len(batch) == 1 or sum(given[place].length for place in batch) <= 30 for batch in found)
+    assert list(forced_batches(given, 1 << 20, fitting=lambda batch: False)) == [
+        [place] for batch in found for place in batch
+    ]

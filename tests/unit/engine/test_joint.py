@@ -2,6 +2,7 @@
 
 import functools
 import threading
+import weakref
 from contextlib import contextmanager
 
 import pytest
@@ -245,7 +246,8 @@ def test_an_interrupted_leader_leaves_the_others_to_the_next():
 
 
 def test_what_a_batch_waited_for_others_is_told_apart_from_its_forward(monkeypatch):
-    clock = iter([10.0, 17.5, 100.0, 100.0])
+    # The prompt: when it asks, when its forward is looked for and begins; the step: when it ends too.
+    clock = iter([10.0, 10.0, 17.5, 100.0, 100.0, 100.0, 100.5])
     monkeypatch.setattr("coft_core.engine.joint.perf_counter", lambda: next(clock))
     batch, forwards = BranchBatch(build("llama"), UNEVEN), JointForwards()
     forwards.logits(batch)
@@ -276,3 +278,19 @@ def test_branches_of_two_models_and_hooks_go_through_the_same_forwards():
         torch.testing.assert_close(logits[0], uncached(models["base"], UNEVEN[0]), atol=TOLERANCE, rtol=1e-5)
         torch.testing.assert_close(logits[1], uncached(models["expert"], UNEVEN[1]), atol=TOLERANCE, rtol=1e-5)
     assert forwards.served == 4
+
+
+def test_the_tensors_of_a_failed_forward_are_let_go_of_before_the_next_one(monkeypatch):
+    """Memory that ran out for one must be there for those who wait, although the error is still to be raised."""
+    held = []
+
+    def fail(batch):
+        activations = torch.ones(3)
+        held.append(weakref.ref(activations))
+        raise torch.OutOfMemoryError(f"no room beside {len(activations)} numbers")
+
+    monkeypatch.setattr(BranchBatch, "logits", fail)
+    batch = BranchBatch(random_model("llama"), branches())
+    with pytest.raises(torch.OutOfMemoryError, match="3 numbers"):
+        JointForwards().logits(batch)
+    assert [activations() for activations in held] == [None]

@@ -295,3 +295,29 @@ def test_16_bit_memory_is_in_16_bits_and_its_logits_are_near_the_uncached_ones()
         assert batch._memory._slots.layers[0].keys.dtype is torch.bfloat16
         expected = torch.stack([uncached(model, [*prompt, 7]) for prompt in prompts])
         assert (logits.float() - expected.float()).abs().max() < 0.05 * expected.float().abs().max()
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_what_will_be_held_once_is_known_before_the_prompts_are_read(share):
+    model = tiny_model()
+    rows = [[*range(5, 185), 7, own] for own in (9, 11, 13)]
+    batch = BranchBatch(model, rows, share=share, sharing=Sharing(64, 128))
+    before = batch.memory_use
+    batch.logits()
+    assert batch.memory_use == before
+    assert before.held_once == batch.shared_length == (181 if share else 0)
+    assert before.joins is share
+
+
+def test_growing_memory_is_known_before_it_is_held():
+    model = tiny_model()
+    model.module.set_attn_implementation("eager")
+    tokens = RowTokens([[5, 6, 7], [8, 9]], model.context_length, model.device)
+    growing = GrowingRows(model, tokens, fit_of(model).accepts)
+    expected = [growing.size_after(1)]
+    growing.logits()
+    assert growing.size == expected[0] > 0
+    expected.append(growing.size_after(1))
+    tokens.append(torch.tensor([3, 4]))
+    growing.logits()
+    assert growing.size == expected[1]

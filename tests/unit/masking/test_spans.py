@@ -1,27 +1,22 @@
 """What the detector marks, what it leaves alone, and where exactly its spans lie."""
 
 import re
-from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
-import spacy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coft_core.errors import InvalidInputError
 from coft_core.masking.lexicon import Lexicons
 from coft_core.masking.spans import SpanDetector, default_detector, detect_spans
-from coft_core.masking.user_list import UserList, UserTerm
-from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
+from coft_core.types import FAMILIES
 
 DETECTOR = SpanDetector(pipeline=None)
 
 
-def found(text: str, detector: SpanDetector = DETECTOR) -> list[tuple[str, str]]:
+def found(text: str) -> list[tuple[str, str]]:
     """The marked texts with their categories."""
-    return [(text[span.start : span.end], span.category) for span in detector.detect(text)]
+    return [(text[span.start : span.end], span.category) for span in DETECTOR.detect(text)]
 
 
 def words(text: str) -> list[str]:
@@ -235,177 +230,3 @@ def test_the_version_names_the_lexicons_content_and_the_pipeline() -> None:
     named = f"lexicon {shipped.version}+{shipped.digest[:12]}, no pipeline"
     assert DETECTOR.version == f"{named}, suggestions of socioeconomic+family+name"
     assert SpanDetector(Lexicons(()), pipeline=None).version != DETECTOR.version
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A saved pipeline that names a few entities, standing in for a trained one."""
-    nlp = spacy.blank("en", meta={"name": "few_entities", "version": "3.2.1"})
-    nlp.add_pipe("entity_ruler").add_patterns(
-        [
-            {"label": "PERSON", "pattern": "Zorblax Quux"},
-            {"label": "PERSON", "pattern": "Mary Zorblax"},
-            {"label": "PERSON", "pattern": "the Zorblax's"},
-            {"label": "NORP", "pattern": "Klingons"},
-            {"label": "NORP", "pattern": "Sunni Muslims"},
-            {"label": "NORP", "pattern": "Muslim"},
-            {"label": "NORP", "pattern": "French"},
-            {"label": "GPE", "pattern": "Gotham City"},
-            {"label": "ORG", "pattern": "Acme"},
-        ]
-    )
-    path = tmp_path_factory.mktemp("pipeline") / "few"
-    nlp.to_disk(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def with_pipeline(trained: Path) -> SpanDetector:
-    return SpanDetector(pipeline=str(trained))
-
-
-def test_a_trained_pipeline_adds_people_and_places_with_its_labels(with_pipeline: SpanDetector) -> None:
-    text = "Zorblax Quux left Acme for Gotham City."
-    spans = [replace(span, score=None) for span in with_pipeline.detect(text)]
-    assert spans == [
-        Span(0, 12, "name", "pipeline", "PERSON", suggested=True),
-        Span(27, 38, "nationality", "pipeline", "GPE"),
-    ]
-
-
-def test_groups_take_their_family_from_the_lexicons_or_are_nationalities(with_pipeline: SpanDetector) -> None:
-    assert found("Klingons prayed with Sunni Muslims.", with_pipeline) == [
-        ("Klingons", "nationality"),
-        ("Sunni Muslims", "religion"),
-    ]
-
-
-def test_an_entity_widens_the_lexicons_span_of_its_family(with_pipeline: SpanDetector) -> None:
-    assert found("Mary Zorblax left.", with_pipeline) == [("Mary Zorblax", "name")]
-
-
-def test_an_entity_is_trimmed_of_article_and_possessive(with_pipeline: SpanDetector) -> None:
-    assert found("near the Zorblax's house", with_pipeline) == [("Zorblax", "name")]
-
-
-def test_false_friends_shield_their_words_from_the_pipeline_too(with_pipeline: SpanDetector) -> None:
-    assert found("They ate French fries.", with_pipeline) == []
-
-
-def test_the_version_names_the_trained_pipeline(with_pipeline: SpanDetector) -> None:
-    assert re.search(r", en_few_entities 3\.2\.1\+[0-9a-f]{12}, suggestions of ", with_pipeline.version)
-
-
-def test_a_text_too_long_for_the_pipeline_is_refused(trained: Path) -> None:
-    detector = SpanDetector(pipeline=str(trained))
-    with pytest.raises(InvalidInputError, match="takes at most 1000000"):
-        detector.detect("a " * 500_001)
-
-
-def test_auto_is_the_pipeline_that_comes_with_the_program() -> None:
-    assert SpanDetector(Lexicons(())).version == SpanDetector(Lexicons(()), pipeline="embedded").version
-
-
-def test_a_missing_pipeline_is_named_in_one_sentence() -> None:
-    with pytest.raises(InvalidInputError, match=r"^The spaCy pipeline 'en_nowhere' cannot be loaded: .*\.$"):
-        SpanDetector(Lexicons(()), pipeline="en_nowhere")
-
-
-def test_a_damaged_pipeline_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "meta.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(InvalidInputError, match="cannot be loaded"):
-        SpanDetector(Lexicons(()), pipeline=str(tmp_path))
-
-
-def test_a_pipeline_without_an_entity_recogniser_is_refused(tmp_path: Path) -> None:
-    spacy.blank("en").to_disk(tmp_path / "blank")
-    with pytest.raises(InvalidInputError, match="finds no named entities"):
-        SpanDetector(Lexicons(()), pipeline=str(tmp_path / "blank"))
-
-
-def suggested(text: str, detector: SpanDetector = DETECTOR) -> list[str]:
-    return [text[span.start : span.end] for span in detector.detect(text) if span.suggested]
-
-
-def test_proxies_are_suggested_and_every_other_family_is_masked() -> None:
-    text = "The unemployed grandmother Emily, a Muslim, said she left Mexico."
-    spans = DETECTOR.detect(text)
-    assert {span.category for span in spans if span.suggested} == set(PROXY_FAMILIES)
-    assert {span.category for span in spans if span.masked} == {"religion", "gender", "nationality"}
-
-
-@pytest.mark.parametrize(
-    ("text", "masked", "offered"),
-    [
-        ("A homeless man slept.", ["man"], ["homeless"]),
-        ("The ex-boyfriend called.", ["boyfriend"], ["ex"]),
-        ("His kid sister left.", ["His", "kid"], ["sister"]),
-    ],
-)
-def test_a_masked_term_within_a_suggested_one_is_masked(text: str, masked: list[str], offered: list[str]) -> None:
-    spans = DETECTOR.detect(text)
-    assert [text[span.start : span.end] for span in spans if span.masked] == masked
-    assert [text[span.start : span.end] for span in spans if span.suggested] == offered
-    assert not suggested(text, DETECTOR.adapted(FAMILIES))
-
-
-def test_the_masked_families_are_a_choice_and_part_of_the_version() -> None:
-    text = "My grandmother met Emily, a Muslim."
-    all_masked, names = DETECTOR.adapted(FAMILIES), DETECTOR.adapted(["name"])
-    assert suggested(text) == ["grandmother", "Emily"]
-    assert suggested(text, all_masked) == []
-    assert suggested(text, names) == ["grandmother", "Muslim"]
-    assert DETECTOR.masked_families == tuple(f for f in FAMILIES if f not in PROXY_FAMILIES)
-    assert len({DETECTOR.version, all_masked.version, names.version}) == 3
-    assert DETECTOR.adapted().version == DETECTOR.version
-    assert all_masked.version.endswith("no suggestions")
-
-
-def test_the_order_of_masked_families_does_not_matter() -> None:
-    assert DETECTOR.adapted(["race", "age"]).version == DETECTOR.adapted(["age", "race", "age"]).version
-
-
-def test_an_unknown_family_to_mask_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInputError, match=r"no attribute family 'colour'.*gender, race"):
-        DETECTOR.adapted(["colour"])
-
-
-def test_a_masked_entity_takes_its_characters_from_a_suggestion(tmp_path: Path) -> None:
-    nlp = spacy.blank("en", meta={"name": "wide", "version": "1.0"})
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "GPE", "pattern": "Emily Springs"}])
-    nlp.to_disk(tmp_path)
-    detector = SpanDetector(pipeline=str(tmp_path))
-    (span,) = detector.detect("Emily Springs slept.")
-    assert (span.start, span.end, span.category, span.masked) == (0, 13, "nationality", True)
-    names = detector.adapted(["name"]).detect("Emily Springs slept.")
-    assert [(s.start, s.end, s.category, s.masked) for s in names] == [
-        (0, 5, "name", True),
-        (6, 13, "nationality", False),
-    ]
-
-
-HIRING = UserList("hiring", (UserTerm("Zorblax", "name"), UserTerm("Black", keep=True), UserTerm("driver", "race")))
-
-
-def test_a_user_lists_terms_are_masked_even_in_a_proxy_family_and_kept_terms_stay() -> None:
-    detector = DETECTOR.adapted(user_list=HIRING)
-    assert detector.detect("A Black driver met Zorblax.") == [
-        Span(2, 7, "other", "list", "hiring", kept=True),
-        Span(8, 14, "race", "list", "hiring"),
-        Span(19, 26, "name", "list", "hiring"),
-    ]
-
-
-def test_what_a_user_list_finds_is_taken_from_other_spans() -> None:
-    detector = DETECTOR.adapted(user_list=UserList("l", (UserTerm("Middle", "age"),)))
-    text = "Police stopped a Middle Eastern driver."
-    assert found(text, detector) == [("Middle", "age"), ("Eastern", "race")]
-
-
-def test_a_user_lists_name_and_content_are_part_of_the_version() -> None:
-    versions = [
-        DETECTOR.adapted(user_list=chosen).version
-        for chosen in (None, HIRING, replace(HIRING, name="other"), replace(HIRING, terms=HIRING.terms[:1]))
-    ]
-    assert len(set(versions)) == 4
-    assert f"list 'hiring'+{HIRING.digest[:12]}" in versions[1]

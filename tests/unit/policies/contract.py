@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -59,7 +60,13 @@ class Case:
         """Its further models."""
         policy = self.policy()
         roles = policy.models if isinstance(policy, NeedsModels) else {}
-        return {role: tiny_model(seed=self.models[role]) for role in roles}
+        return {role: further_model(self.models[role]) for role in roles}
+
+
+@functools.cache
+def further_model(seed: int) -> LanguageModel:
+    """One tiny model for each seed: no test changes it."""
+    return tiny_model(seed=seed)
 
 
 def directions(model: LanguageModel, path: Path) -> None:

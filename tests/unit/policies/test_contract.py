@@ -52,6 +52,12 @@ def written(plan: Plan) -> list[cc.Step]:
     return list(rollout.steps)
 
 
+@pytest.fixture(scope="module")
+def straight(case: Case, model: LanguageModel) -> list[cc.Step]:
+    """The chain that a case writes from start to end, to compare others with."""
+    return written(planned(case, model))
+
+
 def test_every_registered_method_is_held_to_this_contract():
     assert {case.name for case in CASES} == {item.name for item in METHODS}
 
@@ -69,18 +75,19 @@ def test_the_distribution_is_normalised_and_has_the_vocabularys_shape(case: Case
     assert views.certified is None or views.certified.dtype == torch.bool
 
 
-def test_the_same_seed_writes_the_same_chain_and_the_numbers_agree(case: Case, model: LanguageModel):
-    steps = written(planned(case, model))
-    assert steps == written(planned(case, model))
-    for step in steps:
+def test_the_same_seed_writes_the_same_chain_and_the_numbers_agree(
+    case: Case, model: LanguageModel, straight: list[cc.Step]
+):
+    assert written(planned(case, model)) == straight
+    for step in straight:
         numbers = [value for value in asdict(step.diagnostics).values() if value is not None]
         assert not any(math.isnan(value) for value in numbers)
 
 
-def test_taking_steps_back_and_forking_change_nothing_of_what_follows(case: Case, model: LanguageModel):
-    plan = planned(case, model)
-    straight = written(plan)
-    rollout = Rollout(plan)
+def test_taking_steps_back_and_forking_change_nothing_of_what_follows(
+    case: Case, model: LanguageModel, straight: list[cc.Step]
+):
+    rollout = Rollout(planned(case, model))
     for _ in range(4):
         rollout.step()
     fork = rollout.fork(2, straight[2].token_id)
@@ -91,10 +98,10 @@ def test_taking_steps_back_and_forking_change_nothing_of_what_follows(case: Case
     same(fork.steps[2], straight[2])
 
 
-def test_a_chain_that_is_taken_up_again_goes_on_as_if_never_left(case: Case, model: LanguageModel):
-    plan = planned(case, model)
-    straight = written(plan)
-    resumed = Rollout(plan, steps=straight[:3])
+def test_a_chain_that_is_taken_up_again_goes_on_as_if_never_left(
+    case: Case, model: LanguageModel, straight: list[cc.Step]
+):
+    resumed = Rollout(planned(case, model), steps=straight[:3])
     same(resumed.step(), straight[3])
     same(resumed.step(), straight[4])
 

@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import venv
@@ -16,6 +15,7 @@ import pytest
 from app.services.prompts.files import parse_prompt_set
 from app.services.views import PROMPT_SET_FIELDS
 from app.settings import Settings
+from tests.conftest import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
@@ -112,11 +112,12 @@ def test_the_containers_own_lines_install_start_and_pass_its_health_check(tmp_pa
     (tmp_path / "data").mkdir()
     container_files(place)
     venv.create(prefix, with_pip=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
     environment = container_environment(
-        tmp_path, PATH=f"{prefix}/bin:{os.environ['PATH']}", COFT_HOST="127.0.0.1", COFT_PORT=port, TORCH_INDEX_URL=""
+        tmp_path,
+        PATH=f"{prefix}/bin:{os.environ['PATH']}",
+        COFT_HOST="127.0.0.1",
+        COFT_PORT=str(free_port()),
+        TORCH_INDEX_URL="",
     )
     for name in ("PYTHONPATH", "PIP_NO_CACHE_DIR", "VIRTUAL_ENV"):
         environment.pop(name, None)

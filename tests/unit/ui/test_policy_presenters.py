@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import groupby
 
+import numpy as np
 import pytest
 
 from app.services.errors import ServiceError
 from app.services.known_policies import KNOWN_POLICIES
+from app.services.plain import chain_json
 from app.services.policy_words import own_parameters, parameters_line, policy_about, policy_name
 from app.services.views import AuditSettings, SettingsFit, replace
 from app.services.views.swaps import SwapRequest, SwapVariant
@@ -25,13 +28,18 @@ from app.ui.components.rail_values import (
     settings_from,
     without_parameters,
 )
+from app.ui.presenters import step_card
 from app.ui.presenters_api import audit_settings
 from app.ui.presenters_branches import branches_text
+from app.ui.presenters_chain import chain_panel
 from app.ui.presenters_fit import calibration_choices, misfit_lines
 from app.ui.presenters_policies import method_facts, parameters_from, parameters_text, policies_json
 from app.ui.presenters_swap import body_html
 from app.ui.presenters_swap_readings import view_name
 from app.ui.presenters_words import hint, verdict
+from coft_core.conformal import Calibration, CalibrationValues
+from coft_core.conformal.chain import certify_supports
+from tests.conftest import TOY_FINGERPRINT
 from tests.ui.fakes.data import SUMMARIES, make_step
 from tests.ui.fakes.swaps import made_up_result
 
@@ -162,13 +170,51 @@ def test_programs_give_parameters_as_an_object_and_are_told_what_is_wrong():
 def test_a_token_that_only_the_reading_as_typed_certifies_is_never_called_plausible_in_both():
     step = make_step(1, " they")
     rows = tuple(replace(row, log_p_masked=-9.0, certified=row.token_id == step.token_id) for row in step.candidates)
-    alone = replace(step, log_p_masked=-9.0, log_tau=-3.0, log_p_factual=-1.0, certified=True, candidates=rows)
+    alone = replace(
+        step, log_p_masked=-9.0, log_tau=-3.0, log_p_factual=-1.0, certified=True, candidates=rows,
+        certified_in="factual",
+    )  # fmt: skip
     assert verdict(alone, 2)[0] == "Certified as typed:"
     assert "its probability as typed, 0.37, reaches τ 0.05." in verdict(alone, 2)[1]
     assert hint(alone, 2) == "Its probability as typed, 0.37, reaches τ 0.05."
     refused = tuple(replace(row, log_p_masked=-1.0, log_p_fused=-1.0, certified=False) for row in step.candidates)
     toxic = replace(alone, log_p_masked=-1.0, log_p_fused=-1.0, certified=False, forced=True, candidates=refused)
     assert verdict(toxic, 2)[1] == "the method refuses it by a limit of its own."
+    nothing = replace(alone, fallback=True, set_size=0, log_tau=-0.5, certified=False)
+    assert "no token reached the threshold as typed" in verdict(nothing, 2)[1]
+    assert hint(nothing, 2).startswith("The best probability as typed")
+    assert "both" not in verdict(nothing, 2)[1]
+
+
+def test_a_card_of_a_token_certified_as_typed_says_nothing_of_the_joint_support():
+    step = make_step(1, " they")
+    rows = tuple(
+        replace(row, log_p_factual=-1.0 - place, log_p_masked=-9.0, log_p_fused=-9.0, certified=place < 2)
+        for place, row in enumerate(step.candidates)
+    )
+    alone = replace(step, log_tau=-2.5, candidates=rows, certified_in="factual", state="calibrated")
+    card = step_card(alone)
+    assert card["a"]
+    assert not step_card(step)["a"]
+    assert [row["j"] for row in card["rows"]] == [row["f"] for row in card["rows"]]
+    assert [row["mark"] for row in card["rows"][:3]] == ["tick", "tick", "out"]
+    assert card["rows"][2]["why"] == "factual < τ"
+    own_limit = replace(alone, candidates=(replace(rows[0], certified=False), *rows[1:]))
+    assert step_card(own_limit)["rows"][0]["why"] == "own limit"
+
+
+def test_the_panel_of_a_chain_certified_as_typed_names_that_reading():
+    values = CalibrationValues(np.linspace(-3, -1, 80), np.tile(np.arange(2), 40), np.repeat(np.arange(40), 2))
+    calibration = Calibration(TOY_FINGERPRINT, 0.1, values)
+    single = certify_supports(calibration, [-1.0, -2.0], "factual")
+    assert dict(chain_panel(single)["parts"][0]["rows"])["Its probability as typed"] == "0.14"
+    assert "says nothing of the masked one" in chain_panel(single)["text"]
+    plain = chain_json(single)
+    assert (plain["certified_in"], plain["least_factual"]) == ("factual", pytest.approx(math.exp(-2.0)))
+    assert "least_joint" not in plain
+    both = chain_json(certify_supports(calibration, [-1.0, -2.0]))
+    assert both["least_joint"] == pytest.approx(math.exp(-2.0))
+    assert both.keys() & {"certified_in", "least_factual"} == set()
 
 
 def test_readings_of_a_methods_own_are_counted_apart_from_the_masked_one():

@@ -18,7 +18,9 @@ from app.services.views.verdicts import (
     Target,
 )
 from app.ui.presenters_agreement import agreement, nobody
-from app.ui.presenters_review import SHOWN_ENTRIES, link, sheet_message
+from app.ui.presenters_review import sheet_message
+from app.ui.presenters_review_log import SHOWN_ENTRIES
+from app.ui.presenters_review_targets import link
 from app.ui.presenters_verdicts import given_sentence, target_message, verdicts_message
 
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from app.services.errors import CoftError, ServiceError
 from app.services.policy_choice import policy_of
@@ -16,7 +17,7 @@ from app.services.views import Step
 from app.services.views.verification import Check
 from coft_core.certify import joint_support
 from coft_core.fingerprint import Fingerprint
-from coft_core.policies.base import Policy
+from coft_core.policies.base import Policy, Views
 from coft_core.reread import reread
 from coft_core.reread_types import Bounds, RereadStep
 
@@ -74,9 +75,16 @@ def _boundary(kept: Step, fresh: RereadStep, policy: Policy) -> int:
         return 0
     with torch.inference_mode():
         views = policy.views(kept.logits.tensor()[None], kept.index, kept.logits.branches)
-        pairs = [(view.log_p, view.log_tau) for view in views.families] or [(views.log_p_masked, views.log_tau)]
-        near = [(joint_support(views.log_p_fused, log_p) - log_tau).abs() <= BOUNDARY for log_p, log_tau in pairs]
+        near = [(support - log_tau).abs() <= BOUNDARY for support, log_tau in _supports(views)]
     return int(torch.stack(near).any(0).sum())
+
+
+def _supports(views: Views) -> list[tuple[Tensor, float]]:
+    """What each threshold of a step is compared with, ``(1, V)``, and the threshold."""
+    if views.certified_in == "factual":
+        return [(views.log_p_factual, views.log_tau)]
+    pairs = [(view.log_p, view.log_tau) for view in views.families] or [(views.log_p_masked, views.log_tau)]
+    return [(joint_support(views.log_p_fused, log_p), log_tau) for log_p, log_tau in pairs]
 
 
 def _compare_bounds(found: Findings, place: str, stated: Step, fresh: RereadStep) -> None:

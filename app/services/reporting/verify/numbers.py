@@ -99,7 +99,7 @@ def check_derived(loaded: Loaded) -> Check:
             found.near(place, f"{view} of its token", getattr(step, view), listed, 0.0)
         diagnostics = step.diagnostics
         supports = [(part.log_joint, part.log_tau) for part in step.families]
-        supports = supports or [(min(step.log_p_fused, step.log_p_masked), step.log_tau)]
+        supports = supports or [(step.log_support, step.log_tau)]
         margin = min(_difference(joint, log_tau) for joint, log_tau in supports)
         found.near(place, "the margin", diagnostics.margin, margin, EXACT)
         ratio = _difference(step.log_p_factual, step.log_p_masked)
@@ -223,11 +223,11 @@ def _finite(row: Candidate) -> bool:
 
 
 def _tv_bound(step: Step) -> float | None:
-    """Corollary 1's bound ``sqrt(KL / 2) / tau``; None where there is no threshold."""
-    tau = math.exp(step.log_tau)
-    if step.state == "none" or tau == 0 or math.isinf(step.diagnostics.kl_fused_masked):
+    """Corollary 1's bound ``sqrt(KL / 2) / tau``; None without threshold, or if the factual reading certifies."""
+    tau, divergence = math.exp(step.log_tau), step.diagnostics.kl_fused_masked
+    if step.state == "none" or step.certified_in == "factual" or tau == 0 or math.isinf(divergence):
         return None
-    return math.sqrt(step.diagnostics.kl_fused_masked / 2) / tau
+    return math.sqrt(divergence / 2) / tau
 
 
 def _difference(first: float, second: float) -> float:

@@ -15,6 +15,7 @@ from app.services.views import Step
 from app.services.views.verification import Check
 from coft_core.decode import Plan, Rollout
 from coft_core.engine.model import LanguageModel
+from coft_core.footprint import reserved_bytes
 from coft_core.masking.masker import mask_prompt
 from coft_core.masking.whitelist import keep_whitelisted
 from coft_core.needed_models import with_scorers
@@ -56,7 +57,7 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
     try:
         plan = _plan(loaded, model, host)
         for branch, chain in zip(loaded.report.branches, loaded.chains().values(), strict=True):
-            with host.turn():
+            with host.memory.held(reserved_bytes(plan, len(chain))):
                 _replay(found, plan, branch, chain, tolerance)
     except (CoftError, ServiceError) as error:
         return failed(NAME, f"The audit cannot be decoded again: {error}")

@@ -10,7 +10,7 @@ from app.services.reporting.document import log_records
 from app.services.reporting.schema import BranchPart, StepPart
 from app.services.reporting.verify.findings import Findings, failed
 from app.services.reporting.verify.loaded import Loaded
-from app.services.verdict.service import check_log
+from app.services.verdict.wholeness import check_log
 from app.services.views import AuditSettings
 from app.services.views.verification import Check
 from coft_core.decode import fork_path

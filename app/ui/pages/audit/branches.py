@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gradio as gr
 
 from app.services.ports import Services
 from app.ui.components.branch_tree import branch_link
 from app.ui.errors import shown
-from app.ui.pages.audit.common import EVENT, reply
+from app.ui.events import On, reply, wire
+from app.ui.pages.audit.common import MULTIPLE
 from app.ui.presenters_session import Message, tree_message
 from app.ui.presenters_tree import beside_message, prune_message
 
@@ -60,13 +59,5 @@ def branches_of(services: Services) -> None:
     """Place the link between the tree in the transcript and its handlers."""
     handlers = BranchHandlers(services)
     link = branch_link()
-    many: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
-    events = {
-        "tree": link.tree(handlers.tree, None, link, **many),
-        "rename": link.rename(handlers.rename, None, link, **many),
-        "ponder": link.ponder(handlers.ponder, None, link, **many),
-        "prune": link.prune(handlers.prune, None, link, **many),
-        "beside": link.beside(handlers.beside, None, link, **many),
-    }
-    for name, event in events.items():
-        event.failure(None, None, None, js=f"() => coft.failed('{name}')")
+    answers = (handlers.tree, handlers.rename, handlers.ponder, handlers.prune, handlers.beside)
+    wire(link, {answer.__name__: On(answer, link) for answer in answers}, MULTIPLE)

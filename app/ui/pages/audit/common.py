@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import gradio as gr
 
-from app.ui.presenters_session import Message
+from app.ui import events
+from app.ui.events import Reply, reply
 
-EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 16}
-"""What all events of the page have in common: errors reach it only through the queue."""
+EVENT: dict[str, Any] = {**events.EVENT, "concurrency_limit": 16}
+"""What all events of the page have in common; more at once than elsewhere, since most of them only read."""
 
-GENERATING = 8
-"""How many reviewers may generate at once; the model itself takes them in turn."""
+LATEST: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
+"""See :data:`app.ui.events.LATEST`."""
+
+MULTIPLE: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
+"""See :data:`app.ui.events.MULTIPLE`."""
+
+GENERATING: dict[str, Any] = {**EVENT, "trigger_mode": "once", "concurrency_limit": 8}
+"""For what generates, and how many reviewers may at once; the model itself takes them in turn."""
 
 
-def reply(event: gr.EventData, message: Message) -> Message:
-    """Give a message its request's number: the page tells replies apart by it."""
-    return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}
-
-
-def packed(event: gr.EventData, message: Message) -> str:
+def packed(event: gr.EventData, message: Reply) -> str:
     """:func:`reply` as text: a value of many parts is compared and copied part by part on its way to the browser."""
     return json.dumps(reply(event, message), ensure_ascii=False, separators=(",", ":"))

@@ -29,7 +29,8 @@ from app.ui.components.rail_values import (
     without_parameters,
 )
 from app.ui.errors import or_refusal, or_told, shown, shown_stream, told
-from app.ui.pages.audit.common import packed, reply
+from app.ui.events import reply
+from app.ui.pages.audit.common import packed
 from app.ui.pages.audit.frames import frames
 from app.ui.presenters_branches import contributions_message
 from app.ui.presenters_fit import calibration_choices, drift_badge
@@ -160,12 +161,12 @@ class AuditHandlers:
         try:
             for phase in self._audits.loading(name):
                 yield f'<p class="hint">Loading the model: {LOADING_PHASES[phase]} …</p>'
-            note = self._audits.model(name).note
+            model = self._audits.model(name)
         except USER_ERRORS as error:
             told(error)
             yield NOT_LOADED.format(why=escape(str(error), quote=False))
         else:
-            yield f'<p class="hint">{escape(note)}</p>'
+            yield f'<p class="hint" title="{escape(model.details)}">{escape(model.note)}</p>'
 
     def describe_calibration(self, *values: object) -> list[object]:
         """Say what the chosen calibration certifies with these settings, how it fits, and which groups it knows."""

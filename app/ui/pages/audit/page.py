@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gradio as gr
 
 from app.services.ports import Services
@@ -16,8 +14,9 @@ from app.ui.components.settings_rail import CHANGED, SettingsRail, settings_rail
 from app.ui.components.span_editor import span_editor
 from app.ui.components.topbar import topbar
 from app.ui.components.transcript import transcript
+from app.ui.events import On, downloaded, wire
 from app.ui.pages.audit.branches import branches_of
-from app.ui.pages.audit.common import EVENT, GENERATING
+from app.ui.pages.audit.common import EVENT, GENERATING, LATEST, MULTIPLE
 from app.ui.pages.audit.handlers import AuditHandlers
 from app.ui.pages.audit.rereading import rereading_panel
 from app.ui.pages.audit.verdicts import verdict_part
@@ -67,8 +66,7 @@ def audit_page(app: gr.Blocks, services: Services) -> None:
     download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
     app.load(None, rail.inputs, None, js=CHANGED)
     _wire_session(handlers, editor, stage, rail, download)
-    measured = spans.contribute(handlers.contribute, None, spans, **{**EVENT, "trigger_mode": "once"})
-    measured.failure(None, None, None, js="() => coft.failed('contribute')")
+    wire(spans, {"contribute": On(handlers.contribute, spans)}, {**EVENT, "trigger_mode": "once"})
     wire_settings(app, handlers, rail)
 
 
@@ -76,51 +74,44 @@ def _wire_session(
     handlers: AuditHandlers, editor: gr.HTML, stage: gr.HTML, rail: SettingsRail, download: gr.DownloadButton
 ) -> None:
     settings = rail.inputs
-    # errors reach the page only through the queue, so that nearly everything passes through it
-    many: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
-    once: dict[str, Any] = {**EVENT, "trigger_mode": "once", "concurrency_limit": GENERATING}
-    events = {
-        "detect": editor.detect(handlers.detect, settings, editor, **many),
-        "preview": editor.preview(handlers.preview, settings, editor, **many),
-        "open": stage.open(handlers.open, None, [stage, *settings], **many),
-        "start": stage.start(handlers.start, settings, stage, **once),
-        "step": stage.step(handlers.step, None, stage, **once),
-        "run": stage.run(handlers.run, None, stage, **once),
-        "more": stage.more(handlers.more, None, stage, **many),
-        "pause": stage.pause(handlers.pause, None, None, **many),
-        "fork": stage.fork(handlers.fork, None, stage, **once),
-        "overhead": stage.overhead(handlers.overhead, None, stage, **once),
+    prompt = {
+        "detect": On(handlers.detect, editor, settings),
+        "preview": On(handlers.preview, editor, settings),
     }
-    for name, event in events.items():
-        event.failure(None, None, None, js=f"() => coft.failed('{name}')")
-    report = stage.report(handlers.report, None, download, **many)
-    report.success(None, None, None, js="() => coft.download('report-file')")
+    events = {
+        "open": On(handlers.open, [stage, *settings]),
+        "start": On(handlers.start, stage, settings, GENERATING),
+        "step": On(handlers.step, stage, settings=GENERATING),
+        "run": On(handlers.run, stage, settings=GENERATING),
+        "more": On(handlers.more, stage),
+        "pause": On(handlers.pause, None),
+        "fork": On(handlers.fork, stage, settings=GENERATING),
+        "overhead": On(handlers.overhead, stage, settings=GENERATING),
+    }
+    wire(editor, prompt, MULTIPLE)
+    wire(stage, events, MULTIPLE)
+    downloaded(stage.report(handlers.report, None, download, **MULTIPLE), "report-file")  # type: ignore[attr-defined]
 
 
 def wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
     """Connect the rail's own events, for every page that has one."""
-    event: dict[str, Any] = dict(EVENT)
-    latest: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
     changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
     for change in changes.values():
         change(None, rail.inputs, None, js=CHANGED)
-    gr.on([changes["policy"], changes["parameters"]], handlers.describe_method, rail.inputs, rail.method_note, **latest)
+    gr.on([changes["policy"], changes["parameters"]], handlers.describe_method, rail.inputs, rail.method_note, **LATEST)
     model, calibration = rail.controls["model"], rail.controls["calibration_id"]
-    gr.on([changes["model"], app.load], handlers.describe_model, model, rail.model_note, **latest)
+    gr.on([changes["model"], app.load], handlers.describe_model, model, rail.model_note, **LATEST)
     described = [change for name, change in changes.items() if name not in UNRELATED]
     notes = [rail.calibration_note, rail.controls["group"], rail.adopt]
-    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **latest)
-    changes["calibration_id"](handlers.describe_drift, calibration, rail.drift_note, **latest)
-    gr.on([changes["mask"], changes["model"], changes["policy"]], handlers.menu, rail.inputs, calibration, **latest)
-    rail.adopt.click(handlers.adopt, rail.inputs, rail.inputs, **event)
+    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **LATEST)
+    changes["calibration_id"](handlers.describe_drift, calibration, rail.drift_note, **LATEST)
+    gr.on([changes["mask"], changes["model"], changes["policy"]], handlers.menu, rail.inputs, calibration, **LATEST)
+    rail.adopt.click(handlers.adopt, rail.inputs, rail.inputs, **EVENT)
     wire_tuned(app, handlers, rail)
 
 
 def wire_tuned(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
     """Offer the strength that a tuning found for the chosen method."""
     tuned_by = [rail.controls[name].change for name in TUNED_BY]  # type: ignore[attr-defined]
-    gr.on(
-        [*tuned_by, app.load], handlers.describe_tuned, rail.inputs, [rail.tuned_note, rail.use_tuned],
-        **{**EVENT, "trigger_mode": "always_last"},
-    )  # fmt: skip
+    gr.on([*tuned_by, app.load], handlers.describe_tuned, rail.inputs, [rail.tuned_note, rail.use_tuned], **LATEST)
     rail.use_tuned.click(handlers.use_tuned, rail.inputs, rail.inputs, **EVENT)

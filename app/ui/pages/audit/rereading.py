@@ -11,7 +11,8 @@ from app.services.ports import Services
 from app.services.views.rereading import Departure, RereadRequest
 from app.ui.components.rereading import rereading
 from app.ui.errors import or_refusal, shown, shown_stream
-from app.ui.pages.audit.common import EVENT, GENERATING, reply
+from app.ui.events import On, reply, wire
+from app.ui.pages.audit.common import GENERATING, MULTIPLE
 from app.ui.presenters_rereading import departure_message, refusal_message, rereading_message
 from app.ui.presenters_session import Message
 
@@ -54,15 +55,9 @@ def rereading_panel(services: Services) -> None:
     """Place the panel and wire it."""
     handlers = RereadingHandlers(services)
     panel = rereading()
-    events = {
-        "reread": panel.reread(handlers.reread, None, panel, **{**EVENT, "trigger_mode": "multiple"}),
-        "depart": panel.depart(
-            handlers.depart, None, panel, **{**EVENT, "trigger_mode": "once", "concurrency_limit": GENERATING}
-        ),
-    }
-    for name, event in events.items():
-        event.failure(None, None, None, js=f"() => coft.failed('{name}')")
-    panel.halt(handlers.halt, None, None, **{**EVENT, "trigger_mode": "multiple"})
+    events = {"reread": On(handlers.reread, panel), "depart": On(handlers.depart, panel, settings=GENERATING)}
+    wire(panel, events, MULTIPLE)
+    panel.halt(handlers.halt, None, None, **MULTIPLE)  # type: ignore[attr-defined]
 
 
 def _request(event: gr.EventData) -> RereadRequest:

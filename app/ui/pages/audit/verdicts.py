@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gradio as gr
 
 from app.services.ports import Services
 from app.services.views.verdicts import VerdictRequest
 from app.ui.components.verdict_panel import verdict_panel
 from app.ui.errors import shown
-from app.ui.pages.audit.common import EVENT, reply
+from app.ui.events import reply, told_of_failure
+from app.ui.pages.audit.common import MULTIPLE
 from app.ui.presenters_session import Message
 from app.ui.presenters_verdicts import given_sentence, signed, verdicts_message
 
@@ -46,6 +45,5 @@ def verdict_part(services: Services) -> None:
     """Place the verdict panel and connect it."""
     handlers = VerdictHandlers(services)
     panel = verdict_panel()
-    event: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
-    panel.give(handlers.give, None, panel, **event).failure(None, None, None, js="() => coft.failed('verdict')")
-    panel.read(handlers.read, None, panel, **event).failure(None, None, None, js="() => coft.failed('verdicts')")
+    told_of_failure(panel.give(handlers.give, None, panel, **MULTIPLE), "verdict")  # type: ignore[attr-defined]
+    told_of_failure(panel.read(handlers.read, None, panel, **MULTIPLE), "verdicts")  # type: ignore[attr-defined]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from app.services.ports import Services
 from app.services.reports import write_text
 from app.services.views.batches import Outcomes
 from app.ui.errors import or_refusal, shown
+from app.ui.events import Reply, reply
 from app.ui.figures_batches import figure_height, totals_figure
 from app.ui.presenters_batch_query import batch_query, outcome_rule, whole_number
 from app.ui.presenters_batches import batch_message, batches_list
 from app.ui.presenters_impact import MEASURES, NO_TOTALS, impact_message, totals_table
-from app.ui.presenters_library import Message
 
 
 class BatchHandlers:
@@ -32,33 +31,33 @@ class BatchHandlers:
         self._folder = tempfile.TemporaryDirectory(prefix="coft-batches-")
 
     @shown
-    def find(self, event: gr.EventData) -> Message:
+    def find(self, event: gr.EventData) -> Reply:
         """A page of a batch's rows, and how far the batch is."""
         return self._shown(event)
 
     @shown
-    def listed(self, event: gr.EventData) -> Message:
+    def listed(self, event: gr.EventData) -> Reply:
         """All batches."""
-        return _reply(event, {"kind": "list", "html": batches_list(self._batches.list())})
+        return reply(event, {"kind": "list", "html": batches_list(self._batches.list())})
 
     @shown
-    def cancel(self, event: gr.EventData) -> Message:
+    def cancel(self, event: gr.EventData) -> Reply:
         """Stop a batch after its current token."""
         self._batches.cancel(whole_number(event.query, "batch"))
         return self._shown(event, "Stopping after the current token …")
 
     @shown
-    def resume(self, event: gr.EventData) -> Message:
+    def resume(self, event: gr.EventData) -> Reply:
         """Go on with the rows that are not finished."""
         self._batches.resume(whole_number(event.query, "batch"))
         return self._shown(event, "Resumed.")
 
     @shown
-    def delete(self, event: gr.EventData) -> Message:
+    def delete(self, event: gr.EventData) -> Reply:
         """Delete a batch; its sessions stay."""
         self._batches.delete(int(event.id))
         html = batches_list(self._batches.list())
-        return _reply(event, {"kind": "list", "html": html, "gone": int(event.id), "said": "The batch is deleted."})
+        return reply(event, {"kind": "list", "html": html, "gone": int(event.id), "said": "The batch is deleted."})
 
     @shown
     def totals(self, event: gr.EventData) -> list[Any]:
@@ -71,10 +70,10 @@ class BatchHandlers:
             "kind": "totals", "html": totals_table(groups) or NO_TOTALS, "height": figure_height(len(groups)),
             "empty": not groups,
         }  # fmt: skip
-        return [_reply(event, message), totals_figure(groups, measure)]
+        return [reply(event, message), totals_figure(groups, measure)]
 
     @shown
-    def outcome(self, event: gr.EventData) -> Message:
+    def outcome(self, event: gr.EventData) -> Reply:
         """How a rule reads the rows, and the table that comes of it."""
         view, rule = self._batches.view(int(event.batch)), outcome_rule(event.rule)
         found: Outcomes | str | None = None
@@ -84,7 +83,7 @@ class BatchHandlers:
         if isinstance(found, Outcomes) and found.rows:
             pairs = found.pairs
             made = or_refusal(lambda: impact_table(pairs, bool(event.rule.get("small"))))
-        return _reply(event, impact_message(view, rule, found, made))
+        return reply(event, impact_message(view, rule, found, made))
 
     @shown
     def export(self, event: gr.EventData) -> str:
@@ -103,12 +102,7 @@ class BatchHandlers:
             return impact_csv(self._batches.impact(number, rule, small)[0])
         raise ServiceError(f"There is no file {kind!r}; choose rows, groups or impact.")
 
-    def _shown(self, event: gr.EventData, said: str = "") -> Message:
+    def _shown(self, event: gr.EventData, said: str = "") -> Reply:
         query = batch_query(event.query)
         view = self._batches.view(query.batch, query.order, query.descending)
-        return _reply(event, batch_message(view, query, said))
-
-
-def _reply(event: gr.EventData, message: Message) -> Message:
-    """Give a message its request's number: the page tells replies apart by it."""
-    return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}
+        return reply(event, batch_message(view, query, said))

@@ -10,11 +10,11 @@ from gradio.components import Component
 
 from app.services.ports import Services
 from app.services.views import AuditSettings
-from app.ui.components.calibration_form import hint, markup
+from app.ui.components.pieces import hint, markup
 from app.ui.components.settings_rail import SettingsRail, settings_controls
+from app.ui.events import EVENT, LATEST
 from app.ui.pages.audit.page import wire_tuned
 from app.ui.pages.batches.form import OWN_FIELDS, SAME_SEED, UNTRIED, FormHandlers
-from app.ui.pages.calibrate.common import EVENT
 from app.ui.pages.calibrate.prompts import NOT_TRIED, TRYING, PromptPart, prompt_part
 
 CHANGED = "(...values) => coft.batches.settings(values)"
@@ -96,15 +96,14 @@ def wire_new(app: gr.Blocks, handlers: FormHandlers, form: NewBatch, stage: gr.H
 
 def _wire_prompts(handlers: FormHandlers, form: NewBatch) -> None:
     part, preview = form.part, form.preview
-    latest: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
     form.samples.sample(handlers.prompts.sample, None, part.file, **EVENT)
     read = part.file.change(handlers.parse, part.file, form.read, **EVENT)
-    read.success(handlers.preview, form.inputs, preview, **latest)
+    read.success(handlers.preview, form.inputs, preview, **LATEST)
     chosen = [column.select for column in part.columns]
-    mapped = gr.on(chosen, handlers.remap, [part.file, *part.columns], form.read, **latest)
-    mapped.success(handlers.preview, form.inputs, preview, **latest)
+    mapped = gr.on(chosen, handlers.remap, [part.file, *part.columns], form.read, **LATEST)
+    mapped.success(handlers.preview, form.inputs, preview, **LATEST)
     masking = [form.rail.controls[name].change for name in MASKING]  # type: ignore[attr-defined]
-    gr.on(masking, handlers.preview, form.inputs, preview, **latest)
+    gr.on(masking, handlers.preview, form.inputs, preview, **LATEST)
     tried = form.check.click(lambda: TRYING, None, form.estimate, **EVENT)
     checked = tried.success(handlers.check, form.inputs, [part.errors, part.accept], **EVENT)
     counted = checked.success(handlers.estimate, form.inputs, form.estimate, **EVENT)
@@ -114,19 +113,18 @@ def _wire_prompts(handlers: FormHandlers, form: NewBatch) -> None:
 
 def _wire_settings(app: gr.Blocks, handlers: FormHandlers, form: NewBatch) -> None:
     rail, told = form.rail, handlers.settings
-    latest: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
     changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
     for change in changes.values():
         change(None, rail.inputs, None, js=CHANGED)
     app.load(None, rail.inputs, None, js=CHANGED)
     app.load(handlers.opened, None, rail.inputs, **EVENT)
     model, calibration = rail.controls["model"], rail.controls["calibration_id"]
-    gr.on([changes["model"], app.load], told.describe_model, model, rail.model_note, **latest)
+    gr.on([changes["model"], app.load], told.describe_model, model, rail.model_note, **LATEST)
     notes = [rail.calibration_note, rail.controls["group"], rail.adopt, form.own["proceed"]]
     described = [change for name, change in changes.items() if name not in UNRELATED]
-    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **latest)
-    changes["calibration_id"](told.describe_drift, calibration, rail.drift_note, **latest)
-    gr.on([changes["policy"], changes["parameters"]], told.describe_method, rail.inputs, rail.method_note, **latest)
-    gr.on([changes["mask"], changes["model"], changes["policy"]], told.menu, rail.inputs, calibration, **latest)
+    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **LATEST)
+    changes["calibration_id"](told.describe_drift, calibration, rail.drift_note, **LATEST)
+    gr.on([changes["policy"], changes["parameters"]], told.describe_method, rail.inputs, rail.method_note, **LATEST)
+    gr.on([changes["mask"], changes["model"], changes["policy"]], told.menu, rail.inputs, calibration, **LATEST)
     rail.adopt.click(told.adopt, rail.inputs, rail.inputs, **EVENT)
     wire_tuned(app, told, rail)

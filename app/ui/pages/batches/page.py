@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gradio as gr
 
 from app.services.ports import Services
 from app.ui.components.batch_panels import batch_stage, impact_panel, totals_head, totals_numbers
-from app.ui.components.calibration_form import markup
+from app.ui.components.pieces import chart, markup
 from app.ui.components.topbar import topbar
+from app.ui.events import On, downloaded, wire
 from app.ui.pages.batches.form import FormHandlers
 from app.ui.pages.batches.handlers import BatchHandlers
 from app.ui.pages.batches.new import NewBatch, new_batch, wire_new
-from app.ui.pages.calibrate.result import chart
-
-EVENT: dict[str, Any] = {
-    "show_progress": "hidden",
-    "api_visibility": "private",
-    "concurrency_limit": 8,
-    "trigger_mode": "multiple",
-}
-"""What the events of an open batch have in common: errors pass only through the queue."""
 
 
 def batches_page(app: gr.Blocks, services: Services) -> None:
@@ -70,15 +60,13 @@ def _open() -> tuple[gr.HTML, gr.Plot]:
 
 def _wire_open(handlers: BatchHandlers, stage: gr.HTML, plot: gr.Plot, file: gr.DownloadButton) -> None:
     events = {
-        "find": stage.find(handlers.find, None, stage, **EVENT),
-        "listed": stage.listed(handlers.listed, None, stage, **EVENT),
-        "cancel": stage.cancel(handlers.cancel, None, stage, **EVENT),
-        "resume": stage.resume(handlers.resume, None, stage, **EVENT),
-        "delete": stage.delete(handlers.delete, None, stage, **EVENT),
-        "totals": stage.totals(handlers.totals, None, [stage, plot], **EVENT),
-        "outcome": stage.outcome(handlers.outcome, None, stage, **EVENT),
-        "export": stage.export(handlers.export, None, file, **EVENT),
+        "find": On(handlers.find, stage),
+        "listed": On(handlers.listed, stage),
+        "cancel": On(handlers.cancel, stage),
+        "resume": On(handlers.resume, stage),
+        "delete": On(handlers.delete, stage),
+        "totals": On(handlers.totals, [stage, plot]),
+        "outcome": On(handlers.outcome, stage),
+        "export": On(handlers.export, file),
     }
-    for name, event in events.items():
-        event.failure(None, None, None, js=f"() => coft.failed('{name}')")
-    events["export"].success(None, None, None, js="() => { coft.download('batch-file'); coft.batches.written(); }")
+    downloaded(wire(stage, events)["export"], "batch-file", "coft.batches.written();")

@@ -1,25 +1,15 @@
-"""What the parts of the calibrate page share: how events run, and the prompt set and request that the form makes."""
+"""What the parts of the calibrate page share: the prompt set and the request that the form makes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from app.services.errors import ServiceError
 from app.services.ports import Calibrations
 from app.services.views import PROMPT_SET_FIELDS, CalibrationRequest, ParsedPromptSet
 from app.ui.presenters_form import applicable, calibration_request, columns_from, given_from
-
-EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 8}
-"""What all events of the page have in common: errors and changes of state pass only through the queue."""
-
-LATEST: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
-"""For what follows the newest of many changes: one that comes while another is at work is done afterwards, not dropped.
-
-Not for events that carry data: the one that waits is given the data of the one before it.
-"""
 
 NO_FILE = "No prompt set is chosen: upload one, or take a sample."
 

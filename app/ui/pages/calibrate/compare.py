@@ -9,12 +9,11 @@ import gradio as gr
 
 from app.services.ports import Services
 from app.services.views import CalibrationView, ReadingRequest
-from app.ui.components.calibration_form import markup
+from app.ui.components.pieces import chart, markup
 from app.ui.components.reading_controls import ONE_PER_CONTEXT, ReadingControls, reading_from
 from app.ui.errors import or_refusal, or_told, shown
+from app.ui.events import LATEST
 from app.ui.figures_calibration import comparison_figure
-from app.ui.pages.calibrate.common import LATEST
-from app.ui.pages.calibrate.result import chart
 from app.ui.presenters_compare import comparison_choices, comparison_settings, comparison_thresholds
 
 NOT_COMPARED = '<p class="caution">These two runs cannot be read alike.</p>'

@@ -9,11 +9,11 @@ import gradio as gr
 
 from app.services.errors import ServiceError
 from app.services.ports import Services
-from app.ui.components.calibration_form import hint, markup
+from app.ui.components.pieces import chart, hint, markup, upload
 from app.ui.errors import shown
+from app.ui.events import EVENT, LATEST
 from app.ui.figures_calibration import drift_figure
-from app.ui.pages.calibrate.common import EVENT, LATEST, prompts_of
-from app.ui.pages.calibrate.result import chart
+from app.ui.pages.calibrate.common import prompts_of
 from app.ui.presenters_drift import drift_foot, drift_head
 
 
@@ -66,10 +66,7 @@ def follow_part() -> FollowPart:
             "weighted by how likely it is among them. Needs no model; the level is then approximate."
         )
         with gr.Row(elem_classes=["reweight"]):
-            file = gr.File(
-                label="Prompts in use", show_label=False, file_types=[".csv", ".jsonl"], height=92,
-                elem_id="reweight-file", elem_classes=["upload"],
-            )  # fmt: skip
+            file = upload("Prompts in use", "reweight-file")
             with gr.Column(min_width=0, elem_classes=["group"]):
                 name = gr.Textbox(label="Name of the new run", placeholder="this run, weighted", max_lines=1)
                 with gr.Row(elem_classes=["go"]):

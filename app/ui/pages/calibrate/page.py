@@ -8,13 +8,15 @@ from typing import Any
 import gradio as gr
 
 from app.services.ports import Services
-from app.ui.components.calibration_form import CalibrationForm, calibration_form, markup
+from app.ui.components.calibration_form import CalibrationForm, calibration_form
+from app.ui.components.pieces import listing, markup
 from app.ui.components.topbar import topbar
 from app.ui.errors import shown
-from app.ui.pages.calibrate.common import EVENT, LATEST
+from app.ui.events import EVENT, LATEST
+from app.ui.job_watch import JobPart, job_part, run_buttons
 from app.ui.pages.calibrate.compare import CompareHandlers, compare_part, wire_compare
 from app.ui.pages.calibrate.follow import FollowHandlers, follow_part, wire_follow
-from app.ui.pages.calibrate.jobs import JobHandlers, JobPart, job_part, run_button, wire_jobs
+from app.ui.pages.calibrate.jobs import wire_jobs
 from app.ui.pages.calibrate.prompts import PromptHandlers, estimate_part, prompt_part, wire_prompts
 from app.ui.pages.calibrate.result import (
     ResultHandlers,
@@ -89,17 +91,12 @@ def _left(app: gr.Blocks, services: Services) -> tuple[JobPart, gr.HTML]:
     with gr.Column(elem_classes=["group"], elem_id="go"):
         markup('<div class="bar"><h2>3. Run</h2></div>')
         check = estimate_part()
-        jobs = job_part(*run_button())
+        jobs = job_part(*run_buttons(), resumable=True)
     with gr.Column(elem_classes=["group"]):
         markup('<div class="bar"><h2>Past runs</h2></div>')
-        runs = gr.HTML(
-            js_on_load="coft.list.mount(element, trigger); /* 'show' 'delete' */",
-            apply_default_css=False,
-            elem_id="runs",
-            elem_classes=["coft"],
-        )
+        runs = listing("runs", "show", "delete")
     wire_prompts(prompts, part, form, samples, preview, check, jobs.run)
-    wire_jobs(app, JobHandlers(services), jobs, part, form, prompts)
+    wire_jobs(app, services, jobs, part, form, prompts)
     _wire_form(app, FormHandlers(services), form)
     return jobs, runs
 

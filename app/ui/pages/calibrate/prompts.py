@@ -14,9 +14,11 @@ import gradio as gr
 from app.services.ports import Services
 from app.services.views import PROMPT_SET_FIELDS, ParsedPromptSet, RowError
 from app.ui import assets
-from app.ui.components.calibration_form import CalibrationForm, markup
+from app.ui.components.calibration_form import CalibrationForm
+from app.ui.components.pieces import listing, markup, upload
 from app.ui.errors import or_told, shown
-from app.ui.pages.calibrate.common import EVENT, LATEST, asked
+from app.ui.events import EVENT, LATEST
+from app.ui.pages.calibrate.common import asked
 from app.ui.presenters_form import columns_from
 from app.ui.presenters_prompt_set import (
     FIELD_HELP,
@@ -116,14 +118,8 @@ def prompt_part(handlers: PromptHandlers) -> tuple[PromptPart, gr.HTML, gr.HTML]
     """Place the upload, the samples, the columns and what is said of the rows."""
     with gr.Column(elem_classes=["group"]):
         markup('<div class="bar"><h2>1. Prompt set</h2><span class="hint">CSV or JSONL, UTF-8</span></div>')
-        file = gr.File(
-            label="Prompt set", show_label=False, file_types=[".csv", ".jsonl"], height=92, elem_id="prompt-set",
-            elem_classes=["upload"],
-        )  # fmt: skip
-        samples = gr.HTML(
-            samples_list(handlers.samples), js_on_load="coft.list.mount(element, trigger); /* 'sample' */",
-            apply_default_css=False, elem_id="samples", elem_classes=["coft"],
-        )  # fmt: skip
+        file = upload("Prompt set", "prompt-set")
+        samples = listing("samples", "sample", value=samples_list(handlers.samples))
         with gr.Row(elem_classes=["templates"]):
             markup('<span class="hint">Or start from a template:</span>')
             for kind in ("csv", "jsonl"):

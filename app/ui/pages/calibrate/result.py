@@ -11,7 +11,7 @@ import gradio as gr
 
 from app.services.ports import Services
 from app.services.views import CalibrationView, ReadingRequest, replace
-from app.ui.components.calibration_form import markup
+from app.ui.components.pieces import chart, listing, markup
 from app.ui.components.reading_controls import (
     AS_CALIBRATED,
     READING_FIELDS,
@@ -24,14 +24,14 @@ from app.ui.components.reading_controls import (
     reading_updates,
 )
 from app.ui.errors import or_refusal, or_told, shown
+from app.ui.events import EVENT, LATEST, MULTIPLE, downloaded
 from app.ui.figures import support_histogram
 from app.ui.figures_calibration import thresholds_figure
-from app.ui.pages.calibrate.common import EVENT, LATEST
 from app.ui.presenters_calibrate import runs_list
 from app.ui.presenters_checks import fingerprint, result_checks
 from app.ui.presenters_format import threshold
 from app.ui.presenters_result import promises, result_head, risk
-from app.ui.presenters_thresholds import OTHER_ALPHAS, alphas, bin_choices, thresholds, thresholds_head
+from app.ui.presenters_thresholds import OTHER_ALPHAS, alphas, bin_choices, support_name, thresholds, thresholds_head
 
 EMPTY = (
     '<section><div class="bar"><h2>Result</h2></div><p class="sub">Choose a run, or upload a prompt set and run one. '
@@ -153,15 +153,13 @@ def histogram(view: CalibrationView, label: str | None) -> Any:
     item = next((item for item in view.bins if item.label == label), None)
     if item is None:
         return None
-    return support_histogram(view.log_values.get(item.label, ()), item.tau, threshold(item.tau))
+    support = support_name(view.summary.certified_in)
+    return support_histogram(view.log_values.get(item.label, ()), item.tau, threshold(item.tau), support)
 
 
 def result_head_part() -> tuple[gr.HTML, gr.DownloadButton]:
     """Place the head of the result, and the file that it downloads."""
-    head = gr.HTML(
-        EMPTY, js_on_load="coft.list.mount(element, trigger); /* 'export' */", apply_default_css=False,
-        elem_id="result", elem_classes=["coft"],
-    )  # fmt: skip
+    head = listing("result", "export", value=EMPTY)
     return head, gr.DownloadButton("Calibration", elem_id="calibration-file", elem_classes=["offscreen"])
 
 
@@ -192,11 +190,6 @@ def result_body() -> tuple[tuple[Any, ...], gr.Dropdown, gr.Plot, gr.HTML]:
     return (certified, figure, table, bins, plot, checks), bins, plot, other
 
 
-def chart(name: str, visible: bool = True) -> gr.Plot:
-    """Place a chart."""
-    return gr.Plot(show_label=False, container=False, elem_classes=["chart"], elem_id=name, visible=visible)
-
-
 def _by_hand(control: Any) -> Any:
     """The event of a person's change; a menu's ``input`` fires twice, so that a refusal would be shown twice."""
     return control.select if isinstance(control, gr.Dropdown) else control.input
@@ -220,8 +213,7 @@ def wire_result(handlers: ResultHandlers, part: ResultPart, shown_id: gr.State, 
     for event in (opened, reset, read):
         event.success(handlers.others, [shown_id, *controls], part.others, **LATEST)
     _by_hand(part.bins)(handlers.histogram, [shown_id, part.bins, *controls], part.histogram, **LATEST)
-    runs.show(handlers.choose, None, shown_id, trigger_mode="multiple", **EVENT)
-    runs.delete(handlers.delete, shown_id, [shown_id, runs], trigger_mode="multiple", **EVENT)
-    exported = part.head.export(handlers.export, None, part.download, trigger_mode="multiple", **EVENT)
-    exported.success(None, None, None, js="() => coft.download('calibration-file')")
+    runs.show(handlers.choose, None, shown_id, **MULTIPLE)
+    runs.delete(handlers.delete, shown_id, [shown_id, runs], **MULTIPLE)
+    downloaded(part.head.export(handlers.export, None, part.download, **MULTIPLE), "calibration-file")
     return [opened, reset, read]

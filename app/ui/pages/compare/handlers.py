@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,13 @@ from app.services.views import AuditSettings, StartAudit
 from app.services.views.comparisons import Comparison
 from app.services.views.library import LibraryQuery
 from app.ui.errors import shown, shown_stream
+from app.ui.events import Reply, reply
 from app.ui.figures_chains import changed_figure, divergence_figure, sensitivity_figure, vanilla_figure
 from app.ui.live_chains import LiveChains
 from app.ui.presenters_chains import comparison_message, found_message, menu_message, picked_message
 from app.ui.presenters_chains_form import chains_from, columns_from
 from app.ui.presenters_chains_words import chain_names
-from app.ui.presenters_session import Message, spans_from, spans_message
+from app.ui.presenters_session import spans_from, spans_message
 
 FOUND = 8
 """Sessions that a search shows."""
@@ -42,14 +42,14 @@ class CompareHandlers:
         self._folder = tempfile.TemporaryDirectory(prefix="coft-comparisons-")
 
     @shown
-    def detect(self, event: gr.EventData) -> Message:
+    def detect(self, event: gr.EventData) -> Reply:
         """Find the sensitive spans of the prompt."""
-        return _reply(event, spans_message(self._audits.detect(event.prompt)))
+        return reply(event, spans_message(self._audits.detect(event.prompt)))
 
     @shown
-    def menu(self, event: gr.EventData) -> Message:
+    def menu(self, event: gr.EventData) -> Reply:
         """What columns can be made of."""
-        return _reply(event, menu_message(self._comparisons.policies(), self._calibrations.list()))
+        return reply(event, menu_message(self._comparisons.policies(), self._calibrations.list()))
 
     @shown
     def begin(self, event: gr.EventData) -> list[Any]:
@@ -59,7 +59,7 @@ class CompareHandlers:
         try:
             ids = self._comparisons.run_columns(request, columns)
         except ColumnMismatch as mismatch:
-            return _alone(_reply(event, {"kind": "mismatch", "column": mismatch.column, "text": str(mismatch)}))
+            return _alone(reply(event, {"kind": "mismatch", "column": mismatch.column, "text": str(mismatch)}))
         return _whole(event, self._comparisons.compare(ids))
 
     @shown_stream
@@ -67,10 +67,10 @@ class CompareHandlers:
         """Write all columns to their ends or to a pause, one token each in turn."""
         sessions, _ = chains_from(event.chains)
         live, steps = LiveChains(self._comparisons.compare(sessions)), self._comparisons.advance(sessions)
-        yield _alone(_reply(event, live.frame()))
+        yield _alone(reply(event, live.frame()))
         for session_id, step in steps:
             if live.add(session_id, step):
-                yield _alone(_reply(event, live.frame()))
+                yield _alone(reply(event, live.frame()))
         yield _whole(event, self._comparisons.compare(sessions))
 
     @shown
@@ -84,15 +84,15 @@ class CompareHandlers:
         return _whole(event, self._comparisons.compare(*chains_from(event.chains)))
 
     @shown
-    def find(self, event: gr.EventData) -> Message:
+    def find(self, event: gr.EventData) -> Reply:
         """Sessions that can be compared."""
         page = self._library.search(LibraryQuery(text=str(event.text), page_size=FOUND))
-        return _reply(event, found_message(page.entries, page.total))
+        return reply(event, found_message(page.entries, page.total))
 
     @shown
-    def pick(self, event: gr.EventData) -> Message:
+    def pick(self, event: gr.EventData) -> Reply:
         """One session with its branches."""
-        return _reply(event, picked_message(self._audits.view(int(event.session))))
+        return reply(event, picked_message(self._audits.view(int(event.session))))
 
     @shown
     def csv(self, event: gr.EventData) -> str:
@@ -100,23 +100,18 @@ class CompareHandlers:
         return str(self._comparisons.write_csv(*chains_from(event.chains), Path(self._folder.name)))
 
     @shown
-    def discard(self, event: gr.EventData) -> Message:
+    def discard(self, event: gr.EventData) -> Reply:
         """Delete the sessions of a run that is not wanted."""
         self._library.delete(chains_from(event.chains)[0])
-        return _reply(event, {"kind": "discarded"})
+        return reply(event, {"kind": "discarded"})
 
 
 def _whole(event: gr.EventData, comparison: Comparison) -> list[Any]:
     names = chain_names(comparison.chains)
     pictures = [draw(comparison, names) for draw in DRAWN]
-    return [_reply(event, comparison_message(comparison)), *pictures]
+    return [reply(event, comparison_message(comparison)), *pictures]
 
 
-def _alone(message: Message) -> list[Any]:
+def _alone(message: Reply) -> list[Any]:
     """A message that leaves the pictures as they are."""
     return [message, *(gr.skip() for _ in DRAWN)]
-
-
-def _reply(event: gr.EventData, message: Message) -> Message:
-    """Give a message its request's number: the page tells replies apart by it."""
-    return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}

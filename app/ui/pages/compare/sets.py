@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,11 @@ from app.services.views import PROMPT_SET_FIELDS
 from app.services.views.compared_sets import SetRequest
 from app.ui.components.compared_sets import earlier_sets
 from app.ui.errors import shown
+from app.ui.events import LATEST, MULTIPLE, On, Reply, downloaded, reply, wire
 from app.ui.pages.calibrate.common import NO_FILE
 from app.ui.pages.calibrate.prompts import PromptHandlers, PromptPart, prompt_part
 from app.ui.presenters_chains_form import columns_from as settings_of_columns
 from app.ui.presenters_form import columns_from
-from app.ui.presenters_session import Message
 from app.ui.presenters_sets import set_message, set_query, sets_message
 
 READ = len(PROMPT_SET_FIELDS) + 4
@@ -55,12 +54,12 @@ class SetHandlers:
         return str(self._sets.write_prompt_set(int(event.id), Path(self._folder.name)))
 
     @shown
-    def listed(self, event: gr.EventData) -> Message:
+    def listed(self, event: gr.EventData) -> Reply:
         """Comparisons of earlier, and stored prompt sets."""
-        return _reply(event, sets_message(self._sets.list(), self._sets.prompt_sets()))
+        return reply(event, sets_message(self._sets.list(), self._sets.prompt_sets()))
 
     @shown
-    def start(self, event: gr.EventData, path: str | None, accept: bool, *columns: str) -> Message:
+    def start(self, event: gr.EventData, path: str | None, accept: bool, *columns: str) -> Reply:
         """Begin a comparison; a calibration of another policy is told apart, because one may proceed."""
         if path is None:
             raise ServiceError(NO_FILE)
@@ -73,31 +72,31 @@ class SetHandlers:
         try:
             number = self._sets.submit(prompts, asked)
         except ColumnMismatch as mismatch:
-            return _reply(event, {"kind": "mismatch", "column": mismatch.column, "text": str(mismatch)})
-        return _reply(event, {"kind": "started", "set": number})
+            return reply(event, {"kind": "mismatch", "column": mismatch.column, "text": str(mismatch)})
+        return reply(event, {"kind": "started", "set": number})
 
     @shown
-    def view(self, event: gr.EventData) -> Message:
+    def view(self, event: gr.EventData) -> Reply:
         """An open comparison."""
         return self._shown(event)
 
     @shown
-    def cancel(self, event: gr.EventData) -> Message:
+    def cancel(self, event: gr.EventData) -> Reply:
         """Stop all columns after their current tokens."""
         self._sets.cancel(set_query(event.query).comparison)
         return self._shown(event)
 
     @shown
-    def resume(self, event: gr.EventData) -> Message:
+    def resume(self, event: gr.EventData) -> Reply:
         """Go on with what is not finished."""
         self._sets.resume(set_query(event.query).comparison)
         return self._shown(event)
 
     @shown
-    def remove(self, event: gr.EventData) -> Message:
+    def remove(self, event: gr.EventData) -> Reply:
         """Delete a comparison; its sessions stay."""
         self._sets.delete(int(event.id))
-        return _reply(event, {"kind": "removed", "set": int(event.id)})
+        return reply(event, {"kind": "removed", "set": int(event.id)})
 
     @shown
     def table(self, event: gr.EventData) -> str:
@@ -105,10 +104,10 @@ class SetHandlers:
         rows, means = self._sets.write_csv(int(event.id), Path(self._folder.name))
         return str(means if event.which == "means" else rows)
 
-    def _shown(self, event: gr.EventData) -> Message:
+    def _shown(self, event: gr.EventData) -> Reply:
         query = set_query(event.query)
         view = self._sets.view(query.comparison, query.order, query.column, query.descending)
-        return _reply(event, set_message(view, query))
+        return reply(event, set_message(view, query))
 
 
 def set_controls(services: Services) -> tuple[SetHandlers, PromptPart, gr.HTML]:
@@ -122,43 +121,32 @@ def set_controls(services: Services) -> tuple[SetHandlers, PromptPart, gr.HTML]:
     return handlers, part, samples
 
 
-def wire_sets(
-    controls: tuple[SetHandlers, PromptPart, gr.HTML], stage: gr.HTML, file: gr.DownloadButton, every: dict[str, Any]
-) -> None:
+def wire_sets(controls: tuple[SetHandlers, PromptPart, gr.HTML], stage: gr.HTML, file: gr.DownloadButton) -> None:
     """Connect everything about prompt sets.
 
     Args:
         controls: What :func:`set_controls` gave.
         stage: The open comparison.
         file: Takes tables for download.
-        every: What all events of the page have in common.
     """
     handlers, part, samples = controls
-    once = {**every, "trigger_mode": "always_last"}
     read = [*part.outputs]
-    samples.sample(handlers.prompts.sample, None, part.file, **every)
-    part.file.change(handlers.parse, part.file, read, **once)
-    gr.on([column.select for column in part.columns], handlers.remap, [part.file, *part.columns], read, **once)
+    samples.sample(handlers.prompts.sample, None, part.file, **MULTIPLE)  # type: ignore[attr-defined]
+    part.file.change(handlers.parse, part.file, read, **LATEST)
+    gr.on([column.select for column in part.columns], handlers.remap, [part.file, *part.columns], read, **LATEST)
     events = {
-        "listed": stage.listed(handlers.listed, None, stage, **every),
-        "take": stage.take(handlers.take, None, part.file, **every),
-        "start": stage.start(handlers.start, [part.file, part.accept, *part.columns], stage, **every),
-        "view": stage.view(handlers.view, None, stage, **every),
-        "cancel": stage.cancel(handlers.cancel, None, stage, **every),
-        "resume": stage.resume(handlers.resume, None, stage, **every),
-        "remove": stage.remove(handlers.remove, None, stage, **every),
-        "table": stage.table(handlers.table, None, file, **every),
+        "listed": On(handlers.listed, stage),
+        "take": On(handlers.take, part.file),
+        "start": On(handlers.start, stage, [part.file, part.accept, *part.columns]),
+        "view": On(handlers.view, stage),
+        "cancel": On(handlers.cancel, stage),
+        "resume": On(handlers.resume, stage),
+        "remove": On(handlers.remove, stage),
+        "table": On(handlers.table, file),
     }
-    for name, event in events.items():
-        event.failure(None, None, None, js=f"() => coft.failed('set-{name}')")
-    events["table"].success(None, None, None, js="() => coft.download('comparison-file')")
+    downloaded(wire(stage, events, prefix="set-")["table"], "comparison-file")
 
 
 def _offered(outputs: list[Any], path: str | None) -> list[Any]:
     """What a prompt set shows, with the choice to go on: only a run finds which rows a column's model cannot take."""
     return [*outputs[: READ - 1], gr.Checkbox(False, visible=path is not None, label=GOOD_ROWS)]
-
-
-def _reply(event: gr.EventData, message: Message) -> Message:
-    """Give a message its request's number: the page tells replies apart by it."""
-    return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}

@@ -12,7 +12,7 @@ from app.services.ports import Services
 from app.services.views.library import LibraryQuery
 from app.services.views.verdicts import VerdictRequest
 from app.ui.errors import shown
-from app.ui.pages.audit.common import reply
+from app.ui.events import reply
 from app.ui.presenters_agreement import agreement_message
 from app.ui.presenters_review import Message, sessions_list, sheet_message
 from app.ui.presenters_verdicts import given_sentence, signed

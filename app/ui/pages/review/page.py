@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gradio as gr
 
 from app.services.ports import Services
 from app.ui.components.review_parts import agreement_part, review_sheet, session_picker
 from app.ui.components.topbar import topbar
-from app.ui.pages.audit.common import EVENT
+from app.ui.events import On, downloaded, told_of_failure, wire
+from app.ui.pages.audit.common import MULTIPLE
 from app.ui.pages.review.handlers import ReviewHandlers
 
 
@@ -22,15 +21,8 @@ def review_page(app: gr.Blocks, services: Services) -> None:
         sheet = review_sheet()
         agreement = agreement_part()
     file = gr.DownloadButton("Log", elem_id="log-file", elem_classes=["offscreen"])
-    many: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
-    events = {
-        "sessions": picker.find(handlers.find, None, picker, **many),
-        "sheet": sheet.read(handlers.read, None, sheet, **many),
-        "act": sheet.act(handlers.act, None, sheet, **many),
-        "decide": sheet.decide(handlers.decide, None, sheet, **many),
-        "agree": agreement.agree(handlers.agree, None, agreement, **many),
-    }
-    for name, event in events.items():
-        event.failure(None, None, None, js=f"() => coft.failed('review-{name}')")
-    written = sheet.file(handlers.file, None, file, **many)
-    written.success(None, None, None, js="() => coft.download('log-file')")
+    told_of_failure(picker.find(handlers.find, None, picker, **MULTIPLE), "review-sessions")  # type: ignore[attr-defined]
+    told_of_failure(sheet.read(handlers.read, None, sheet, **MULTIPLE), "review-sheet")  # type: ignore[attr-defined]
+    wire(sheet, {"act": On(handlers.act, sheet), "decide": On(handlers.decide, sheet)}, MULTIPLE, "review-")
+    wire(agreement, {"agree": On(handlers.agree, agreement)}, MULTIPLE, "review-")
+    downloaded(sheet.file(handlers.file, None, file, **MULTIPLE), "log-file")  # type: ignore[attr-defined]

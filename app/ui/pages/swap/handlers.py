@@ -24,7 +24,8 @@ from app.ui.components.rail_values import (
     without_parameters,
 )
 from app.ui.errors import or_refusal, shown, shown_stream
-from app.ui.pages.audit.common import packed, reply
+from app.ui.events import reply
+from app.ui.pages.audit.common import packed
 from app.ui.presenters_session import Message, draft_message, spans_from
 from app.ui.presenters_swap import progress_message, result_message
 from app.ui.presenters_swap_form import form_message, offered_for, swap_request

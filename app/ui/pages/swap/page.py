@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gradio as gr
 
 from app.services.ports import Services
@@ -13,8 +11,9 @@ from app.ui.components.settings_rail import CHANGED, SettingsRail, settings_rail
 from app.ui.components.span_editor import span_editor
 from app.ui.components.swap_parts import swap_body, swap_choices, swap_stage
 from app.ui.components.topbar import topbar
+from app.ui.events import On, downloaded, wire
 from app.ui.figures_swap import empty_swap_figure
-from app.ui.pages.audit.common import EVENT, GENERATING
+from app.ui.pages.audit.common import GENERATING, MULTIPLE
 from app.ui.pages.audit.handlers import AuditHandlers
 from app.ui.pages.audit.page import wire_settings
 from app.ui.pages.swap.handlers import SwapHandlers
@@ -67,19 +66,18 @@ def _wire(
     file: gr.DownloadButton,
 ) -> None:
     settings = rail.inputs
-    many: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
-    once: dict[str, Any] = {**EVENT, "trigger_mode": "once", "concurrency_limit": GENERATING}
-    events = {
-        "detect": editor.detect(audits.detect, settings, editor, **many),
-        "preview": editor.preview(audits.preview, settings, editor, **many),
-        "open": stage.open(handlers.open, None, [stage, *settings], **many),
-        "look": stage.look(handlers.look, settings, stage, **many),
-        "run": stage.run(handlers.run, settings, stage, **once),
-        "cancel": stage.cancel(handlers.cancel, None, None, **many),
-        "at": stage.at(handlers.at, None, stage, **many),
-        "audit": stage.audit(handlers.audit, None, stage, **once),
-        "table": stage.table(handlers.table, None, file, **many),
+    prompt = {
+        "detect": On(audits.detect, editor, settings),
+        "preview": On(audits.preview, editor, settings),
     }
-    for name, event in events.items():
-        event.failure(None, None, None, js=f"() => coft.failed('{name}')")
-    events["table"].success(None, None, None, js="() => coft.download('swap-file')")
+    events = {
+        "open": On(handlers.open, [stage, *settings]),
+        "look": On(handlers.look, stage, settings),
+        "run": On(handlers.run, stage, settings, GENERATING),
+        "cancel": On(handlers.cancel, None),
+        "at": On(handlers.at, stage),
+        "audit": On(handlers.audit, stage, settings=GENERATING),
+        "table": On(handlers.table, file),
+    }
+    wire(editor, prompt, MULTIPLE)
+    downloaded(wire(stage, events, MULTIPLE)["table"], "swap-file")

@@ -11,14 +11,17 @@ import gradio as gr
 
 from app.services.errors import ServiceError
 from app.services.ports import Services
-from app.services.views import AuditSettings
+from app.services.views import AuditSettings, JobView
 from app.services.views.tuning import TuningRequest
 from app.ui.errors import shown
 from app.ui.figures_tune import tuning_figure
-from app.ui.presenters_calibrate import ACTIVE, job_said, job_status
+from app.ui.job_watch import JobKind
 from app.ui.presenters_tune import EMPTY, read_set, run_details, runs_list
 
-LEFT = "A run that is cancelled keeps nothing."
+SAMPLING = ("max_new_tokens", "temperature", "top_p", "top_k")
+"""Controls of the page beside model and methods, in their order."""
+
+LEFT = "A run that is cancelled keeps the points that are measured, and chooses none."
 
 
 class TuneHandlers:
@@ -27,7 +30,6 @@ class TuneHandlers:
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for samples and downloads that lives as long as the page."""
         self._tunings = services.tunings
-        self._jobs = services.jobs
         self.samples = services.tunings.samples()
         self._folder = tempfile.TemporaryDirectory(prefix="coft-tuning-")
 
@@ -44,34 +46,32 @@ class TuneHandlers:
         found = self.samples[int(event.id)]
         return str(shutil.copy(found.path, Path(self._folder.name) / found.name))
 
-    @shown
-    def submit(
-        self, shown_id: int | None, path: str | None, name: str, model: str, policies: list[str], on: str | None
-    ) -> list[Any]:
-        """Begin a run."""
+    @property
+    def runs(self) -> JobKind:
+        """The runs as jobs that the page follows; a finished job is the record of its run."""
+        return JobKind("tuning", self._begin, _run, self._newest, cancelled=LEFT, keeps_parts=True)
+
+    def _begin(
+        self, path: str | None, name: str, model: str, policies: list[str], on: str | None, source: str, *sampling: Any
+    ) -> int:
         if path is None:
             raise ServiceError("No set is chosen: upload one, or take the sample.")
-        request = TuningRequest(name.strip() or Path(path).stem, tuple(policies), AuditSettings(model=model))
+        controls = dict(zip(SAMPLING, sampling, strict=True))
+        if any(value is None for value in controls.values()):
+            raise ServiceError("A sampling control is empty; give it a number.")
+        settings = AuditSettings(
+            model=model,
+            temperature=float(controls["temperature"]),
+            top_p=float(controls["top_p"]),
+            top_k=int(controls["top_k"]),
+            max_new_tokens=int(controls["max_new_tokens"]),
+        )
+        request = TuningRequest(name.strip() or Path(path).stem, tuple(policies), settings, calibration_source=source)
         tuning_set = self._tunings.read(Path(path), Path(path).name)
-        number = self._tunings.submit(tuning_set, request, None if on is None else Path(on))
-        return self._watched(number, shown_id)
+        return self._tunings.submit(tuning_set, request, None if on is None else Path(on))
 
-    @shown
-    def poll(self, number: int | None, shown_id: int | None) -> list[Any]:
-        """Look at the running job; when it ends, show what it found."""
-        return self._watched(number, shown_id)
-
-    @shown
-    def cancel(self, number: int | None) -> None:
-        """Ask the job to stop."""
-        if number is not None:
-            self._jobs.cancel(number)
-
-    @shown
-    def opened(self) -> list[Any]:
-        """The newest run, and a job that is still at work."""
-        found = self._tunings.list()
-        return self._watched(self._at_work(), found[0].id if found else None)
+    def _newest(self, request: gr.Request) -> int | None:
+        return next((run.id for run in self._tunings.list()), None)
 
     @shown
     def show(self, event: gr.EventData) -> int:
@@ -95,15 +95,6 @@ class TuneHandlers:
             raise ServiceError("No run is shown; choose one from the list.")
         return str(self._tunings.write_csv(shown_id, Path(self._folder.name)))
 
-    def _at_work(self) -> int | None:
-        return next((job.id for job in self._jobs.list("tuning") if job.status in ACTIVE), None)
 
-    def _watched(self, number: int | None, shown_id: int | None) -> list[Any]:
-        job = None if number is None else self._jobs.get(number)
-        running = job is not None and job.status in ACTIVE
-        seen = job.id if job is not None and job.status == "done" else shown_id
-        following = number if running else self._at_work()
-        busy = following is not None
-        return [
-            following, seen, job_status(job, LEFT), job_said(job), gr.Timer(active=busy), gr.Button(visible=busy),
-        ]  # fmt: skip
+def _run(job: JobView) -> int:
+    return job.id

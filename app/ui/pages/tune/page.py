@@ -9,14 +9,15 @@ import gradio as gr
 
 from app.services.known_policies import KNOWN_POLICIES
 from app.services.ports import Services
-from app.ui.components.calibration_form import hint, markup
+from app.services.views import AuditSettings
+from app.ui.components.calibration_form import SOURCES
+from app.ui.components.pieces import chart, hint, listing, markup, upload
 from app.ui.components.topbar import topbar
-from app.ui.pages.calibrate.common import EVENT, LATEST
-from app.ui.pages.calibrate.result import chart
+from app.ui.events import EVENT, LATEST, MULTIPLE, downloaded
+from app.ui.job_watch import JobWatch, job_part, run_buttons, wire_job
 from app.ui.pages.tune.handlers import TuneHandlers
 from app.ui.presenters_prompt_set import samples_list
 
-POLL_SECONDS = 0.7
 TUNABLE = [
     (item.name, item.key) for item in KNOWN_POLICIES if item.fuses or any(own.strength for own in item.parameters)
 ]
@@ -38,8 +39,6 @@ def tune_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
     handlers = TuneHandlers(services)
     topbar("tune")
-    job, shown_id = gr.State(None), gr.State(None)
-    timer = gr.Timer(POLL_SECONDS, active=False)
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(
             '<div class="pagehead"><h1>Tune</h1><p class="sub">Turn every method up in the same way, and compare each '
@@ -48,37 +47,28 @@ def tune_page(app: gr.Blocks, services: Services) -> None:
         with gr.Row(elem_classes=["calib"]):
             with gr.Column(elem_classes=["stack"], min_width=0):
                 form = _form(handlers)
-                status = markup("", "job")
-                said = gr.HTML("", apply_default_css=False, elem_id="job-said", elem_classes=["coft", "said-only"])
-                runs = _runs()
+                jobs = job_part(form.run, form.cancel, resumable=False)
+                with gr.Column(elem_classes=["group"]):
+                    markup('<div class="bar"><h2>Past runs</h2></div>')
+                    runs = listing("runs", "show")
             with gr.Column(elem_classes=["stack"], min_width=0):
                 result = _result()
     download = gr.DownloadButton("Points", elem_id="points-file", elem_classes=["offscreen"])
-    watched = [job, shown_id, status, said, timer, form.cancel]
+    shown_id = jobs.shown_id
     form.file.change(handlers.read, form.file, [form.said_of_set, form.run], **EVENT)
     form.samples.sample(handlers.sample, None, form.file, **EVENT)
-    form.run.click(handlers.submit, [shown_id, form.file, *form.inputs], watched, **EVENT)
-    form.cancel.click(handlers.cancel, job, None, **EVENT)
-    timer.tick(handlers.poll, [job, shown_id], watched, **EVENT)
-    app.load(handlers.opened, None, watched, **EVENT)
-    runs.show(handlers.show, None, shown_id, trigger_mode="multiple", **EVENT)
+    wire_job(app, JobWatch(services.jobs, handlers.runs), jobs, [form.file, *form.inputs])
+    runs.show(handlers.show, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
     # The state is empty when the page opens on a fresh store, which is no change of it.
     gr.on([shown_id.change, app.load], handlers.result, shown_id, [runs, *result], **LATEST)
-    saved = result[-1].click(handlers.csv, shown_id, download, **EVENT)
-    saved.success(None, None, None, js="() => coft.download('points-file')")
+    downloaded(result[-1].click(handlers.csv, shown_id, download, **EVENT), "points-file")
 
 
 def _form(handlers: TuneHandlers) -> _Form:
     with gr.Column(elem_classes=["group"]):
         markup('<div class="bar"><h2>1. Set</h2><span class="hint">CSV or JSONL, UTF-8</span></div>')
-        file = gr.File(
-            label="Set to tune on", show_label=False, file_types=[".csv", ".jsonl"], height=92, elem_id="tuning-set",
-            elem_classes=["upload"],
-        )  # fmt: skip
-        samples = gr.HTML(
-            samples_list(handlers.samples), js_on_load="coft.list.mount(element, trigger); /* 'sample' */",
-            apply_default_css=False, elem_id="samples", elem_classes=["coft"],
-        )  # fmt: skip
+        file = upload("Set to tune on", "tuning-set")
+        samples = listing("samples", "sample", value=samples_list(handlers.samples))
         hint(
             'Columns <span class="mono">prompt</span> and <span class="mono">answer</span>; optional '
             '<span class="mono">others</span> (wrong answers, separated by |), <span class="mono">pair</span> (shared '
@@ -88,32 +78,45 @@ def _form(handlers: TuneHandlers) -> _Form:
         said_of_set = markup("", "read-set")
     with gr.Column(elem_classes=["group"]):
         markup('<div class="bar"><h2>2. Methods</h2></div>')
+        usual = AuditSettings()
         name = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1)
         model = gr.Dropdown([("demo, embedded", "demo")], value="demo", label="Model", allow_custom_value=True)
         policies = gr.CheckboxGroup(
             TUNABLE, value=["coft"], label="Methods to tune", elem_id="methods", elem_classes=["families-masked"]
         )
+        with gr.Accordion("Sampling", open=False, elem_classes=["fold"]):
+            sampling = _sampling(usual)
         with gr.Accordion("Certify COFT while tuning", open=False, elem_classes=["fold"]):
-            on = gr.File(
-                label="Prompts to calibrate on", show_label=False, file_types=[".csv", ".jsonl"], height=92,
-                elem_id="calibrate-on", elem_classes=["upload"],
-            )  # fmt: skip
-            hint("A prompt set with references. COFT is calibrated at every lambda; without one it is not certified.")
-        with gr.Row(elem_classes=["go"]):
-            run = gr.Button("Run", variant="primary", interactive=False, elem_id="run")
-            cancel = gr.Button("Cancel", visible=False, elem_id="cancel")
-    return _Form(file, samples, said_of_set, [name, model, policies, on], run, cancel)
+            certified = _certified(usual)
+        run, cancel = run_buttons()
+    inputs = [name, model, policies, *certified, *sampling]
+    return _Form(file, samples, said_of_set, inputs, run, cancel)
 
 
-def _runs() -> gr.HTML:
-    with gr.Column(elem_classes=["group"]):
-        markup('<div class="bar"><h2>Past runs</h2></div>')
-        return gr.HTML(
-            js_on_load="coft.list.mount(element, trigger); /* 'show' */",
-            apply_default_css=False,
-            elem_id="runs",
-            elem_classes=["coft"],
-        )
+def _sampling(usual: AuditSettings) -> list[Any]:
+    """Temperature, top-p and top-k."""
+    controls = [
+        gr.Slider(0.1, 2, usual.temperature, step=0.05, label="Temperature", buttons=[]),
+        gr.Slider(0.05, 1, usual.top_p, step=0.01, label="Top-p (1 is off)", buttons=[]),
+        gr.Slider(0, 200, usual.top_k, step=1, label="Top-k (0 is off)", buttons=[]),
+    ]
+    hint(
+        "Answers are read with their whole probability at this temperature. Top-p and top-k count where COFT is "
+        "calibrated, and say for which audits the strength is offered."
+    )
+    return controls
+
+
+def _certified(usual: AuditSettings) -> list[Any]:
+    """What COFT is calibrated on: a file, where its contexts come from, and how long chains of its own are."""
+    on = upload("Prompts to calibrate on", "calibrate-on")
+    hint("A prompt set. COFT is calibrated at every lambda; without one it is not certified.")
+    source = gr.Radio(
+        SOURCES, value="reference", label="Contexts come from", elem_classes=["stacked"], elem_id="source"
+    )
+    steps = gr.Slider(8, 512, usual.max_new_tokens, step=1, label="Steps of a chain", visible=False, buttons=[])
+    source.change(lambda chosen: gr.Slider(visible=chosen == "rollout"), source, steps, **EVENT)
+    return [on, source, steps]
 
 
 def _result() -> list[Any]:

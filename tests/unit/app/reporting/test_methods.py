@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.bootstrap import services
 from app.services.known_policies import policy_info
 from app.services.reporting.bundle import REPORT
 from app.services.reporting.schema import report_from
 from app.services.reporting.words import claims, step_words
-from app.services.reports import COLUMNS
+from app.services.reports import COLUMNS, COMPUTED
+from app.services.views.rereading import RereadRequest
 from app.services.views.verification import Verification
-from tests.unit.app.reporting.conftest import Audited, audit, calibrate, check_named, failures, files_of, forged
+from tests.unit.app.reporting.conftest import (
+    Audited,
+    audit,
+    calibrate,
+    check_named,
+    failures,
+    files_of,
+    forged,
+    load_tiny,
+)
 
 Verify = Callable[..., Verification]
 METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -97,6 +112,58 @@ def test_a_single_branch_audit_is_checked_by_the_factual_reading_that_certifies_
 
     assert "Certified tokens" in failures(verify(forged(bundle, likelier, tmp_path)))
 
+    def joint_margin(changed: dict[str, Any]) -> None:
+        step = changed["branches"][0]["steps"][0]
+        step["margin"] = min(step["log_p_fused"], step["log_p_masked"]) - step["log_tau"]
+
+    assert "Margins, ratios and bounds" in failures(verify(forged(bundle, joint_margin, tmp_path)))
+
+
+def test_everything_that_is_exported_of_a_single_branch_audit_speaks_of_the_reading_that_certifies_it(
+    audited: Audited, methods, tmp_path: Path
+):
+    number = calibrate(audited.wired, tmp_path, name="factual too", certified_in="factual")
+    files = files_of(methods("coft-single-branch", {}, calibration_id=number))
+    report = json.loads(files[REPORT])
+    (root, *_), (summary, *_) = report["branches"], report["summary"]
+    for step in root["steps"]:
+        assert step["certified_in"] == "factual"
+        assert step["margin"] == pytest.approx(step["log_p_factual"] - step["log_tau"])
+        assert step["tv_bound"] is None
+        for row in step["candidates"]:
+            assert row["certified"] is (row["log_p_factual"] >= step["log_tau"])
+    least = min(step["log_p_factual"] for step in root["steps"])
+    assert (summary["least_log_joint"], summary["least_log_factual"]) == (None, pytest.approx(least))
+    assert summary["chain"]["least_factual"] == pytest.approx(math.exp(least))
+    assert summary["chain"]["union"]["certified"] in (None, all(step["certified"] for step in root["steps"]))
+    for name in ("steps.csv", "candidates.csv"):
+        rows = list(csv.DictReader(io.StringIO(files[name].decode("utf-8-sig"), newline="")))
+        assert {row["certified_in"] for row in rows} == {"factual"}
+    session = max(item.id for item in audited.wired.audits.sessions(""))
+    page = audited.wired.exports.content(session, "html").decode()
+    assert "joint support" not in page
+    assert "support as typed of the written token" in page
+    assert "likely enough in both readings" not in page
+
+
+def test_a_single_branch_audit_is_read_again_and_verified_from_its_stored_logits(
+    audited: Audited, verify: Verify, tmp_path: Path
+):
+    settings = audited.settings.model_copy(
+        update={"database_url": f"sqlite:///{tmp_path / 'kept.sqlite3'}", "full_logits_kb": 512}
+    )
+    with services(settings, loader=load_tiny) as wired:
+        number = calibrate(wired, tmp_path, certified_in="factual")
+        session = audit(wired, "kept", policy="coft-single-branch", calibration_id=number, max_new_tokens=5)
+        found = verify(wired.exports.bundle(session))
+        assert failures(found) == {}
+        assert check_named(found, "Steps from stored logits").status == "passed"
+        read = wired.rereads.read(RereadRequest(session, 0.1, 0.5))
+        assert read.thresholds.kind == "own"
+        thresholds = wired.calibrations.load(number).read(alpha=0.5)
+        for row in read.rows:
+            assert row.now.certified is (row.then.log_p_factual >= thresholds.threshold(row.index))
+
 
 def test_a_report_says_the_methods_name_its_source_and_its_parameters(audited: Audited, methods):
     methods("sdd", {"decay": 20.0})
@@ -114,7 +181,7 @@ def test_a_report_says_the_methods_name_its_source_and_its_parameters(audited: A
 
 def test_tables_of_sessions_without_parameters_keep_their_columns(audited: Audited):
     table = audited.wired.reports.csv(audited.sessions["joint"])
-    assert table.splitlines()[0].lstrip("\ufeff").split(",") == list(COLUMNS)
+    assert table.splitlines()[0].lstrip("\ufeff").split(",") == [*COLUMNS, *COMPUTED]
 
 
 def test_a_step_is_described_by_the_probability_that_its_threshold_is_compared_with(audited: Audited):

@@ -1,0 +1,147 @@
+"""Batches that are cut off, cancelled or fail: nothing is run twice, and what is finished stays."""
+
+import threading
+
+import pytest
+
+from app.bootstrap import services
+from app.services.errors import ServiceError
+from app.services.views import StartAudit, replace
+from app.services.views.audits import BatchPlace
+from app.services.views.library import LibraryQuery
+from coft_core.errors import InvalidInputError
+from db.errors import ConflictError
+from tests.conftest import load_tiny
+from tests.unit.app.small_batch import REQUEST, SETTINGS, parsed, run
+
+
+class Crash(Exception):  # noqa: N818
+    """Stands for the death of the process."""
+
+
+def halt_after(audits, steps, error):
+    """Make the audit service fail after some steps, as if the process had ended there."""
+    original, left = audits.step, [steps]
+
+    def step(*args, **kwargs):
+        if left[0] == 0:
+            raise error
+        left[0] -= 1
+        return original(*args, **kwargs)
+
+    audits.step = step
+
+
+def test_after_a_crash_a_cut_off_session_is_continued_and_nothing_is_run_twice(wired, settings, tmp_path):
+    halt_after(wired.audits, 7, Crash("the lights went out"))
+    batch_id = wired.batches.submit(parsed(wired, tmp_path), REQUEST)
+    job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
+    assert (job.status, job.error) == ("failed", "the lights went out")
+    before = wired.batches.view(batch_id)
+    assert [(row.state, row.steps) for row in before.rows] == [
+        ("finished", 4),
+        ("unfinished", 2),
+        ("waiting", 0),
+        ("waiting", 0),
+    ]
+    assert before.resumable
+    assert before.notes[-1] == "3 rows are not finished and in no total."
+    with services(settings, loader=load_tiny) as restarted:
+        job = restarted.jobs.wait(restarted.batches.resume(batch_id))
+        assert (job.status, job.message) == ("done", "4 of 4 prompts")
+        after = restarted.batches.view(batch_id)
+        assert [row.state for row in after.rows] == ["finished"] * 4
+        assert [row.session_id for row in after.rows[:2]] == [row.session_id for row in before.rows[:2]]
+        assert after.rows[1].text.startswith(before.rows[1].text)
+        assert restarted.library.search(LibraryQuery()).total == 4
+        with pytest.raises(ServiceError, match="nothing to resume"):
+            restarted.batches.resume(batch_id)
+    whole = run(wired_again(wired), tmp_path)
+    assert [row.text for row in wired.batches.view(whole).rows] == [row.text for row in after.rows]
+
+
+def wired_again(wired):
+    """The services with a whole audit service again."""
+    del wired.audits.step
+    return wired
+
+
+def test_cancelling_keeps_what_is_finished_and_resuming_runs_the_rest(wired, tmp_path):
+    reached, go = threading.Event(), threading.Event()
+    original, left = wired.audits.step, [5]
+
+    def step(*args, **kwargs):
+        left[0] -= 1
+        if left[0] == 0:
+            reached.set()
+            assert go.wait(60)
+        return original(*args, **kwargs)
+
+    wired.audits.step = step
+    batch_id = wired.batches.submit(parsed(wired, tmp_path), REQUEST)
+    assert reached.wait(60)
+    view = wired.batches.view(batch_id)
+    assert (view.job.status, view.resumable) == ("running", False)
+    assert "of 4 prompts" in view.job.message
+    with pytest.raises(ServiceError, match="running already"):
+        wired.batches.resume(batch_id)
+    with pytest.raises(ServiceError, match="cancel it first"):
+        wired.batches.delete(batch_id)
+    wired.batches.cancel(batch_id)
+    go.set()
+    assert wired.jobs.wait(view.job.id).status == "cancelled"
+    stopped = wired.batches.view(batch_id)
+    assert stopped.counts["finished"] == 1
+    assert stopped.resumable
+    assert not wired.audits.running(stopped.rows[1].session_id)
+    assert wired.jobs.wait(wired.batches.resume(batch_id)).status == "done"
+    assert wired.batches.view(batch_id).counts == {"finished": 4}
+
+
+def test_a_deleted_session_is_not_made_again(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    row = wired.batches.view(batch_id).rows[0]
+    wired.library.delete([row.session_id])
+    view = wired.batches.view(batch_id)
+    assert (view.rows[0].state, view.rows[0].session_id, view.resumable) == ("deleted", None, False)
+    with pytest.raises(ConflictError):
+        wired.audits.start(StartAudit("He is a nurse", SETTINGS, batch=BatchPlace(batch_id, 2)))
+
+
+def test_what_is_wrong_with_one_row_stands_beside_it_and_is_tried_again(wired, tmp_path):
+    original = wired.audits.start
+
+    def start(request):
+        if request.prompt.startswith("She"):
+            raise InvalidInputError("No luck with this one.")
+        return original(request)
+
+    wired.audits.start = start
+    batch_id = run(wired, tmp_path)
+    view = wired.batches.view(batch_id)
+    assert [row.state for row in view.rows] == ["finished", "failed", "finished", "finished"]
+    assert view.rows[1].error == "No luck with this one."
+    assert (view.job.message, view.job.result["failed"], view.resumable) == ("4 of 4 prompts, 1 failed", 1, True)
+    wired.audits.start = original
+    wired.jobs.wait(wired.batches.resume(batch_id))
+    again = wired.batches.view(batch_id)
+    assert (again.rows[1].state, again.rows[1].error) == ("finished", "")
+
+
+def test_what_is_wrong_with_the_settings_ends_the_job(wired, tmp_path, calibrated):
+    request = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated))
+    gate = threading.Event()
+    original = wired.audits.start
+
+    def start(asked):
+        assert gate.wait(60)
+        return original(asked)
+
+    wired.audits.start = start
+    batch_id = wired.batches.submit(parsed(wired, tmp_path), request)
+    wired.calibrations.delete(calibrated)
+    gate.set()
+    job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
+    assert job.status == "failed"
+    assert "no calibration" in job.error
+    assert wired.batches.view(batch_id).counts == {"waiting": 4}

@@ -1,0 +1,114 @@
+"""How an audit's steps were computed is stored with it, and stands on its page and in its reports."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from app.services import computations
+from app.services.reporting.verify.run import BundleVerifier
+from app.services.reports import COLUMNS, COMPUTED
+from app.services.views import AuditSettings, Span, StartAudit
+from app.services.views.computing import Computation, KeptMemory
+from app.ui.presenters_session import session_message, steps_message
+from coft_core.engine.compiled import StepPath
+from coft_core.numeric_noise import BOUNDS
+
+PROMPT = "The nurse said he would come"
+SPANS = (Span(15, 17, "gender"),)
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0)
+
+
+@pytest.fixture
+def audit(wired):
+    return wired.audits.start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
+
+
+def stored(wired, session_id):
+    return wired.audits.view(session_id).computed
+
+
+def test_nothing_is_said_before_the_first_step_and_each_way_is_said_once(wired, audit, monkeypatch):
+    assert stored(wired, audit) == ()
+    waits, runs = StepPath("eager", "not yet"), StepPath("traced")
+    for path in (waits, waits, runs, runs):
+        monkeypatch.setattr(computations, "path_of", lambda model, path=path: path)
+        monkeypatch.setattr(computations, "path_text", lambda model, path=path: path.text)
+        wired.audits.step(audit)
+    first, second = stored(wired, audit)
+    assert (first.steps, second.steps) == ("eager: not yet", "traced")
+    assert first.dtype == "float32"
+    assert first.numeric_noise == BOUNDS["float32"]
+    assert [item.kind for item in first.memory] == ["slots"]
+    assert wired.audits.progress(audit).computed == (first, second)
+
+
+def test_a_rebuilt_rollout_says_nothing_new_and_the_settings_stay_what_they_were(wired, audit):
+    before = wired.audits._sessions.get(audit)
+    wired.audits.step(audit)
+    wired.audits._host.memory.budget.close_idle()
+    wired.audits.step(audit)
+    after = wired.audits._sessions.get(audit)
+    assert len(stored(wired, audit)) == 1
+    assert {**after.policy_settings, computations.STORED_AS: None} == {
+        **before.policy_settings,
+        computations.STORED_AS: None,
+    }
+
+
+def test_reports_name_the_way_and_the_bound_and_verify_against_themselves(wired, audit, tmp_path):
+    list(wired.audits.run(audit))
+    (way,) = stored(wired, audit)
+    header, *rows = wired.reports.csv(audit).splitlines()
+    assert header.split(",") == [*COLUMNS, *COMPUTED]
+    assert all("0.00005 nats, float32" in row and way.steps in row for row in rows)
+    document = json.loads(wired.exports.json(audit))
+    (told,) = document["session"]["policy_settings"]["computed"]
+    assert (told["steps"], told["numeric_noise"]) == (way.steps, BOUNDS["float32"])
+    assert told["memory"][0]["kind"] == "slots"
+    page = wired.exports.html(audit)
+    assert "preallocated memory" in page
+    assert "log-probabilities agree within 0.00005 nats, float32" in page
+    found = BundleVerifier(wired.audits._host).verify(wired.exports.write(audit, "bundle", tmp_path), replay=True)
+    assert [check for check in found.checks if check.status == "failed"] == []
+
+
+def test_an_audit_that_was_stored_without_it_keeps_its_table_and_its_type_is_unknown(wired, audit, monkeypatch):
+    monkeypatch.setattr(computations.Computations, "note", lambda *_: None)
+    list(wired.audits.run(audit))
+    assert wired.reports.csv(audit).splitlines()[0].split(",") == list(COLUMNS)
+    record = wired.audits._sessions.get(audit)
+    older = replace(record, fingerprint={k: v for k, v in record.fingerprint.items() if k != "dtype"})
+    assert computations.session_noise(record).text == "0.00005 nats, float32"
+    assert "the number type is unknown" in computations.session_noise(older).text
+    assert computations.computations_of(older) == ()
+
+
+def test_the_page_says_how_and_within_which_bound_of_the_models_own_type(wired, audit):
+    list(wired.audits.run(audit))
+    view = wired.audits.view(audit)
+    lines = dict(session_message(view)["computed"])
+    assert lines["Computed"] == view.computed[0].sentence
+    assert steps_message(view.steps, wired.audits.progress(audit))["computed"] == session_message(view)["computed"]
+    step = replace(view.steps[0], log_tau=view.steps[0].candidates[0].log_joint - 0.1, state="calibrated")
+    narrow = replace(view, noise=computations.noise_of("bfloat16"), steps=(step,))
+    assert "0.2 nats, bfloat16" in session_message(narrow)["steps"][0]["facts"][0][2]
+    assert "numeric noise" not in session_message(replace(view, steps=(step,)))["steps"][0]["facts"][0][2]
+    assert "0.2 nats, bfloat16" in dict(session_message(narrow)["computed"])["Numeric noise"]
+
+
+def test_a_model_says_how_its_keys_and_values_are_kept(wired):
+    details = wired.audits.model("tiny").details
+    assert details.startswith("Keys and values: preallocated memory, may share forwards with other sessions.")
+    assert "0.00005 nats, float32" in details
+
+
+def test_a_way_in_words():
+    base = KeptMemory("base", "slots", "", 812, True)
+    other = KeptMemory("expert", "growing", "it has layers of sliding attention", 0, False)
+    way = Computation("bfloat16", "4-bit", "eager: the weights are quantised (4-bit)", (base, other), 0.2)
+    assert way.sentence == (
+        "bfloat16 with 4-bit weights, steps eager: the weights are quantised (4-bit); preallocated memory, 812 tokens "
+        "held once, may share forwards with other sessions; expert: growing memory (it has layers of sliding "
+        "attention), forwards of its own"
+    )

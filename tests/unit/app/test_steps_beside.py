@@ -1,0 +1,93 @@
+"""Steps of many reviewers at once, and what a step asks of the store."""
+
+import threading
+
+import pytest
+from sqlalchemy import event
+
+from app.services.errors import ServiceError
+from app.services.views import AuditSettings, Span, StartAudit, replace
+from db.errors import NotFoundError
+
+SECONDS = 120
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=8, top_p=1.0)
+PROMPTS = [f"The nurse said {'very ' * n}he would come" for n in range(8)]
+
+
+def start(wired, prompt, **changes):
+    at = prompt.index(" he ") + 1
+    return wired.audits.start(StartAudit(prompt, replace(SETTINGS, **changes), (Span(at, at + 2, "gender"),)))
+
+
+def chain(wired, session_id):
+    view = wired.audits.view(session_id)
+    return [(step.token_id, step.set_size, step.state) for step in view.steps], view.finished
+
+
+def test_eight_reviewers_at_once_store_the_chains_that_each_would_store_alone(wired):
+    settings = [{"seed": n, "policy": "vanilla" if n % 4 == 3 else "coft"} for n in range(8)]
+    beside = [start(wired, prompt, **own).session_id for prompt, own in zip(PROMPTS, settings, strict=True)]
+    errors = []
+
+    def run(session_id):
+        try:
+            list(wired.audits.run(session_id))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(session_id,), daemon=True) for session_id in beside]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+    assert not errors
+    for prompt, own, session_id in zip(PROMPTS, settings, beside, strict=True):
+        alone = start(wired, prompt, **own).session_id
+        list(wired.audits.run(alone))
+        assert chain(wired, session_id) == chain(wired, alone)
+
+
+def test_a_step_of_a_live_chain_reads_nothing_that_is_known_however_long_it_is(wired):
+    view = start(wired, PROMPTS[0])
+    asked = []
+
+    def note(_connection, _cursor, statement, *_rest):
+        asked.append(" ".join(statement.split()))
+
+    wired.audits.step(view.session_id, view.branch_id)
+    engine = wired.audits._sessions._database.engine
+    event.listen(engine, "before_cursor_execute", note)
+    counts = []
+    for _ in range(5):
+        asked.clear()
+        assert wired.audits.step(view.session_id, view.branch_id) is not None
+        counts.append(len(asked))
+        # Where the step is to be stored, and nothing that is known already.
+        assert len([statement for statement in asked if statement.startswith("SELECT")]) == 1
+    event.remove(engine, "before_cursor_execute", note)
+    assert len(set(counts)) == 1
+
+
+def test_what_is_known_of_a_branch_is_asked_again_where_it_may_have_changed(wired):
+    view, other = start(wired, PROMPTS[0]), start(wired, PROMPTS[1])
+    wired.audits.step(view.session_id, view.branch_id)
+    with pytest.raises(ServiceError, match="does not belong to session"):
+        wired.audits.step(other.session_id, view.branch_id)
+    assert wired.audits.step(view.session_id, view.branch_id).index == 1
+    list(wired.audits.run(view.session_id, view.branch_id))
+    changed = wired.audits.view(view.session_id)
+    assert wired.audits.step(view.session_id, view.branch_id) is None
+    assert wired.audits.view(view.session_id) == changed
+    wired.audits.step(other.session_id, other.branch_id)
+    wired.audits.delete(other.session_id)
+    with pytest.raises(NotFoundError):
+        wired.audits.step(other.session_id, other.branch_id)
+
+
+def test_a_live_branch_that_another_process_has_deleted_is_not_stepped(wired):
+    view = start(wired, PROMPTS[0])
+    wired.audits.step(view.session_id, view.branch_id)
+    wired.audits._sessions.delete(view.session_id)
+    with pytest.raises(NotFoundError, match="may have been deleted"):
+        wired.audits.step(view.session_id, view.branch_id)

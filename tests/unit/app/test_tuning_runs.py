@@ -1,0 +1,219 @@
+"""Tuning runs: sampling and calibration as asked, and what is left of a run that ends before all is measured."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import app.services.tuning.work as tuning_work
+from app.bootstrap import Services, services
+from app.services.errors import ServiceError
+from app.services.tuning.plain import tuning_csv, tuning_json
+from app.services.tuning.words import calibrated_sentence, kept_sentence, sampling_sentence
+from app.services.views import AuditSettings
+from app.services.views.tuning import TuningRequest, TuningSet
+from app.settings import Settings
+from app.ui.presenters_tune import run_details, runs_list
+from coft_core.errors import InvalidInputError
+from coft_core.tuning import measure_many
+from coft_core.tuning.sweep import LAMS
+from tests.conftest import load_tiny, prompt_set_csv
+
+TINY = AuditSettings(model="tiny", max_new_tokens=4)
+
+
+@pytest.fixture
+def wired(tmp_path: Path) -> Iterator[Services]:
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'audits.sqlite3'}", pipeline="none")
+    with services(settings, loader=load_tiny) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tuning_set(wired: Services, tmp_path: Path) -> TuningSet:
+    rows = [
+        {
+            "prompt": f"The {who} went to shop {number} and was",
+            "answer": "good",
+            "others": ["bad", "late"],
+            "pair": f"p{number}",
+            "spans": [[4, 7, "gender"]],
+        }
+        for number in range(12)
+        for who in ("man", "boy")
+    ]
+    path = tmp_path / "tune.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return wired.tunings.read(path)
+
+
+def cancel_in(wired: Services, monkeypatch: pytest.MonkeyPatch, call: int) -> None:
+    """Cancel the run when it begins to measure for the ``call``-th time, as a reviewer does on the page."""
+    calls = []
+
+    def measuring(*given: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == call:
+            (job,) = wired.jobs.list("tuning")
+            wired.jobs.cancel(job.id)
+        return measure_many(*given, **options)
+
+    monkeypatch.setattr(tuning_work, "measure_many", measuring)
+
+
+def test_a_cancelled_run_keeps_whole_points_says_how_many_and_chooses_none(
+    wired: Services, tuning_set: TuningSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = TuningRequest("small", ("coft", "sdd", "detox"), TINY)
+    # Vanilla is measured first, then COFT; the run is cancelled while self-debiasing is measured.
+    cancel_in(wired, monkeypatch, 3)
+    job = wired.jobs.wait(wired.tunings.submit(tuning_set, request))
+    assert job.status == "cancelled"
+    view = wired.tunings.view(job.id)
+    assert not view.complete
+    assert [(own.policy, len(own.points), own.planned) for own in view.methods] == [
+        ("coft", 9, 9), ("sdd", 0, 5), ("detox", 0, 5),
+    ]  # fmt: skip
+    assert (view.measured, view.planned) == (9, 19)
+    assert all(own.best is None for own in view.methods)
+    assert kept_sentence(view) == (
+        "This run was cancelled after 9 of 19 points (COFT 9 of 9, Self-debiasing 0 of 5, Detox decoding 0 of 5). The "
+        "points that are kept were measured on all prompts. None is chosen, because a choice needs every point; run it "
+        "again for one."
+    )
+    assert wired.tunings.tuned(TINY) is None
+    with pytest.raises(ServiceError, match="No finished tuning fits COFT"):
+        wired.tunings.applied(TINY)
+    monkeypatch.setattr(tuning_work, "measure_many", measure_many)
+    whole = wired.jobs.wait(wired.tunings.submit(tuning_set, request))
+    finished = wired.tunings.view(whole.id)
+    same = [replace(point, chosen=False) for point in finished.methods[0].points]
+    assert list(view.methods[0].points) == same
+    assert view.vanilla == finished.vanilla
+    assert [run.id for run in wired.tunings.list()] == [whole.id, job.id]
+    assert wired.tunings.tuned(TINY).run_id == whole.id
+    assert kept_sentence(finished) == ""
+
+
+def test_a_cancelled_run_is_marked_on_the_page_in_the_table_and_in_json(
+    wired: Services, tuning_set: TuningSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel_in(wired, monkeypatch, 3)
+    number = wired.tunings.submit(tuning_set, TuningRequest("small", ("coft", "sdd"), TINY))
+    wired.jobs.wait(number)
+    view = wired.tunings.view(number)
+    head, table = run_details(view)
+    assert "This run was cancelled after 9 of 14 points" in table
+    assert "<strong>chosen</strong>" not in table
+    assert "no point keeps enough accuracy" not in table
+    assert "filled marks" not in head
+    assert "was cancelled, 9 of 14 points, nothing chosen" in runs_list([view], number)
+    rows = list(csv.DictReader(io.StringIO(tuning_csv(view).removeprefix("\ufeff"), newline="")))
+    assert {row["run"] for row in rows} == {"cancelled"}
+    assert {row["chosen"] for row in rows} <= {"False", "false", ""}
+    assert [(row["points_measured"], row["points_planned"]) for row in rows if row["policy"] == "sdd"] == [("0", "5")]
+    plain = tuning_json(view)
+    assert (plain["complete"], plain["points_measured"], plain["points_planned"]) == (False, 9, 14)
+    json.dumps(plain, allow_nan=False)
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_what_is_kept_begins_with_vanilla(
+    wired: Services, tuning_set: TuningSet, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    cancel_in(wired, monkeypatch, call)
+    number = wired.tunings.submit(tuning_set, TuningRequest("small", ("coft",), TINY))
+    assert wired.jobs.wait(number).status == "cancelled"
+    found = wired.tunings.list()
+    assert [view.measured for view in found] == ([] if call == 1 else [0])
+
+
+def test_a_run_that_fails_midway_keeps_its_points_too(
+    wired: Services, tuning_set: TuningSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def failing(*given: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("the disk is full")
+        return measure_many(*given, **options)
+
+    monkeypatch.setattr(tuning_work, "measure_many", failing)
+    number = wired.tunings.submit(tuning_set, TuningRequest("small", ("coft", "sdd"), TINY))
+    assert wired.jobs.wait(number).error == "the disk is full"
+    view = wired.tunings.view(number)
+    assert (view.status, view.measured, view.planned) == ("failed", 9, 14)
+    assert "This run failed after 9 of 14 points" in kept_sentence(view)
+
+
+def test_figures_are_those_of_the_temperature_that_was_asked_for(wired: Services, tuning_set: TuningSet) -> None:
+    found = {}
+    for temperature in (1.0, 0.5):
+        settings = replace(TINY, temperature=temperature, top_p=0.8, top_k=7)
+        number = wired.tunings.submit(tuning_set, TuningRequest(f"at {temperature}", ("coft",), settings))
+        assert wired.jobs.wait(number).error is None
+        found[temperature] = wired.tunings.view(number)
+        assert sampling_sentence(found[temperature]) == f"temperature {temperature:g}, top-p 0.8, top-k 7"
+        best = found[temperature].methods[0].best
+        offered = wired.tunings.tuned(settings)
+        assert (offered is None) == (best is None)
+    # The same logits at half the temperature tell the answers of a pair further apart.
+    assert found[0.5].vanilla.gap[0] > found[1.0].vanilla.gap[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "request_changes", "sentence"),
+    [
+        ({"temperature": 0.0}, {}, "emperature is 0"),
+        ({"top_p": 1.5}, {}, "top-p is 1.5"),
+        ({}, {"alphas": (0.1, 1.0)}, "1.0"),
+        ({}, {"calibration_source": "dreams"}, "no context source 'dreams'"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_a_run_begins(
+    wired: Services, tuning_set: TuningSet, settings: Any, request_changes: Any, sentence: str
+) -> None:
+    request = TuningRequest("small", ("coft",), replace(TINY, **settings), **request_changes)
+    with pytest.raises((ServiceError, InvalidInputError), match=sentence):
+        wired.tunings.submit(tuning_set, request)
+    assert wired.jobs.list("tuning") == ()
+
+
+def test_coft_can_be_calibrated_on_what_it_writes_itself_where_there_are_no_references(
+    wired: Services, tuning_set: TuningSet, tmp_path: Path
+) -> None:
+    prompts = tmp_path / "prompts.csv"
+    prompts.write_text("prompt\n" + "".join(f"He took number {number}\n" for number in range(25)))
+    request = TuningRequest("certified", ("coft",), TINY, alphas=(0.2, 0.4))
+    with pytest.raises(ServiceError, match="calibrate on rollouts, which need no references"):
+        wired.tunings.submit(tuning_set, request, prompts)
+    number = wired.tunings.submit(tuning_set, replace(request, calibration_source="rollout"), prompts)
+    assert wired.jobs.wait(number).error is None
+    view = wired.tunings.view(number)
+    (coft,) = view.methods
+    assert coft.error == ""
+    assert [dict(point.values) for point in coft.points] == [
+        {"lam": lam, "alpha": alpha} for lam in LAMS for alpha in (0.2, 0.4)
+    ]
+    assert (view.calibrated_on, view.calibration_source) == ("prompts.csv", "rollout")
+    said = calibrated_sentence(view)
+    assert "on rollouts, what it writes itself on the prompts of prompts.csv in up to 4 steps at alpha 0.1" in said
+    assert "on rollouts" in run_details(view)[0]
+    assert tuning_json(view)["calibration_source"] == "rollout"
+
+
+def test_a_calibration_on_references_says_so(wired: Services, tuning_set: TuningSet, tmp_path: Path) -> None:
+    references = tmp_path / "references.csv"
+    references.write_text(prompt_set_csv(60))
+    number = wired.tunings.submit(tuning_set, TuningRequest("certified", ("coft",), TINY, alphas=(0.3,)), references)
+    assert wired.jobs.wait(number).error is None
+    view = wired.tunings.view(number)
+    assert calibrated_sentence(view) == "COFT calibrated on the references of references.csv at every lambda"

@@ -1,0 +1,224 @@
+"""Steps of many branches that are appended at once: fewer transactions, and each branch's step is its own affair."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from db.database import Database
+from db.errors import ConflictError, NotFoundError, StoreError, UnstorableValueError
+from db.records import CandidateRecord, SessionFields, StepRecord
+from db.repositories import SessionsRepository
+
+NewSession = Callable[..., SessionFields]
+NewStep = Callable[..., StepRecord]
+SECONDS = 60
+
+
+class Gate:
+    """Holds every transaction of a store back until it is opened, and counts those that began."""
+
+    def __init__(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened, self.entered, self.transactions = threading.Event(), threading.Event(), 0
+        self.refusal: Exception | None = None
+        make = database.statements
+
+        @contextmanager
+        def statements(access: Any) -> Iterator[Any]:
+            self.entered.set()
+            assert self.opened.wait(SECONDS)
+            if self.refusal is not None:
+                raise self.refusal
+            self.transactions += 1
+            with make(access) as connection:
+                yield connection
+
+        monkeypatch.setattr(database, "statements", statements)
+
+
+class Appender(threading.Thread):
+    """Appends a step and keeps what came of it."""
+
+    def __init__(self, sessions: SessionsRepository, branch: int, step: StepRecord) -> None:
+        super().__init__(daemon=True)
+        self._append: Callable[[], StepRecord] = lambda: sessions.append_step(branch, step)
+        self.stored: StepRecord | None = None
+        self.error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.stored = self._append()
+        except BaseException as error:
+            self.error = error
+
+
+@pytest.fixture
+def sessions(database: Database) -> SessionsRepository:
+    return SessionsRepository(database)
+
+
+@pytest.fixture
+def branches(sessions: SessionsRepository, new_session: NewSession) -> list[int]:
+    return [sessions.create(new_session(name=f"audit {n}")).active_branch_id for n in range(5)]
+
+
+@pytest.fixture
+def gate(database: Database, monkeypatch: pytest.MonkeyPatch, branches: list[int]) -> Gate:
+    return Gate(database, monkeypatch)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(SECONDS * 1000):
+        if condition():
+            return
+        threading.Event().wait(0.001)
+    raise AssertionError("it did not happen")
+
+
+def append_at_once(
+    sessions: SessionsRepository, gate: Gate, steps: list[tuple[int, StepRecord]]
+) -> tuple[Appender, ...]:
+    """The first one's transaction is held back until all others wait."""
+    first = Appender(sessions, *steps[0])
+    assert gate.entered.wait(SECONDS)
+    others = [Appender(sessions, *own) for own in steps[1:]]
+    wait_until(lambda: sessions._steps.waiting == len(others))
+    gate.opened.set()
+    for thread in (first, *others):
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+    return (first, *others)
+
+
+def test_steps_that_come_while_one_is_written_share_the_next_transaction(
+    sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep
+) -> None:
+    steps = [new_step(0, token=f"own {n}", logits=bytes([n])) for n in range(5)]
+    done = append_at_once(sessions, gate, list(zip(branches, steps, strict=True)))
+    assert gate.transactions == 2
+    for branch, step, own in zip(branches, steps, done, strict=True):
+        assert own.stored is not None
+        assert sessions.chain(branch, with_logits=True) == [own.stored]
+        assert replace(own.stored, id=None, branch_id=None, created_at=None) == step
+    assert [item.step_count for item in sessions.list()] == [1] * 5
+
+
+def test_branches_that_were_written_together_are_waited_for_and_nobody_else(
+    sessions: SessionsRepository,
+    gate: Gate,
+    branches: list[int],
+    new_step: NewStep,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("db.repositories.appending.LONGEST_WAIT", SECONDS)
+    append_at_once(sessions, gate, [(branch, new_step(0)) for branch in branches])
+    assert gate.transactions == 2
+    writer = sessions._steps
+    # The first of them was written alone, and waits for nobody.
+    writer._seconds = 1e6
+    sessions.append_step(branches[0], new_step(1))
+    assert gate.transactions == 3
+    writer._newest, writer._seconds = frozenset(branches[1:]), 1e6
+    others = []
+    for count, branch in enumerate(branches[1:], start=1):
+        assert gate.transactions == 3
+        others.append(Appender(sessions, branch, new_step(1)))
+        wait_until(lambda count=count: writer.waiting == count or count == 4)  # type: ignore[misc]
+    for own in others:
+        own.join(SECONDS)
+        assert own.error is None
+    assert gate.transactions == 4
+    assert [len(sessions.chain(branch)) for branch in branches] == [2] * 5
+
+
+def test_a_step_that_cannot_be_stored_leaves_the_others_theirs(
+    sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep
+) -> None:
+    nan = CandidateRecord(1, "x", math.nan, -1.0, -1.0, True)
+    steps = [new_step(0), new_step(3), new_step(0), new_step(0, candidates=(nan,)), new_step(0)]
+    gone = [*branches[:2], 404, *branches[3:]]
+    done = append_at_once(sessions, gate, list(zip(gone, steps, strict=True)))
+    kinds = [type(own.error) for own in done]
+    assert kinds == [type(None), ConflictError, NotFoundError, UnstorableValueError, type(None)]
+    assert "next step of branch" in str(done[1].error)
+    assert [len(sessions.chain(branch)) for branch in branches] == [1, 0, 0, 0, 1]
+
+
+def test_of_two_that_append_the_same_step_of_a_branch_one_is_refused(
+    sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep
+) -> None:
+    same = [(branches[1], new_step(0)), (branches[1], new_step(0, token="other"))]
+    done = append_at_once(sessions, gate, [(branches[0], new_step(0)), *same])
+    assert sorted(type(own.error).__name__ for own in done) == ["ConflictError", "NoneType", "NoneType"]
+    assert len(sessions.chain(branches[1])) == 1
+
+
+def test_where_no_transaction_can_begin_everybody_is_told_so_at_once(
+    sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep
+) -> None:
+    gate.refusal = StoreError("The store could not do that: the disk is full.")
+    done = append_at_once(sessions, gate, [(branch, new_step(0)) for branch in branches])
+    assert all(own.error is gate.refusal for own in done)
+    gate.refusal = None
+    assert sessions.append_step(branches[2], new_step(0)).index == 0
+
+
+def test_an_interrupted_writer_leaves_the_others_to_the_next(
+    sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = sessions._steps
+    write = writer._write
+    interrupted: list[Any] = []
+
+    def interrupted_once(taken: Any) -> None:
+        if len(taken) > 1 and not interrupted:
+            interrupted.append(taken)
+            raise SystemExit
+        write(taken)
+
+    monkeypatch.setattr(writer, "_write", interrupted_once)
+    done = append_at_once(sessions, gate, [(branch, new_step(0)) for branch in branches])
+    assert [type(own.error) for own in done].count(SystemExit) == 1
+    stored = [branch for branch, own in zip(branches, done, strict=True) if own.error is None]
+    assert [len(sessions.chain(branch)) for branch in stored] == [1] * 4
+    assert writer.waiting == 0
+
+
+def test_a_step_takes_the_same_few_statements_however_long_its_chain_is(
+    sessions: SessionsRepository, database: Database, branches: list[int], new_step: NewStep
+) -> None:
+    counts = []
+    for index in range(20):
+        statements: list[str] = []
+
+        def note(_c: object, _cursor: object, sql: str, *_rest: object, seen: list[str] = statements) -> None:
+            seen.append(sql)
+
+        event.listen(database.engine, "before_cursor_execute", note)
+        sessions.append_step(branches[0], new_step(index))
+        event.remove(database.engine, "before_cursor_execute", note)
+        counts.append(len([sql for sql in statements if sql.split()[0] in ("SELECT", "INSERT", "UPDATE")]))
+    assert set(counts) == {4}
+
+
+def test_the_active_branch_is_found_by_its_session(
+    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+) -> None:
+    session = sessions.create(new_session())
+    root = sessions.branch(session.active_branch_id)
+    assert sessions.active_branch(session.id) == root
+    sessions.append_step(root.id, new_step(0))
+    fork = sessions.add_branch(session.id, root.id, 1, "0/1:7")
+    assert sessions.active_branch(session.id) == root
+    sessions.set_active_branch(session.id, fork.id)
+    assert sessions.active_branch(session.id) == fork == sessions.branch(fork.id)
+    with pytest.raises(NotFoundError, match="audit session with the id 404"):
+        sessions.active_branch(404)

@@ -1,0 +1,44 @@
+"""How what a component's scripts trigger is connected: what answers, how it runs, and what the browser hears."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import gradio as gr
+
+from app.ui.components.pieces import listing
+from app.ui.events import LATEST, MULTIPLE, On, downloaded, reply, wire
+
+
+def answer(event: gr.EventData, *values: object) -> dict[str, object]:
+    return {}
+
+
+def test_each_event_is_answered_where_it_says_and_its_failure_is_told_by_name() -> None:
+    with gr.Blocks() as page:
+        source, other, typed = listing("list", "find", "act"), gr.HTML(), gr.Textbox()
+        events = {"find": On(answer, source), "act": On(answer, other, [typed], LATEST)}
+        assert set(wire(source, events, MULTIPLE, "own-")) == set(events)
+    made = {str(kind): block for block in page.fns.values() for _, kind in block.targets if kind in events}
+    assert {name: (block.trigger_mode, block.inputs, block.outputs) for name, block in made.items()} == {
+        "find": ("multiple", [], [source]),
+        "act": ("always_last", [typed], [other]),
+    }
+    told = [block.js for block in page.fns.values() if {kind for _, kind in block.targets} == {"failure"}]
+    assert told == ["() => coft.failed('own-find')", "() => coft.failed('own-act')"]
+
+
+def test_a_written_file_is_saved_before_what_follows() -> None:
+    with gr.Blocks() as page:
+        source, button = listing("list", "export"), gr.DownloadButton("Table", elem_id="table-file")
+        made = wire(source, {"export": On(answer, button)})
+        downloaded(made["export"], "table-file", "coft.batches.written();")
+    (saved,) = [str(block.js) for block in page.fns.values() if {kind for _, kind in block.targets} == {"success"}]
+    assert saved.index("coft.download('table-file')") < saved.index("coft.batches.written()")
+
+
+def test_replies_to_two_requests_are_told_apart() -> None:
+    first, second = (reply(SimpleNamespace(nonce=number), {"kind": "list"}) for number in (1, 2))  # type: ignore[arg-type]
+    assert (first["nonce"], second["nonce"]) == (1, 2)
+    assert first["kind"] == second["kind"] == "list"
+    assert first["at"] != second["at"]
