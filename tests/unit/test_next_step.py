@@ -1,15 +1,12 @@
 """Steps that several rollouts decide at once are those that each decides alone."""
 
-import math
 import threading
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 import coft_core as cc
-from coft_core.conformal.values import CalibrationValues
 from coft_core.deciding import Moment, step_of
 from coft_core.engine.fake import tiny_model
 from coft_core.engine.joint import JointForwards
@@ -17,8 +14,8 @@ from coft_core.errors import CoftError
 from coft_core.next_step import NextStep
 from coft_core.policies.base import Past
 from coft_core.policies.contrastive import ContrastivePolicy
-from tests.conftest import TOY_FINGERPRINT
 from tests.unit.engine.test_joint import Gate, wait_until
+from tests.unit.test_prepared import calibration
 
 SECONDS = 60
 BRANCHES = ("factual", "masked")
@@ -27,14 +24,6 @@ PROMPTS = [f"The nurse said {'very ' * n}he would come" for n in range(8)]
 
 class PlainDetector:
     version = "plain"
-
-
-def calibration(taus):
-    """Thresholds by bin of two positions."""
-    count = 99
-    values = np.concatenate([np.full(count, math.log(tau)) for tau in taus])
-    steps, contexts = np.repeat(np.arange(len(taus)) * 2, count), np.tile(np.arange(count), len(taus))
-    return cc.Calibration(TOY_FINGERPRINT, 0.1, CalibrationValues(values, steps, contexts), bin_width=2, max_position=4)
 
 
 def planned(model, policy, prompt=PROMPTS[0], **options):

@@ -1,64 +1,25 @@
 """Reading an audit again: the same step at the same settings, and what a fresh run says at others."""
 
-import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
 import coft_core as cc
-from coft_core.conformal.factorized import FactorizedCalibration
-from coft_core.conformal.values import CalibrationValues
 from coft_core.decode import path_at
 from coft_core.engine.fake import tiny_model
-from coft_core.errors import InvalidInputError, StoredLogitsError
-from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy
-from coft_core.policies.single_branch import SingleBranchPolicy, factual_only
-
-TEXT = "the old man said he would"
-SPANS = [cc.Span(4, 11, "age"), cc.Span(17, 19, "gender")]
-DEMO_TEXT = "The nurse finished rounds and then he prepared the reports"
-DEMO_SPANS = [cc.Span(35, 37, "gender")]
-
-
-class PlainDetector:
-    """Finds nothing; keeps these tests independent of the lexicons."""
-
-    version = "none"
-
-    def detect(self, text):
-        return []
-
-
-def calibration(model, policy, low=0.005, high=0.06):
-    """A calibration for a policy, with values from ``low`` to ``high`` so that alpha matters."""
-    bare = policy.fingerprint(model, "none")
-    fingerprint = replace(bare, estimator="hierarchical", source="reference")
-    values = np.tile(np.log(np.linspace(low, high, 99)), 8)
-    steps = np.repeat(np.arange(8), 99)
-    return cc.Calibration(fingerprint, 0.1, CalibrationValues(values, steps, np.tile(np.arange(99), 8)))
-
-
-def coft(model, lam=0.6, **settings):
-    bare = cc.CoftPolicy(lam=lam, **settings)
-    return replace(bare, calibration=calibration(model, bare))
-
-
-def alone(model, lam=0.6):
-    """Certified in the factual reading alone; its thresholds fit at every lambda."""
-    bare = SingleBranchPolicy(lam=lam)
-    made = calibration(model, bare)
-    return replace(bare, calibration=replace(made, fingerprint=factual_only(made, made.fingerprint)))
-
-
-def factorized(model, lam=0.6):
-    bare = cc.FactorizedCoftPolicy(lam=lam)
-    parts = (
-        ("gender", calibration(model, bare, 0.004, 0.02).read(alpha=0.05)),
-        ("age", calibration(model, bare, 0.01, 0.05).read(alpha=0.05)),
-    )
-    return replace(bare, calibration=FactorizedCalibration(0.1, parts))
+from coft_core.policies.ablations import NoCertificationPolicy
+from tests.unit.chains_to_read import (
+    SPANS,
+    TEXT,
+    PlainDetector,
+    alone,
+    assert_agrees,
+    coft,
+    factorized,
+    rollout,
+    written,
+)
 
 
 @pytest.fixture(scope="module")
@@ -69,46 +30,6 @@ def model():
 @pytest.fixture(scope="module")
 def demo():
     return cc.load_model("demo", device="cpu")
-
-
-def rollout(model, policy, steps=(), path="0", head_tokens=None, **options):
-    text, spans = (TEXT, SPANS) if model.name.startswith("tiny") else (DEMO_TEXT, DEMO_SPANS)
-    settings = {"seed": 3, "max_new_tokens": 16, "keep_logits": True, **options}
-    prepared = cc.plan(model, text, policy, spans, detector=PlainDetector(), **settings)
-    if head_tokens is not None:
-        prepared = replace(prepared, full_bytes=0, head_tokens=head_tokens)
-    return cc.Rollout(prepared, path, steps)
-
-
-def written(model, policy, count=8, forced=None, **options):
-    """A chain, one of its tokens forced."""
-    run = rollout(model, policy, **options)
-    for index in range(count):
-        run.step(77 if index == forced else None)
-    return run.steps
-
-
-def close(a, b):
-    return a == b or a == pytest.approx(b, abs=1e-4)
-
-
-def assert_agrees(reading, fresh):
-    """A reading says what a freshly decoded step says, but for rounding between two runs of the model."""
-    assert reading.log_tau == fresh.log_tau
-    assert (reading.state, reading.token_id, reading.fallback) == (fresh.state, fresh.token_id, fresh.fallback)
-    assert reading.certified == fresh.certified
-    assert reading.policy_token_id == fresh.policy_token_id
-    assert reading.set_size == cc.Bounds(fresh.set_size, fresh.set_size)
-    for bounds, value in (
-        (reading.log_p_fused, fresh.log_p_fused),
-        (reading.certified_mass, fresh.certified_mass),
-        (reading.margin, fresh.diagnostics.margin),
-        (reading.kl_fused_masked, fresh.diagnostics.kl_fused_masked),
-    ):
-        assert bounds.exact
-        assert close(bounds.low, value)
-    for own, part in zip(reading.families, fresh.families, strict=True):
-        assert (own.family, own.log_tau, own.in_set) == (part.family, part.log_tau, part.certified)
 
 
 POLICIES = {
@@ -270,118 +191,3 @@ def test_kept_logits_cross_to_the_host_with_the_step_in_one_transfer(model, monk
     step = run.step()
     assert len(crossed) == 1
     assert step.logits is not None
-
-
-def test_a_calibration_of_another_lambda_is_refused_or_marked(model):
-    policy = coft(model)
-    steps = written(model, policy)
-    with pytest.raises(cc.CalibrationMismatch) as caught:
-        cc.reread(steps, policy, lam=0.3, seed=3)
-    assert caught.value.fields == ("lam",)
-    accepted = cc.reread(steps, replace(policy, accept_mismatch=True), lam=0.3, seed=3)
-    assert {reading.state for reading in accepted} == {"mismatch"}
-    assert {reading.certified for reading in accepted} == {False}
-    assert any(reading.in_set for reading in accepted)
-
-
-def test_steps_that_were_decoded_with_a_calibration_of_another_policy_stay_so(model):
-    calibrated = coft(model).calibration
-    policy = cc.CoftPolicy(lam=0.3, calibration=calibrated, accept_mismatch=True)
-    steps = written(model, policy)
-    assert {reading.state for reading in cc.reread(steps, policy, seed=3)} == {"mismatch"}
-    other = coft(model, lam=0.3)
-    fitting = cc.reread(steps, other, seed=3, fingerprint=policy.fingerprint(model, "none"))
-    assert {reading.state for reading in fitting} == {"calibrated"}
-    assert {reading.state for reading in cc.reread(steps, other, seed=3)} == {"mismatch"}
-
-
-def test_a_chain_without_calibration_is_certified_later_with_its_fingerprint(model):
-    policy, other = cc.CoftPolicy(), coft(model)
-    steps = written(model, policy)
-    with pytest.raises(InvalidInputError, match="pass the fingerprint"):
-        cc.reread(steps, policy, calibration=other.calibration, seed=3)
-    own = policy.fingerprint(model, "none")
-    readings = cc.reread(steps, policy, calibration=other.calibration, seed=3, fingerprint=own)
-    fresh = rollout(model, other)
-    for reading, step in zip(readings, steps, strict=True):
-        assert_agrees(reading, fresh.step(step.token_id))
-    with pytest.raises(cc.CalibrationMismatch) as caught:
-        cc.reread(steps, policy, calibration=other.calibration, seed=3, fingerprint=replace(own, weights="other"))
-    assert caught.value.fields == ("weights",)
-
-
-def test_a_vanilla_chain_is_read_as_coft_would_have_seen_it(model):
-    steps = written(model, cc.VanillaPolicy())
-    fresh = rollout(model, cc.CoftPolicy(lam=0.8))
-    for reading, step in zip(cc.reread(steps, cc.CoftPolicy(lam=0.8), seed=3), steps, strict=True):
-        assert_agrees(reading, fresh.step(step.token_id))
-
-
-@pytest.mark.parametrize(
-    ("decoded", "reader", "options", "message"),
-    [
-        ({"keep_logits": False}, cc.CoftPolicy(), {}, "Step 1 was stored without its logits"),
-        ({}, cc.FactorizedCoftPolicy(), {}, "branches factual, masked"),
-        ({}, cc.CoftPolicy(), {"alpha": 0.2}, "no calibration to read another alpha"),
-        ({}, cc.VanillaPolicy(), {"lam": 0.2}, "neither a lambda nor a calibration"),
-        ({}, cc.CoftPolicy(), {"lam": 1.2}, "lambda"),
-        ({"head_tokens": 12}, cc.CoftPolicy(temperature=0.5), {}, "at temperature 1"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_in_one_sentence(model, decoded, reader, options, message):
-    steps = written(model, cc.CoftPolicy(), count=2, **decoded)
-    with pytest.raises((StoredLogitsError, InvalidInputError), match=message) as caught:
-        cc.reread(steps, reader, seed=3, **options)
-    assert "\n" not in str(caught.value)
-
-
-def test_texts_that_were_not_stored_show_the_tokens_number_unless_they_can_be_asked_for(model):
-    steps = written(model, cc.CoftPolicy())
-    bare = [replace(step, candidates=(), token=str(step.token_id), policy_token_id=-1) for step in steps]
-    numbered = cc.reread(bare, cc.CoftPolicy(lam=0.0), seed=3)
-    stored = {step.token_id: step.token for step in bare}
-    for reading in numbered:
-        number = reading.policy_token_id
-        assert reading.policy_token == stored.get(number, f"<token {number}>")
-    assert any(reading.policy_token.startswith("<token ") for reading in numbered)
-    named = cc.reread(bare, cc.CoftPolicy(lam=0.0), seed=3, text_of=model.token_text)
-    assert [r.policy_token for r in named] == [model.token_text(r.policy_token_id) for r in numbered]
-
-
-def test_a_calibration_without_enough_contexts_certifies_everything_when_read_again(model):
-    policy = coft(model)
-    steps = written(model, policy)
-    for reading in cc.reread(steps, policy, alpha=0.005, seed=3):
-        assert (reading.log_tau, reading.state) == (-math.inf, "uninformative")
-        assert reading.set_size == cc.Bounds(model.vocabulary_size, model.vocabulary_size)
-    heads = written(model, policy, head_tokens=12)
-    for reading in cc.reread(heads, policy, alpha=0.005, seed=3):
-        assert reading.in_set is True
-        assert reading.set_size == cc.Bounds(model.vocabulary_size, model.vocabulary_size)
-        assert reading.certified_mass == cc.Bounds(1.0, 1.0)
-
-
-@pytest.mark.parametrize("head_tokens", [None, 12])
-def test_the_factual_reading_is_compared_with_the_threshold_at_every_lambda_and_alpha(model, head_tokens):
-    policy = alone(model)
-    steps = written(model, policy, forced=2, head_tokens=head_tokens)
-    for read in (cc.reread(steps, policy, lam=0.2, seed=3), cc.reread(steps, policy, alpha=0.4, seed=3)):
-        for step, own in zip(steps, read, strict=True):
-            assert own.certified is (step.log_p_factual >= own.log_tau)
-            assert own.margin.exact
-            assert own.margin.low == pytest.approx(step.log_p_factual - own.log_tau, abs=1e-4)
-    sizes = [[own.set_size for own in cc.reread(steps, policy, lam=lam, seed=3)] for lam in (0.0, 0.6, 1.0)]
-    assert sizes[0] == sizes[1] == sizes[2]
-    assert len({own.log_tau for own in cc.reread(steps, policy, alpha=0.4, seed=3)} & {s.log_tau for s in steps}) == 0
-
-
-@pytest.mark.parametrize(
-    ("policy", "given", "named"),
-    [(NoFusionPolicy(), {"lam": 0.3}, "lam"), (NoCertificationPolicy(), {"calibration": True}, "calibration")],
-)
-def test_what_an_ablation_leaves_out_cannot_be_changed_when_it_is_read_again(model, policy, given, named):
-    steps = written(model, policy)
-    if "calibration" in given:
-        given = {"calibration": coft(model).calibration}
-    with pytest.raises(InvalidInputError, match=f"has no {named} to change"):
-        cc.reread(steps, policy, seed=3, **given)

@@ -1,13 +1,12 @@
 """Steps of many reviewers at once, and what a step asks of the store."""
 
-import threading
-
 import pytest
 from sqlalchemy import event
 
 from app.services.errors import ServiceError
 from app.services.views import AuditSettings, Span, StartAudit, replace
 from db.errors import NotFoundError
+from tests.unit.app.test_rollout_pool import run_all
 
 SECONDS = 120
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=8, top_p=1.0)
@@ -27,21 +26,7 @@ def chain(wired, session_id):
 def test_eight_reviewers_at_once_store_the_chains_that_each_would_store_alone(wired):
     settings = [{"seed": n, "policy": "vanilla" if n % 4 == 3 else "coft"} for n in range(8)]
     beside = [start(wired, prompt, **own).session_id for prompt, own in zip(PROMPTS, settings, strict=True)]
-    errors = []
-
-    def run(session_id):
-        try:
-            list(wired.audits.run(session_id))
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(session_id,), daemon=True) for session_id in beside]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
-        assert not thread.is_alive()
-    assert not errors
+    assert not run_all(wired, beside)
     for prompt, own, session_id in zip(PROMPTS, settings, beside, strict=True):
         alone = start(wired, prompt, **own).session_id
         list(wired.audits.run(alone))

@@ -1,0 +1,95 @@
+"""Chains of small models that are read again in tests, with calibrations whose thresholds depend on alpha."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import coft_core as cc
+from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.values import CalibrationValues
+from coft_core.policies.single_branch import SingleBranchPolicy, factual_only
+
+TEXT = "the old man said he would"
+SPANS = [cc.Span(4, 11, "age"), cc.Span(17, 19, "gender")]
+DEMO_TEXT = "The nurse finished rounds and then he prepared the reports"
+DEMO_SPANS = [cc.Span(35, 37, "gender")]
+
+
+class PlainDetector:
+    """Finds nothing; keeps these tests independent of the lexicons."""
+
+    version = "none"
+
+    def detect(self, text):
+        return []
+
+
+def calibration(model, policy, low=0.005, high=0.06):
+    """A calibration for a policy, with values from ``low`` to ``high`` so that alpha matters."""
+    bare = policy.fingerprint(model, "none")
+    fingerprint = replace(bare, estimator="hierarchical", source="reference")
+    values = np.tile(np.log(np.linspace(low, high, 99)), 8)
+    steps = np.repeat(np.arange(8), 99)
+    return cc.Calibration(fingerprint, 0.1, CalibrationValues(values, steps, np.tile(np.arange(99), 8)))
+
+
+def coft(model, lam=0.6, **settings):
+    bare = cc.CoftPolicy(lam=lam, **settings)
+    return replace(bare, calibration=calibration(model, bare))
+
+
+def alone(model, lam=0.6):
+    """Certified in the factual reading alone; its thresholds fit at every lambda."""
+    bare = SingleBranchPolicy(lam=lam)
+    made = calibration(model, bare)
+    return replace(bare, calibration=replace(made, fingerprint=factual_only(made, made.fingerprint)))
+
+
+def factorized(model, lam=0.6):
+    bare = cc.FactorizedCoftPolicy(lam=lam)
+    parts = (
+        ("gender", calibration(model, bare, 0.004, 0.02).read(alpha=0.05)),
+        ("age", calibration(model, bare, 0.01, 0.05).read(alpha=0.05)),
+    )
+    return replace(bare, calibration=FactorizedCalibration(0.1, parts))
+
+
+def rollout(model, policy, steps=(), path="0", head_tokens=None, **options):
+    text, spans = (TEXT, SPANS) if model.name.startswith("tiny") else (DEMO_TEXT, DEMO_SPANS)
+    settings = {"seed": 3, "max_new_tokens": 16, "keep_logits": True, **options}
+    prepared = cc.plan(model, text, policy, spans, detector=PlainDetector(), **settings)
+    if head_tokens is not None:
+        prepared = replace(prepared, full_bytes=0, head_tokens=head_tokens)
+    return cc.Rollout(prepared, path, steps)
+
+
+def written(model, policy, count=8, forced=None, **options):
+    """A chain, one of its tokens forced."""
+    run = rollout(model, policy, **options)
+    for index in range(count):
+        run.step(77 if index == forced else None)
+    return run.steps
+
+
+def close(a, b):
+    return a == b or a == pytest.approx(b, abs=1e-4)
+
+
+def assert_agrees(reading, fresh):
+    """A reading says what a freshly decoded step says, but for rounding between two runs of the model."""
+    assert reading.log_tau == fresh.log_tau
+    assert (reading.state, reading.token_id, reading.fallback) == (fresh.state, fresh.token_id, fresh.fallback)
+    assert reading.certified == fresh.certified
+    assert reading.policy_token_id == fresh.policy_token_id
+    assert reading.set_size == cc.Bounds(fresh.set_size, fresh.set_size)
+    for bounds, value in (
+        (reading.log_p_fused, fresh.log_p_fused),
+        (reading.certified_mass, fresh.certified_mass),
+        (reading.margin, fresh.diagnostics.margin),
+        (reading.kl_fused_masked, fresh.diagnostics.kl_fused_masked),
+    ):
+        assert bounds.exact
+        assert close(bounds.low, value)
+    for own, part in zip(reading.families, fresh.families, strict=True):
+        assert (own.family, own.log_tau, own.in_set) == (part.family, part.log_tau, part.certified)
