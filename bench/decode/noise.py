@@ -22,7 +22,7 @@ BATCHES = (1, 2, 4, 8)
 
 
 def noise(work: Work) -> dict[str, Any]:
-    """Differences between uncached, dynamically cached and engine forwards, alone and in batches.
+    """Differences between uncached, dynamically cached and engine forwards, alone and in batches, and plain weights.
 
     The reference is the forward without any cache over the whole sequence. One chain of random tokens is forced in all.
 
@@ -32,8 +32,10 @@ def noise(work: Work) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(0)
     chain = torch.randint(work.model.vocabulary_size, (work.tokens,), generator=generator).tolist()
     prompt = work.masked.factual_ids
-    reference = _uncached(work.model, prompt, chain)  # (T, V)
+    reference = _uncached(work.model.module, work.model.device, prompt, chain)  # (T, V)
     ways = {"dynamic": _dynamic(work.model, prompt, chain)}
+    if work.module is not work.model.module:
+        ways["plain weights"] = _uncached(work.module, work.model.device, prompt, chain)
     for batch in BATCHES:
         ways[f"engine, {batch} rows"] = _engine(work.model, prompt, chain, batch)
     return {
@@ -55,11 +57,11 @@ def _log_p(logits: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def _uncached(model: LanguageModel, prompt: tuple[int, ...], chain: list[int]) -> Tensor:
+def _uncached(module: Any, device: torch.device, prompt: tuple[int, ...], chain: list[int]) -> Tensor:
     found = []
     for step in range(len(chain)):
-        ids = torch.tensor([[*prompt, *chain[:step]]], device=model.device)
-        found.append(_log_p(model.module(input_ids=ids, use_cache=False, logits_to_keep=1).logits[0, -1]))
+        ids = torch.tensor([[*prompt, *chain[:step]]], device=device)
+        found.append(_log_p(module(input_ids=ids, use_cache=False, logits_to_keep=1).logits[0, -1]))
     return torch.stack(found)
 
 
