@@ -159,6 +159,7 @@ def test_forcing_a_candidate_makes_a_branch(audit):
 def test_number_keys_and_typed_tokens_force_too(audit):
     page = audit("?session=1")
     page.locator(".tok[data-i='2']").click()
+    expect(page.locator("#inspector .where")).to_contain_text("step 3 of")
     page.keyboard.press("3")
     expect(tokens(page)).to_have_count(3)
     expect(page.locator("#inspector .where")).to_contain_text("you forced it")
