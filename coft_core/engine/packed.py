@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from coft_core.engine.compiled_function import first_line
 from coft_core.engine.model import LanguageModel
 
 PACKED_BYTES = 1 << 30
@@ -105,11 +106,18 @@ def pack_linears(model: LanguageModel, most_bytes: int = PACKED_BYTES) -> str:
         for name, child in parent.named_children()
         if type(child) is nn.Linear and child.weight.numel() >= LEAST_WEIGHTS and not child.weight.is_inference()
     ]
-    reason = _why_not(model, [child for _, _, child in found], most_bytes)
-    if not reason:
-        for parent, name, child in found:
-            setattr(parent, name, PackedLinear(child))
-    return reason
+    if reason := _why_not(model, [child for _, _, child in found], most_bytes):
+        return reason
+    try:
+        layers = [PackedLinear(child) for _, _, child in found]
+    except RuntimeError as error:
+        # Which processors oneDNN packs for is known only by trying.
+        return f"oneDNN does not pack them here ({first_line(error)})"
+    if not all(_agrees(layer) for layer in layers):
+        return "oneDNN gives other products here"
+    for (parent, name, _), layer in zip(found, layers, strict=True):
+        setattr(parent, name, layer)
+    return ""
 
 
 def packed_bytes(module: nn.Module) -> int:
@@ -148,6 +156,16 @@ def _why_not(model: LanguageModel, layers: list[nn.Linear], most_bytes: int) -> 
     if size > most_bytes:
         return f"weights of {size / 1e9:.1f} GB would be held twice"
     return ""
+
+
+@torch.inference_mode()
+def _agrees(layer: PackedLinear) -> bool:
+    """Whether packed and plain weights give the same products of as many rows as a step has."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(_ROWS, layer.in_features, generator=generator).to(layer.weight.dtype)  # (2, in)
+    plain = nn.functional.linear(rows, layer.weight, layer.bias).float()  # (2, out)
+    tolerance = 1e-4 if layer.weight.dtype == torch.float32 else 0.05
+    return bool((layer(rows).float() - plain).abs().max() <= tolerance * plain.abs().max().clamp_min(1.0))
 
 
 def _identity(weight: Tensor) -> tuple[int, int] | None:

@@ -152,3 +152,18 @@ def test_small_matrices_and_other_number_types_are_left_alone(plain):
     small = nn.Sequential(nn.Linear(64, 64))
     assert "no linear layers" in pack_linears(replace(plain, module=small))
     assert type(small[0]) is nn.Linear
+
+
+def test_a_processor_for_which_onednn_cannot_pack_keeps_plain_layers(plain, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no kernel\nand a long list")
+
+    monkeypatch.setattr("coft_core.engine.packed.PackedLinear", fail)
+    assert pack_linears(plain) == "oneDNN does not pack them here (no kernel)"
+    assert type(plain.module.lm_head) is nn.Linear
+
+
+def test_packed_products_that_are_wrong_are_never_used(plain, monkeypatch):
+    monkeypatch.setattr("coft_core.engine.packed._product", lambda rows, packed, bias: rows.new_zeros(2, 1))
+    assert pack_linears(plain) == "oneDNN gives other products here"
+    assert packed_bytes(plain.module) == 0
