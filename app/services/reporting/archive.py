@@ -50,7 +50,7 @@ def unpack(path: Path) -> dict[str, bytes]:
             return {entry.filename: _read(archive, entry) for entry in entries}
     except FileNotFoundError as error:
         raise ServiceError(f"There is no file {path}; check the path.") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
         raise ServiceError(
             f"{path.name} cannot be read as a bundle ({_reason(error)}); it is damaged, cut short, or another file."
         ) from error

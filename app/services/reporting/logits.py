@@ -37,7 +37,7 @@ def logits_from(data: bytes) -> dict[tuple[int, int], StoredLogits]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return dict(_entries(archive))
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError, CoftError) as error:
+    except (zipfile.BadZipFile, OSError, RuntimeError, EOFError, CoftError) as error:
         raise ServiceError(f"{FILE} cannot be read ({error}).") from error
 
 
