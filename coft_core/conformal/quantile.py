@@ -106,6 +106,8 @@ def minimum_contexts(alpha: float | Fraction) -> int:
 
 def level_at_least(level: Fraction) -> float | None:
     """The smallest float that, read as the decimal it prints as, is at least ``level``; None if that is not below 1."""
+    if level >= 1:
+        return None
     number = float(level)
     while Fraction(str(number)) < level:
         number = math.nextafter(number, 1.0)

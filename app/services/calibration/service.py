@@ -95,9 +95,10 @@ class CalibrationService(PromptSetReader):
 
     def estimate(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> CalibrationEstimate:
         """How long the calibration will take, from a trial of about two seconds; loads the model."""
-        work = self._jobs.work(prompts, request)
+        # Tokenizing the upload and looking for spans need no turn of the model; only the trial's forwards do.
+        trial = Trial(replace(self._jobs.work(prompts, request), room=self._host.memory.room()))
         with self._host.turn():
-            return Trial(replace(work, room=self._host.memory.room())).estimate()
+            return trial.estimate()
 
     def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
         """Store the prompt set, start the calibration as a job, and return the job's id."""

@@ -5,12 +5,14 @@ import io
 import json
 from dataclasses import replace
 from itertools import pairwise
+from threading import Event, Thread
 
 import numpy as np
 import pytest
 
 import coft_core as cc
 from app.bootstrap import services
+from app.services.calibration import estimates
 from app.services.calibration.plain import calibration_json, drift_json
 from app.services.calibration.readings import CalibrationReadings
 from app.services.errors import ServiceError, StoreError
@@ -234,6 +236,33 @@ def test_a_bound_on_the_density_ratio_is_part_of_the_stored_calibration(wired, m
     assert view.reading.rho == 2
     assert view.bins[0].needed == 19
     assert any("at most 2" in note for note in view.notes)
+
+
+def test_a_bound_that_leaves_no_level_is_read_without_a_threshold(made):
+    view = made(grouped_rows(8), rho=4.0, by_group=True, verification_share=0.0)
+    assert view.smallest_alpha.overall == pytest.approx(4 / 9)
+    small = made(grouped_rows(3), rho=4.0, by_group=True, verification_share=0.0)
+    assert small.smallest_alpha.overall is None
+    assert small.bins[0].state == "uninformative"
+
+
+def test_an_upload_is_tokenized_before_its_estimate_takes_the_models_turn(wired, tmp_path, monkeypatch):
+    parsed = wired.calibrations.parse(write(tmp_path, rows_csv(grouped_rows(12))))
+    tokenized, made = Event(), []
+    trial = estimates.Trial.__init__
+
+    def told(own, *given):
+        trial(own, *given)
+        tokenized.set()
+
+    monkeypatch.setattr(estimates.Trial, "__init__", told)
+    asking = Thread(target=lambda: made.append(wired.calibrations.estimate(parsed, REQUEST)))
+    with wired.calibrations._host.turn():
+        asking.start()
+        assert tokenized.wait(20)
+        assert not made
+    asking.join(60)
+    assert made[0].prompts == 12
 
 
 def test_estimated_weights_favour_prompts_like_those_in_use(wired, made):

@@ -64,3 +64,14 @@ def test_level_as_a_number_is_never_below_its_fraction(n: int) -> None:
     number = level_at_least(Fraction(1, n + 1))
     assert number is not None
     assert Fraction(1, n + 1) <= Fraction(str(number)) <= Fraction(1, n + 1) * Fraction(1_000_000_001, 1_000_000_000)
+
+
+@pytest.mark.parametrize("level", [Fraction(4, 3), Fraction(1), Fraction(4), 1 - Fraction(1, 10**30)])
+def test_no_float_stands_for_a_level_that_is_not_below_1(level: Fraction) -> None:
+    assert level_at_least(level) is None
+
+
+def test_a_calibration_whose_bound_leaves_no_level_is_read_all_the_same() -> None:
+    few = calibration([2]).read(rho=4.0)
+    assert few.smallest_alpha().overall is None
+    assert few.bins[0].state == "uninformative"
