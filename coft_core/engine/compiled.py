@@ -144,8 +144,9 @@ def _tried(model: LanguageModel, fit: Fit, name: PathName, build: Callable[[], S
         steps = build()
         report(0.6, "Comparing it with the eager forward")
         agree = all(_agrees(steps, _probe(model, fit, lengths), model, fit) for lengths in _PROBE_ROWS)
-    except (RuntimeError, TypeError, ValueError) as error:
-        # Which operations an architecture uses that can be neither traced nor captured is known only by trying.
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        # Which operations an architecture uses that can be neither traced nor captured is known only by trying, and so
+        # is whether this PyTorch has what tracing needs.
         return StepPath("eager", f"a faster path failed ({first_line(error)})")
     if steps.failure:
         return StepPath("eager", f"a faster path failed ({steps.failure})")

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from coft_core.engine.memory.fit import Fit
 from coft_core.engine.memory.slots import LayerMemory, Slots
 from coft_core.engine.memory.step import Part, forward
 
-_jit: Any = torch.jit
+_torch: Any = torch._C
 
 
 def why_not_traced(module: Any, device: torch.device) -> str:
@@ -30,7 +30,11 @@ def why_not_traced(module: Any, device: torch.device) -> str:
 
 
 class TracedSteps:
-    """Runs single tokens by a trace of the model's forward."""
+    """Runs single tokens by a trace of the model's forward.
+
+    ``torch.jit.trace`` enters what it makes in a table of the process, which nothing is ever taken out of. This trace
+    is a function of its own over the weights as inputs, so that it goes with the model.
+    """
 
     failure = ""
 
@@ -45,35 +49,40 @@ class TracedSteps:
         Raises:
             RuntimeError: The forward cannot be traced.
         """
+        self._layers = fit.layers
+        self._weights = (*module.parameters(), *module.buffers())
+        given = _inputs(example)
+
+        def run(*tensors: Tensor) -> Tensor:
+            # The weights behind the inputs are known to the tracer by being the module's own tensors.
+            return _forward(module, fit, tensors[: len(given)])
+
         with torch.inference_mode(), warnings.catch_warnings():
             # Tracing warns of each shape that Python reads; whether one was baked in is seen by comparing logits.
             warnings.simplefilter("ignore")
-            self._run = _jit.trace(_Forward(module, fit).eval(), _inputs(example), check_trace=False, strict=False)
+            graph, _ = _torch._create_graph_by_tracing(run, (*given, *self._weights), lambda _: "", False, False)
+        self._run = _torch._create_function_from_graph("step", graph)
 
     def takes(self, parts: Sequence[Part]) -> bool:
-        """Whether they are rows of one memory without a prefix that is held apart."""
-        return len(parts) == 1 and parts[0].prefix is None
+        """Whether they are rows of one memory that holds tokens already, without a prefix that is held apart.
+
+        A prompt of one token is a single token as well, but before it there are no keys and values to begin with.
+        """
+        return len(parts) == 1 and parts[0].prefix is None and len(parts[0].slots.layers) == self._layers
 
     def logits(self, parts: Sequence[Part]) -> Tensor:
         """Logits that follow each row's token, ``(R, V)``."""
         with torch.inference_mode():
-            found: Tensor = self._run(*_inputs(parts[0]))
+            found: Tensor = self._run(*_inputs(parts[0]), *self._weights)
         return found
 
 
-class _Forward(nn.Module):
+def _forward(module: Any, fit: Fit, given: Sequence[Tensor]) -> Tensor:
     """The forward as a function of tensors alone: tokens, lengths, and each layer's keys and values."""
-
-    def __init__(self, module: Any, fit: Fit) -> None:
-        super().__init__()
-        self.module = module
-        self._fit = fit
-
-    def forward(self, ids: Tensor, lengths: Tensor, *held: Tensor) -> Tensor:
-        layers = [LayerMemory(keys, values) for keys, values in zip(held[::2], held[1::2], strict=True)]
-        slots = _GivenSlots(ids.shape[0], lengths, layers)
-        part = Part(slots, ids, width=held[0].shape[2])
-        return forward(self.module, [part], self._fit.layers, self._fit.accepts)
+    ids, lengths, *held = given
+    layers = [LayerMemory(keys, values) for keys, values in zip(held[::2], held[1::2], strict=True)]
+    part = Part(_GivenSlots(ids.shape[0], lengths, layers), ids, width=held[0].shape[2])
+    return forward(module, [part], fit.layers, fit.accepts)
 
 
 class _GivenSlots(Slots):

@@ -1,5 +1,7 @@
 """Faster paths give the eager forward's logits, are left where they do not, and say which of them runs."""
 
+import gc
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -54,6 +56,29 @@ def test_traced_logits_are_those_of_plain_recomputation_at_any_length_and_number
             for prompt, logits in zip(prompts, found, strict=True):
                 plain = traced.module(input_ids=torch.tensor([prompt + written]), use_cache=False).logits[0, -1]
                 torch.testing.assert_close(logits, plain, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_prompt_of_one_token_is_read_and_continued_as_without_a_trace(traced, rows):
+    group = BranchGroup({"base": traced}, [BranchSpec(str(i), (10 + i,)) for i in range(rows)])
+    for step in range(3):
+        written = (20,) * step
+        for row, logits in enumerate(group.logits()):
+            plain = traced.module(input_ids=torch.tensor([(10 + row, *written)]), use_cache=False).logits[0, -1]
+            torch.testing.assert_close(logits, plain, atol=1e-4, rtol=1e-4)
+        group.append(torch.full((rows,), 20))
+
+
+def test_what_a_trace_is_made_of_goes_with_its_model():
+    prepare(tiny_model())  # the first one enters what all traces share
+    entered = len(torch.jit._state._python_cu.get_functions())
+    model = tiny_model()
+    prepare(model)
+    held = [weakref.ref(tensor) for tensor in model.module.parameters()]
+    del model
+    gc.collect()
+    assert [own() for own in held] == [None] * len(held)
+    assert len(torch.jit._state._python_cu.get_functions()) == entered
 
 
 def test_a_traced_chain_equals_the_eager_one_and_can_go_back_and_fork(traced):
