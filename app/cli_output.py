@@ -58,7 +58,7 @@ def print_user_lists(found: tuple[UserListSummary, ...]) -> None:
     if not found:
         print("No word lists yet. Store one with: python -m app lists add terms.csv")
     for item in found:
-        print(f"{item.terms:>6} terms  {item.digest}  {item.created_at:%Y-%m-%d}  {item.name}")
+        print(f"{item.terms:>6} terms  {item.digest[:12]}  {item.created_at:%Y-%m-%d}  {item.name}")
 
 
 def print_user_list(view: UserListView) -> None:

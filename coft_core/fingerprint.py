@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
+from coft_core.digests import same_digests
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch
 from coft_core.types import CertifiedIn
 
@@ -57,17 +58,17 @@ class Fingerprint:
 
     @property
     def digest(self) -> str:
-        """First 12 hexadecimal digits of the SHA-256 of the canonical JSON form."""
+        """SHA-256 of the canonical JSON form, 64 hexadecimal digits."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=True)
-        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+        return hashlib.sha256(canonical.encode()).hexdigest()
 
     def differences(self, other: Fingerprint) -> tuple[tuple[str, str, str], ...]:
-        """Fields in which ``other`` differs, as (field, own value, other's value)."""
-        return tuple(
-            (f.name, str(getattr(self, f.name)), str(getattr(other, f.name)))
-            for f in fields(self)
-            if getattr(self, f.name) != getattr(other, f.name)
-        )
+        """Fields in which ``other`` differs, as (field, own value, other's value).
+
+        Fingerprints of earlier versions hold shortened digests; these agree with the whole ones that begin with them.
+        """
+        pairs = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return tuple((name, str(own), str(used)) for name, own, used in pairs if not _agree(own, used))
 
     def require_equal(self, other: Fingerprint) -> None:
         """Raise :class:`CalibrationMismatch` naming the fields that differ, if any does."""
@@ -92,6 +93,10 @@ class Fingerprint:
         if unknown := sorted(data.keys() - names):
             raise CalibrationFormatError(f"The fingerprint has the unknown field {unknown[0]!r}.")
         return cls(**data)  # type: ignore[arg-type]
+
+
+def _agree(own: str | float, used: str | float) -> bool:
+    return same_digests(own, used) if isinstance(own, str) and isinstance(used, str) else own == used
 
 
 def certified_in(fingerprint: Fingerprint) -> CertifiedIn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from app.services.word_lists.service import UserListService
+from coft_core.digests import same_digests
 from coft_core.errors import InvalidInputError
 from coft_core.masking.spans import SpanDetector
 from coft_core.types import FAMILIES, PROXY_FAMILIES
@@ -72,7 +73,9 @@ class Detectors:
 
     def list_labelled(self, label: str) -> int | None:
         """The word list that a detector's version names by this label; None if it is not stored."""
-        found = (item.id for item in self._user_lists.list() if f"list {item.name!r}+{item.digest}" == label)
+        found = (
+            item.id for item in self._user_lists.list() if same_digests(f"list {item.name!r}+{item.digest}", label)
+        )
         return next(found, None)
 
     def list_is_gone(self, choices: Choices) -> bool:

@@ -15,6 +15,7 @@ from app.services.model_host import ModelHost
 from app.services.planning import Planner, without_calibration
 from app.services.rollout_pool import RolloutPool
 from coft_core.decode import Plan, Rollout
+from coft_core.digests import same_digests
 from coft_core.footprint import reserved_bytes
 from coft_core.types import Step
 from db.records import BranchRecord, SessionRecord
@@ -124,7 +125,8 @@ class Rollouts:
         model = self._host.get(settings.model)
         stored = record.fingerprint
         now = (model.weights_digest, model.tokenizer_digest, self._detectors.choose(settings).version)
-        if (stored["weights"], stored["tokenizer"], stored["detector"]) != now:
+        was = (stored["weights"], stored["tokenizer"], stored["detector"])
+        if not all(same_digests(str(old), new) for old, new in zip(was, now, strict=True)):
             raise ServiceError(CHANGED_MODEL)
         used = settings if thresholds else without_calibration(settings)
         return self._planner.plan(model, record.prompt, tuple(span_from(span) for span in record.spans), used)

@@ -6,7 +6,7 @@ from html import escape
 
 from app.services.views import FAMILY_NAMES, CalibrationView, GroupSummary
 from app.ui.components.markup import badge, icon, table
-from app.ui.presenters_format import count, level, plural, table_threshold
+from app.ui.presenters_format import abbreviated, count, level, plural, table_threshold
 from app.ui.presenters_result import risk
 
 FIELD_NAMES = {"lam": "lambda", "top_p": "top-p", "top_k": "top-k"}
@@ -126,11 +126,12 @@ def rounds_table(view: CalibrationView) -> str:
 def fingerprint(view: CalibrationView) -> str:
     """What must be equal for the calibration to hold."""
     items = "".join(
-        f"<div><dt>{escape(field_name(name))}</dt><dd>{escape(value)}</dd></div>" for name, value in view.fingerprint
+        f"<div><dt>{escape(field_name(name))}</dt><dd>{escape(abbreviated(value))}</dd></div>"
+        for name, value in view.fingerprint
     )
-    digest = escape(view.fingerprint_digest)
+    digest, shown = escape(view.fingerprint_digest), escape(abbreviated(view.fingerprint_digest))
     return (
-        f'<section><div class="bar"><h2>Fingerprint</h2><span class="mono hint">{digest}</span>'
+        f'<section><div class="bar"><h2>Fingerprint</h2><span class="mono hint">{shown}</span>'
         f'<div class="end"><button type="button" class="btn small quiet" data-do="copy" data-text="{digest}">'
         f'{icon("copy")}Copy</button></div></div><dl class="finger">{items}</dl><p class="hint">An audit that differs '
         "in any of these is shown as “uncertified: policy mismatch”.</p></section>"

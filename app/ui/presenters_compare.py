@@ -9,7 +9,7 @@ from app.services.views import FAMILY_NAMES, BinView, CalibrationSummary, Calibr
 from app.ui.components.markup import icon, table
 from app.ui.presenters_calibrate import ESTIMATOR_NAMES, SOURCES
 from app.ui.presenters_checks import field_name
-from app.ui.presenters_format import count, day, level, plural, signed, table_threshold
+from app.ui.presenters_format import abbreviated, count, day, level, plural, signed, table_threshold
 
 Field = tuple[str, str, str]
 """Name, and its value in both runs."""
@@ -99,7 +99,9 @@ def _overall(view: CalibrationView) -> str:
 
 def _fingerprints(first: CalibrationView, second: CalibrationView) -> list[Field]:
     a, b = dict(first.fingerprint), dict(second.fingerprint)
-    return [(field_name(name), a.get(name, "–"), b.get(name, "–")) for name in dict.fromkeys([*a, *b])]
+    return [
+        (field_name(name), *(abbreviated(own.get(name, "–")) for own in (a, b))) for name in dict.fromkeys([*a, *b])
+    ]
 
 
 def _tau(item: BinView | None) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime
 
 __all__ = [
+    "abbreviated",
     "clock",
     "count",
     "day",
@@ -21,6 +23,8 @@ __all__ = [
     "threshold",
     "times_likelier",
 ]
+
+_DIGEST = re.compile(r"(?<![0-9A-Za-z])([0-9a-f]{12})[0-9a-f]{0,52}(?![0-9A-Za-z])")
 
 MINUS = "\N{MINUS SIGN}"
 MOST_DIGITS = 4
@@ -125,3 +129,8 @@ def day(moment: datetime) -> str:
     """Date and time of day."""
     local = moment.astimezone() if moment.tzinfo else moment
     return local.strftime("%Y-%m-%d %H:%M")
+
+
+def abbreviated(text: str) -> str:
+    """A text in which digests show their first 12 digits; what is copied or exported holds them whole."""
+    return _DIGEST.sub("\\1\N{HORIZONTAL ELLIPSIS}", text)

@@ -7,7 +7,7 @@ from html import escape
 
 from app.services.views import FAMILY_NAMES, ParsedUserList, UserListSummary, UserListView, UserTerm
 from app.ui.components.markup import icon, table
-from app.ui.presenters_format import count, day, plural
+from app.ui.presenters_format import abbreviated, count, day, plural
 
 SHOWN_ERRORS = 12
 SHOWN_TERMS = 500
@@ -59,7 +59,7 @@ def stored_lists(found: Sequence[UserListSummary], shown: int | None) -> str:
             f'<button type="button" class="btn small quiet" data-do="delete" data-id="{item.id}" data-name="{name}" '
             f'data-what="{WHAT}" aria-label="Delete {name}">Delete</button></span>'
             f'<span class="hint tnum">{plural(item.terms, "term")}, {day(item.created_at)}, '
-            f'<span class="mono">{escape(item.digest)}</span></span></li>'
+            f'<span class="mono">{escape(abbreviated(item.digest))}</span></span></li>'
         )
     return f'<ul class="runlist">{"".join(rows)}</ul>'
 

@@ -13,6 +13,7 @@ from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.record import ChainRecord
 from coft_core.conformal.shift import Shift
 from coft_core.conformal.values import CalibrationValues
+from coft_core.digests import same_digests
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 from coft_core.fingerprint import Fingerprint
 
@@ -102,7 +103,7 @@ def decode(data: bytes) -> dict[str, Any]:
         raise CalibrationFormatError("This calibration has thresholds of its own for each family; load it as such.")
     settings, parts = archive.unpack(data, ("values", "verification"))
     fingerprint = Fingerprint.from_dict(archive.require(settings, "fingerprint", dict))
-    if fingerprint.digest != archive.require(settings, "digest", str):
+    if not same_digests(fingerprint.digest, archive.require(settings, "digest", str)):
         raise CalibrationFormatError("The calibration's fingerprint was changed after it was saved; calibrate again.")
     arguments: dict[str, Any] = {
         "fingerprint": fingerprint,

@@ -27,7 +27,7 @@ def weights_digest(module: nn.Module) -> str:
     other numbers, of another type, and have another digest.
 
     Returns:
-        ``"sha256:<16 hex digits>"`` or ``"sampled:<16 hex digits>"``.
+        ``"sha256:<64 hex digits>"`` or ``"sampled:<64 hex digits>"``.
     """
     parameters = sorted(module.state_dict().items())
     sampled = sum(p.numel() * p.element_size() for _, p in parameters) > FULL_DIGEST_BYTES
@@ -36,17 +36,17 @@ def weights_digest(module: nn.Module) -> str:
         for part, tensor in _plain(name, _held(module, name, parameter)):
             digest.update(f"{part}|{tuple(tensor.shape)}|{tensor.dtype}|".encode())
             digest.update(_bytes(_spaced(tensor) if sampled else tensor))
-    return f"{'sampled' if sampled else 'sha256'}:{digest.hexdigest()[:16]}"
+    return f"{'sampled' if sampled else 'sha256'}:{digest.hexdigest()}"
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
-    """Digest of a fast tokenizer's complete definition, ``"sha256:<16 hex digits>"``."""
+    """Digest of a fast tokenizer's complete definition, ``"sha256:<64 hex digits>"``."""
     backend: Any = tokenizer.backend_tokenizer
     # Truncation and padding are left behind by earlier calls and change no token of a prompt.
     definition = backend.from_str(backend.to_str())
     definition.no_truncation()
     definition.no_padding()
-    return f"sha256:{hashlib.sha256(definition.to_str().encode()).hexdigest()[:16]}"
+    return f"sha256:{hashlib.sha256(definition.to_str().encode()).hexdigest()}"
 
 
 def _held(module: Any, name: str, parameter: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ class LanguageModel:
         """Digest of the chat template in use, or ``"none"``."""
         if not self.chat:
             return "none"
-        return hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()[:16]
+        return hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()
 
     @property
     def parameter_count(self) -> int:

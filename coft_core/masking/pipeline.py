@@ -102,7 +102,7 @@ class EntityPipeline:
         """
         self._nlp = _load(name_or_path)
         meta = self._nlp.meta
-        self.version: Final = f"{meta['lang']}_{meta['name']} {meta['version']}+{_digest(self._nlp)[:12]}"
+        self.version: Final = f"{meta['lang']}_{meta['name']} {meta['version']}+{_digest(self._nlp)}"
         """Name and version as the pipeline states them, and a digest of what was loaded."""
 
     @classmethod

@@ -53,7 +53,7 @@ class SpanDetector:
         self._matcher = LexiconMatcher(terms)
         self._pipeline = EntityPipeline.choose(pipeline)
         named = self._pipeline.version if self._pipeline else "no pipeline"
-        self._found_by = f"lexicon {terms.version}+{terms.digest[:12]}, {named}"
+        self._found_by = f"lexicon {terms.version}+{terms.digest}, {named}"
         self._masked = _known_families(masked_families)
         self._user_list = user_list
 

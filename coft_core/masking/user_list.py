@@ -82,8 +82,8 @@ class UserList:
 
     @property
     def label(self) -> str:
-        """Name and short digest, as in the version of a detector that uses the list."""
-        return f"list {self.name!r}+{self.digest[:12]}"
+        """Name and digest, as in the version of a detector that uses the list."""
+        return f"list {self.name!r}+{self.digest}"
 
     def find(self, text: str) -> tuple[Span, ...]:
         """Find the list's terms in a text.

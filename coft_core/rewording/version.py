@@ -12,6 +12,6 @@ from coft_core.rewording.tables import shipped_tables
 
 @lru_cache(maxsize=1)
 def rewording_version() -> str:
-    """Digest of the shipped tables and lexicons, 12 hexadecimal digits."""
+    """Digest of the shipped tables and lexicons, 64 hexadecimal digits."""
     content = repr((shipped_tables(), AGES, Lexicons.load().digest))
-    return hashlib.sha256(content.encode("utf-8")).hexdigest()[:12]
+    return hashlib.sha256(content.encode("utf-8")).hexdigest()

@@ -100,4 +100,4 @@ def load_embedded(path: Path = SHIPPED) -> EmbeddedScorer:
             f"The embedded toxicity scorer at {path} is of format {told[0]} and this program reads format {FORMAT}; "
             "train it anew with python -m bench.toxicity_scorer."
         )
-    return EmbeddedScorer("embedded", hashlib.sha256(content).hexdigest()[:12], lists, weights, bias)
+    return EmbeddedScorer("embedded", hashlib.sha256(content).hexdigest(), lists, weights, bias)

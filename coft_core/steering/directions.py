@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from coft_core.digests import same_digests
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
 from coft_core.steering.heads import head_geometry
@@ -89,7 +90,7 @@ class Directions:
         Raises:
             InvalidInputError: The weights differ.
         """
-        if model.weights_digest not in self.weights:
+        if not any(same_digests(model.weights_digest, own) for own in self.weights):
             raise InvalidInputError(
                 f"These directions were fitted on {self.model!r} with other weights than {model.name!r} has; "
                 f"{_made_by(model.name)}."

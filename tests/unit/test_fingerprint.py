@@ -42,8 +42,8 @@ def test_equal_fingerprints_are_accepted_and_share_a_digest() -> None:
     assert FINGERPRINT.differences(copy) == ()
 
 
-def test_digest_is_short_hexadecimal_and_fixed() -> None:
-    assert re.fullmatch("[0-9a-f]{12}", FINGERPRINT.digest)
+def test_a_digest_is_a_whole_sha256_and_fixed() -> None:
+    assert re.fullmatch("[0-9a-f]{64}", FINGERPRINT.digest)
     assert replace(FINGERPRINT, sentinel="é").digest == replace(FINGERPRINT, sentinel="\u00e9").digest
 
 

@@ -13,7 +13,8 @@ from coft_core.masking.settings import MaskLayout, MaskSettings
 from coft_core.types import FAMILIES
 
 _DETECTOR = re.compile(
-    r"(?P<found>.*?), (?:suggestions of (?P<suggested>[a-z+]+)|no suggestions)(?:, (?P<listed>list .+\+[0-9a-f]{12}))?",
+    r"(?P<found>.*?), (?:suggestions of (?P<suggested>[a-z+]+)|no suggestions)"
+    r"(?:, (?P<listed>list .+\+[0-9a-f]{12,64}))?",
     re.DOTALL,
 )
 _SOFT = "soft: "

@@ -14,6 +14,7 @@ from app.services.known_policies import fitted, policy_info
 from app.services.model_host import ModelHost
 from app.services.policy_choice import policy_of
 from app.services.views import AuditSettings, SettingsFit
+from coft_core.digests import same_digests
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.masking.masker import DEFAULT_HINT
@@ -113,7 +114,7 @@ class Fitting:
             return
         # A sentinel that is still being typed may be no token yet; it is compared as text.
         used = policy_of(_for_model(settings), None).fingerprint(model, "")
-        differs = [name for name in _OF_THE_MODEL if getattr(made, name) != getattr(used, name)]
+        differs = [name for name in _OF_THE_MODEL if not same_digests(getattr(made, name), getattr(used, name))]
         # Another model has other weights and another tokenizer, of course; its name says it all.
         shown = differs[:1] if differs[:1] == ["model"] else differs
         yield from ((name, str(getattr(made, name)), str(getattr(used, name))) for name in shown)
@@ -181,7 +182,7 @@ def _detector_differences(made: str, used: str) -> Iterator[Difference]:
 
 def _unequal(items: Iterable[tuple[str, object, object]]) -> Iterator[Difference]:
     for name, made, used in items:
-        if made != used:
+        if made != used and not same_digests(str(made), str(used)):
             yield (name, str(made), str(used))
 
 

@@ -13,6 +13,7 @@ from app.services.views import (
     DriftReport,
     SequenceThreshold,
 )
+from coft_core.digests import same_digests
 
 BIN_FIELDS = ("label", "contexts", "rank", "tau", "state", "inherited_from", "coverage_low", "coverage_high", "needed")
 COVERAGE_FIELDS = ("contexts", "kept", "coverage", "low", "high")
@@ -103,4 +104,6 @@ def compared_json(first: CalibrationView, second: CalibrationView) -> dict[str, 
 def policy_differences(first: CalibrationView, second: CalibrationView) -> tuple[tuple[str, str, str], ...]:
     """Fields of the fingerprint that differ, with both values."""
     other = dict(second.fingerprint)
-    return tuple((name, value, other[name]) for name, value in first.fingerprint if other[name] != value)
+    return tuple(
+        (name, value, other[name]) for name, value in first.fingerprint if not same_digests(value, other[name])
+    )

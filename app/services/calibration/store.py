@@ -14,6 +14,7 @@ from typing import Any
 from app.services.errors import ServiceError
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.factorized import FactorizedCalibration, load_calibration
+from coft_core.digests import same_digests
 from db.records import BinRecord, CalibrationFields, CalibrationRecord
 from db.repositories import CalibrationsRepository
 
@@ -88,7 +89,10 @@ class CalibrationStore:
             return None
         calibration = Calibration.load(path)
         for record in self._runs.list(embedded=True):
-            if record.fingerprint_digest == calibration.fingerprint.digest and record.name == calibration.name:
+            if (
+                same_digests(record.fingerprint_digest, calibration.fingerprint.digest)
+                and record.name == calibration.name
+            ):
                 return record
         return self.add(calibration, embedded=True)
 

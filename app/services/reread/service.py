@@ -18,6 +18,7 @@ from app.services.reread.departures import Departures
 from app.services.reread.thresholds import ThresholdChoice
 from app.services.views import AuditSettings
 from app.services.views.rereading import Departure, Rereading, RereadRequest, RereadRow
+from coft_core.digests import same_digests
 from coft_core.fingerprint import Fingerprint
 from coft_core.fusion import check_lambda
 from coft_core.reread import reread
@@ -134,7 +135,8 @@ class RereadService:
         """Texts that are stored with the steps, and the others from the model if it happens to be loaded."""
         known = chain.texts or {}
         loaded = self._host.loaded(settings.model)
-        same = loaded if loaded and loaded.tokenizer_digest == record.fingerprint["tokenizer"] else None
+        named = record.fingerprint["tokenizer"]
+        same = loaded if loaded and same_digests(loaded.tokenizer_digest, named) else None
 
         def text_of(token_id: int) -> str:
             if token_id not in known and same is not None:

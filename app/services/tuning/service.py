@@ -27,6 +27,7 @@ from app.services.views.tuning import TunedPoint, TunedValues, TuningRequest, Tu
 from coft_core.assets import assets_path
 from coft_core.calibrating.run import SOURCES
 from coft_core.conformal.quantile import check_alpha
+from coft_core.digests import same_digests
 from coft_core.policies.registry import method
 from db.errors import NotFoundError
 from db.records import JobRecord, JobStatus, JsonObject
@@ -140,7 +141,8 @@ class TuningService:
             request = request_from(job.payload)
             if request.settings.model != settings.model or controls_of(request.settings) != controls_of(settings):
                 continue
-            if loaded is not None and job.result is not None and job.result.get("weights") != loaded.weights_digest:
+            tuned = None if job.result is None else str(job.result.get("weights"))
+            if loaded is not None and tuned is not None and not same_digests(tuned, loaded.weights_digest):
                 continue
             view = view_of(job)
             best = next((own.best for own in view.methods if own.policy == key), None)

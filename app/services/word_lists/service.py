@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.services.calibration.fingerprint_parts import detector_parts
 from app.services.csv_files import write_text
 from app.services.errors import ServiceError
 from app.services.views import ParsedUserList, UserListSummary, UserListView, UserTerm
 from app.services.word_lists.files import parse_user_list, user_list_csv
+from coft_core.digests import same_digests
 from coft_core.masking.user_list import UserList
 from db.records import UserListRecord, UserTermRecord
 from db.repositories import CalibrationsRepository, JobsRepository, UserListsRepository
@@ -138,7 +140,7 @@ class UserListService:
     def _require_unused(self, record: UserListRecord) -> None:
         label = self.load(record.id).label
         for run in self._calibrations.list():
-            if str(run.fingerprint.get("detector", "")).endswith(f", {label}"):
+            if _names(str(run.fingerprint.get("detector", "")), label):
                 raise ServiceError(
                     f"The calibration “{run.name}” was made with the word list “{record.name}” and would be of no use "
                     "without it; delete the calibration first, or keep the list."
@@ -154,5 +156,11 @@ class UserListService:
         return {(job.payload.get("request") or {}).get("user_list_id") for job in found}
 
 
+def _names(version: str, label: str) -> bool:
+    """Whether a detector's version names a word list, whose digest earlier versions shortened."""
+    parts = detector_parts(version)
+    return parts is not None and same_digests(parts.user_list, label)
+
+
 def _summary(record: UserListRecord) -> UserListSummary:
-    return UserListSummary(record.id, record.name, record.digest[:12], record.term_count, record.created_at)
+    return UserListSummary(record.id, record.name, record.digest, record.term_count, record.created_at)

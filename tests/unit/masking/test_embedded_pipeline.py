@@ -52,7 +52,7 @@ def test_the_vocabulary_keeps_no_words_of_the_training_texts() -> None:
 
 
 def test_it_is_chosen_by_a_word_and_its_version_names_its_content(detector: SpanDetector) -> None:
-    assert re.search(r", en_coft_ner \d+\.\d+\.\d+\+[0-9a-f]{12}, ", detector.version)
+    assert re.search(r", en_coft_ner \d+\.\d+\.\d+\+[0-9a-f]{64}, ", detector.version)
     assert detector.version == SpanDetector(pipeline=str(FOLDER)).version
 
 

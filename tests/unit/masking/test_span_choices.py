@@ -84,4 +84,4 @@ def test_a_user_lists_name_and_content_are_part_of_the_version() -> None:
         for chosen in (None, HIRING, replace(HIRING, name="other"), replace(HIRING, terms=HIRING.terms[:1]))
     ]
     assert len(set(versions)) == 4
-    assert f"list 'hiring'+{HIRING.digest[:12]}" in versions[1]
+    assert f"list 'hiring'+{HIRING.digest}" in versions[1]

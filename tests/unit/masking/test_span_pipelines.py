@@ -74,7 +74,7 @@ def test_false_friends_shield_their_words_from_the_pipeline_too(with_pipeline: S
 
 
 def test_the_version_names_the_trained_pipeline(with_pipeline: SpanDetector) -> None:
-    assert re.search(r", en_few_entities 3\.2\.1\+[0-9a-f]{12}, suggestions of ", with_pipeline.version)
+    assert re.search(r", en_few_entities 3\.2\.1\+[0-9a-f]{64}, suggestions of ", with_pipeline.version)
 
 
 def test_a_text_too_long_for_the_pipeline_is_refused(trained: Path) -> None:

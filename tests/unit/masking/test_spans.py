@@ -227,6 +227,6 @@ def test_the_default_detector_is_built_once_and_used() -> None:
 
 def test_the_version_names_the_lexicons_content_and_the_pipeline() -> None:
     shipped = Lexicons.load()
-    named = f"lexicon {shipped.version}+{shipped.digest[:12]}, no pipeline"
+    named = f"lexicon {shipped.version}+{shipped.digest}, no pipeline"
     assert DETECTOR.version == f"{named}, suggestions of socioeconomic+family+name"
     assert SpanDetector(Lexicons(()), pipeline=None).version != DETECTOR.version

@@ -58,7 +58,7 @@ def test_a_file_gives_back_the_scorer_and_its_digest_is_the_version(tmp_path: Pa
     assert (found.weights == scorer.weights).all()
     assert found.bias == scorer.bias
     assert found.score(["You fool", "The nurse"]) == scorer.score(["You fool", "The nurse"])
-    assert found.version == hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    assert found.version == hashlib.sha256(path.read_bytes()).hexdigest()
     assert scorer.to_bytes() == path.read_bytes()
 
 

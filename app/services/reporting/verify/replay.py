@@ -14,6 +14,7 @@ from app.services.reporting.verify.steps import compare_steps
 from app.services.views import Step
 from app.services.views.verification import Check
 from coft_core.decode import Plan, Rollout
+from coft_core.digests import same_digests
 from coft_core.engine.model import LanguageModel
 from coft_core.footprint import reserved_bytes
 from coft_core.masking.masker import mask_prompt
@@ -46,7 +47,7 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
         return failed(NAME, f"The model {loaded.settings.model} cannot be loaded: {error}")
     used = (model.weights_digest, model.tokenizer_digest, model.dtype_name)
     stated = tuple(session.fingerprint.get(name) for name in ("weights", "tokenizer", "dtype"))
-    if used != stated:
+    if not all(same_digests(own, str(other)) for own, other in zip(used, stated, strict=True)):
         return failed(
             NAME,
             f"The model {loaded.settings.model} has other weights, another tokenizer or another number type here "

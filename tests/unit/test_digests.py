@@ -1,0 +1,83 @@
+"""Digests are whole where they are made, and the shortened ones of earlier versions still agree with them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coft_core.conformal.calibration import Calibration
+from coft_core.digests import same_digests, shortest_digest
+from coft_core.engine.fake import tiny_model
+from coft_core.masking.settings import MaskSettings
+from coft_core.masking.spans import SpanDetector
+from coft_core.masking.user_list import UserList, UserTerm
+from coft_core.policies.fingerprint import policy_fingerprint
+from coft_core.rewording.version import rewording_version
+from coft_core.sampling import Sampling
+from tests.conftest import TOY_FINGERPRINT
+
+WHOLE = hashlib.sha256(b"weights").hexdigest()
+OTHER = hashlib.sha256(b"others").hexdigest()
+
+
+@pytest.mark.parametrize("digits", [12, 16, 64])
+def test_a_digest_agrees_with_its_own_beginning_alone(digits: int) -> None:
+    assert same_digests(f"sha256:{WHOLE[:digits]}", f"sha256:{WHOLE}")
+    assert same_digests(f"sha256:{WHOLE}", f"sha256:{WHOLE[:digits]}")
+    assert not same_digests(f"sha256:{OTHER[:digits]}", f"sha256:{WHOLE}")
+    assert not same_digests(f"sampled:{WHOLE[:digits]}", f"sha256:{WHOLE}")
+
+
+def test_two_shortened_digests_of_different_lengths_do_not_agree() -> None:
+    """Both ends of a comparison would rest on the few digits that they share."""
+    assert not same_digests(WHOLE[:12], WHOLE[:16])
+
+
+def test_fewer_digits_than_any_version_wrote_are_no_digest() -> None:
+    assert not same_digests(WHOLE[:8], WHOLE)
+    assert not same_digests("", WHOLE)
+
+
+def test_every_digest_in_a_text_counts() -> None:
+    text = "lexicon 4+{}, no pipeline, no suggestions, list 'a'+{}"
+    assert same_digests(text.format(WHOLE, OTHER), text.format(WHOLE[:12], OTHER[:12]))
+    assert not same_digests(text.format(WHOLE, OTHER), text.format(WHOLE[:12], WHOLE[:12]))
+    assert shortest_digest(text.format(WHOLE, OTHER[:12])) == 12
+    assert shortest_digest("no digest") is None
+
+
+def test_a_policy_names_nothing_by_a_shortened_digest() -> None:
+    model = tiny_model(chat_template="{{ messages[0].content }}")
+    listed = UserList("ward", (UserTerm("nurse", "other", True),))
+    detector = SpanDetector(pipeline=None).adapted((), listed).version
+    own = policy_fingerprint(
+        model, 0.5, Sampling(), MaskSettings(), detector, "pooled", "reference", rewording_version()
+    )
+    digests = {name: shortest_digest(str(value)) for name, value in own.to_dict().items()}
+    assert {name: digits for name, digits in digests.items() if digits not in (None, 64)} == {}
+    assert digests["weights"] == digests["tokenizer"] == digests["detector"] == digests["method"] == 64
+    assert digests["chat_template"] == 64
+    assert shortest_digest(own.digest) == 64
+
+
+def test_a_fingerprint_with_shortened_digests_still_agrees_with_the_whole_one() -> None:
+    whole = replace(TOY_FINGERPRINT, weights=f"sha256:{WHOLE}", detector=f"lexicon 4+{OTHER}, no pipeline")
+    short = replace(whole, weights=f"sha256:{WHOLE[:16]}", detector=f"lexicon 4+{OTHER[:12]}, no pipeline")
+    short.require_equal(whole)
+    whole.require_equal(short)
+    assert whole.differences(replace(short, weights=f"sha256:{OTHER[:16]}"))[0][0] == "weights"
+
+
+def test_a_calibration_saved_with_shortened_digests_is_read() -> None:
+    data = (Path(__file__).parent / "conformal" / "data" / "calibration_version_1.zip").read_bytes()
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        stated = json.loads(archive.read("calibration.json"))["digest"]
+    found = Calibration.from_bytes(data).fingerprint
+    assert len(stated) < 64
+    assert same_digests(stated, found.digest)
