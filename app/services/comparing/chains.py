@@ -14,6 +14,7 @@ from app.services.mapping import footprint_from
 from app.services.plain import chain_text
 from app.services.views.audits import AuditView
 from app.services.views.comparisons import ChainSummary, Comparison, PairComparison, StepDivergence
+from coft_core.digests import same_digests
 from coft_core.footprint import Footprint
 from coft_core.types import Step
 from db.records import MeasuredStepRecord, SessionRecord
@@ -31,7 +32,7 @@ def compared(
     """
     tokenizers = [record.fingerprint["tokenizer"] for record in records]
     pairs = tuple(
-        _pair(views[0], view, place, by_text=tokenizers[place] != tokenizers[0])
+        _pair(views[0], view, place, by_text=not same_digests(tokenizers[place], tokenizers[0]))
         for place, view in enumerate(views)
         if place
     )

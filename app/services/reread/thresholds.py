@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from app.services.calibration.store import AnyCalibration, CalibrationStore
@@ -98,11 +98,11 @@ class ThresholdChoice:
         # Thresholds of the factual reading alone fit at every lambda, so that no other calibration is needed.
         if record.calibration_id is None or info_of(settings.policy).certified_in != "both":
             return []
-        made = _common(record.fingerprint.items())
+        made = Fingerprint.from_dict(record.fingerprint)
         same = [
             found
             for found in self._store.list(str(record.fingerprint["model"]))
-            if found.mask_layout == settings.mask_layout and _common(found.fingerprint.items()) == made
+            if found.mask_layout == settings.mask_layout and _alike(Fingerprint.from_dict(found.fingerprint), made)
         ]
 
         def rank(found: CalibrationRecord) -> tuple[bool, bool, int]:
@@ -152,5 +152,5 @@ def _used(record: SessionRecord, settings: AuditSettings, calibration: AnyCalibr
     return used
 
 
-def _common(items: Iterable[tuple[str, object]]) -> dict[str, object]:
-    return {name: value for name, value in items if name not in _FREE}
+def _alike(first: Fingerprint, second: Fingerprint) -> bool:
+    return all(name in _FREE for name, _, _ in first.differences(second))

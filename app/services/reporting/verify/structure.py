@@ -14,6 +14,7 @@ from app.services.verdict.wholeness import check_log
 from app.services.views import AuditSettings
 from app.services.views.verification import Check
 from coft_core.decode import fork_path
+from coft_core.digests import same_digests
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.baseline import BaselinePolicy
 from coft_core.policies.single_branch import SingleBranchPolicy
@@ -74,7 +75,10 @@ def check_prompt(loaded: Loaded) -> Check:
     found.expect(preview.masked_count <= preview.token_count, "Masked prompt: more tokens are masked than it has.")
     if not any(not (span.kept or span.suggested) for span in session.spans):
         found.same("Masked prompt", "the number of masked tokens without a masked span", preview.masked_count, 0)
-    found.same("Fingerprint", "its digest", session.fingerprint_digest, fingerprint.digest)
+    fits = same_digests(session.fingerprint_digest, fingerprint.digest)
+    found.expect(
+        fits, f"Fingerprint: its digest is stated as {session.fingerprint_digest!r} and is {fingerprint.digest!r}."
+    )
     settings = loaded.settings
     try:
         method = _method(settings)
