@@ -65,9 +65,11 @@ class CalibrationMismatch(CoftError):  # noqa: N818 - the public name of the des
         self.fields = tuple(name for name, _, _ in differences)
         self.differences = tuple(differences)
         detail = "; ".join(f"{name}: calibrated {_apart(a, b)}, used {_apart(b, a)}" for name, a, b in differences)
+        dated = next((own for name, own, _ in differences if name == "rendering" and " as of " in own), "")
+        same_day = f"render the chat template as of {dated.rpartition(' ')[2]} as it was, " if dated else ""
         super().__init__(
             f"This calibration belongs to another policy ({detail}). "
-            "Calibrate again with these settings, or proceed uncertified."
+            f"Calibrate again with these settings, {same_day}or proceed uncertified."
         )
 
 

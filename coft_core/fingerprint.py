@@ -9,10 +9,14 @@ from dataclasses import asdict, dataclass, fields
 
 from coft_core.digests import same_digests
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch
+from coft_core.masking.rendering import is_dated
 from coft_core.types import CertifiedIn
 
 SINGLE_BRANCH = "single branch"
 """Method in the fingerprint of a calibration whose values are log-probabilities of the factual reading."""
+
+_MAY_LACK = frozenset(("method", "rendering"))
+"""Fields that are not written where they are empty, so that older fingerprints keep their digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,9 @@ class Fingerprint:
         source: Where the calibration contexts come from.
         method: The decoding method with its own parameters; empty for COFT and vanilla decoding, which the other
             fields describe. Fingerprints without one are written as they were before there was this field.
+        rendering: What the chat template makes of a fixed text, with the moment where it prints the date (see
+            :func:`coft_core.masking.rendering.rendering_label`); empty without a template, and in fingerprints made
+            before there was this field.
     """
 
     model: str
@@ -55,6 +62,7 @@ class Fingerprint:
     estimator: str
     source: str
     method: str = ""
+    rendering: str = ""
 
     @property
     def digest(self) -> str:
@@ -67,8 +75,15 @@ class Fingerprint:
 
         Fingerprints of earlier versions hold shortened digests; these agree with the whole ones that begin with them.
         """
-        pairs = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        unrecorded = {"rendering"} if self._fits(other) else set()
+        names = (f.name for f in fields(self) if f.name not in unrecorded)
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
         return tuple((name, str(own), str(used)) for name, own, used in pairs if not _agree(own, used))
+
+    def _fits(self, other: Fingerprint) -> bool:
+        """Whether one of both did not record its rendering, and the template alone decides it, which is a field too."""
+        renderings = {self.rendering, other.rendering}
+        return "" in renderings and not any(is_dated(label) for label in renderings)
 
     def require_equal(self, other: Fingerprint) -> None:
         """Raise :class:`CalibrationMismatch` naming the fields that differ, if any does."""
@@ -76,9 +91,8 @@ class Fingerprint:
             raise CalibrationMismatch(differences)
 
     def to_dict(self) -> dict[str, str | float | int]:
-        """Plain dictionary in field order; an empty method is left out."""
-        plain = asdict(self)
-        return plain if self.method else {name: value for name, value in plain.items() if name != "method"}
+        """Plain dictionary in field order; an empty method and an empty rendering are left out."""
+        return {name: value for name, value in asdict(self).items() if value != "" or name not in _MAY_LACK}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object]) -> Fingerprint:
@@ -88,7 +102,7 @@ class Fingerprint:
             CalibrationFormatError: A field is missing or unknown.
         """
         names = {f.name for f in fields(cls)}
-        if missing := sorted(names - {"method"} - data.keys()):
+        if missing := sorted(names - _MAY_LACK - data.keys()):
             raise CalibrationFormatError(f"The fingerprint lacks the field {missing[0]!r}.")
         if unknown := sorted(data.keys() - names):
             raise CalibrationFormatError(f"The fingerprint has the unknown field {unknown[0]!r}.")

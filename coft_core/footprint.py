@@ -61,12 +61,13 @@ def footprint_of(prepared: Plan) -> Footprint:
     models = prepared.all_models
     branches = prepared.policy.branches(prepared.prompt)
     sizes = {name: key_value_token_bytes(model) for name, model in models.items()}
-    further = {id(model): model for name, model in models.items() if name != BASE and model is not prepared.model}
+    modules = {id(model.module): model for name, model in models.items() if name != BASE}
+    modules.pop(id(prepared.model.module), None)
     return Footprint(
         prompt_tokens=tuple(len(branch.input_ids) for branch in branches),
         token_bytes=tuple(sizes[branch.model] for branch in branches),
         model_bytes=weight_bytes(prepared.model),
-        further_bytes=sum(weight_bytes(model) for model in further.values()),
+        further_bytes=sum(weight_bytes(model) for model in modules.values()),
     )
 
 

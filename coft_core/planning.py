@@ -9,6 +9,7 @@ from coft_core.engine.group import BASE
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
 from coft_core.keeping import FULL_BYTES, HEAD_TOKENS
+from coft_core.masking.language import language_note
 from coft_core.masking.masker import MaskedPrompt, mask_prompt
 from coft_core.masking.partial import mask_families
 from coft_core.masking.spans import SpanDetector, default_detector
@@ -28,7 +29,7 @@ class Plan:
     """Everything that a rollout needs to know before its first step.
 
     Attributes:
-        model: The model.
+        model: The model, with what it rendered of the prompt and of the texts of further branches.
         policy: The policy. A span that the reviewer keeps in one prompt is an edit of that prompt, not of the policy.
         prompt: The masked prompt.
         certificate: What may be claimed.
@@ -64,7 +65,9 @@ class Plan:
         rows = {branch.input_ids for branch in self.policy.branches(self.prompt)}
         masked = mask_families(self.prompt, self.policy.mask.families)
         own = self.policy.notes(self.prompt) if isinstance(self.policy, Noting) else ()
-        return ((NOTHING_MASKED,) if rows | {masked} == {self.prompt.factual_ids} else ()) + own
+        nothing = NOTHING_MASKED if rows | {masked} == {self.prompt.factual_ids} else ""
+        told = (language_note(self.prompt.factual_text), nothing, self.model.rendering_note)
+        return tuple(sentence for sentence in told if sentence) + own
 
 
 def plan(
@@ -108,6 +111,7 @@ def plan(
     if max_new_tokens < 1:
         raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
     detector = detector or default_detector()
+    model = model.keeping_prompts()
     mask = policy.mask
     prompt = mask_prompt(
         model.tokenizer,
@@ -116,10 +120,12 @@ def plan(
         sentinel=mask.sentinel,
         mode=mask.mode,
         hint=mask.hint,
-        chat=model.chat,
+        chat=model.prompting,
     )
     certificate = policy.certificate(model, detector.version)
     further = needed_models(policy, model) if models is None else check_models(policy, model, models)
+    # What a further model writes must not depend on when it is asked either.
+    further = {role: own.dated(model.prompting.moment) for role, own in further.items()}
     policy = with_scorers(policy, scorers, str(model.device))
     if isinstance(policy, Preparing):
         policy = policy.prepared(model, further, prompt)

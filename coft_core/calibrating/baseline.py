@@ -65,7 +65,7 @@ def record_chains(
     """
     if policy.calibration is None:
         raise InvalidInputError("The policy has no calibration; calibrate first, then record its chains.")
-    detector = detector or default_detector()
+    detector, model = detector or default_detector(), model.dated()
     prompts = chain_prompts(model, examples, context_numbers(examples), policy, detector)
     if ledger is not None:
         settings = {"max_new_tokens": max_new_tokens, "seed": seed, "thresholds": _thresholds(policy.calibration)}

@@ -167,7 +167,7 @@ def _task(
     settings: CalibrationSettings,
 ) -> RolloutTask[Thresholds]:
     """Mask the prompts and say what is calibrated, with the ledger bound to it."""
-    name = check_estimator(estimator)
+    name, model = check_estimator(estimator), calibrator.steady(model)
     groups = groups_of(examples) if settings.by_group else None
     numbers = context_numbers(examples, settings.by_group)
     prompts = chain_prompts(model, examples, numbers, policy, settings.spans)

@@ -25,6 +25,7 @@ from coft_core.fingerprint import Fingerprint
 from coft_core.fusion import check_lambda
 from coft_core.masking.continuation import continuation_ids, joined
 from coft_core.masking.masker import mask_prompt
+from coft_core.masking.rendering import require_steady
 from coft_core.masking.settings import MaskLayout, MaskSettings
 from coft_core.masking.whitelist import kept_terms
 from coft_core.policies.fingerprint import policy_fingerprint
@@ -170,6 +171,7 @@ class _Job:
         check_estimator(estimator)
         if source != "reference":
             raise InvalidInputError(f"Several weights share one pass over references, not over {source!r} contexts.")
+        model = steady(model)
         contexts = context_numbers(examples, settings.by_group)
         groups = groups_of(examples) if settings.by_group else None
         mask = settings.mask(layout)
@@ -222,9 +224,20 @@ class _Job:
         )
 
 
+def steady(model: LanguageModel) -> LanguageModel:
+    """The model with all prompts of one calibration rendered at the same moment.
+
+    Raises:
+        InvalidInputError: Its chat template renders the same text in several ways.
+    """
+    dated = model.dated()
+    require_steady(dated.rendering_label)
+    return dated
+
+
 def example_length(model: LanguageModel, example: Example) -> int:
     """Tokens of an example with its reference, to be compared with the model's context."""
-    prompt = mask_prompt(model.tokenizer, example.prompt, (), chat=model.chat)
+    prompt = mask_prompt(model.tokenizer, example.prompt, (), chat=model.prompting)
     reference = example.reference or ""
     text = reference if model.chat else joined(example.prompt, reference)
     return len(prompt.factual_ids) + (len(continuation_ids(model, prompt, text)) if text else 0)

@@ -245,7 +245,7 @@ def _tokens(
     """The masked prompt and the reference's tokens."""
     spans = detector.detect(example.prompt) if example.spans is None else example.spans
     spans = keep_whitelisted(example.prompt, spans, mask.whitelist)
-    prompt = mask_prompt(model.tokenizer, example.prompt, spans, mask.sentinel, mask.mode, mask.hint, model.chat)
+    prompt = mask_prompt(model.tokenizer, example.prompt, spans, mask.sentinel, mask.mode, mask.hint, model.prompting)
     reference = str(example.reference)
     return prompt, continuation_ids(model, prompt, reference if model.chat else joined(example.prompt, reference))
 

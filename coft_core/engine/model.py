@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import torch
 from transformers import PreTrainedTokenizerFast
+
+from coft_core.errors import InvalidInputError
+from coft_core.masking.rendering import FORMATS, Rendering, parse_moment, rendering_label, rendering_note
 
 ANCHOR = "a"
 """A plain token put before others when decoding, since tokenizers treat the start of a text specially."""
@@ -39,6 +43,7 @@ class LanguageModel:
         quantization: ``"none"``, ``"8-bit"``, ``"4-bit"``, or the method of a checkpoint that is quantised already.
         prefill_tokens: Tokens, over all rows, that one forward reads at most; longer prompts are read in pieces.
         findings: What the engine has found out about the module once, by name, together with the module.
+        rendering: How prompts are rendered for one plan; None renders each at the present moment.
     """
 
     name: str
@@ -57,6 +62,7 @@ class LanguageModel:
     quantization: str = "none"
     prefill_tokens: int = PREFILL_TOKENS
     findings: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    rendering: Rendering | None = field(default=None, repr=False, compare=False)
     _texts: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -70,6 +76,64 @@ class LanguageModel:
         if not self.chat:
             return "none"
         return hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()
+
+    @property
+    def prompting(self) -> Rendering:
+        """How prompts are put before the model, as :func:`coft_core.mask_prompt` takes it."""
+        return self.rendering or Rendering(self.chat, datetime.now())
+
+    @property
+    def rendering_label(self) -> str:
+        """What the chat template in use makes of a fixed text, as fingerprints hold it; empty without one."""
+        return rendering_label(self.tokenizer, self.prompting.moment) if self.chat else ""
+
+    @property
+    def rendering_note(self) -> str:
+        """One sentence on a chat template that depends on more than the text; empty for others."""
+        return rendering_note(self.rendering_label)
+
+    def formatted(self, prompt_format: str) -> LanguageModel:
+        """This model with prompts in its chat template, or without; weights and tokenizer are shared.
+
+        Args:
+            prompt_format: ``"chat"``, ``"plain"``, or ``"auto"`` for the way in which it was loaded.
+
+        Raises:
+            InvalidInputError: There is no such format, or the tokenizer has no chat template.
+        """
+        if prompt_format not in FORMATS:
+            raise InvalidInputError(f"There is no prompt format {prompt_format!r}; choose {', '.join(FORMATS)}.")
+        if prompt_format == "chat" and not self.tokenizer.chat_template:
+            raise InvalidInputError(f"{self.name!r} has no chat template; choose the plain prompt format.")
+        chat = self.chat if prompt_format == "auto" else prompt_format == "chat"
+        return self if chat == self.chat else replace(self, chat=chat, rendering=None)
+
+    def dated(self, when: str | datetime | None = None) -> LanguageModel:
+        """This model with a chat template that prints the date rendered at one moment, whenever it is asked.
+
+        Args:
+            when: The local day or time, such as ``"2026-11-21"``; None takes the present, or the moment that this
+                model has already.
+
+        Raises:
+            InvalidInputError: It is no day.
+        """
+        moment = parse_moment(when) if isinstance(when, str) else when
+        if moment is None and self.rendering is not None:
+            return self
+        return replace(self, rendering=Rendering(self.chat, moment or datetime.now()))
+
+    def rendered_as(self, rendering: Rendering) -> LanguageModel:
+        """This model with prompts rendered as they once were.
+
+        Raises:
+            InvalidInputError: They went through a chat template, and the tokenizer has none.
+        """
+        return replace(self.formatted("chat" if rendering.chat else "plain"), rendering=rendering)
+
+    def keeping_prompts(self) -> LanguageModel:
+        """This model with a rendering of its own that keeps what it renders, as one plan needs it."""
+        return replace(self, rendering=self.prompting.keeping())
 
     @property
     def parameter_count(self) -> int:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from coft_core.errors import InvalidInputError
+from coft_core.masking.rendering import render
 
 PROBE = "\u2042coft\u2042"
 """A text that no template contains, to find where a template puts the user's message."""
 
 
-def apply_chat_template(tokenizer: Any, text: str) -> tuple[str, int, int]:
+def apply_chat_template(tokenizer: Any, text: str, moment: datetime | None = None) -> tuple[str, int, int]:
     """Put a text into the tokenizer's chat template as the user's message.
 
     Args:
         tokenizer: A tokenizer with a chat template.
         text: The reviewer's text.
+        moment: The local time that a template prints; None takes the present.
 
     Returns:
         (templated text, index at which the reviewer's text begins in it, characters of white space that the template
@@ -24,7 +27,8 @@ def apply_chat_template(tokenizer: Any, text: str) -> tuple[str, int, int]:
     Raises:
         InvalidInputError: The template changes the text so that spans cannot be placed in it.
     """
-    templated, probe = _render(tokenizer, text), _render(tokenizer, PROBE)
+    moment = moment or datetime.now()
+    templated, probe = render(tokenizer, text, moment), render(tokenizer, PROBE, moment)
     start = probe.find(PROBE)
     stripped = len(text) - len(text.lstrip())
     for shift, message in ((0, text), (stripped, text.strip()), (stripped, text.lstrip())):
@@ -32,10 +36,5 @@ def apply_chat_template(tokenizer: Any, text: str) -> tuple[str, int, int]:
             return templated, start, shift
     raise InvalidInputError(
         "This model's chat template rewrites the message, so sensitive spans cannot be placed in it; "
-        "load the model without its template."
+        "use the plain prompt format."
     )
-
-
-def _render(tokenizer: Any, content: str) -> str:
-    messages = [{"role": "user", "content": content}]
-    return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from coft_core.masking.chat import apply_chat_template
 from coft_core.masking.merge import resolve_spans, validate_spans
+from coft_core.masking.rendering import Rendering, Tokens
 from coft_core.masking.sentinel import resolve_sentinel
 from coft_core.masking.surrogates import require_encodable
 from coft_core.types import Span
@@ -63,7 +65,7 @@ def mask_prompt(
     sentinel: str | None = None,
     mode: MaskMode = "hard",
     hint: str = DEFAULT_HINT,
-    chat: bool = False,
+    chat: bool | Rendering = False,
 ) -> MaskedPrompt:
     """Replace every token that overlaps a sensitive span.
 
@@ -75,7 +77,8 @@ def mask_prompt(
         mode: ``"hard"`` puts the sentinel everywhere; ``"soft"`` puts a neutral hint first, cut or padded with the
             sentinel to the span's token count.
         hint: The hint of the soft mask.
-        chat: Whether the text goes through the tokenizer's chat template; only the reviewer's text can be masked.
+        chat: Whether the text goes through the tokenizer's chat template, or in which way; only the reviewer's text
+            can be masked.
 
     Returns:
         Both branches' tokens, equal in number.
@@ -90,7 +93,8 @@ def mask_prompt(
     validate_spans(text, given)
     resolved = resolve_spans(given)
     sentinel_text, sentinel_id = resolve_sentinel(tokenizer, sentinel)
-    ids, offsets = _tokenize(tokenizer, text, chat)
+    rendering = Rendering.of(chat)
+    ids, offsets = rendering.tokens(text, partial(_tokenize, tokenizer, rendering))
     family_at = _families_by_token(offsets, resolved)
     positions = tuple(sorted(family_at))
     fillers = _fillers(tokenizer, positions, offsets, resolved, sentinel_id, mode, hint)
@@ -125,9 +129,10 @@ def mask_tokens(ids: Sequence[int], positions: Iterable[int], sentinel_id: int) 
     return tuple(sentinel_id if i in chosen else token for i, token in enumerate(ids))
 
 
-def _tokenize(tokenizer: Any, text: str, chat: bool) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+def _tokenize(tokenizer: Any, rendering: Rendering, text: str) -> Tokens:
     """Tokens with offsets into the reviewer's text; what the template adds gets an empty range."""
-    whole, start, shift = apply_chat_template(tokenizer, text) if chat else (text, 0, 0)
+    chat = rendering.chat
+    whole, start, shift = apply_chat_template(tokenizer, text, rendering.moment) if chat else (text, 0, 0)
     encoded = tokenizer(whole, return_offsets_mapping=True, add_special_tokens=not chat, verbose=False)
     end = start + len(text) - shift
     offsets = []

@@ -50,4 +50,5 @@ def policy_fingerprint(
         estimator=estimator,
         source=source,
         method=method,
+        rendering=model.rendering_label,
     )

@@ -20,7 +20,7 @@ def reading(name: str, model: LanguageModel, text: str, role: str = BASE) -> Bra
     Raises:
         InvalidInputError: The text is empty.
     """
-    return BranchSpec(name, mask_prompt(model.tokenizer, text, (), chat=model.chat).factual_ids, role)
+    return BranchSpec(name, mask_prompt(model.tokenizer, text, (), chat=model.prompting).factual_ids, role)
 
 
 def framed(text: str, before: str = "", after: str = "") -> str:

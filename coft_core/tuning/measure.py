@@ -81,6 +81,7 @@ def measure_many(
         seed: Seed of the bootstrap.
         room: Where the memory of readings is taken from, if the device is shared; None takes it without asking.
     """
+    model = model.dated()
     right: list[list[bool]] = [[] for _ in policies]
     answers: list[list[npt.NDArray[np.float64]]] = [[] for _ in policies]
     for number, item in enumerate(items, 1):

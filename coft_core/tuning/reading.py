@@ -100,7 +100,7 @@ class ItemReader:
 
     def _of(self, prepared: Plan, branches: Sequence[BranchSpec], tokens: tuple[int, ...]) -> Tensor:
         models = prepared.all_models
-        keys = [(id(models[own.model]), own.hooks, own.input_ids, tokens) for own in branches]
+        keys = [(id(models[own.model].module), own.hooks, own.input_ids, tokens) for own in branches]
         missing = [own for own, key in zip(branches, keys, strict=True) if key not in self._logits]
         if missing:
             length = max(len(own.input_ids) for own in missing) + len(tokens)

@@ -70,7 +70,7 @@ def require_settings(
 def _too_long(prompts: ParsedPromptSet, settings: AuditSettings, model: LanguageModel) -> Iterator[RowError]:
     for line, example in prompts.rows:
         asked = settings.sentinel or None
-        length = len(mask_prompt(model.tokenizer, example.prompt, (), asked, chat=model.chat).factual_ids)
+        length = len(mask_prompt(model.tokenizer, example.prompt, (), asked, chat=model.prompting).factual_ids)
         if length >= model.context_length:
             yield RowError(line, "prompt", f"has {length:,} tokens and the model takes {model.context_length:,}")
 

@@ -78,7 +78,7 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
         sentinel=policy.mask.sentinel,
         mode=policy.mask.mode,
         hint=policy.mask.hint,
-        chat=model.chat,
+        chat=model.prompting,
     )
     certificate = Certificate(session.certificate, mismatched=loaded.mismatched and loaded.applied is not None)
     further = host.further(policy, model)
