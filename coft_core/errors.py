@@ -77,5 +77,5 @@ def _apart(value: str, other: str) -> str:
     """What one value has that the other lacks, where both are lists such as a detector's version."""
     parts, others = value.split(", "), other.split(", ")
     if len(parts) == len(others) == 1:
-        return f"with {value}"
+        return f"with {value or 'none recorded'}"
     return f"with {', '.join(own)}" if (own := [part for part in parts if part not in others]) else "without it"

@@ -14,7 +14,7 @@ FINGERPRINT = TOY_FINGERPRINT
 CHANGES = {
     f.name: "other" if isinstance(getattr(FINGERPRINT, f.name), str) else getattr(FINGERPRINT, f.name) + 1
     for f in fields(Fingerprint)
-}
+} | {"rendering": "other as of 2026-03-02"}
 
 
 @pytest.mark.parametrize("field", CHANGES)
@@ -51,7 +51,7 @@ def test_dictionary_survives_json() -> None:
     copy = Fingerprint.from_dict(json.loads(json.dumps(FINGERPRINT.to_dict())))
     assert copy == FINGERPRINT
     assert copy.digest == FINGERPRINT.digest
-    assert [*FINGERPRINT.to_dict(), "method"] == [f.name for f in fields(Fingerprint)]
+    assert [*FINGERPRINT.to_dict(), "method", "rendering"] == [f.name for f in fields(Fingerprint)]
 
 
 def test_a_method_of_its_own_changes_the_digest_and_survives_json() -> None:
