@@ -15,6 +15,11 @@ from app.services.calibration.plain import calibration_json
 from app.services.errors import ServiceError
 from app.services.views import CalibrationRequest
 from app.settings import Settings
+from coft_core.conformal.stepwise import BIN_SPACINGS
+
+SPACING_HELP = (
+    "widening: steps 1, 2, 3-4, 5-8, then bins of --bin-width; even: bins of --bin-width throughout, as in the paper"
+)
 
 
 def add_calibrate(commands: Any) -> None:
@@ -43,6 +48,7 @@ def _add_reading_options(command: Any) -> None:
     )
     command.add_argument("--verification-share", type=float, default=0.25, help="share kept apart (default: 0.25)")
     command.add_argument("--bin-width", type=int, default=defaults.bin_width, help="steps that share a threshold")
+    command.add_argument("--bin-spacing", choices=BIN_SPACINGS, default=defaults.bin_spacing, help=SPACING_HELP)
     command.add_argument(
         "--max-position", type=int, default=defaults.max_position, help="steps beyond belong to the last bin"
     )
@@ -157,6 +163,7 @@ def _request(wired: Services, options: argparse.Namespace) -> CalibrationRequest
         whitelist=tuple(options.whitelist),
         bin_width=options.bin_width,
         max_position=options.max_position,
+        bin_spacing=options.bin_spacing,
         max_new_tokens=options.rollout_steps,
         tolerance=options.tolerance,
         max_iterations=options.rounds,

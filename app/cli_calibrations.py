@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from app.bootstrap import services
-from app.cli_calibrate import deployment_prompts, levels_by_family
+from app.cli_calibrate import SPACING_HELP, deployment_prompts, levels_by_family
 from app.cli_options import add_json, calibration_id, show
 from app.cli_output_calibrations import print_calibration, print_calibrations, print_comparison, print_drift
 from app.services.calibration.plain import calibration_json, calibration_summary_json, compared_json, drift_json
 from app.services.views import ReadingRequest
 from app.settings import Settings
+from coft_core.conformal.stepwise import BIN_SPACINGS
 
 
 def add_calibrations(commands: Any) -> None:
@@ -60,6 +61,7 @@ def _add_reading(command: Any) -> None:
     command.add_argument("--estimator", choices=("hierarchical", "one_per_context", "pooled"))
     command.add_argument("--draws", type=int, help="draws of one_per_context that are averaged")
     command.add_argument("--bin-width", type=int, help="steps that share a threshold")
+    command.add_argument("--bin-spacing", choices=BIN_SPACINGS, help=SPACING_HELP)
     command.add_argument("--max-position", type=int, help="steps beyond belong to the last bin")
     command.add_argument("--rho", type=float, help="bound on how much likelier a prompt can be in use")
     command.add_argument("--group", help="the group whose own thresholds are read")
@@ -81,6 +83,7 @@ def _reading(options: argparse.Namespace) -> ReadingRequest:
         group=options.group,
         family=options.family,
         alpha_by_family=levels_by_family(options.alpha_by_family),
+        bin_spacing=options.bin_spacing,
     )
 
 

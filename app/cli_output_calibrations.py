@@ -69,7 +69,7 @@ def print_comparison(first: CalibrationView, second: CalibrationView) -> None:
 def _how(view: CalibrationView) -> str:
     """How the thresholds are read."""
     reading = view.reading
-    parts = [view.summary.source, reading.estimator, f"lambda {view.summary.lam:g}", f"{reading.bin_width} steps a bin"]
+    parts = [view.summary.source, reading.estimator, f"lambda {view.summary.lam:g}", f"bins of {reading.bin_words}"]
     parts += [view.summary.mask_layout] if view.summary.mask_layout != "joint" else []
     parts += ["factual reading alone"] if view.summary.certified_in == "factual" else []
     parts += [f"{reading.draws} draws"] if reading.draws > 1 else []

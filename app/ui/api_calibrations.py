@@ -55,6 +55,7 @@ class CalibrationEndpoints:
         rho: float | None = None,
         group: str | None = None,
         family: str | None = None,
+        bin_spacing: str | None = None,
     ) -> dict[str, Any]:
         """Read a finished calibration off its stored values, without the model; what is left out is as calibrated.
 
@@ -68,12 +69,21 @@ class CalibrationEndpoints:
             rho: Bound on how much likelier a prompt can be in use than in the calibration.
             group: The group whose own thresholds are read.
             family: With factorized masks, the family whose thresholds are read.
+            bin_spacing: widening (steps 1, 2, 3-4, 5-8, then bins of bin_width) or even (all of bin_width).
 
         Returns:
             The reading: settings, bins with their thresholds and contexts, coverage, the smallest alpha, and notes.
         """
         asked = ReadingRequest(
-            alpha, estimator, _whole(bin_width), _whole(max_position), _whole(draws), rho, group or None, family or None
+            alpha,
+            estimator,
+            _whole(bin_width),
+            _whole(max_position),
+            _whole(draws),
+            rho,
+            group or None,
+            family or None,
+            bin_spacing=bin_spacing or None,
         )
         return calibration_json(self._calibrations.view(int(calibration_id), asked))
 

@@ -78,7 +78,7 @@ FACTS = (
     ("estimator, as shown", lambda view: ESTIMATOR_NAMES.get(view.reading.estimator, view.reading.estimator)),
     ("contexts come from", lambda view: SOURCES.get(view.summary.source, view.summary.source)),
     ("masked branches", lambda view: "one a family" if view.families else "one"),
-    ("bins", lambda view: f"{view.reading.bin_width} steps, to step {view.reading.max_position}"),
+    ("bins", lambda view: f"{view.reading.bin_words}, to step {view.reading.max_position}"),
     ("prompts in use", lambda view: _shift(view)),
     ("contexts", lambda view: count(view.summary.contexts)),
     ("coverage", lambda view: _overall(view)),

@@ -17,8 +17,8 @@ SHARES = tuple(f"share_{family}" for family in FAMILIES)
 FIELDS = (
     "name", "model", "source", "max_new_tokens", "max_iterations", "tolerance", "record_chains", "alpha", "lam",
     "layout", "family", "masked_families", "split", *SHARES, "user_list_id", "mask_mode", "mask_hint", "sentinel",
-    "whitelist", "estimator", "draws", "bin_width", "max_position", "shift", "rho", "deployment", "temperature",
-    "top_p", "top_k", "by_group", "verification_share", "seed",
+    "whitelist", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "shift", "rho", "deployment",
+    "temperature", "top_p", "top_k", "by_group", "verification_share", "seed",
 )  # fmt: skip
 """The form's fields in the order of its controls."""
 
@@ -98,7 +98,7 @@ def calibration_request(
         deployment=deployment if applies["deployment"] else (),
         record_chains=bool(given["record_chains"]) and applies["chains"],
         **numbers,
-        **{name: given[name] for name in ("estimator", "source", "mask_mode")},
+        **{name: given[name] for name in ("estimator", "source", "mask_mode", "bin_spacing")},
         by_group=bool(given["by_group"]),
     )
 

@@ -50,7 +50,7 @@
   };
   const folded = (of) => ({
     "fold-mask": mask(of),
-    "fold-estimator": `${String(of.estimator).replaceAll("_", " ")}, bins of ${of.bin_width}`,
+    "fold-estimator": `${String(of.estimator).replaceAll("_", " ")}, ${of.bin_spacing === "even" ? "even bins" : "bins"} of ${of.bin_width}`,
     "fold-shift": { none: "like these", rho: `ρ ${of.rho}`, column: "weighted by column", estimated: "weights estimated" }[of.shift],
     "fold-sampling": `T ${number(of.temperature).toFixed(1)}, top-p ${number(of.top_p)}${number(of.top_k) ? `, top-k ${of.top_k}` : ""}`,
     "fold-check": `${Math.round(100 * number(of.verification_share))} % kept apart${of.by_group ? ", by group" : ""}`,

@@ -161,6 +161,7 @@ class _Rounds(Generic[Thresholds]):
             values=values,
             bin_width=settings.bin_width,
             max_position=settings.max_position,
+            bin_spacing=settings.bin_spacing,
             seed=settings.seed,
             draws=settings.draws,
         )

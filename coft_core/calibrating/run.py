@@ -199,4 +199,6 @@ def _decisive(settings: CalibrationSettings, alphas: Mapping[str, float]) -> dic
     """What chains depend on beside policy and examples: thresholds are in force, so also how they are read."""
     names = ("bin_width", "max_position", "draws", "seed", "by_group", "verification_share")
     own = {name: getattr(settings, name) for name in (*names, "max_new_tokens", "tolerance", "max_iterations")}
-    return {**own, "alphas": dict(alphas)}
+    # Ledgers that were begun before bins could widen have no word of it, and are of even ones.
+    spacing = {} if settings.bin_spacing == "even" else {"bin_spacing": settings.bin_spacing}
+    return {**own, **spacing, "alphas": dict(alphas)}

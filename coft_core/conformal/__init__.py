@@ -21,12 +21,14 @@ from coft_core.conformal.record import ChainRecord, Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold, UnionBound, sequence_threshold, union_bound
 from coft_core.conformal.shift import Shift, weights_by_context
 from coft_core.conformal.split import context_numbers
-from coft_core.conformal.stepwise import Bin, PositionBins, stepwise_bins
+from coft_core.conformal.stepwise import BIN_SPACINGS, Bin, BinSpacing, PositionBins, stepwise_bins
 from coft_core.conformal.values import CalibrationValues
 
 __all__ = [
+    "BIN_SPACINGS",
     "ESTIMATORS",
     "Bin",
+    "BinSpacing",
     "BinSupport",
     "Calibration",
     "CalibrationValues",

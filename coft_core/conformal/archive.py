@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 from coft_core.errors import CalibrationFormatError
 
-VERSION = 2
+VERSION = 3
 """Version of the file format that is written."""
 
-READABLE = (1, 2)
-"""Versions that are read; another is refused, never guessed at. Version 1 had no chains, groups or shift."""
+READABLE = (1, 2, 3)
+"""Versions that are read; another is refused, never guessed at. Version 1 had no chains, groups or shift, and
+before version 3 all bins were even."""
 
 JOINT, FACTORIZED = "joint", "factorized"
 """Layouts: one set of thresholds, or one for each attribute family. A file that names none is joint."""

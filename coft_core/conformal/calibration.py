@@ -25,7 +25,7 @@ from coft_core.conformal.quantile import (
 from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
 from coft_core.conformal.sequence import SequenceThreshold, sequence_threshold
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
-from coft_core.conformal.stepwise import Bin, PositionBins, stepwise_bins
+from coft_core.conformal.stepwise import Bin, BinSpacing, PositionBins, check_spacing, stepwise_bins
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
@@ -38,10 +38,10 @@ class Calibration(codec.Stored):
 
     Attributes:
         fingerprint: The policy that the values were computed with.
-        alpha: Risk level, for every step by itself.
+        alpha: Risk level, averaged over the steps of each bin; no single step of a wider bin is promised anything.
         values: Values of the calibration contexts.
         verification: Values of contexts kept apart to measure coverage; may be empty.
-        bin_width: Steps per position bin.
+        bin_width: Steps per position bin, beyond the first where they widen.
         max_position: Steps that get bins of their own; later ones belong to the last bin.
         seed: Seed of the draws (``one_per_context``, coverage).
         created: When it was computed, ISO 8601.
@@ -53,6 +53,7 @@ class Calibration(codec.Stored):
         chosen: Joint support of the tokens that the deployed policy itself chose on calibration prompts, the
             baseline of drift; may be empty.
         chains: How the policy's chains were generated; None for a calibration on references alone.
+        bin_spacing: ``widening``: steps 1, 2, 3-4, 5-8, then bins of ``bin_width``; ``even``: all of ``bin_width``.
         bins: The thresholds, one per position bin; computed.
         coverage: Coverage on the verification split; computed.
     """
@@ -72,6 +73,7 @@ class Calibration(codec.Stored):
     group: str | None = None
     chosen: CalibrationValues = field(default_factory=CalibrationValues.empty)
     chains: ChainRecord | None = None
+    bin_spacing: BinSpacing = "widening"
     bins: tuple[Bin, ...] = field(init=False, compare=False, repr=False)
     coverage: CoverageReport = field(init=False, compare=False, repr=False)
 
@@ -123,12 +125,15 @@ class Calibration(codec.Stored):
     @property
     def positions(self) -> PositionBins:
         """The position bins."""
-        return PositionBins(self.bin_width, self.max_position)
+        return PositionBins(self.bin_width, self.max_position, self.bin_spacing)
 
     @property
     def reading(self) -> Reading:
         """How the thresholds are read off the values at present."""
-        return Reading(self.alpha, self.estimator, self.bin_width, self.max_position, self.draws, self.shift.rho)
+        shift = self.shift
+        return Reading(
+            self.alpha, self.estimator, self.bin_width, self.max_position, self.draws, shift.rho, self.bin_spacing
+        )
 
     @property
     def as_rolled_out(self) -> bool:
@@ -184,6 +189,7 @@ class Calibration(codec.Stored):
         max_position: int | None = None,
         draws: int | None = None,
         rho: float | None = None,
+        bin_spacing: str | None = None,
     ) -> Calibration:
         """Read other thresholds off the same values, without the model.
 
@@ -199,6 +205,7 @@ class Calibration(codec.Stored):
             draws: Another number of draws of ``one_per_context``.
             rho: Another bound on the density ratio of the deployment prompts: thresholds are read at ``alpha / rho``
                 (paper, Theorem 5). It takes the place of weights.
+            bin_spacing: Another spacing of the bins, ``"widening"`` or ``"even"``.
 
         Raises:
             InvalidInputError: An argument is outside its domain.
@@ -212,6 +219,7 @@ class Calibration(codec.Stored):
             max_position=self.max_position if max_position is None else max_position,
             draws=self.draws if draws is None else draws,
             shift=self.shift if rho is None else Shift.bounded(rho),
+            bin_spacing=self.bin_spacing if bin_spacing is None else check_spacing(bin_spacing),
         )
 
     def reweighted(

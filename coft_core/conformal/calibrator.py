@@ -216,6 +216,7 @@ class _Job:
             verification=values.select(held_out),
             bin_width=self.settings.bin_width,
             max_position=self.settings.max_position,
+            bin_spacing=self.settings.bin_spacing,
             seed=self.settings.seed,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             name=self.settings.name,

@@ -175,6 +175,7 @@ class FactorizedCalibration(codec.Stored):
         max_position: int | None = None,
         draws: int | None = None,
         rho: float | None = None,
+        bin_spacing: str | None = None,
     ) -> FactorizedCalibration:
         """Read other thresholds off the same values, without the model; see :meth:`Calibration.read`.
 
@@ -186,6 +187,7 @@ class FactorizedCalibration(codec.Stored):
             max_position: Another number of steps with bins of their own.
             draws: Another number of draws of ``one_per_context``.
             rho: Another bound on the density ratio of the deployment prompts.
+            bin_spacing: Another spacing of the bins.
 
         Raises:
             InvalidInputError: An argument is outside its domain.
@@ -193,7 +195,8 @@ class FactorizedCalibration(codec.Stored):
         shares = self._shares(alpha, by_family)
         total = self.alpha if alpha is None else alpha
         read = {
-            name: part.read(shares[name], estimator, bin_width, max_position, draws, rho) for name, part in self.parts
+            name: part.read(shares[name], estimator, bin_width, max_position, draws, rho, bin_spacing)
+            for name, part in self.parts
         }
         return replace(self, alpha=total, parts=tuple(read.items()))
 

@@ -9,7 +9,7 @@ from typing import TypedDict
 from coft_core.conformal.ledger import Ledger
 from coft_core.conformal.quantile import check_draws, check_seed
 from coft_core.conformal.split import check_share
-from coft_core.conformal.stepwise import PositionBins
+from coft_core.conformal.stepwise import BinSpacing, PositionBins
 from coft_core.engine.room import Room
 from coft_core.errors import InvalidInputError
 from coft_core.masking.masker import DEFAULT_HINT, MaskMode
@@ -34,6 +34,8 @@ class CalibrationOptions(TypedDict, total=False):
         families: Attribute families that it masks; None is all.
         whitelist: Terms that it never masks; what an example keeps is added.
         bin_width: Steps that share a threshold.
+        bin_spacing: ``"widening"``: the first steps have bins of their own, 1, 2, 3-4, 5-8, before those of
+            ``bin_width``; ``"even"``: all bins have that width, as in the paper.
         max_position: Steps beyond are tied to the last bin.
         verification_share: Share of the contexts kept apart to measure coverage.
         seed: Seed of the split, of ``one_per_context`` and of rollouts.
@@ -61,6 +63,7 @@ class CalibrationOptions(TypedDict, total=False):
     families: tuple[str, ...] | None
     whitelist: tuple[str, ...]
     bin_width: int
+    bin_spacing: BinSpacing
     max_position: int
     verification_share: float
     seed: int
@@ -94,6 +97,7 @@ class CalibrationSettings:
     families: tuple[str, ...] | None = None
     whitelist: tuple[str, ...] = ()
     bin_width: int = 8
+    bin_spacing: BinSpacing = "widening"
     max_position: int = 256
     verification_share: float = 0.25
     seed: int = 0
@@ -111,7 +115,7 @@ class CalibrationSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be calibrated with, before any model runs."""
-        _ = self.sampling, self.mask("joint"), PositionBins(self.bin_width, self.max_position)
+        _ = self.sampling, self.mask("joint"), PositionBins(self.bin_width, self.max_position, self.bin_spacing)
         check_share(self.verification_share)
         check_seed(self.seed)
         check_draws(self.draws)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from coft_core.conformal.stepwise import BinSpacing, PositionBins
 from coft_core.errors import CalibrationFormatError
 
 OTHER_THRESHOLDS = (
@@ -26,6 +27,7 @@ class Reading:
         max_position: Steps with bins of their own.
         draws: Draws of ``one_per_context`` that are averaged.
         rho: Density-ratio bound; 1 without.
+        bin_spacing: How the first steps are grouped; see :class:`coft_core.conformal.stepwise.PositionBins`.
     """
 
     alpha: float
@@ -34,6 +36,14 @@ class Reading:
     max_position: int
     draws: int = 1
     rho: float = 1.0
+    bin_spacing: BinSpacing = "widening"
+
+    @property
+    def bin_words(self) -> str:
+        """The bins in words, such as ``1, 2, 3-4, 5-8, then 8 steps`` (with en dashes)."""
+        positions = PositionBins(self.bin_width, self.max_position, self.bin_spacing)
+        first = [positions.label(index) for index, start in enumerate(positions.starts[1:]) if start <= self.bin_width]
+        return ", ".join([*first, f"then {self.bin_width} steps"]) if len(first) > 1 else f"{self.bin_width} steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +129,8 @@ class ChainRecord:
         """
         try:
             record = cls(
-                reading=Reading(**data["reading"]),
+                # What was written before bins could widen was read in even ones.
+                reading=Reading(**{"bin_spacing": "even", **data["reading"]}),
                 max_new_tokens=int(data["max_new_tokens"]),
                 tolerance=None if data["tolerance"] is None else float(data["tolerance"]),
                 iterations=tuple(Iteration(**entry) for entry in data["iterations"]),

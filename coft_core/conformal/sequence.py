@@ -185,7 +185,7 @@ def union_bound(
     charged = steps
     if positions is not None:
         last = positions.bin_of(steps - 1)
-        own = _largest_context(values, positions) or [positions.width] * positions.count
+        own = _largest_context(values, positions) or list(positions.widths)
         beyond = steps - positions.first_step(last)
         charged = max(sum(own[:last]) + max(own[last], beyond), steps)
     return UnionBound(

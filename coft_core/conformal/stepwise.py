@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import pairwise
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -25,29 +27,65 @@ from coft_core.conformal.weighted import effective_size
 from coft_core.errors import InvalidInputError
 from coft_core.types import BinState
 
+BinSpacing = Literal["widening", "even"]
+"""How the first steps are grouped; see :class:`PositionBins`."""
+
+BIN_SPACINGS: tuple[BinSpacing, ...] = get_args(BinSpacing)
+"""The spacings' names, the default first."""
+
+
+def check_spacing(spacing: str) -> BinSpacing:
+    """Return ``spacing`` if it is one of :data:`BIN_SPACINGS`.
+
+    Raises:
+        InvalidInputError: It is not.
+    """
+    for name in BIN_SPACINGS:
+        if spacing == name:
+            return name
+    raise InvalidInputError(f"The spacing of the bins is {spacing!r}; choose one of {', '.join(BIN_SPACINGS)}.")
+
 
 @dataclass(frozen=True, slots=True)
 class PositionBins:
-    """Steps grouped into bins of equal width; every step from the last bin on belongs to the last bin.
+    """Steps grouped into bins; every step from the last bin on belongs to the last bin.
+
+    A bin's threshold bounds the average miss over the bin's steps and no single step of it, so bins are narrow where
+    steps differ most from each other: at the beginning.
 
     Attributes:
         width: Steps per bin.
         maximum: Number of steps that get bins of their own.
+        spacing: ``widening``: the first ``width`` steps have bins that double, 1, 2, 3-4, 5-8, ...; ``even``: all bins
+            have the same width, as in the paper.
+        starts: First step of each bin, 0-based; computed.
     """
 
     width: int = 8
     maximum: int = 256
+    spacing: BinSpacing = "widening"
+    starts: tuple[int, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse sizes below 1."""
+        """Refuse sizes below 1 and unknown spacings."""
         for name, size in (("width", self.width), ("maximum position", self.maximum)):
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise InvalidInputError(f"The bins' {name} is {size!r}; choose a whole number, 1 or larger.")
+        starts = set(range(0, self.maximum, self.width))
+        if check_spacing(self.spacing) == "widening":
+            first = min(self.width, self.maximum)
+            starts |= {1 << power for power in range(first.bit_length()) if 1 << power < first}
+        object.__setattr__(self, "starts", tuple(sorted(starts)))
 
     @property
     def count(self) -> int:
         """Number of bins."""
-        return -(-self.maximum // self.width)
+        return len(self.starts)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Steps of each bin; of the last, which has no end, the usual width."""
+        return (*(after - before for before, after in pairwise(self.starts)), self.width)
 
     def bin_of(self, step: int) -> int:
         """Bin of a step (0-based).
@@ -57,24 +95,25 @@ class PositionBins:
         """
         if step < 0:
             raise InvalidInputError(f"The step is {step}; steps are counted from 0.")
-        return min(int(step) // self.width, self.count - 1)
+        # Traced where a step is compiled, which rules out bisect.
+        return sum(start <= step for start in self.starts) - 1
 
     def bins_of(self, steps: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
         """Bins of many steps, ``(n,)`` to ``(n,)``; steps are 0-based and not negative."""
-        found: npt.NDArray[np.intp] = np.minimum(steps // self.width, self.count - 1).astype(np.intp)
+        found: npt.NDArray[np.intp] = np.searchsorted(self.starts, steps, side="right") - 1
         return found
 
     def first_step(self, index: int) -> int:
         """First step of a bin, 0-based."""
-        return self._checked(index) * self.width
+        return self.starts[self._checked(index)]
 
     def last_step(self, index: int) -> int | None:
         """Last step of a bin, 0-based and inclusive; None for the last bin, which has no end."""
-        return None if self._checked(index) == self.count - 1 else (index + 1) * self.width - 1
+        return None if self._checked(index) == self.count - 1 else self.starts[index + 1] - 1
 
     def label(self, index: int) -> str:
-        """The bin's steps as pages count them: ``9-16`` (with an en dash), ``249 and later`` for the last."""
-        return _label(self.first_step(index), self.last_step(index))
+        """The bin's steps as pages count them: ``1``, ``9-16`` (with an en dash), ``249 and later`` for the last."""
+        return steps_label(self.first_step(index), self.last_step(index))
 
     def _checked(self, index: int) -> int:
         if not 0 <= index < self.count:
@@ -128,7 +167,7 @@ class Bin:
     @property
     def label(self) -> str:
         """The bin's steps as pages count them, from 1."""
-        return _label(self.first_step, self.last_step)
+        return steps_label(self.first_step, self.last_step)
 
 
 def stepwise_bins(
@@ -153,9 +192,9 @@ def stepwise_bins(
         values: Log joint support of true next tokens, ``(n,)``.
         steps: Their steps, 0-based, ``(n,)``.
         contexts: Their contexts, ``(n,)``.
-        alpha: Risk level in (0, 1), for every step by itself.
+        alpha: Risk level in (0, 1), averaged over the steps of each bin.
         estimator: See :func:`coft_core.conformal.quantile.conformal_threshold`.
-        bins: The bins; width 8 up to 256 by default.
+        bins: The bins; by default steps 1, 2, 3-4 and 5-8, then eights up to 256.
         seed: Seed of the draws of ``one_per_context``; every bin has draws of its own.
         draws: Draws of ``one_per_context`` that are averaged.
         weights: Shift weight of each value's context, ``(n,)``; None is 1 each.
@@ -257,7 +296,13 @@ def _lend(bins: list[Bin], borrower: Bin) -> Bin:
     return replace(borrower, state="inherited", log_tau=lender.log_tau, inherited_from=lender.index)
 
 
-def _label(first: int, last: int | None) -> str:
+def steps_label(first: int, last: int | None) -> str:
+    """Steps as pages count them, from 1: ``3`` or ``9-16`` (with an en dash), or ``249 and later``.
+
+    Args:
+        first: First step, 0-based.
+        last: Last step, 0-based and inclusive; None has no end.
+    """
     if last is None:
         return f"{first + 1} and later"
     return f"{first + 1}" if first == last else f"{first + 1}\u2013{last + 1}"

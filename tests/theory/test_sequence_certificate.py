@@ -12,7 +12,7 @@ from coft_core.conformal import CalibrationValues, PositionBins, sequence_thresh
 from coft_core.conformal.sequence import sequence_minima
 
 REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 800, 39, 60, 12, 0.1
-POSITIONS = PositionBins(width=4, maximum=STEPS)
+POSITIONS = PositionBins(width=4, maximum=STEPS, spacing="even")
 
 
 def chains(count: int, kind: str, generator: np.random.Generator) -> npt.NDArray[np.float64]:

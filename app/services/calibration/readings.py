@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from threading import Lock
+from typing import Any
 
 from app.services.calibration.store import AnyCalibration, CalibrationStore
 from app.services.calibration.summaries import Shown, calibration_view, log_values
@@ -110,15 +111,17 @@ def read(stored: AnyCalibration, asked: ReadingRequest) -> AnyCalibration:
         ServiceError: Shares of alpha are asked of one masked branch.
         InvalidInputError: A setting is outside its range.
     """
-    settings = {"bin_width": asked.bin_width, "max_position": asked.max_position, "draws": asked.draws}
+    settings: dict[str, Any] = {
+        name: getattr(asked, name) for name in ("bin_width", "max_position", "draws", "rho", "bin_spacing")
+    }
     if isinstance(stored, FactorizedCalibration):
         shares = None if asked.alpha_by_family is None else dict(asked.alpha_by_family)
-        return stored.read(asked.alpha, shares, asked.estimator, rho=asked.rho, **settings)
+        return stored.read(asked.alpha, shares, asked.estimator, **settings)
     if asked.alpha_by_family is not None:
         raise ServiceError("This calibration has one masked branch and so one alpha; give no shares by family.")
     if asked == ReadingRequest(group=asked.group, family=asked.family):
         return stored
-    return stored.read(asked.alpha, asked.estimator, rho=asked.rho, **settings)
+    return stored.read(asked.alpha, asked.estimator, **settings)
 
 
 def part_of(calibration: AnyCalibration, family: str | None) -> Calibration:

@@ -13,6 +13,7 @@ from coft_core.conformal.options import CalibrationSettings
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.shares import split_alpha
 from coft_core.conformal.shift import Shift
+from coft_core.conformal.stepwise import check_spacing
 from coft_core.fusion import check_lambda
 from coft_core.masking.masker import MaskMode
 from coft_core.masking.partial import check_families
@@ -25,6 +26,10 @@ WEIGHTINGS = ("none", "column", "estimated")
 
 READINGS = ("both", "factual")
 """Readings whose probabilities thresholds can bound."""
+
+
+BEFORE: JsonObject = {"bin_spacing": "even"}
+"""What requests asked for before they could say it, where that is no longer the default."""
 
 
 def check_request(request: CalibrationRequest) -> None:
@@ -52,6 +57,7 @@ def check_request(request: CalibrationRequest) -> None:
         top_k=request.top_k,
         bin_width=request.bin_width,
         max_position=request.max_position,
+        bin_spacing=check_spacing(request.bin_spacing),
         verification_share=request.verification_share,
         seed=request.seed,
         draws=request.draws,
@@ -70,7 +76,7 @@ def request_to_json(request: CalibrationRequest) -> JsonObject:
 
 
 def request_from_json(data: JsonObject) -> CalibrationRequest:
-    """A request as a job kept it; what an older version did not know has the default, which is what it did.
+    """A request as a job kept it; what an older version did not know is what it did, which the default is unless said.
 
     Raises:
         ServiceError: It was written by a newer version, or is damaged.
@@ -82,7 +88,7 @@ def request_from_json(data: JsonObject) -> CalibrationRequest:
             "resumed here; start the calibration anew."
         )
     try:
-        request = CalibrationRequest(**{name: _tuples(value) for name, value in data.items()})
+        request = CalibrationRequest(**{name: _tuples(value) for name, value in (BEFORE | data).items()})
     except TypeError as error:
         raise ServiceError("The job lacks its settings and cannot be resumed; start the calibration anew.") from error
     return request

@@ -19,6 +19,7 @@ from coft_core.conformal.drift import LEAST_BASELINE
 from coft_core.conformal.ledger import Ledger
 from coft_core.conformal.options import CalibrationOptions
 from coft_core.conformal.split import context_numbers
+from coft_core.conformal.stepwise import check_spacing
 from coft_core.conformal.values import CalibrationValues
 from coft_core.engine.model import LanguageModel
 from coft_core.engine.room import Room
@@ -179,6 +180,7 @@ def _options(work: CalibrationWork, progress: Progress | None, ledger: Ledger | 
         "whitelist": request.whitelist,
         "bin_width": request.bin_width,
         "max_position": request.max_position,
+        "bin_spacing": check_spacing(request.bin_spacing),
         "verification_share": request.verification_share,
         "seed": request.seed,
         "detector": work.detector,

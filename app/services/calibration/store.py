@@ -84,15 +84,17 @@ class CalibrationStore:
             self._loaded.pop(calibration_id, None)
 
     def install_embedded(self, path: Path) -> CalibrationRecord | None:
-        """Store the calibration that comes with the embedded model, once per version of it."""
+        """Store the calibration that comes with the embedded model, once per version of it.
+
+        A version is a policy, a name and thresholds: another one, such as that of other position bins, is stored beside
+        the older ones, on which audits may rest.
+        """
         if not path.is_file():
             return None
         calibration = Calibration.load(path)
         for record in self._runs.list(embedded=True):
-            if (
-                same_digests(record.fingerprint_digest, calibration.fingerprint.digest)
-                and record.name == calibration.name
-            ):
+            same = same_digests(record.fingerprint_digest, calibration.fingerprint.digest)
+            if same and record.name == calibration.name and record.bins == tuple(_bins(calibration)):
                 return record
         return self.add(calibration, embedded=True)
 

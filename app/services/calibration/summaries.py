@@ -20,7 +20,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, CoverageRow
 from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import minimum_contexts
-from coft_core.conformal.stepwise import Bin
+from coft_core.conformal.stepwise import Bin, steps_label
 from coft_core.fingerprint import Fingerprint, certified_in
 from db.records import CalibrationRecord
 
@@ -125,7 +125,7 @@ def _bin_view(group: list[Bin], calibration: Calibration) -> BinView:
     first, last = group[0], group[-1]
     lender = None if first.inherited_from is None else calibration.bins[first.inherited_from].label
     return BinView(
-        label=_label(first.first_step, last.last_step),
+        label=steps_label(first.first_step, last.last_step),
         first_step=first.first_step,
         last_step=last.last_step,
         state=first.state,
@@ -137,10 +137,6 @@ def _bin_view(group: list[Bin], calibration: Calibration) -> BinView:
         inherited_from=lender,
         needed=minimum_contexts(calibration.shift.level(calibration.exact_alpha)),
     )
-
-
-def _label(first: int, last: int | None) -> str:
-    return f"{first + 1} and later" if last is None else f"{first + 1}–{last + 1}"
 
 
 def _coverage_view(row: CoverageRow) -> CoverageView:

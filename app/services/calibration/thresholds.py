@@ -17,7 +17,7 @@ from app.services.views.policies import CertifiedIn
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import minimum_contexts
-from coft_core.conformal.stepwise import PositionBins
+from coft_core.conformal.stepwise import PositionBins, steps_label
 from coft_core.fingerprint import certified_in
 
 READINGS = 32
@@ -157,9 +157,4 @@ def _alike(entry: BinView) -> tuple[object, ...]:
 
 
 def _joined(first: BinView, last: BinView) -> BinView:
-    end = (
-        f"{first.first_step + 1} and later"
-        if last.last_step is None
-        else f"{first.first_step + 1}–{last.last_step + 1}"
-    )
-    return replace(first, last_step=last.last_step, label=end)
+    return replace(first, last_step=last.last_step, label=steps_label(first.first_step, last.last_step))

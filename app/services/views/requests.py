@@ -33,7 +33,7 @@ class CalibrationRequest:
         mask_mode: ``hard`` (sentinels) or ``soft`` (a neutral hint).
         mask_hint: Hint of the soft mask; None takes the usual one.
         whitelist: Terms that are never masked; part of the policy.
-        bin_width: Steps that share a threshold.
+        bin_width: Steps that share a threshold, beyond the first where bins widen.
         max_position: Steps beyond are tied to the last bin.
         max_new_tokens: Steps of a rollout, or of a recorded chain, at most.
         tolerance: Largest change of any bin's tau at which rollouts count as settled.
@@ -44,6 +44,8 @@ class CalibrationRequest:
         deployment: Prompts like those that will be audited; needed to estimate weights.
         certified_in: ``both`` readings, as COFT certifies, or the ``factual`` one alone, for methods of one branch;
             lambda and masks have no say in the latter.
+        bin_spacing: ``widening``: steps 1, 2, 3-4, 5-8, then bins of ``bin_width``; ``even``: all of ``bin_width``, as
+            in the paper.
     """
 
     name: str
@@ -78,6 +80,7 @@ class CalibrationRequest:
     weighting: str = "none"
     deployment: tuple[str, ...] = ()
     certified_in: str = "both"
+    bin_spacing: str = "widening"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class ReadingRequest:
         group: The group whose own thresholds are read; None reads all contexts together.
         family: With factorized masks, the family whose bins are shown; None shows the first.
         alpha_by_family: With factorized masks, (family, its share of alpha).
+        bin_spacing: ``widening`` or ``even`` position bins.
     """
 
     alpha: float | None = None
@@ -105,3 +109,4 @@ class ReadingRequest:
     group: str | None = None
     family: str | None = None
     alpha_by_family: tuple[tuple[str, float], ...] | None = None
+    bin_spacing: str | None = None

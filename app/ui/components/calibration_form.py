@@ -30,6 +30,10 @@ ESTIMATORS = [
     ("one per context: one token each", "one_per_context"),
     ("pooled: as in the paper, for comparison only", "pooled"),
 ]
+SPACINGS = [
+    ("1, 2, 3–4, 5–8, then wider: the first steps differ most", "widening"),
+    ("the same number throughout, as in the paper", "even"),
+]
 SHIFTS = [
     ("They are like these prompts", "none"),
     ("They may differ: at most ρ times likelier than here", "rho"),
@@ -129,7 +133,8 @@ def _estimator(form: CalibrationForm, usual: CalibrationRequest) -> None:
     put["draws"] = form.boxes["draws"] = gr.Slider(
         1, 200, usual.draws, step=1, label="Draws that are averaged", visible=False, **_SLIDER
     )
-    put["bin_width"] = gr.Slider(1, 64, usual.bin_width, step=1, label="Steps that share a threshold", **_SLIDER)
+    put["bin_spacing"] = gr.Dropdown(SPACINGS, value=usual.bin_spacing, label="Steps that share a threshold")
+    put["bin_width"] = gr.Slider(1, 64, usual.bin_width, step=1, label="Steps of a bin", **_SLIDER)
     put["max_position"] = gr.Slider(8, 1024, usual.max_position, step=8, label="Own thresholds up to step", **_SLIDER)
     hint("All of these can be changed after the run: thresholds are read off its stored values.")
 

@@ -10,11 +10,11 @@ import gradio as gr
 from gradio.components import Component
 
 from app.services.views import FAMILY_NAMES, CalibrationView, Reading, ReadingRequest
-from app.ui.components.calibration_form import ESTIMATORS
+from app.ui.components.calibration_form import ESTIMATORS, SPACINGS
 from app.ui.components.pieces import markup
 from app.ui.presenters_format import level
 
-READING_FIELDS = ("alpha", "estimator", "draws", "bin_width", "max_position", "rho", "group", "family")
+READING_FIELDS = ("alpha", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "rho", "group", "family")
 """The controls in their order."""
 
 ONE_PER_CONTEXT = "one_per_context"
@@ -38,7 +38,10 @@ def reading_controls() -> ReadingControls:
     with gr.Row(elem_classes=["reading-grid"]):
         alpha = gr.Slider(0.001, 0.5, 0.1, step=0.001, label="Alpha", elem_id="read-alpha", **slider)
         rho = gr.Slider(1, 5, 1, step=0.05, label="ρ, how much likelier in use", elem_id="read-rho", **slider)
-        width = gr.Slider(1, 64, 8, step=1, label="Steps that share a threshold", elem_id="read-width", **slider)
+        spacing = gr.Dropdown(
+            SPACINGS, value="widening", label="Steps that share a threshold", min_width=0, elem_id="read-spacing"
+        )
+        width = gr.Slider(1, 64, 8, step=1, label="Steps of a bin", elem_id="read-width", **slider)
         last = gr.Slider(8, 1024, 256, step=8, label="Own thresholds up to step", elem_id="read-last", **slider)
         estimator = gr.Dropdown(
             ESTIMATORS, value="hierarchical", label="Estimator", min_width=0, elem_id="read-estimator"
@@ -49,7 +52,7 @@ def reading_controls() -> ReadingControls:
     with gr.Row(elem_classes=["go", "reset"]):
         reset = gr.Button("Reset", size="sm", elem_id="read-reset")
         note = markup(AS_CALIBRATED, "read-note")
-    return ReadingControls((alpha, estimator, draws, width, last, rho, group, family), reset, note)
+    return ReadingControls((alpha, estimator, draws, spacing, width, last, rho, group, family), reset, note)
 
 
 def reading_from(values: Sequence[object], base: CalibrationView) -> ReadingRequest:
@@ -59,6 +62,7 @@ def reading_from(values: Sequence[object], base: CalibrationView) -> ReadingRequ
     asked: dict[str, Any] = {
         "alpha": float(given["alpha"] or own.alpha),
         "estimator": given["estimator"] or own.estimator,
+        "bin_spacing": given["bin_spacing"] or own.bin_spacing,
         "bin_width": int(given["bin_width"] or own.bin_width),
         "max_position": int(given["max_position"] or own.max_position),
         "draws": int(given["draws"] or own.draws),
@@ -79,6 +83,7 @@ def reading_updates(view: CalibrationView) -> list[Any]:
         gr.Slider(value=own.alpha),
         gr.Dropdown(value=own.estimator),
         gr.Slider(value=own.draws, visible=own.estimator == ONE_PER_CONTEXT),
+        gr.Dropdown(value=own.bin_spacing),
         gr.Slider(value=own.bin_width),
         gr.Slider(value=own.max_position),
         gr.Slider(value=own.rho),
@@ -114,6 +119,7 @@ def _words(shown: Reading, own: Reading) -> list[str]:
         ("alpha", "alpha ", level),
         ("estimator", "", lambda name: str(name).replace("_", " ")),
         ("draws", "averaged draws ", str),
+        ("bin_spacing", "", lambda name: f"{name} bins"),
         ("bin_width", "bins of ", str),
         ("max_position", "own thresholds up to step ", str),
         ("rho", "ρ ", lambda value: f"{value:g}"),

@@ -70,7 +70,7 @@ def chain_of(steps: list[Step], alpha: float) -> ChainCertificate | None:
         weakest=weakest,
         sequence=sequence,
         sequence_certified=supports[weakest] >= sequence.log_tau if known else None,
-        union=union_bound(alpha, len(steps), PositionBins(8, 256)),
+        union=union_bound(alpha, len(steps), PositionBins(8, 256, "even")),
         union_certified=all(step.certified for step in steps) if own else None,
         reason="" if own and known else "A step has no calibrated threshold of its own.",
     )

@@ -34,6 +34,7 @@ SETTINGS: dict[str, Any] = {
     "alpha": 0.4,
     "max_new_tokens": 4,
     "bin_width": 4,
+    "bin_spacing": "even",
     "max_position": 4,
     "detector": PlainDetector(),
 }

@@ -16,7 +16,14 @@ from coft_core.policies import CoftPolicy
 from coft_core.types import Example
 
 EXAMPLES = [Example(f"{'He' if i % 2 else 'She'} said number {i} to the nurse", f"and {i} more") for i in range(160)]
-SETTINGS = {"source": "rollout", "max_new_tokens": 4, "bin_width": 4, "max_position": 4, "alpha": 0.2}
+SETTINGS = {
+    "source": "rollout",
+    "max_new_tokens": 4,
+    "bin_width": 4,
+    "bin_spacing": "even",
+    "max_position": 4,
+    "alpha": 0.2,
+}
 
 
 @pytest.fixture(scope="module")

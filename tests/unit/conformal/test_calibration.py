@@ -12,7 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coft_core.conformal import Calibration, CalibrationValues, PositionBins, coverage_report, stepwise_bins
+from coft_core.conformal import (
+    Calibration,
+    CalibrationValues,
+    ChainRecord,
+    PositionBins,
+    coverage_report,
+    stepwise_bins,
+)
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
 from coft_core.fingerprint import Fingerprint
 
@@ -95,12 +102,19 @@ class TestReadingAgain:
         assert [name for name, _, _ in calibration.fingerprint.differences(other.fingerprint)] == ["estimator"]
         with pytest.raises(CalibrationMismatch, match="estimator: calibrated with hierarchical, used with pooled"):
             calibration.fingerprint.require_equal(other.fingerprint)
-        assert other.threshold(0) != calibration.threshold(0)
+        # The first bins hold one step of each context, where estimators agree.
+        assert other.threshold(8) != calibration.threshold(8)
 
     def test_other_bins_are_computed_from_the_same_values(self, calibration: Calibration) -> None:
         other = calibration.read(bin_width=4, max_position=12)
-        assert [entry.last_step for entry in other.bins] == [3, 7, None]
+        assert [entry.last_step for entry in other.bins] == [0, 1, 3, 7, None]
         assert sum(entry.values for entry in other.bins) == len(calibration.values)
+        even = calibration.read(bin_width=4, max_position=12, bin_spacing="even")
+        assert [entry.last_step for entry in even.bins] == [3, 7, None]
+        assert even.reading.bin_words == "4 steps"
+        assert other.reading.bin_words == "1, 2, 3–4, then 4 steps"
+        with pytest.raises(InvalidInputError, match="widening, even"):
+            calibration.read(bin_spacing="odd")
 
     def test_nothing_asked_changes_nothing(self, calibration: Calibration) -> None:
         assert calibration.read() == calibration
@@ -204,8 +218,20 @@ class TestFile:
                 Calibration.from_bytes(data[:length])
 
     def test_another_version_is_refused_and_named(self, calibration: Calibration) -> None:
-        with pytest.raises(CalibrationFormatError, match="saved in format 3; this program reads formats 1 to 2"):
-            Calibration.from_bytes(rewritten(calibration.to_bytes(), version=3))
+        with pytest.raises(CalibrationFormatError, match="saved in format 4; this program reads formats 1 to 3"):
+            Calibration.from_bytes(rewritten(calibration.to_bytes(), version=4))
+
+    def test_older_files_keep_the_even_bins_they_were_made_with(self, calibration: Calibration) -> None:
+        old = Calibration.from_bytes(rewritten(calibration.to_bytes(), version=2, bin_spacing=...))
+        assert old == calibration.read(bin_spacing="even")
+        assert old.bins[0].label == "1–8"
+        assert Calibration.from_bytes(old.to_bytes()) == old
+
+    def test_the_reading_in_an_older_record_of_chains_has_even_bins(self, calibration: Calibration) -> None:
+        record = ChainRecord(calibration.read(bin_spacing="even").reading, 8)
+        data = record.to_dict()
+        del data["reading"]["bin_spacing"]
+        assert ChainRecord.from_dict(data) == record
 
     def test_other_archives_are_refused(self, calibration: Calibration) -> None:
         with pytest.raises(CalibrationFormatError, match="not those of a calibration"):
@@ -226,6 +252,8 @@ class TestFile:
             ({"alpha": 7}, "alpha is 7"),
             ({"bin_width": True}, "'bin_width' is True"),
             ({"seed": -4}, "seed is -4"),
+            ({"bin_spacing": "odd"}, "spacing of the bins is 'odd'"),
+            ({"bin_spacing": ...}, "lacks the setting 'bin_spacing'"),
             ({"name": None}, "'name' is None"),
             ({"fingerprint": {"model": "toy"}}, "fingerprint lacks"),
         ],

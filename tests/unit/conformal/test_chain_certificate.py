@@ -30,6 +30,7 @@ def calibration() -> Calibration:
         0.1,
         CalibrationValues(values.ravel(), np.tile(np.arange(4), 39), np.repeat(np.arange(39), 4)),
         bin_width=2,
+        bin_spacing="even",
         max_position=4,
     )
 
@@ -111,12 +112,12 @@ class TestUnionBound:
         assert (bound.alpha_needed, bound.contexts_needed) == (0.002, 499)
 
     def test_shared_threshold_charges_the_whole_bin(self) -> None:
-        assert union_bound(0.01, 9, PositionBins(8, 64)).charged == 16
-        assert union_bound(0.01, 70, PositionBins(8, 64)).charged == 56 + 14
+        assert union_bound(0.01, 9, PositionBins(8, 64, "even")).charged == 16
+        assert union_bound(0.01, 70, PositionBins(8, 64, "even")).charged == 56 + 14
 
     def test_bin_is_charged_no_more_than_the_longest_context_has_in_it(self) -> None:
         values = CalibrationValues(np.full(3, -1.0), np.array([0, 1, 2]), np.zeros(3, dtype=int))
-        assert union_bound(0.01, 1, PositionBins(8, 64), values).charged == 3
+        assert union_bound(0.01, 1, PositionBins(8, 64, "even"), values).charged == 3
 
     def test_level_is_never_negative(self) -> None:
         assert union_bound(0.1, 50).level == 0.0

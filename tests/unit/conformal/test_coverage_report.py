@@ -11,7 +11,7 @@ from coft_core.conformal.coverage import CoverageRow
 from coft_core.conformal.stepwise import Bin
 from coft_core.errors import InvalidInputError
 
-POSITIONS = PositionBins(width=2, maximum=4)
+POSITIONS = PositionBins(width=2, maximum=4, spacing="even")
 
 
 def thresholds(first: float, last: float) -> tuple[Bin, ...]:
@@ -119,7 +119,7 @@ class TestReport:
             assert part in report.summary
 
     def test_thresholds_of_other_bins_are_refused(self) -> None:
-        with pytest.raises(InvalidInputError, match="2 thresholds for 32"):
+        with pytest.raises(InvalidInputError, match="2 thresholds for 35"):
             coverage_report(CalibrationValues.empty(), thresholds(-1.0, -1.0), PositionBins(), alpha=0.1)
 
 

@@ -28,7 +28,13 @@ def part(
     """A family whose threshold is ``tau`` at the first step and borrowed from there at later ones."""
     values = CalibrationValues(np.full(contexts, tau), np.zeros(contexts, dtype=int), np.arange(contexts))
     return Calibration(
-        TOY_FINGERPRINT, alpha, values, verification or CalibrationValues.empty(), bin_width=2, max_position=6
+        TOY_FINGERPRINT,
+        alpha,
+        values,
+        verification or CalibrationValues.empty(),
+        bin_width=2,
+        max_position=6,
+        bin_spacing="even",
     )
 
 
@@ -166,7 +172,8 @@ class TestSequence:
         )
 
     def test_family_with_too_few_contexts_is_named_and_refuses_nothing(self, made: cc.FactorizedCalibration) -> None:
-        few = replace(made, parts=(made.parts[0], ("age", part(contexts=5).read(bin_width=8, max_position=256))))
+        alike = part(contexts=5).read(bin_width=8, max_position=256, bin_spacing="widening")
+        few = replace(made, parts=(made.parts[0], ("age", alike)))
         found = few.sequence()
         assert found.sentence.endswith("For age there are too few contexts: nothing is refused.")
         assert found.horizon == 6

@@ -44,7 +44,7 @@ class TestWeights:
         self, calibration: Calibration, weights: dict[int, float]
     ) -> None:
         shifted = calibration.reweighted(weights, test_weight=1.5)
-        rows = calibration.values.steps < 8
+        rows = (calibration.values.steps >= 4) & (calibration.values.steps < 8)
         contexts = calibration.values.contexts[rows]
         expected = conformal_threshold(
             calibration.values.values[rows],
@@ -53,9 +53,9 @@ class TestWeights:
             weights=[weights[int(context)] for context in contexts],
             test_weight=1.5,
         )
-        assert shifted.threshold(0) == expected
-        assert shifted.bin(0).coverage_low is None
-        assert shifted.bin(0).effective_contexts == pytest.approx(shifted.shift.effective(set(contexts.tolist())))
+        assert shifted.threshold(4) == expected
+        assert shifted.bin(4).coverage_low is None
+        assert shifted.bin(4).effective_contexts == pytest.approx(shifted.shift.effective(set(contexts.tolist())))
 
     def test_equal_weights_change_no_threshold(self, calibration: Calibration) -> None:
         same = calibration.reweighted(dict.fromkeys(range(100), 0.3))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coft_core.conformal.quantile import conformal_threshold, coverage_range
-from coft_core.conformal.stepwise import Bin, PositionBins, stepwise_bins
+from coft_core.conformal.stepwise import BIN_SPACINGS, Bin, BinSpacing, PositionBins, stepwise_bins
 from coft_core.errors import InvalidInputError
 
 
@@ -31,15 +31,22 @@ def bins_with_contexts(
             np.empty(0, dtype=int),
         )
     )
-    positions = PositionBins(width=2, maximum=2 * len(counts))
+    positions = PositionBins(width=2, maximum=2 * len(counts), spacing="even")
     return stepwise_bins(values, steps, contexts, alpha, estimator, positions)
 
 
 class TestPositionBins:
     @settings(derandomize=True, deadline=None)
-    @given(width=st.integers(1, 20), maximum=st.integers(1, 300), step=st.integers(0, 1000))
-    def test_every_step_lies_within_its_bins_ends(self, width: int, maximum: int, step: int) -> None:
-        positions = PositionBins(width, maximum)
+    @given(
+        width=st.integers(1, 20),
+        maximum=st.integers(1, 300),
+        spacing=st.sampled_from(BIN_SPACINGS),
+        step=st.integers(0, 1000),
+    )
+    def test_every_step_lies_within_its_bins_ends(
+        self, width: int, maximum: int, spacing: BinSpacing, step: int
+    ) -> None:
+        positions = PositionBins(width, maximum, spacing)
         index = positions.bin_of(step)
         last = positions.last_step(index)
         assert positions.first_step(index) <= step
@@ -47,8 +54,32 @@ class TestPositionBins:
         assert (last is None) == (index == positions.count - 1)
         assert positions.bins_of(np.array([step])).tolist() == [index]
 
-    def test_default_is_eight_wide_up_to_256(self) -> None:
+    def test_default_is_steps_1_2_3_to_4_5_to_8_then_eights_up_to_256(self) -> None:
         positions = PositionBins()
+        assert [positions.label(index) for index in range(6)] == ["1", "2", "3–4", "5–8", "9–16", "17–24"]
+        assert (positions.count, positions.label(34)) == (35, "249 and later")
+        assert [positions.bin_of(step) for step in (0, 1, 2, 3, 4, 7, 8, 15, 255, 10_000)] == [
+            *(0, 1, 2, 2, 3, 3, 4, 4),
+            *(34, 34),
+        ]
+
+    @pytest.mark.parametrize(
+        ("width", "maximum", "starts"),
+        [(8, 24, (0, 1, 2, 4, 8, 16)), (4, 4, (0, 1, 2)), (1, 3, (0, 1, 2)), (6, 8, (0, 1, 2, 4, 6)), (8, 1, (0,))],
+    )
+    def test_widening_bins_double_up_to_the_usual_width(self, width: int, maximum: int, starts: tuple[int]) -> None:
+        assert PositionBins(width, maximum).starts == starts
+        assert PositionBins(width, maximum, "even").starts == tuple(range(0, maximum, width))
+
+    def test_widths_are_those_of_the_bins_and_the_usual_one_for_the_last(self) -> None:
+        assert PositionBins(8, 20).widths == (1, 1, 2, 4, 8, 8)
+
+    def test_an_unknown_spacing_is_refused(self) -> None:
+        with pytest.raises(InvalidInputError, match="choose one of widening, even"):
+            PositionBins(spacing="growing")  # type: ignore[arg-type]
+
+    def test_even_bins_are_the_papers_eights_up_to_256(self) -> None:
+        positions = PositionBins(spacing="even")
         assert positions.count == 32
         assert [positions.bin_of(step) for step in (0, 7, 8, 247, 248, 255, 256, 10_000)] == [
             0,
@@ -62,7 +93,7 @@ class TestPositionBins:
         ]
 
     def test_labels_count_from_one_and_leave_the_last_open(self) -> None:
-        positions = PositionBins()
+        positions = PositionBins(spacing="even")
         assert positions.label(0) == "1\u20138"
         assert positions.label(3) == "25\u201332"
         assert positions.label(31) == "249 and later"
@@ -76,8 +107,8 @@ class TestPositionBins:
     def test_steps_and_bins_that_do_not_exist_are_refused(self) -> None:
         with pytest.raises(InvalidInputError, match="counted from 0"):
             PositionBins().bin_of(-1)
-        with pytest.raises(InvalidInputError, match="no bin 32"):
-            PositionBins().label(32)
+        with pytest.raises(InvalidInputError, match="no bin 35"):
+            PositionBins().label(35)
 
 
 class TestStates:
@@ -153,7 +184,7 @@ def test_each_bin_is_the_threshold_of_its_own_rows(estimator: str) -> None:
     generator = np.random.default_rng(8)
     values = -generator.exponential(size=800)
     steps, contexts = generator.integers(0, 40, size=800), generator.integers(0, 60, size=800)
-    positions = PositionBins(width=4, maximum=24)
+    positions = PositionBins(width=4, maximum=24, spacing="even")
     for entry in stepwise_bins(values, steps, contexts, 0.1, estimator, positions):
         last = math.inf if entry.last_step is None else entry.last_step
         rows = (steps >= entry.first_step) & (steps <= last)

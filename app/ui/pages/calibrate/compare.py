@@ -68,7 +68,9 @@ def alike(view: CalibrationView) -> ReadingRequest:
     """The same reading for another run, as far as it does not belong to this one's prompts."""
     own = view.reading
     draws = own.draws if own.estimator == ONE_PER_CONTEXT else None
-    return ReadingRequest(view.alpha, own.estimator, own.bin_width, own.max_position, draws)
+    return ReadingRequest(
+        view.alpha, own.estimator, own.bin_width, own.max_position, draws, bin_spacing=own.bin_spacing
+    )
 
 
 def compare_part() -> ComparePart:
