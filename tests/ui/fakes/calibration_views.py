@@ -23,6 +23,7 @@ from app.services.views import (
     SequenceThreshold,
 )
 from coft_core.conformal.factorized import split_alpha
+from coft_core.conformal.stepwise import check_spacing
 from tests.ui.fakes.data import position_bins
 
 FAMILIES_OF = ("gender", "religion", "age")
@@ -42,9 +43,8 @@ ROLLOUT_NOTE = "The chains were generated under other thresholds than these, so 
 
 def reading_of(request: CalibrationRequest) -> Reading:
     """How a calibration of this request is read unless asked otherwise."""
-    return Reading(
-        request.alpha, request.estimator, request.bin_width, request.max_position, request.draws, request.rho
-    )
+    own = (request.alpha, request.estimator, request.bin_width, request.max_position, request.draws, request.rho)
+    return Reading(*own, check_spacing(request.bin_spacing))
 
 
 def calibration_view(
@@ -52,7 +52,7 @@ def calibration_view(
 ) -> CalibrationView:
     """A calibration as asked; what is None stays as calibrated."""
     own = reading_of(request)
-    names = ("alpha", "estimator", "bin_width", "max_position", "draws", "rho")
+    names = ("alpha", "estimator", "bin_width", "max_position", "draws", "rho", "bin_spacing")
     reading = replace(own, **{n: getattr(asked, n) for n in names if getattr(asked, n) is not None})
     level = reading.alpha / reading.rho
     families = _families(request, reading.alpha)

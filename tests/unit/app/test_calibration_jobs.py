@@ -252,12 +252,13 @@ def test_only_an_unfinished_calibration_that_nobody_resumed_is_resumed(wired, pr
 
 def test_a_job_of_the_first_version_is_resumed_with_what_it_was_asked(wired, prompts):
     """Its payload knows fewer settings; those that came later have the values that it had without them."""
-    wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST))
+    request = replace(REQUEST, bin_spacing="even")
+    wired.jobs.wait(wired.calibrations.submit(prompts, request))
     names = (
         "name", "model", "lam", "alpha", "estimator", "temperature", "top_p", "top_k", "sentinel", "seed",
         "verification_share", "accept_errors", "masked_families", "user_list_id",
     )  # fmt: skip
-    old = {name: value for name, value in asdict(REQUEST).items() if name in names}
+    old = {name: value for name, value in asdict(request).items() if name in names}
     rows = wired.calibrations._prompt_sets.list()[0].id
     job = wired.calibrations._jobs._jobs.add("calibration", "set", {"prompt_set_id": rows, "request": old})
     wired.calibrations._jobs._jobs.mark_interrupted()
@@ -305,6 +306,13 @@ def test_a_request_comes_back_from_its_job_with_all_that_it_held():
         whitelist=("a", "b"), deployment=("one", "two"), mask_layout="factorized", rho=2.0, by_group=True,
     )  # fmt: skip
     assert request_from_json(json.loads(json.dumps(request_to_json(full)))) == full
+
+
+def test_a_request_that_was_stored_before_bins_could_widen_keeps_even_ones():
+    stored = request_to_json(CalibrationRequest(name="old"))
+    assert request_from_json(stored).bin_spacing == "widening"
+    del stored["bin_spacing"]
+    assert request_from_json(stored).bin_spacing == "even"
 
 
 def test_a_ledger_is_saved_every_two_seconds_and_when_the_work_ends_early(wired, prompts):

@@ -104,6 +104,7 @@ def test_every_reading_is_that_of_the_calibration_itself(wired, made):
         {"alpha": 0.2},
         {"estimator": "pooled"},
         {"bin_width": 4, "max_position": 16},
+        {"bin_spacing": "even"},
         {"draws": 7},
         {"rho": 2.0},
         {"alpha": 0.3, "rho": 1.5, "bin_width": 1},
@@ -138,6 +139,20 @@ def test_settings_outside_their_range_are_refused_before_a_job_is_made(wired, tm
     with pytest.raises(InvalidInputError):
         wired.calibrations.submit(prompts, replace(REQUEST, **change))
     assert wired.jobs.list() == before
+
+
+def test_another_version_of_the_embedded_calibration_is_stored_once_beside_the_older_one(wired, made, tmp_path):
+    new = wired.calibrations.load(made().summary.id)
+    for name, calibration in (("old.zip", new.read(bin_spacing="even")), ("new.zip", new)):
+        calibration.save(tmp_path / name)
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'own.sqlite3'}", pipeline="none")
+    with services(settings, loader=load_tiny) as own:
+        old = own.calibrations.install_embedded(tmp_path / "old.zip")
+        first = own.calibrations.install_embedded(tmp_path / "new.zip")
+        assert [entry.last_step for entry in old.bins[:2]] == [7, 15]
+        assert [entry.last_step for entry in first.bins[:2]] == [0, 1]
+        for name, record in (("old.zip", old), ("new.zip", first)):
+            assert own.calibrations.install_embedded(tmp_path / name).id == record.id
 
 
 def test_the_embedded_calibration_cannot_be_deleted(wired):

@@ -71,8 +71,9 @@ def test_every_setting_of_a_request_is_an_option(run, asked, prompts, tmp_path):
         "--top-k", 9, "--sentinel", "<mask>", "--seed", 4, "--verification-share", 0.4, "--accept-errors",
         "--source", "rollout", "--by-group", "--mask", "factorized", "--alpha-by-family", "gender=0.05,race=0.15",
         "--mask-mode", "soft", "--mask-hint", "someone", "--whitelist", "a", "--whitelist", "b", "--bin-width", 4,
-        "--max-position", 32, "--rollout-steps", 12, "--tolerance", 0.02, "--rounds", 3, "--record-chains", "--rho", 1,
-        "--weights", deployment, "--mask-families", "all", "--model", "tiny",
+        "--bin-spacing", "even", "--max-position", 32, "--rollout-steps", 12, "--tolerance", 0.02,
+        "--rounds", 3, "--record-chains", "--rho", 1, "--weights", deployment,
+        "--mask-families", "all", "--model", "tiny",
     )  # fmt: skip
     assert code == 1
     assert error.splitlines()[-1] == "coft-audit: enough"
@@ -83,9 +84,9 @@ def test_every_setting_of_a_request_is_an_option(run, asked, prompts, tmp_path):
         name="n", model="tiny", lam=0.3, alpha=0.2, estimator="one_per_context", draws=5, temperature=0.7, top_p=0.8,
         top_k=9, sentinel="<mask>", seed=4, verification_share=0.4, accept_errors=True, source="rollout",
         by_group=True, mask_layout="factorized", alpha_by_family=(("gender", 0.05), ("race", 0.15)), mask_mode="soft",
-        mask_hint="someone", whitelist=("a", "b"), bin_width=4, max_position=32, max_new_tokens=12, tolerance=0.02,
-        max_iterations=3, record_chains=True, rho=1.0, weighting="estimated", deployment=("he one", "he two"),
-        masked_families=cc.FAMILIES,
+        mask_hint="someone", whitelist=("a", "b"), bin_width=4, bin_spacing="even", max_position=32, max_new_tokens=12,
+        tolerance=0.02, max_iterations=3, record_chains=True, rho=1.0, weighting="estimated",
+        deployment=("he one", "he two"), masked_families=cc.FAMILIES,
     )  # fmt: skip
 
 
