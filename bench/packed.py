@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from coft_core.engine import packed
+from coft_core.engine.processor import packed_product
 
 MATRICES = ((128, 128), (256, 256), (320, 320), (320, 848), (320, 6144), (768, 768), (768, 2048), (768, 32_000))
 COLD_BYTES = 64 << 20
@@ -32,11 +33,10 @@ def measured(inputs: int, outputs: int, rows: int, repeats: int, dtype: torch.dt
     count = min(64, max(2, COLD_BYTES // (inputs * outputs * dtype.itemsize)))
     layers = [nn.Linear(inputs, outputs, bias=False, dtype=dtype).requires_grad_(False) for _ in range(count)]
     taken = torch.randn(rows, inputs, dtype=dtype)
-    onednn: Any = torch.ops.mkldnn
     weights = [packed.PackedLinear(layer).packed for layer in layers]
     forms: dict[str, list[Callable[[], Any]]] = {
         "plain": [partial(layer, taken) for layer in layers],
-        "packed": [partial(onednn._linear_pointwise, taken, own, None, "none", [], "") for own in weights],
+        "packed": [partial(packed_product, taken, own, None) for own in weights],
     }
     times: dict[str, list[float]] = {name: [] for name in forms}
     for repeat in range(repeats + 1):

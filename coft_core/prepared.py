@@ -20,7 +20,7 @@ from torch import Tensor
 from coft_core.engine.compiled import Progress, path_of, prepare
 from coft_core.engine.compiled_function import CapturedFunction, CompiledFunction, first_line
 from coft_core.engine.model import LanguageModel
-from coft_core.engine.packed import packed_bytes
+from coft_core.engine.packed import weights_text
 from coft_core.keeping import Keeper
 from coft_core.policies.base import Policy, Views
 from coft_core.policies.coft import CoftPolicy
@@ -189,10 +189,10 @@ def prepare_model(model: LanguageModel, progress: Progress | None = None) -> str
 
 
 def path_text(model: LanguageModel) -> str:
-    """How a model's steps run: ``"CUDA graph"``, ``"traced"`` or ``"eager: <why>"``, and whether weights are packed."""
+    """How a model's steps run: ``"CUDA graph"``, ``"traced"`` or ``"eager: <why>"``, and on a CPU its weights' form."""
     prepared, text = prepared_steps(model), path_of(model).text
-    if packed_bytes(model.module):
-        text += "; weights packed"
+    if weights := weights_text(model):
+        text += f"; {weights}"
     return f"{text}, its diagnostics eager: {prepared.failure}" if prepared and prepared.failure else text
 
 

@@ -22,6 +22,7 @@ from coft_core.engine.load import DEMO, load_model
 from coft_core.engine.loading import LoadingPhase
 from coft_core.engine.memory.fit import fit_is_known, fit_of
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.packed import weights_text
 from coft_core.masking.sentinel import resolve_sentinel
 from coft_core.needed_models import check_models
 from coft_core.numeric_noise import noise_of
@@ -194,8 +195,9 @@ class ModelHost:
 
 
 def _steps_note(model: LanguageModel) -> str:
-    """How steps run, where that was looked into."""
-    return f", steps {path_text(model)}" if path_of(model) is not NOT_PREPARED else ""
+    """How steps run, where that was looked into, and in which form a CPU holds the weights."""
+    said = f"steps {path_text(model)}" if path_of(model) is not NOT_PREPARED else weights_text(model)
+    return f", {said}" if said else ""
 
 
 def label_of(model: LanguageModel) -> str:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from coft_core.engine.compiled_function import first_line
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.processor import ROWS, packed_product, packed_weights, why_not_packed
 
 PACKED_BYTES = 1 << 30
 """Weights up to this are packed unless told otherwise: they are held twice."""
@@ -24,12 +25,8 @@ PACKED_BYTES = 1 << 30
 LEAST_WEIGHTS = 1 << 16
 """Numbers in a matrix from which packing pays for a single row, by measurement (``python -m bench.packed``)."""
 
-_ROWS = 2
-"""Rows for which oneDNN chooses the order: the branches of an audit."""
-
-_onednn: Any = torch.ops.mkldnn
 _jit: Any = torch.jit
-_backends: Any = torch.backends
+_KEPT_AS = "linear layers"
 
 
 class PackedLinear(nn.Linear):
@@ -57,14 +54,14 @@ class PackedLinear(nn.Linear):
         self.weight, self.bias = linear.weight, linear.bias
         self.train(linear.training)
         # Not part of the state that is saved or digested: it is made of the weights, and is no plain memory.
-        self.register_buffer("packed", _onednn._reorder_linear_weight(linear.weight.detach(), _ROWS), persistent=False)
+        self.register_buffer("packed", packed_weights(linear.weight), persistent=False)
         self._packed_from = _identity(linear.weight)
 
     def forward(self, rows: Tensor) -> Tensor:
         """The product with the weights, ``(..., out)``."""
         if not self._usable(rows):
             return super().forward(rows)
-        product: Any = _scripted_product() if _jit.is_tracing() else _product
+        product: Any = _scripted_product() if _jit.is_tracing() else packed_product
         found: Tensor = product(rows, self.packed, self.bias)
         return found
 
@@ -91,7 +88,7 @@ class PackedLinear(nn.Linear):
 
 
 def pack_linears(model: LanguageModel, most_bytes: int = PACKED_BYTES) -> str:
-    """Pack the linear layers of a model that is held by the CPU.
+    """Pack the linear layers of a model that is held by the CPU, and remember with the model what came of it.
 
     Args:
         model: The model; its layers are replaced in place, its parameters stay the same tensors.
@@ -100,6 +97,20 @@ def pack_linears(model: LanguageModel, most_bytes: int = PACKED_BYTES) -> str:
     Returns:
         Why nothing was packed, as half a sentence; empty if the layers are packed now.
     """
+    reason = _packed(model, most_bytes)
+    model.findings[_KEPT_AS] = (model.module, reason)
+    return reason
+
+
+def weights_text(model: LanguageModel) -> str:
+    """``"weights packed"``, or on a CPU ``"weights plain (<why>)"`` where packing was tried; else empty."""
+    if packed_bytes(model.module):
+        return "weights packed"
+    module, reason = model.findings.get(_KEPT_AS, (None, ""))
+    return f"weights plain ({reason})" if module is model.module and model.device.type == "cpu" else ""
+
+
+def _packed(model: LanguageModel, most_bytes: int) -> str:
     found = [
         (parent, name, child)
         for parent in model.module.modules()
@@ -111,7 +122,7 @@ def pack_linears(model: LanguageModel, most_bytes: int = PACKED_BYTES) -> str:
     try:
         layers = [PackedLinear(child) for _, _, child in found]
     except RuntimeError as error:
-        # Which processors oneDNN packs for is known only by trying.
+        # The processor packs this type; whether there is room for a second copy is known only by trying.
         return f"oneDNN does not pack them here ({first_line(error)})"
     if not all(_agrees(layer) for layer in layers):
         return "oneDNN gives other products here"
@@ -129,29 +140,21 @@ def packed_bytes(module: nn.Module) -> int:
     )
 
 
-def _product(rows: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(rows, packed, bias, "none", [], "")
-    return found
-
-
 @cache
 def _scripted_product() -> Any:
     """The same for traces, which cannot write down the empty list among its arguments, as scripts can."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return _jit.script(_product)
+        return _jit.script(packed_product)
 
 
 def _why_not(model: LanguageModel, layers: list[nn.Linear], most_bytes: int) -> str:
-    if not _backends.mkldnn.is_available():
-        return "this build of PyTorch has no oneDNN"
     if model.places != ("cpu",) or model.quantization != "none":
         return "only plain weights in the CPU's memory are packed"
-    types = {layer.weight.dtype for layer in layers}
     if not layers:
         return "the model has no linear layers of a size that pays"
-    if types - {torch.float32, torch.bfloat16}:
-        return "only float32 and bfloat16 weights are packed"
+    if reasons := sorted({why_not_packed(layer.weight.dtype) for layer in layers} - {""}):
+        return reasons[0]
     size = sum(layer.weight.nbytes for layer in layers)
     if size > most_bytes:
         return f"weights of {size / 1e9:.1f} GB would be held twice"
@@ -162,7 +165,7 @@ def _why_not(model: LanguageModel, layers: list[nn.Linear], most_bytes: int) -> 
 def _agrees(layer: PackedLinear) -> bool:
     """Whether packed and plain weights give the same products of as many rows as a step has."""
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(_ROWS, layer.in_features, generator=generator).to(layer.weight.dtype)  # (2, in)
+    rows = torch.randn(ROWS, layer.in_features, generator=generator).to(layer.weight.dtype)  # (2, in)
     plain = nn.functional.linear(rows, layer.weight, layer.bias).float()  # (2, out)
     tolerance = 1e-4 if layer.weight.dtype == torch.float32 else 0.05
     return bool((layer(rows).float() - plain).abs().max() <= tolerance * plain.abs().max().clamp_min(1.0))

@@ -13,15 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from coft_core.engine.processor import multiplies_bfloat16
 from coft_core.errors import ModelLoadError
 
 DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 """Ways in which accelerate can work a device map out by itself."""
 
 QUANTIZATIONS = ("none", "8bit", "4bit")
-
-NATIVE_BFLOAT16 = ("avx512_bf16", "amx_bf16")
-"""Processor features with which 16-bit products are no slower than 32-bit ones (measured by ``bench.dtypes``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,18 +206,12 @@ def _device(device: str) -> torch.device:
 def _dtype(dtype: str | torch.dtype, device: torch.device, config: Any) -> torch.dtype:
     if dtype == "auto":
         stored = getattr(config.get_text_config(decoder=True), "dtype", None) or getattr(config, "dtype", None)
-        native = device.type == "cuda" or (stored is torch.bfloat16 and _native_bfloat16())
+        native = device.type == "cuda" or (stored is torch.bfloat16 and multiplies_bfloat16())
         return torch.bfloat16 if native else torch.float32
     chosen = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if not isinstance(chosen, torch.dtype) or not chosen.is_floating_point:
         raise ModelLoadError(f"{dtype!r} is no floating type; use 'auto', 'float32', 'bfloat16' or 'float16'.")
     return chosen
-
-
-def _native_bfloat16() -> bool:
-    """Whether the processor multiplies bfloat16 by itself."""
-    features = torch.cpu.get_capabilities()
-    return any(features.get(name, False) for name in NATIVE_BFLOAT16)
 
 
 def _require(package: str, purpose: str) -> None:

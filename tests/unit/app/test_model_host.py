@@ -1,6 +1,7 @@
 """The owner of models: loads once, forgets the oldest, and blocks nobody who uses another model."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from app.services.model_host import ModelHost
 from app.services.rollout_pool import RolloutPool
 from app.services.turns import Turns
 from coft_core.engine.fake import tiny_model
+from coft_core.engine.packed import pack_linears
 
 
 class Closable:
@@ -125,3 +127,18 @@ def test_a_wait_that_is_interrupted_leaves_the_turn_to_others(monkeypatch):
     with turns.turn():
         assert len(turns._queue) == 1
     assert len(turns._queue) == 0
+
+
+@pytest.mark.parametrize("reason", ["", "oneDNN does not pack float32 weights on this processor"])
+def test_the_page_says_in_which_form_a_processor_holds_the_weights(monkeypatch, reason):
+    monkeypatch.setattr("coft_core.engine.packed.LEAST_WEIGHTS", 1024)
+    monkeypatch.setattr("coft_core.engine.packed.why_not_packed", lambda _: reason)
+
+    def load(name, **_):
+        model = replace(tiny_model(), places=("cpu",))
+        pack_linears(model)
+        return model
+
+    for steps, said in (("off", "float32, "), ("on", "float32, steps traced; ")):
+        note = ModelHost(loader=load, faster_steps=steps).describe("m").note
+        assert note.endswith(said + (f"weights plain ({reason})" if reason else "weights packed"))

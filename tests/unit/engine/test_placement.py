@@ -246,18 +246,19 @@ torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize(
-    ("stored", "features", "chosen"),
+    ("stored", "multiplied", "chosen"),
     [
-        (torch.bfloat16, {"avx512_bf16": True}, torch.bfloat16),
-        (torch.bfloat16, {"amx_bf16": True, "avx512_bf16": False}, torch.bfloat16),
-        (torch.bfloat16, {"avx2": True}, torch.float32),
-        (torch.float16, {"avx512_bf16": True}, torch.float32),
-        (torch.float32, {"avx512_bf16": True}, torch.float32),
-        (None, {"avx512_bf16": True}, torch.float32),
+        (torch.bfloat16, True, torch.bfloat16),
+        (torch.bfloat16, False, torch.float32),
+        (torch.float16, True, torch.float32),
+        (torch.float32, True, torch.float32),
+        (None, True, torch.float32),
     ],
 )
-def test_the_type_on_a_processor_follows_what_is_stored_and_what_it_can_multiply(stored, features, chosen, monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features)
+def test_the_type_on_a_processor_follows_what_is_stored_and_what_it_can_multiply(
+    stored, multiplied, chosen, monkeypatch
+):
+    monkeypatch.setattr("coft_core.engine.placement.multiplies_bfloat16", lambda: multiplied)
     config = LlamaConfig(dtype=stored)
     assert Placement(device="cpu").arguments("m", config)["dtype"] is chosen
     assert Placement(device="cpu", dtype="float16").arguments("m", config)["dtype"] is torch.float16

@@ -1,0 +1,105 @@
+"""What the processor can do is asked once, and whatever it is, models load, run, and say in which form they do."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import coft_core as cc
+from coft_core.engine import processor
+from coft_core.engine.packed import PackedLinear, packed_bytes, weights_text
+from coft_core.engine.processor import multiplies_bfloat16, why_not_packed
+from coft_core.prepared import path_text, prepare_model
+
+REFUSED = "oneDNN does not pack bfloat16 weights on this processor"
+
+PROGRAM = """
+import torch
+import coft_core as cc
+from coft_core.engine.processor import multiplies_bfloat16, why_not_packed
+from coft_core.prepared import prepare_model
+print("RESULT", why_not_packed(torch.bfloat16) or "packs", multiplies_bfloat16())
+model = cc.load_model("demo", device="cpu", dtype="bfloat16")
+print("RESULT", prepare_model(model))
+print("RESULT", len(cc.generate(model, "She was a nurse and", cc.CoftPolicy(), max_new_tokens=3, spans=[]).steps))
+"""
+
+
+@pytest.fixture(autouse=True)
+def asked_anew():
+    """Answers that a test has made up are forgotten."""
+    yield
+    why_not_packed.cache_clear()
+    multiplies_bfloat16.cache_clear()
+
+
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="AVX2 is of x86 processors")
+def test_on_a_processor_without_avx512_a_model_in_bfloat16_keeps_plain_weights_says_so_and_runs():
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    program = [sys.executable, "-c", PROGRAM]
+    root = Path(__file__).parents[3]
+    said = subprocess.run(program, env=environment, cwd=root, capture_output=True, text=True, timeout=240, check=True)
+    results = [line.removeprefix("RESULT ") for line in said.stdout.splitlines() if line.startswith("RESULT")]
+    assert results == [f"{REFUSED} False", f"traced; weights plain ({REFUSED})", "3"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_model_is_packed_exactly_where_the_processor_packs_its_type_and_the_path_says_which(dtype):
+    model = cc.load_model("demo", device="cpu", dtype=dtype)
+    reason = why_not_packed(getattr(torch, dtype))
+    assert (packed_bytes(model.module) > 0) == (not reason)
+    assert prepare_model(model) == "traced; " + (f"weights plain ({reason})" if reason else "weights packed")
+
+
+def test_a_type_that_the_processor_refuses_is_tried_once_and_never_packed(monkeypatch):
+    tried = []
+
+    def refuse(weight):
+        tried.append(weight.dtype)
+        raise RuntimeError("no kernel\nand a long list")
+
+    monkeypatch.setattr(processor, "packed_weights", refuse)
+    why_not_packed.cache_clear()
+    first, second = (cc.load_model("demo", device="cpu", dtype="float32") for _ in range(2))
+    assert tried == [torch.float32]
+    for model in (first, second):
+        assert not any(isinstance(child, PackedLinear) for child in model.module.modules())
+        assert weights_text(model) == "weights plain (oneDNN does not pack float32 weights on this processor)"
+        assert path_text(model).endswith(weights_text(model))
+
+
+def test_a_processor_whose_packed_products_are_wrong_packs_nothing(monkeypatch):
+    monkeypatch.setattr(processor, "packed_product", lambda rows, packed, bias: torch.zeros(rows.shape[0], 16))
+    why_not_packed.cache_clear()
+    assert "wrongly" in why_not_packed(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("features", "by_onednn", "expected"),
+    [
+        ({"avx512_bf16": True}, True, True),
+        ({"amx_bf16": True, "avx512_bf16": False}, True, True),
+        ({"avx512_bf16": True}, False, False),
+        ({"avx2": True}, True, False),
+    ],
+)
+def test_bfloat16_is_multiplied_where_both_processor_and_onednn_do(features, by_onednn, expected, monkeypatch):
+    class Onednn:
+        def _is_mkldnn_bf16_supported(self):
+            return by_onednn
+
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: features)
+    monkeypatch.setattr(processor, "_onednn", Onednn())
+    multiplies_bfloat16.cache_clear()
+    assert multiplies_bfloat16() is expected
+
+
+def test_a_model_that_nobody_tried_to_pack_says_nothing_of_its_weights():
+    model = cc.load_model("demo", device="cpu", dtype="float32", packed_bytes=0)
+    assert "held twice" in weights_text(model)
+    model.findings.clear()
+    assert weights_text(model) == ""
