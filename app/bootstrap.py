@@ -125,7 +125,8 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
     )
     sessions, runs, jobs = SessionsRepository(database), CalibrationsRepository(database), JobsRepository(database)
     largest = settings.max_upload_mb * 1_000_000
-    user_lists = UserListService(UserListsRepository(database), runs, jobs, max_upload_bytes=largest)
+    stored_batches = BatchesRepository(database)
+    user_lists = UserListService(UserListsRepository(database), runs, jobs, stored_batches, max_upload_bytes=largest)
     detectors = Detectors(detector, user_lists)
     prompt_sets, store = PromptSetsRepository(database), CalibrationStore(runs)
     started = CalibrationJobs(store, prompt_sets, jobs, LedgersRepository(database), runner, host, detectors)
@@ -135,7 +136,7 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
     audits = AuditService(sessions, calibrations, host, detectors, pool, settings.full_logits_kb)
     reports = ReportService(sessions, log, AuditViews(sessions, thresholds, detectors))
     listed = JobService(runner, jobs, prompt_sets)
-    stored_batches, measured = BatchesRepository(database), ComparisonsRepository(database)
+    measured = ComparisonsRepository(database)
     planner = Planner(thresholds, detectors, host)
     batches = BatchService(stored_batches, prompt_sets, runner, listed, audits, thresholds, host, planner, largest)
     return Services(

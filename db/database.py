@@ -108,7 +108,7 @@ class Database:
 
         Raises:
             ConflictError: A constraint refuses the change.
-            UnstorableValueError: A value is NaN, a time without a zone, or not JSON.
+            UnstorableValueError: A value is NaN, a time without a zone, half of a character, or not JSON.
             StoreError: The store is not open, or the database refuses.
         """
         make = sessionmaker(self._bind("write"), expire_on_commit=False)
@@ -136,7 +136,7 @@ class Database:
 
         Raises:
             ConflictError: A constraint refuses the change.
-            UnstorableValueError: A value is NaN, a time without a zone, or not JSON.
+            UnstorableValueError: A value is NaN, a time without a zone, half of a character, or not JSON.
             StoreError: The store is not open, or the database refuses.
         """
         bind = self._bind(access)
@@ -159,6 +159,10 @@ def _bound(engine: Engine, access: Access) -> Engine:
 def _plain_errors() -> Iterator[None]:
     try:
         yield
+    except OverflowError as error:
+        raise UnstorableValueError(
+            "A whole number is larger than the store can keep (64 bits); give one between -2^63 and 2^63 - 1."
+        ) from error
     except IntegrityError as error:
         raise ConflictError(f"The store refused the change: {_reason(error)}.") from error
     except SQLAlchemyError as error:

@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from db.errors import StoreError, UnstorableValueError
+from db.types import require_whole
 
 ACCESS = "store_access"
 """Execution option of a connection: ``"write"`` takes SQLite's write lock at once, ``"read"`` never does."""
@@ -67,11 +68,15 @@ def build_engine(url: URL) -> Engine:
 
 def _to_json(value: Any) -> str:
     try:
-        return json.dumps(value, allow_nan=False)
+        text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise UnstorableValueError(
             f"A value cannot be stored as JSON ({error}); give only finite numbers, text, lists and objects."
         ) from error
+    if "\\ud" in text:
+        # In ASCII a whole character and half of one both begin like this.
+        require_whole(json.dumps(value, ensure_ascii=False))
+    return text
 
 
 def _create_private_file(path: Path) -> None:

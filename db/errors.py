@@ -10,8 +10,19 @@ class NotFoundError(StoreError):
 
 
 class UnstorableValueError(StoreError, ValueError):
-    """A value that no column can keep: NaN, a time without a zone, or what JSON does not know."""
+    """A value that no column can keep: NaN, a time without a zone, half of a character, or what JSON does not know."""
 
 
 class ConflictError(StoreError):
     """The change contradicts what is already stored (a repeated step, branch or reference)."""
+
+
+class CalibrationDeletedError(ConflictError):
+    """A session cannot go on, because the calibration that its thresholds came from is no longer stored."""
+
+    def __init__(self, label: str) -> None:
+        """Name the calibration by what it was called."""
+        super().__init__(
+            f"The calibration “{label}” has been deleted, so this session cannot be continued; start a new one with "
+            "another calibration."
+        )

@@ -13,22 +13,43 @@ from sqlalchemy.types import TypeDecorator
 from db.errors import UnstorableValueError
 
 _ESCAPE = "\x10"
-_TO_ESCAPE = re.compile("[\x00\x10\ud800-\udfff]")
+_TO_ESCAPE = re.compile("[\x00\x10]")
 _ESCAPED = re.compile("\x10([0-9a-f]{4})")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def require_whole(text: str) -> str:
+    """Return a text that holds no lone surrogate, which no page, file or UTF-8 database could take.
+
+    Raises:
+        UnstorableValueError: It holds one; the sentence shows the text around it.
+    """
+    found = _SURROGATE.search(text)
+    if found is None:
+        return text
+    before, after = text[max(0, found.start() - 20) : found.start()], text[found.end() : found.end() + 20]
+    raise UnstorableValueError(
+        f"The text “{mended(before)}\ufffd{mended(after)}” cannot be stored: it holds half of a character "
+        f"(U+{ord(found.group()):04X}, a lone surrogate) where the \ufffd stands; delete it or type it again."
+    )
+
+
+def mended(text: str) -> str:
+    """The text with each lone surrogate replaced by U+FFFD, for words that the program itself puts together."""
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def escape_text(text: str) -> str:
     """Rewrite a string so that any database accepts it, reversibly.
 
-    PostgreSQL refuses NUL in text and no UTF-8 database takes lone surrogates, yet a token or a
-    pasted prompt can hold both. NUL, lone surrogates and the escape itself (U+0010, "data link
-    escape") become U+0010 and four hexadecimal digits; all other text is stored as it is.
+    PostgreSQL refuses NUL in text, yet a token or a pasted prompt can hold it. NUL and the escape itself (U+0010,
+    "data link escape") become U+0010 and four hexadecimal digits; all other text is stored as it is.
 
     Args:
-        text: Any Python string.
+        text: A string without lone surrogates.
 
     Returns:
-        A string that encodes to UTF-8 without NUL; :func:`unescape_text` inverts it.
+        A string without NUL; :func:`unescape_text` inverts it.
     """
     return _TO_ESCAPE.sub(lambda match: f"{_ESCAPE}{ord(match.group()):04x}", text)
 
@@ -39,14 +60,18 @@ def unescape_text(stored: str) -> str:
 
 
 class AnyText(TypeDecorator[str]):
-    """Text of any length that round-trips every Python string; see :func:`escape_text`."""
+    """Text of any length that round-trips every string that is whole; see :func:`escape_text`."""
 
     impl = String
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Escape on the way in."""
-        return None if value is None else escape_text(value)
+        """Escape on the way in.
+
+        Raises:
+            UnstorableValueError: The text holds a lone surrogate.
+        """
+        return None if value is None else escape_text(require_whole(value))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
         """Unescape on the way out."""

@@ -1,9 +1,25 @@
 """The services' own errors, and the list of those whose text may be shown as it is."""
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from app.jobs import JobCancelled
 from coft_core.errors import CalibrationMismatch, CoftError
 from db.errors import StoreError
 
-__all__ = ["USER_ERRORS", "CalibrationMismatch", "CoftError", "ColumnMismatch", "ServiceError", "StoreError"]
+__all__ = [
+    "USER_ERRORS",
+    "CalibrationMismatch",
+    "CoftError",
+    "ColumnMismatch",
+    "ServiceError",
+    "StoreError",
+    "in_one_sentence",
+    "sentence_of",
+]
+
+logger = logging.getLogger(__name__)
 
 
 class ServiceError(Exception):
@@ -25,3 +41,33 @@ class ColumnMismatch(CalibrationMismatch):
 
 USER_ERRORS: tuple[type[Exception], ...] = (ServiceError, CoftError, StoreError)
 """Errors of bad input or circumstances; everything else is a fault of the program."""
+
+LONGEST_REASON = 200
+"""Characters of an unknown error's own words that are shown."""
+
+
+def sentence_of(error: Exception) -> str:
+    """What an error says to a user; a fault of the program is written to the log, and told by its kind."""
+    if isinstance(error, USER_ERRORS):
+        return str(error)
+    logger.error("A fault of the program", exc_info=error)
+    said = " ".join(str(error).split())[:LONGEST_REASON]
+    return (
+        f"The program met an error that it does not know ({type(error).__name__}{': ' if said else ''}{said}); nothing "
+        "of it was kept. Try again, and report it with the log if it stays."
+    )
+
+
+@contextmanager
+def in_one_sentence() -> Iterator[None]:
+    """Turn a fault of the program into one sentence, so that it ends what was asked and nothing else.
+
+    Raises:
+        ServiceError: The program met an error that is none of :data:`USER_ERRORS`.
+    """
+    try:
+        yield
+    except (*USER_ERRORS, JobCancelled):
+        raise
+    except Exception as error:
+        raise ServiceError(sentence_of(error)) from error

@@ -18,6 +18,7 @@ from coft_core.decode import Plan, Rollout
 from coft_core.digests import same_digests
 from coft_core.footprint import reserved_bytes
 from coft_core.types import Step
+from db.errors import CalibrationDeletedError
 from db.records import BranchRecord, SessionRecord
 from db.repositories import SessionsRepository
 
@@ -108,15 +109,13 @@ class Rollouts:
             thresholds: Whether its calibration is needed; without, a deleted one does not matter.
 
         Raises:
-            ServiceError: Model, detector, word list or calibration are no longer what they were.
+            ServiceError: Model, detector or word list are no longer what they were.
+            CalibrationDeletedError: Its calibration is no longer stored.
         """
         settings = settings_from_json(record.policy_settings["settings"])
         gone = settings.calibration_id is not None and record.calibration_id is None and certifies(settings)
         if gone and thresholds:
-            raise ServiceError(
-                f"The calibration “{record.calibration_label}” has been deleted, so this session cannot be "
-                "continued; start a new one with another calibration."
-            )
+            raise CalibrationDeletedError(record.calibration_label)
         if self._detectors.list_is_gone(settings):
             raise ServiceError(
                 f"The word list “{record.policy_settings['user_list']}” has been deleted or replaced, so this session "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
+from app.services.errors import in_one_sentence
 from app.services.forced_tokens import forced_token
 from app.services.mapping import step_record
 from app.services.memory_budget import Waiting
@@ -46,20 +47,22 @@ class Stepping:
             waiting: Told while the step waits for memory.
 
         Raises:
-            ServiceError: The session cannot be continued.
+            ServiceError: The session cannot be continued, or the program failed at this step; the chain is as it was.
             DeviceMemoryError: The device's memory ran out; the chain is as it was.
         """
-        return self._rollouts.run(branch, partial(self._advance, branch), waiting=waiting)
+        with in_one_sentence():
+            return self._rollouts.run(branch, partial(self._advance, branch), waiting=waiting)
 
     def fork(self, parent: BranchRecord, index: int, token: int | str) -> BranchRecord:
         """The branch that departs from a chain at a step (0-based) with another token, with that step stored.
 
         Raises:
-            ServiceError: The session cannot be continued.
+            ServiceError: The session cannot be continued, or the program failed; there is no new branch.
             InvalidInputError: The step or the token does not exist.
             DeviceMemoryError: The device's memory ran out; there is no new branch.
         """
-        return self._rollouts.run(parent, partial(self._fork, parent, index, token), copies=1)
+        with in_one_sentence():
+            return self._rollouts.run(parent, partial(self._fork, parent, index, token), copies=1)
 
     def _fork(self, parent: BranchRecord, index: int, token: int | str, rollout: Rollout) -> BranchRecord:
         model = rollout.plan.model

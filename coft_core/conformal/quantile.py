@@ -30,6 +30,9 @@ Estimator = Literal["hierarchical", "one_per_context", "pooled"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 """The estimators' names, the default first."""
 
+MOST_DRAWS = 1_000
+"""Draws that are averaged at most: each keeps a value of every context, and more change no threshold that shows."""
+
 
 def check_alpha(alpha: float | Fraction) -> float:
     """Return ``alpha`` as a float if it is a risk level.
@@ -154,11 +157,11 @@ def check_draws(draws: int) -> int:
     """Return ``draws`` if it is a number of draws.
 
     Raises:
-        InvalidInputError: It is no whole number, or below 1.
+        InvalidInputError: It is no whole number, or not in 1..:data:`MOST_DRAWS`.
     """
-    if isinstance(draws, numbers.Integral) and not isinstance(draws, bool) and draws >= 1:
+    if isinstance(draws, numbers.Integral) and not isinstance(draws, bool) and 1 <= draws <= MOST_DRAWS:
         return int(draws)
-    raise InvalidInputError(f"The number of draws is {draws!r}; choose a whole number, 1 or larger.")
+    raise InvalidInputError(f"The number of draws is {draws!r}; choose a whole number from 1 to {MOST_DRAWS}.")
 
 
 def conformal_threshold(

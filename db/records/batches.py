@@ -78,3 +78,8 @@ class BatchRowRecord:
     mean_log_ratio: float | None
     max_log_ratio: float | None
     min_margin: float | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be run: its chain is not at its end, and its session was not deleted."""
+        return self.finished is None and not (self.begun and self.session_id is None)

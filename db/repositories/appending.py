@@ -18,7 +18,7 @@ from db.errors import ConflictError
 from db.mapping import families_to_json
 from db.models import AuditSession, Branch, Candidate, Step
 from db.records import CandidateRecord, StepRecord
-from db.repositories.common import missing
+from db.repositories.common import missing, require_calibration
 from db.types import utc_now
 
 LONGEST_WAIT = 0.05
@@ -37,11 +37,17 @@ def _table(kind: Any) -> Table:
 
 _branches, _steps, _sessions = _table(Branch), _table(Step), _table(AuditSession)
 # Statements on tables, built once: a unit of work would look at its objects again and again, at every step.
-_PLACE = select(
-    _branches.c.session_id,
-    _branches.c.fork_step,
-    select(func.max(_steps.c.index)).where(_steps.c.branch_id == _branches.c.id).scalar_subquery().label("last"),
-).where(_branches.c.id == bindparam("own"))
+_PLACE = (
+    select(
+        _branches.c.session_id,
+        _branches.c.fork_step,
+        _sessions.c.calibration_id,
+        _sessions.c.calibration_label,
+        select(func.max(_steps.c.index)).where(_steps.c.branch_id == _branches.c.id).scalar_subquery().label("last"),
+    )
+    .join_from(_branches, _sessions, _branches.c.session_id == _sessions.c.id)
+    .where(_branches.c.id == bindparam("own"))
+)
 _INSERT_STEP = insert(_steps)
 _INSERT_CANDIDATES = insert(_table(Candidate))
 _TOUCH = update(_sessions).where(_sessions.c.id == bindparam("own")).values(updated_at=bindparam("now"))
@@ -99,6 +105,7 @@ class StepWriter:
 
         Raises:
             NotFoundError: There is no such branch.
+            CalibrationDeletedError: The session's calibration is no longer stored.
             ConflictError: The step is not the next one.
             UnstorableValueError: A number is NaN.
             StoreError: The database refuses.
@@ -187,6 +194,7 @@ def insert_steps(connection: Connection, steps: Sequence[tuple[int, StepRecord]]
 
     Raises:
         NotFoundError: There is no such branch.
+        CalibrationDeletedError: The session's calibration is no longer stored.
         ConflictError: A step is not the next one.
         UnstorableValueError: A number of a family is NaN.
     """
@@ -211,6 +219,7 @@ def _session_of_next(connection: Connection, branch_id: int, index: int) -> int:
     place = connection.execute(_PLACE, {"own": branch_id}).one_or_none()
     if place is None:
         raise missing(Branch, branch_id)
+    require_calibration(place.calibration_id, place.calibration_label)
     expected = (place.fork_step or 0) if place.last is None else place.last + 1
     if index != expected:
         raise ConflictError(

@@ -17,7 +17,7 @@ from db.models import Annotation, AuditSession, Batch, BatchRow, Branch, Candida
 from db.records import AnnotationRecord, BatchPlaceRecord, BatchRecord, BatchRowRecord, JsonObject
 from db.repositories.common import find
 from db.repositories.jobs import UNFINISHED
-from db.types import utc_now
+from db.types import mended, utc_now
 
 
 class BatchesRepository:
@@ -103,7 +103,7 @@ class BatchesRepository:
         """Write why a row could not be run."""
         of_row = BatchRow.batch_id == batch_id, BatchRow.line == line
         with self._database.session() as session:
-            session.execute(update(BatchRow).where(*of_row).values(error=error))
+            session.execute(update(BatchRow).where(*of_row).values(error=mended(error)))
 
     def rows(self, batch_id: int) -> Sequence[BatchRowRecord]:
         """Return the rows of a batch in the order of their lines, with what their sessions say so far.

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
-from db.errors import NotFoundError
+from db.errors import CalibrationDeletedError, NotFoundError
 from db.models import (
     Annotation,
     AuditSession,
@@ -50,3 +50,13 @@ def find(session: Session, kind: type[Row], key: int) -> Row:
 def missing(kind: type[Base], key: int) -> NotFoundError:
     """Say that no row of a kind has an id."""
     return NotFoundError(f"There is no {_NAMES[kind]} with the id {key}; it may have been deleted.")
+
+
+def require_calibration(calibration_id: int | None, label: str) -> None:
+    """Refuse to go on with a session whose calibration is gone: what is in memory may still hold its thresholds.
+
+    Raises:
+        CalibrationDeletedError: The session had a calibration, and has none now.
+    """
+    if label and calibration_id is None:
+        raise CalibrationDeletedError(label)

@@ -13,7 +13,7 @@ from db.mapping import to_record
 from db.models import Job
 from db.records import JobRecord, JobStatus, JsonObject
 from db.repositories.common import find
-from db.types import utc_now
+from db.types import mended, utc_now
 
 UNFINISHED: tuple[JobStatus, ...] = ("queued", "running")
 INTERRUPTED = "The program ended before this job did; resume it, or start it again."
@@ -132,7 +132,8 @@ class JobsRepository:
             status=status,
             progress=progress,
             message=message,
-            error=error,
+            # A sentence may quote what was typed; the job must end whatever that was.
+            error=None if error is None else mended(error),
             finished_at=now,
             heartbeat_at=now,
             **returned,

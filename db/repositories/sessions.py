@@ -25,7 +25,7 @@ from db.repositories.appending import StepWriter
 from db.repositories.batches import claim_row
 from db.repositories.beginnings import load_beginnings
 from db.repositories.chains import active_branch_row, branch_row, chain_length, load_chain, own_branch
-from db.repositories.common import find
+from db.repositories.common import find, require_calibration
 from db.repositories.outlines import load_outlines
 from db.repositories.session_conditions import active_length, names_it
 from db.repositories.session_rows import record_of, session_row
@@ -176,6 +176,7 @@ class SessionsRepository:
 
         Raises:
             NotFoundError: There is no such parent.
+            CalibrationDeletedError: The session's calibration is no longer stored.
             ConflictError: The parent belongs to another session, the fork step lies outside its
                 chain, or the path is taken.
         """
@@ -190,6 +191,8 @@ class SessionsRepository:
             taken = session.scalars(select(Branch.id).filter_by(session_id=session_id, path=path)).first()
             if taken is not None:
                 raise ConflictError(f"Audit session {session_id} already has the branch {path}; open that one.")
+            owner = find(session, AuditSession, session_id)
+            require_calibration(owner.calibration_id, owner.calibration_label)
             now = utc_now()
             row = Branch(
                 session_id=session_id,
@@ -200,7 +203,7 @@ class SessionsRepository:
                 created_at=now,
             )
             session.add(row)
-            find(session, AuditSession, session_id).updated_at = now
+            owner.updated_at = now
             session.flush()
             return to_record(BranchRecord, row)
 

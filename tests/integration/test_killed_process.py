@@ -1,12 +1,16 @@
 """A process killed in the middle of a run loses no step that it had shown."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from gradio_client import Client, handle_file
+
 from app.bootstrap import services
 from app.services.views import AuditSettings, Span, StartAudit
-from tests.conftest import load_tiny
+from app.settings import Settings
+from tests.conftest import free_port, load_tiny
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -44,3 +48,36 @@ def test_every_step_that_was_shown_is_there_and_the_session_goes_on_where_it_was
         assert [[str(s.index), str(s.token_id)] for s in stored[: len(shown)]] == shown
         list(wired.audits.run(session_id))
         assert [s.token_id for s in wired.audits.view(session_id).steps] == whole
+
+
+def stored_job(url, batch_id):
+    with services(Settings(database_url=url, pipeline="none"), loader=load_tiny) as wired:
+        view = wired.batches.view(batch_id)
+        return view.job.status, view.resumable, view.counts
+
+
+def test_a_terminated_server_stops_its_jobs_which_can_be_resumed(tmp_path):
+    port, url = free_port(), f"sqlite:///{tmp_path / 'store.db'}"
+    prompts = tmp_path / "prompts.csv"
+    prompts.write_text("prompt\n" + "".join(f"He said {number} times that\n" for number in range(200)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", "serve", "--port", str(port)], cwd=ROOT, stdout=subprocess.PIPE,
+        env={**os.environ, "COFT_DATABASE_URL": url, "COFT_PIPELINE": "none"}, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert any(line.startswith("COFT Audit runs at") for line in process.stdout)
+        client = Client(f"http://127.0.0.1:{port}", verbose=False)
+        settings = {"name": "long", "max_new_tokens": 64}
+        client.submit(handle_file(prompts), settings, api_name="/run_batch")
+        while not client.predict("", api_name="/list_sessions"):
+            pass
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
+    status, resumable, counts = stored_job(url, 1)
+    assert (status, resumable) == ("interrupted", True)
+    assert sum(counts.values()) == 200
+    assert counts.get("failed", 0) == 0

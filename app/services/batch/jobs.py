@@ -8,22 +8,25 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import cast
 
-from app.jobs import JobContext, JobRunner
+from app.jobs import JobCancelled, JobContext, JobRunner
 from app.services.audits import AuditService
-from app.services.errors import ServiceError
+from app.services.errors import ServiceError, sentence_of
 from app.services.job_waits import MemoryWait
 from app.services.mapping import settings_from_json
 from app.services.prompts.files import PromptRow, row_from
 from app.services.views.audits import BatchPlace, StartAudit
 from app.services.views.batches import BatchRequest
 from app.services.views.jobs import ACTIVE
-from coft_core.errors import CalibrationMismatch, CoftError, ModelLoadError
+from coft_core.errors import CalibrationMismatch, ModelLoadError
 from coft_core.types import Step
 from db.errors import NotFoundError
 from db.records import BatchRecord, BatchRowRecord, JsonObject
 from db.repositories import BatchesRepository, PromptSetsRepository
 
 JOB_KIND = "batch"
+
+OF_THE_WHOLE_BATCH = (CalibrationMismatch, ModelLoadError)
+"""Errors that every other row would meet as well."""
 
 
 @dataclass(slots=True)
@@ -78,19 +81,19 @@ class BatchJobs:
         prompts = [row_from(record) for record in self._prompt_sets.rows(batch.prompt_set_id)]
         requests = _requests(batch, prompts)
         records = self._batches.rows(batch_id)
-        left = [record for record in records if is_open(record)]
+        left = [record for record in records if record.is_open]
         tally = _Tally(len(records), len(records) - len(left))
         context.begin_phase(tally.share(), tally.sentence)
         for record in left:
             context.check_cancelled()
             try:
                 self._run(context, record, requests[record.line], tally)
-            except (CalibrationMismatch, ModelLoadError):
+            except (*OF_THE_WHOLE_BATCH, JobCancelled):
                 raise
-            except CoftError as error:
+            except Exception as error:
                 # What is wrong with one row must not stop the others; it stands beside the row.
                 tally.failed += 1
-                self._batches.fail(batch_id, record.line, str(error))
+                self._batches.fail(batch_id, record.line, sentence_of(error))
             tally.finished += 1
             context.progress(tally.share(), tally.sentence)
         return {"batch_id": batch_id, "prompts": tally.total, "failed": tally.failed}
@@ -118,11 +121,6 @@ class BatchJobs:
 def batch_request(stored: JsonObject) -> BatchRequest:
     """A batch's request as it was submitted."""
     return BatchRequest(**{**stored, "settings": settings_from_json(stored["settings"])})
-
-
-def is_open(row: BatchRowRecord) -> bool:
-    """Whether a row can still be run: its chain is not at its end, and its session was not deleted."""
-    return row.finished is None and not (row.begun and row.session_id is None)
 
 
 def _requests(batch: BatchRecord, prompts: Sequence[PromptRow]) -> dict[int, StartAudit]:

@@ -13,7 +13,7 @@ from app.services.audits import AuditService
 from app.services.batch.checks import require_settings, row_errors
 from app.services.batch.estimates import estimated
 from app.services.batch.impact import ImpactTable, impact_table
-from app.services.batch.jobs import BatchJobs, batch_request, is_open
+from app.services.batch.jobs import BatchJobs, batch_request
 from app.services.batch.outcomes import outcomes_of
 from app.services.batch.rows import INTERVAL, OPEN, group_totals, groups_csv, row_views, rows_csv, sorted_rows
 from app.services.calibration.thresholds import Thresholds
@@ -165,7 +165,7 @@ class BatchService(PromptSetReader):
             NotFoundError: There is no such batch.
         """
         batch = self._batches.get(batch_id)
-        if not any(is_open(row) for row in self._batches.rows(batch_id)):
+        if not any(row.is_open for row in self._batches.rows(batch_id)):
             raise ServiceError(f"Every row of “{batch.name}” is finished, so there is nothing to resume.")
         return self._running.start(batch)
 

@@ -13,7 +13,16 @@ from typing import Any
 from app.services.errors import ServiceError
 from app.services.mapping import span_from, span_record
 from app.services.prompts.columns import map_columns
-from app.services.prompts.uploads import RowProblem, Table, decode, read_bytes, read_csv, read_jsonl, readable
+from app.services.prompts.uploads import (
+    RowProblem,
+    Table,
+    all_records,
+    decode,
+    read_bytes,
+    read_csv,
+    read_jsonl,
+    readable,
+)
 from app.services.views import Example, ParsedPromptSet, RowError, Span
 from coft_core.errors import InvalidInputError
 from coft_core.masking.merge import validate_spans
@@ -59,7 +68,7 @@ def parse_prompt_set(
     name = filename or path.name
     data = read_bytes(path, name, max_bytes)
     table = _table(decode(data, name), name)
-    records = list(table.records)
+    records = all_records(table, name)
     if not records and not table.columns:
         raise ServiceError(f"{name} is empty, it has no rows; put one prompt on each line.")
     mapping = map_columns(name, table.columns, columns)
@@ -112,7 +121,7 @@ def row_from(record: PromptRowRecord) -> PromptRow:
 def _table(text: str, name: str) -> Table:
     suffix = Path(name).suffix.lower()
     if suffix in (".jsonl", ".ndjson"):
-        return read_jsonl(text)
+        return read_jsonl(text, name)
     if suffix in (".csv", ".tsv", ".txt"):
         return read_csv(text, name)
     raise ServiceError(f"{name} is neither CSV nor JSONL; save it as UTF-8 .csv or .jsonl.")
@@ -192,7 +201,7 @@ def _spans(value: Any, prompt: str) -> tuple[Span, ...] | None:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RowProblem("spans", f"is not a JSON list: {value[:40]}") from error
     if not isinstance(value, list):
         raise RowProblem("spans", "is not a list of [start, end, category]")

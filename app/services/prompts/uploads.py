@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,10 @@ from coft_core.masking.surrogates import surrogate_problem
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab"}
 LARGEST_FIELD = 1_000_000
+MOST_COLUMNS = 1_000
+MOST_ROWS = 100_000
+DEEPEST = 8
+"""Lists or objects within each other in a row; spans, the deepest that is read, have two."""
 
 
 class RowProblem(Exception):  # noqa: N818 - data about a row, collected and never shown as an error
@@ -95,8 +101,7 @@ def read_csv(text: str, name: str) -> Table:
         ServiceError: The header cannot be read, or names a column twice.
     """
     delimiter, header, reader = _open(text, name)
-    if doubled := next((column for column in header if column and header.count(column) > 1), None):
-        raise ServiceError(f"{name} has the column “{doubled}” twice; keep one.")
+    _require_single(header, name)
     columns = tuple(column for column in header if column)
     return Table(f"CSV, {DELIMITERS[delimiter]}", columns, (), _rows(reader, header))
 
@@ -117,18 +122,38 @@ def read_table(text: str, name: str, columns: Sequence[str], required: str) -> T
     header = [column.lower() for column in typed]
     if required not in header:
         raise ServiceError(f"{name} has no column “{required}” in its first line; name the columns {_all(columns)}.")
-    if doubled := sorted({column for column in header if column and header.count(column) > 1}):
-        raise ServiceError(f"{name} has the column “{doubled[0]}” twice; keep one.")
+    _require_single(header, name)
     ignored = tuple(column for column in header if column not in columns and column)
     named = tuple(column for column in header if column)
     return Table(f"CSV, {DELIMITERS[delimiter]}", named, ignored, _rows(reader, header))
 
 
-def read_jsonl(text: str) -> Table:
-    """Read text with one JSON object a line; its columns are the keys of all objects, in the order of their coming."""
+def read_jsonl(text: str, name: str) -> Table:
+    """Read text with one JSON object a line; its columns are the keys of all objects, in the order of their coming.
+
+    Args:
+        text: The text.
+        name: The file's name, for messages.
+
+    Raises:
+        ServiceError: The objects have too many keys.
+    """
     records = list(_objects(text))
     columns = {key: None for _, record in records if isinstance(record, dict) for key in record}
+    _require_single(tuple(columns), name)
     return Table("JSONL", tuple(columns), (), iter(records))
+
+
+def all_records(table: Table, name: str) -> list[tuple[int, Any]]:
+    """The records of a table.
+
+    Raises:
+        ServiceError: There are too many.
+    """
+    records = list(islice(table.records, MOST_ROWS + 1))
+    if len(records) > MOST_ROWS:
+        raise ServiceError(f"{name} has more than {MOST_ROWS:,} rows; split it into several files.")
+    return records
 
 
 def _open(text: str, name: str) -> tuple[str, list[str], Any]:
@@ -141,6 +166,14 @@ def _open(text: str, name: str) -> tuple[str, list[str], Any]:
         return delimiter, [column.strip() for column in next(reader, [])], reader
     except csv.Error as error:
         raise ServiceError(f"{name} has a header that cannot be read ({error}); check its quotes.") from error
+
+
+def _require_single(header: Sequence[str], name: str) -> None:
+    if len(header) > MOST_COLUMNS:
+        raise ServiceError(f"{name} has {len(header):,} columns and at most {MOST_COLUMNS} are read; leave some out.")
+    doubled = next((column for column, times in Counter(header).items() if column and times > 1), None)
+    if doubled is not None:
+        raise ServiceError(f"{name} has the column “{doubled}” twice; keep one.")
 
 
 def _all(columns: Collection[str]) -> str:
@@ -179,4 +212,17 @@ def _objects(text: str) -> Iterator[tuple[int, Any]]:
         except (ValueError, RecursionError):
             yield line, RowProblem("row", "holds a number that is too long, or lists in lists without end")
             continue
-        yield line, record if isinstance(record, dict) else RowProblem("row", "is not a JSON object")
+        if not isinstance(record, dict):
+            yield line, RowProblem("row", "is not a JSON object")
+        elif _is_deeper(record, DEEPEST):
+            yield line, RowProblem("row", f"holds lists in lists, more than {DEEPEST} deep")
+        else:
+            yield line, record
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether a value holds more than so many lists or objects within each other."""
+    if not isinstance(value, (dict, list)):
+        return False
+    parts = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(part, levels - 1) for part in parts)

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from app.services.errors import ServiceError
-from app.services.prompts.uploads import RowProblem, Table, decode, read_bytes, read_csv, read_jsonl, readable
+from app.services.prompts.uploads import (
+    RowProblem,
+    Table,
+    all_records,
+    decode,
+    read_bytes,
+    read_csv,
+    read_jsonl,
+    readable,
+)
 from app.services.views import Span
 from app.services.views.tuning import TuningSet
 from coft_core.errors import InvalidInputError
@@ -43,7 +52,7 @@ def read_tuning_set(path: Path, filename: str | None = None, max_bytes: int = 20
         if column not in table.columns:
             raise ServiceError(f"{name} has no column “{column}”; a set to tune on needs prompt and answer.")
     items = []
-    for line, cells in table.records:
+    for line, cells in all_records(table, name):
         try:
             if isinstance(cells, RowProblem):
                 raise cells
@@ -59,7 +68,7 @@ def read_tuning_set(path: Path, filename: str | None = None, max_bytes: int = 20
 
 def _table(text: str, name: str) -> Table:
     if Path(name).suffix.lower() in (".jsonl", ".ndjson"):
-        return read_jsonl(text)
+        return read_jsonl(text, name)
     return read_csv(text, name)
 
 
@@ -94,7 +103,7 @@ def _others(cell: Any) -> list[str]:
             return [part for part in cell.split("|") if part.strip()]
         try:
             cell = json.loads(cell)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise RowProblem("others", "is no list; separate answers by |, or give a JSON list") from error
     if not isinstance(cell, list) or not all(isinstance(other, str) and other.strip() for other in cell):
         raise RowProblem("others", "must hold texts; separate answers by |, or give a JSON list")

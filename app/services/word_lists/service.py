@@ -11,8 +11,8 @@ from app.services.views import ParsedUserList, UserListSummary, UserListView, Us
 from app.services.word_lists.files import parse_user_list, user_list_csv
 from coft_core.digests import same_digests
 from coft_core.masking.user_list import UserList
-from db.records import UserListRecord, UserTermRecord
-from db.repositories import CalibrationsRepository, JobsRepository, UserListsRepository
+from db.records import JsonObject, UserListRecord, UserTermRecord
+from db.repositories import BatchesRepository, CalibrationsRepository, JobsRepository, UserListsRepository
 from db.repositories.jobs import UNFINISHED
 
 
@@ -24,6 +24,7 @@ class UserListService:
         lists: UserListsRepository,
         calibrations: CalibrationsRepository,
         jobs: JobsRepository,
+        batches: BatchesRepository,
         max_upload_bytes: int = 20_000_000,
     ) -> None:
         """Wire the service.
@@ -32,11 +33,13 @@ class UserListService:
             lists: The store of word lists.
             calibrations: Tells which lists calibrations rest on.
             jobs: Tells which lists unfinished jobs use.
+            batches: Tells which lists batches use that can go on.
             max_upload_bytes: Largest file that is read.
         """
         self._lists = lists
         self._calibrations = calibrations
         self._jobs = jobs
+        self._batches = batches
         self._max_upload_bytes = max_upload_bytes
         self._loaded: tuple[int, UserList] | None = None
 
@@ -113,7 +116,7 @@ class UserListService:
         """Delete a word list; audits made with it stay as they are, and can no longer be continued.
 
         Raises:
-            ServiceError: A calibration or an unfinished job uses it.
+            ServiceError: A calibration, an unfinished job or a batch that can go on uses it.
         """
         self._require_unused(self._lists.get(user_list_id))
         self._lists.delete(user_list_id)
@@ -145,15 +148,25 @@ class UserListService:
                     f"The calibration “{run.name}” was made with the word list “{record.name}” and would be of no use "
                     "without it; delete the calibration first, or keep the list."
                 )
-        if record.id in self._ids_in_unfinished_jobs():
-            raise ServiceError(
-                f"A calibration that uses the word list “{record.name}” is still running; wait until it has ended, "
-                "or cancel it."
-            )
+        for job in self._jobs.list(statuses=UNFINISHED):
+            if _list_in(job.payload.get("request")) == record.id:
+                raise ServiceError(
+                    f"“{job.title}” uses the word list “{record.name}” and has not ended; wait until it has, or "
+                    "cancel it."
+                )
+        for batch in self._batches.list():
+            if _list_in(batch.request) == record.id and any(row.is_open for row in self._batches.rows(batch.id)):
+                raise ServiceError(
+                    f"The batch “{batch.name}” uses the word list “{record.name}” and has rows that are not finished; "
+                    "run it to its end, delete the batch, or keep the list."
+                )
 
-    def _ids_in_unfinished_jobs(self) -> set[int | None]:
-        found = self._jobs.list(statuses=UNFINISHED)
-        return {(job.payload.get("request") or {}).get("user_list_id") for job in found}
+
+def _list_in(request: JsonObject | None) -> int | None:
+    """The word list that a stored request names, with its settings or beside them."""
+    asked = request or {}
+    named: int | None = {**(asked.get("settings") or {}), **asked}.get("user_list_id")
+    return named
 
 
 def _names(version: str, label: str) -> bool:

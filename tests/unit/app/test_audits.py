@@ -5,10 +5,11 @@ import math
 import pytest
 
 from app.bootstrap import services
+from app.services import stepping
 from app.services.errors import ServiceError
 from app.services.views import AuditSettings, ReadingRequest, Span, StartAudit, replace
 from coft_core.errors import CalibrationMismatch, InvalidInputError, PromptTooLongError, SentinelError
-from db.errors import NotFoundError
+from db.errors import CalibrationDeletedError, NotFoundError
 from tests.conftest import load_tiny
 
 PROMPT = "The nurse said he would come"
@@ -158,7 +159,7 @@ def test_deleting_a_calibration_keeps_the_session_readable_and_says_why_it_canno
     assert any("deleted" in warning for warning in after.warnings)
     with (
         services(settings, loader=load_tiny) as restarted,
-        pytest.raises(ServiceError, match="cannot be continued"),
+        pytest.raises(CalibrationDeletedError, match="cannot be continued"),
     ):
         restarted.audits.step(view.session_id)
 
@@ -228,3 +229,36 @@ def test_a_fork_that_was_cut_off_before_its_forced_step_is_completed_when_asked_
     assert len(fork.branches) == 2
     assert [s.forced for s in fork.steps] == [False, True]
     assert fork.steps[1].token_id == token
+
+
+def test_an_audit_whose_calibration_is_deleted_takes_no_step_and_no_fork_though_it_is_live(wired, calibrated):
+    view = start(wired, calibration_id=calibrated)
+    wired.audits.step(view.session_id)
+    wired.audits.step(view.session_id)
+    wired.calibrations.delete(calibrated)
+    for call in (
+        lambda: wired.audits.fork(view.session_id, view.branch_id, 1, 5),
+        lambda: wired.audits.step(view.session_id),
+    ):
+        with pytest.raises(CalibrationDeletedError, match="“set” has been deleted"):
+            call()
+    assert len(wired.audits.view(view.session_id).steps) == 2
+    assert len(wired.audits.view(view.session_id).branches) == 1
+
+
+def test_a_fault_of_the_program_ends_one_step_with_a_sentence_and_the_audit_goes_on(wired, monkeypatch):
+    whole, broken = start(wired), start(wired)
+    list(wired.audits.run(whole.session_id))
+    wired.audits.step(broken.session_id)
+
+    def fails(rollout):
+        rollout.step()
+        raise RuntimeError("tensors of 3 and 4 columns")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stepping, "measured_step", fails)
+        with pytest.raises(ServiceError, match=r"does not know \(RuntimeError: tensors of 3 and 4 columns\)"):
+            wired.audits.step(broken.session_id)
+    list(wired.audits.run(broken.session_id))
+    chains = [wired.audits.view(view.session_id).steps for view in (whole, broken)]
+    assert [s.token_id for s in chains[0]] == [s.token_id for s in chains[1]]

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from app.bootstrap import services
+from app.services import stepping
 from app.services.errors import ServiceError
 from app.services.views import StartAudit, replace
 from app.services.views.audits import BatchPlace
@@ -15,8 +16,8 @@ from tests.conftest import load_tiny
 from tests.unit.app.small_batch import REQUEST, SETTINGS, parsed, run
 
 
-class Crash(Exception):  # noqa: N818
-    """Stands for the death of the process."""
+class Crash(BaseException):
+    """Stands for the death of the process: no error that a program could handle."""
 
 
 def halt_after(audits, steps, error):
@@ -36,7 +37,7 @@ def test_after_a_crash_a_cut_off_session_is_continued_and_nothing_is_run_twice(w
     halt_after(wired.audits, 7, Crash("the lights went out"))
     batch_id = wired.batches.submit(parsed(wired, tmp_path), REQUEST)
     job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
-    assert (job.status, job.error) == ("failed", "the lights went out")
+    assert job.status == "running", "nobody was left to say that it has ended"
     before = wired.batches.view(batch_id)
     assert [(row.state, row.steps) for row in before.rows] == [
         ("finished", 4),
@@ -44,9 +45,9 @@ def test_after_a_crash_a_cut_off_session_is_continued_and_nothing_is_run_twice(w
         ("waiting", 0),
         ("waiting", 0),
     ]
-    assert before.resumable
     assert before.notes[-1] == "3 rows are not finished and in no total."
-    with services(settings, loader=load_tiny) as restarted:
+    with services(settings, owns_store=True, loader=load_tiny) as restarted:
+        assert restarted.batches.view(batch_id).resumable
         job = restarted.jobs.wait(restarted.batches.resume(batch_id))
         assert (job.status, job.message) == ("done", "4 of 4 prompts")
         after = restarted.batches.view(batch_id)
@@ -128,7 +129,36 @@ def test_what_is_wrong_with_one_row_stands_beside_it_and_is_tried_again(wired, t
     assert (again.rows[1].state, again.rows[1].error) == ("finished", "")
 
 
-def test_what_is_wrong_with_the_settings_ends_the_job(wired, tmp_path, calibrated):
+@pytest.mark.parametrize("where", ["start", "step"])
+def test_a_fault_of_the_program_in_one_row_ends_that_row_alone_with_a_sentence(wired, tmp_path, monkeypatch, where):
+    if where == "start":
+        original = wired.audits.start
+
+        def start(request):
+            if request.prompt.startswith("She"):
+                raise RuntimeError("tensors of 3 and 4 columns")
+            return original(request)
+
+        monkeypatch.setattr(wired.audits, "start", start)
+    else:
+        calls, measured = [], stepping.measured_step
+
+        def step(rollout):
+            calls.append(rollout)
+            if len(calls) == 6:
+                raise RuntimeError("tensors of 3 and 4 columns")
+            return measured(rollout)
+
+        monkeypatch.setattr(stepping, "measured_step", step)
+    view = wired.batches.view(run(wired, tmp_path))
+    assert [row.state for row in view.rows] == ["finished", "failed", "finished", "finished"]
+    assert "(RuntimeError: tensors of 3 and 4 columns)" in view.rows[1].error
+    monkeypatch.undo()
+    wired.jobs.wait(wired.batches.resume(view.id))
+    assert wired.batches.view(view.id).counts == {"finished": 4}
+
+
+def test_each_row_says_that_its_calibration_is_gone_and_the_batch_goes_on(wired, tmp_path, calibrated):
     request = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated))
     gate = threading.Event()
     original = wired.audits.start
@@ -141,7 +171,7 @@ def test_what_is_wrong_with_the_settings_ends_the_job(wired, tmp_path, calibrate
     batch_id = wired.batches.submit(parsed(wired, tmp_path), request)
     wired.calibrations.delete(calibrated)
     gate.set()
-    job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
-    assert job.status == "failed"
-    assert "no calibration" in job.error
-    assert wired.batches.view(batch_id).counts == {"waiting": 4}
+    assert wired.jobs.wait(wired.batches.view(batch_id).job.id).status == "done"
+    view = wired.batches.view(batch_id)
+    assert view.counts == {"failed": 4}
+    assert all("no calibration" in row.error for row in view.rows)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from app.services.errors import ServiceError
+from app.services.prompts import uploads
 from app.services.prompts.files import parse_prompt_set, row_from, row_record, rows_of
 
 
@@ -203,3 +204,25 @@ def test_stored_rows_are_the_rows_that_were_read(tmp_path):
     text = 'prompt,reference,spans,group,context,weight\n"He, too", went,"[[0, 2, ""gender""]]",a,c,0.1\nShe,,,,,2\n'
     rows = rows_of(parse_prompt_set(write(tmp_path, text)))
     assert [row_from(row_record(row)) for row in rows] == list(rows)
+
+
+def test_a_header_of_two_hundred_thousand_columns_is_refused(tmp_path):
+    wide = write(tmp_path, ",".join(["prompt", *(f"c{n}" for n in range(200_000))]) + "\nx\n")
+    with pytest.raises(ServiceError, match="has 200,001 columns and at most 1000 are read"):
+        parse_prompt_set(wide)
+
+
+def test_more_rows_than_are_read_are_refused_and_not_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(uploads, "MOST_ROWS", 3)
+    assert parse_prompt_set(write(tmp_path, "prompt\na\nb\nc\n")).total == 3
+    with pytest.raises(ServiceError, match="has more than 3 rows; split it"):
+        parse_prompt_set(write(tmp_path, "prompt\na\nb\nc\nd\n"))
+
+
+@pytest.mark.parametrize("depth", [9, 900, 100_000])
+def test_lists_in_lists_without_end_are_a_row_problem(tmp_path, depth):
+    path = tmp_path / "deep.jsonl"
+    path.write_text('{"prompt": "x"}\n{"prompt": "y", "spans": ' + "[" * depth + "]" * depth + "}\n")
+    parsed = parse_prompt_set(path)
+    assert [line for line, _ in parsed.rows] == [1]
+    assert [error.line for error in parsed.errors] == [2]

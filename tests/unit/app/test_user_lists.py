@@ -16,9 +16,11 @@ from app.services.views import (
     UserTerm,
     replace,
 )
+from app.services.views.tuning import TuningRequest
 from app.services.word_lists.files import LARGEST, parse_user_list, user_list_csv
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from tests.conftest import load_tiny, prompt_set_csv
+from tests.unit.app.small_batch import REQUEST, parsed
 
 PROMPT = "The nurse said his mother would come"
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0)
@@ -197,23 +199,42 @@ def test_a_list_that_a_calibration_uses_is_neither_deleted_nor_replaced(wired, s
     assert wired.user_lists.list() == ()
 
 
-def test_a_list_that_a_running_job_uses_is_not_deleted(wired, stored, monkeypatch):
-    monkeypatch.setattr(wired.user_lists, "_ids_in_unfinished_jobs", lambda: {stored.summary.id})
-    with pytest.raises(ServiceError, match="still running"):
-        wired.user_lists.delete(stored.summary.id)
-
-
-def test_the_jobs_payload_says_which_list_is_used(wired, stored, tmp_path):
-    seen = []
+def submit_calibration(wired, tmp_path, user_list_id):
     path = tmp_path / "set.csv"
     path.write_text(prompt_set_csv())
-    request = CalibrationRequest(name="set", model="tiny", top_p=1.0, user_list_id=stored.summary.id)
+    request = CalibrationRequest(name="job", model="tiny", top_p=1.0, user_list_id=user_list_id)
+    return wired.calibrations.submit(wired.calibrations.parse(path), request)
+
+
+def submit_tuning(wired, tmp_path, user_list_id):
+    path = tmp_path / "tuning.csv"
+    rows = [f"{who} said {number}, yes, no,{number}" for number in range(10) for who in ("She", "He")]
+    path.write_text("\n".join(["prompt,answer,others,pair", *rows]))
+    settings = AuditSettings(model="tiny", top_p=1.0, user_list_id=user_list_id)
+    return wired.tunings.submit(wired.tunings.read(path), TuningRequest("job", ("coft",), settings))
+
+
+@pytest.mark.parametrize("submit", [submit_calibration, submit_tuning])
+def test_a_list_that_an_unfinished_job_uses_is_not_deleted(wired, stored, tmp_path, submit):
     with wired.calibrations._host.turn():
-        job = wired.calibrations.submit(wired.calibrations.parse(path), request)
-        seen.append(wired.user_lists._ids_in_unfinished_jobs())
+        job = submit(wired, tmp_path, stored.summary.id)
+        with pytest.raises(ServiceError, match="“job” uses the word list “hiring” and has not ended"):
+            wired.user_lists.delete(stored.summary.id)
+        wired.jobs.cancel(job)
     wired.jobs.wait(job)
-    assert seen == [{stored.summary.id}]
-    assert wired.user_lists._ids_in_unfinished_jobs() == set()
+
+
+def test_a_list_that_a_batch_needs_to_go_on_is_not_deleted(wired, stored, tmp_path):
+    request = replace(REQUEST, settings=replace(SETTINGS, user_list_id=stored.summary.id))
+    with wired.calibrations._host.turn():
+        batch_id = wired.batches.submit(parsed(wired, tmp_path), request)
+        wired.batches.cancel(batch_id)
+    wired.jobs.wait(wired.batches.view(batch_id).job.id)
+    with pytest.raises(ServiceError, match="batch “hiring” uses the word list “hiring” and has rows"):
+        wired.user_lists.delete(stored.summary.id)
+    wired.jobs.wait(wired.batches.resume(batch_id))
+    wired.user_lists.delete(stored.summary.id)
+    assert wired.batches.view(batch_id).counts == {"finished": 4}
 
 
 def test_a_session_whose_list_is_gone_is_shown_and_not_continued(wired, stored, settings):

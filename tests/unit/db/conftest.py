@@ -44,7 +44,7 @@ def database(store_url: str) -> Iterator[Database]:
 
 @pytest.fixture
 def new_session() -> NewSession:
-    """Makes fields of a session, every one with a value of its own."""
+    """Makes fields of a session without a calibration, every other one with a value of its own."""
 
     def make(**changes: Any) -> SessionFields:
         fields: dict[str, Any] = {
@@ -62,7 +62,8 @@ def new_session() -> NewSession:
             "greedy": True,
             "seed": 2**62 + 1,
             "max_new_tokens": 48,
-            "calibration_label": "BBQ, 400 contexts",
+            # A label without the calibration itself says that it was deleted, and ends the session.
+            "calibration_label": "",
             "fingerprint": {"model": "demo", "lam": 0.6},
             "fingerprint_digest": "5ca1ab1e",
             "certificate": "certified",

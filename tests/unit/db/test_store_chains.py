@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import event
 
 from db.database import Database
-from db.errors import ConflictError, NotFoundError, UnstorableValueError
-from db.records import FamilyStepRecord, SessionFields, StepRecord
-from db.repositories import SessionsRepository
+from db.errors import CalibrationDeletedError, ConflictError, NotFoundError, UnstorableValueError
+from db.records import CalibrationFields, FamilyStepRecord, SessionFields, StepRecord
+from db.repositories import CalibrationsRepository, SessionsRepository
 
 NewSession = Callable[..., SessionFields]
 NewStep = Callable[..., StepRecord]
@@ -173,3 +173,19 @@ def test_the_active_branch_is_kept_and_counts_for_the_length_of_the_session(
     assert next(item.step_count for item in sessions.list() if item.id == other.id) == 0
     with pytest.raises(ConflictError, match="not a branch of"):
         sessions.set_active_branch(other.id, fork)
+
+
+def test_a_session_whose_calibration_is_deleted_takes_no_further_step(
+    database: Database,
+    new_calibration: Callable[..., CalibrationFields],
+    new_session: Callable[..., SessionFields],
+    new_step: Callable[..., StepRecord],
+) -> None:
+    calibrations, sessions = CalibrationsRepository(database), SessionsRepository(database)
+    run = calibrations.add(new_calibration(), (), b"v")
+    branch = sessions.create(new_session(calibration_id=run.id, calibration_label="BBQ")).active_branch_id
+    sessions.append_step(branch, new_step(0))
+    calibrations.delete(run.id)
+    with pytest.raises(CalibrationDeletedError, match="“BBQ” has been deleted"):
+        sessions.append_step(branch, new_step(1))
+    assert len(sessions.chain(branch)) == 1

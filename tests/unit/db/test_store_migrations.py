@@ -15,6 +15,7 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, PrimaryKeyConstraint, UniqueConstraint, create_engine, inspect, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -22,10 +23,16 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from db.database import Database
 from db.engine import build_engine, parse_url
 from db.errors import StoreError
+from db.log_chain import first_break
 from db.migrate import MIGRATIONS, downgrade, draft, make_config, upgrade
 from db.models import Base
-from db.records import CalibrationFields, PromptRowRecord, SessionFields, SpanRecord, StepRecord
-from db.repositories import CalibrationsRepository, PromptSetsRepository, SessionsRepository
+from db.records import AnnotationFields, CalibrationFields, PromptRowRecord, SessionFields, SpanRecord, StepRecord
+from db.repositories import (
+    AnnotationsRepository,
+    CalibrationsRepository,
+    PromptSetsRepository,
+    SessionsRepository,
+)
 
 
 @pytest.fixture
@@ -185,6 +192,41 @@ def test_steps_of_an_older_store_are_told_by_which_readings_their_policy_certifi
         ]
 
 
+def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_anew(
+    sqlite_url: str, engine: Engine, new_session: Callable[..., SessionFields]
+) -> None:
+    """Earlier versions stored them escaped, in plain text and in JSON alike; the pages could then not be sent."""
+    with Database(sqlite_url) as database:
+        sessions, log = SessionsRepository(database), AnnotationsRepository(database)
+        broken, whole = (sessions.create(new_session(policy_settings={"keep": ["\U0001f642"]})).id for _ in range(2))
+        for session_id in (broken, whole):
+            for number in range(3):
+                log.add(AnnotationFields(session_id=session_id, reviewer="A", verdict="fair", note=f"note {number}"))
+        before = log.history(whole)
+    downgrade(engine, "0008")
+    with engine.begin() as connection:
+        connection.execute(text("DROP TRIGGER annotations_keep"))
+        half = {"half": "Night \x10d83d shift", "json": '{"keep": ["\\ud83d", "\\ud83d\\ude42"]}', "id": broken}
+        connection.execute(text("UPDATE audit_sessions SET name = :half, policy_settings = :json WHERE id = :id"), half)
+        connection.execute(text("UPDATE annotations SET note = :half WHERE session_id = :id AND entry = 2"), half)
+        connection.execute(
+            text(
+                "CREATE TRIGGER annotations_keep BEFORE UPDATE ON annotations "
+                "BEGIN SELECT RAISE(ABORT, 'append-only'); END"
+            )
+        )
+    with Database(sqlite_url) as database:
+        sessions, log = SessionsRepository(database), AnnotationsRepository(database)
+        record = sessions.get(broken)
+        assert (record.name, record.policy_settings) == ("Night \ufffd shift", {"keep": ["\ufffd", "\U0001f642"]})
+        entries = log.history(broken)
+        assert [entry.note for entry in entries] == ["note 0", "Night \ufffd shift", "note 2"]
+        assert first_break([(entry.content, entry.previous, entry.digest) for entry in entries]) is None
+        assert log.history(whole) == before
+        with pytest.raises(StoreError, match="append-only"), database.session() as session:
+            session.execute(text("UPDATE annotations SET note = 'other'"))
+
+
 def test_foreign_keys_are_enforced_again_after_migrating(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:
@@ -250,10 +292,11 @@ def test_a_drafted_migration_finds_nothing_to_change(tmp_path: Path) -> None:
     location = tmp_path / "migrations 100%"
     shutil.copytree(MIGRATIONS, location, ignore=shutil.ignore_patterns("__pycache__"))
     with redirect_stdout(io.StringIO()):
+        newest = ScriptDirectory.from_config(make_config()).get_current_head()
         written = draft("nothing", location)
     assert written.parent == location / "versions"
     source = written.read_text(encoding="utf-8")
-    assert "down_revision = '0008'" in source
+    assert f"down_revision = '{newest}'" in source
     assert "op.create" not in source
     assert "op.alter" not in source
     assert "batch_op" not in source

@@ -114,7 +114,7 @@ def test_deleting_a_calibration_keeps_its_audits_and_their_label(
 ) -> None:
     calibrations, sessions = CalibrationsRepository(database), SessionsRepository(database)
     run = calibrations.add(new_calibration(), BINS, b"v")
-    session = sessions.create(new_session(calibration_id=run.id))
+    session = sessions.create(new_session(calibration_id=run.id, calibration_label="BBQ, 400 contexts"))
     assert calibrations.rename(run.id, "Renamed").name == calibrations.get(run.id).name == "Renamed"
     calibrations.delete(run.id)
     stored = sessions.get(session.id)

@@ -63,7 +63,7 @@ def test_an_entry_comes_back_with_every_field(
         last_step_index=5,
         verdict="unfair",
         note="\x00 why",
-        tag="pronoun \ud83d",
+        tag="pronoun \U0001f642",
         blind=True,
     )
     made = log.add(fields)
