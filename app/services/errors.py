@@ -42,6 +42,8 @@ class ColumnMismatch(CalibrationMismatch):
 USER_ERRORS: tuple[type[Exception], ...] = (ServiceError, CoftError, StoreError)
 """Errors of bad input or circumstances; everything else is a fault of the program."""
 
+_AS_THEY_ARE: tuple[type[Exception], ...] = (*USER_ERRORS, JobCancelled)
+
 LONGEST_REASON = 200
 """Characters of an unknown error's own words that are shown."""
 
@@ -67,7 +69,7 @@ def in_one_sentence() -> Iterator[None]:
     """
     try:
         yield
-    except (*USER_ERRORS, JobCancelled):
+    except _AS_THEY_ARE:
         raise
     except Exception as error:
         raise ServiceError(sentence_of(error)) from error

@@ -100,7 +100,8 @@ def _overall(view: CalibrationView) -> str:
 def _fingerprints(first: CalibrationView, second: CalibrationView) -> list[Field]:
     a, b = dict(first.fingerprint), dict(second.fingerprint)
     return [
-        (field_name(name), *(abbreviated(own.get(name, "–")) for own in (a, b))) for name in dict.fromkeys([*a, *b])
+        (field_name(name), abbreviated(a.get(name, "–")), abbreviated(b.get(name, "–")))
+        for name in dict.fromkeys([*a, *b])
     ]
 
 

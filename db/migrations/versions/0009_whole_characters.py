@@ -106,7 +106,7 @@ def _mend_logs(connection: sa.Connection) -> None:
         for row in entries:
             whole = {name: None if row[name] is None else _text(row[name]) for name in texts}
             broken = broken or any(whole[name] != row[name] for name in texts)
-            digest = entry_digest(_content(row, whole), previous) if broken else row["digest"]
+            digest = entry_digest(_content(dict(row), whole), previous) if broken else row["digest"]
             if broken:
                 changes.append({"id": row["id"], **whole, "previous": previous, "digest": digest})
             previous = digest
