@@ -98,11 +98,16 @@ def _print_sequence(view: CalibrationView) -> None:
         return
     if view.sequence.state == "calibrated":
         print(
-            f"Whole chains of up to {view.sequence.horizon} steps: tau {view.sequence.tau:.3g} at alpha "
-            f"{view.sequence.alpha:g}."
+            f"Whole chains: tau {view.sequence.tau:.3g} at alpha {view.sequence.alpha:g}, averaged over "
+            f"{view.sequence.applies}. {view.sequence.lengths.sentence}"
         )
+        for row in view.sequence_coverage:
+            print(
+                f"  {row.label}: {row.kept} of {row.contexts} kept, coverage {row.coverage:.3f} "
+                f"[{row.low:.3f}, {row.high:.3f}]"
+            )
     else:
-        print(f"Whole chains: nothing is certified at alpha {view.sequence.alpha:g}.")
+        print(f"Whole chains: nothing is certified at alpha {view.sequence.alpha:g}. {view.sequence.reason}")
 
 
 def _print_families(view: CalibrationView) -> None:

@@ -61,7 +61,7 @@ class AuditViews:
             warnings=record.warnings + self._gone(record, settings),
             created_at=record.created_at,
             updated_at=record.updated_at,
-            chain=self.chain(record, steps),
+            chain=self.chain(record, steps, branch.finished),
             drift=self.drift(record),
             noise=session_noise(record),
             computed=computations_of(record),
@@ -84,10 +84,16 @@ class AuditViews:
             if branch.id in outlines  # one that was made between the two readings is seen the next time
         )
 
-    def chain(self, record: SessionRecord, steps: tuple[Step, ...]) -> ChainCertificate | None:
-        """The certificate of a chain as a whole; None without steps, without calibration, or with factorized masks."""
+    def chain(self, record: SessionRecord, steps: tuple[Step, ...], finished: str | None) -> ChainCertificate | None:
+        """The certificate of a chain as a whole; None without steps, without calibration, or with factorized masks.
+
+        Args:
+            record: The session.
+            steps: The chain.
+            finished: How it ended; None if it can still go on.
+        """
         reading = self._applied(record, settings_from_json(record.policy_settings["settings"]))
-        return certify_chain(reading, steps) if steps and isinstance(reading, Calibration) else None
+        return certify_chain(reading, steps, finished) if steps and isinstance(reading, Calibration) else None
 
     def drift(self, record: SessionRecord) -> DriftReport | None:
         """What the audits so far say against a session's calibration; None without one."""

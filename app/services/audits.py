@@ -160,7 +160,7 @@ class AuditService:
         """What the steps so far say of a chain as a whole; takes a few milliseconds while the chain is live."""
         record = self._sessions.get(session_id)
         branch = self._branch(session_id, branch_id)
-        chain = self._views.chain(record, self._rollouts.steps(branch.id))
+        chain = self._views.chain(record, self._rollouts.steps(branch.id), branch.finished)
         return ChainProgress(branch.finished, chain, session_noise(record), computations_of(record))
 
     def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:

@@ -107,6 +107,8 @@ def chain_json(chain: ChainCertificate | None) -> dict[str, Any] | None:
             "tau": chain.sequence.tau,
             "contexts": chain.sequence.contexts,
             "horizon": chain.sequence.horizon,
+            "holds_for": chain.sequence.applies,
+            "lengths": asdict(chain.sequence.lengths),
         },
         "union": {
             "certified": chain.union_certified,

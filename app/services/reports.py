@@ -88,6 +88,7 @@ class ReportService:
         if not listed:
             raise ServiceError(f"Branch {branch_id} does not belong to session {session_id}.")
         chains = {branch.id: self._sessions.chain(branch.id) for branch in listed}
+        finished = {branch.id: branch.finished for branch in listed}
         drift = self._views.drift(record)
         return SessionData(
             record=record,
@@ -95,7 +96,7 @@ class ReportService:
             chains=chains,
             log=self._log.history(session_id),
             certificates={
-                key: self._views.chain(record, tuple(step_from(step) for step in chain))
+                key: self._views.chain(record, tuple(step_from(step) for step in chain), finished[key])
                 for key, chain in chains.items()
             },
             drift=None if drift is None else drift.status,

@@ -59,7 +59,7 @@ def _sequence(chain: ChainCertificate) -> Part:
             f"Step {chain.weakest + 1} is less supported than the threshold that all true tokens of a chain reach "
             f"together with probability {held}.",
         ),
-        None: ("uninformative", "says nothing", _silence(chain)),
+        None: ("uninformative", "says nothing", chain.reason),
     }[chain.sequence_certified]
     return Part(
         t="As one chain",
@@ -74,20 +74,10 @@ def _sequence(chain: ChainCertificate) -> Part:
             ),
             ("Threshold τ for chains", _small(found.log_tau) if found.log_tau > -math.inf else "none"),
             ("Rests on", plural(found.contexts, "context")),
-            ("Holds for chains of", f"at most {plural(found.horizon, 'step')}"),
+            ("Holds for", found.applies),
+            ("Lengths", found.lengths.sentence),
         ],
     )
-
-
-def _silence(chain: ChainCertificate) -> str:
-    if chain.steps > chain.sequence.horizon:
-        return (
-            f"The chain has {plural(chain.steps, 'step')}, and no calibrated one has more than "
-            f"{count(chain.sequence.horizon)}."
-        )
-    if chain.sequence.log_tau == -math.inf:
-        return f"{plural(chain.sequence.contexts, 'context')} are too few for a threshold of whole chains."
-    return chain.reason
 
 
 def _union(chain: ChainCertificate) -> Part:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from app.services.views import FAMILY_NAMES, CalibrationView, FamilyThresholds, GroupSummary
+from app.services.views import FAMILY_NAMES, CalibrationView, FamilyThresholds, GroupSummary, SequenceThreshold
 from app.ui.components.markup import badge, icon, table
 from app.ui.presenters_calibrate import run_facts
 from app.ui.presenters_format import count, level, plural, table_threshold
@@ -113,10 +113,44 @@ def _certified(view: CalibrationView) -> list[str]:
     chains = view.sequence
     if chains is not None and chains.state == "calibrated":
         found.append(
-            f"<strong>A whole chain of up to {plural(chains.horizon, 'step')}</strong>: at least "
-            f"{_often(chains.alpha)} all its true tokens together reach τ {table_threshold(chains.tau)}."
+            f"<strong>Whole chains, counted up to {plural(chains.horizon, 'step')}</strong>: averaged over "
+            f"{chains.applies}, all true tokens together reach τ {table_threshold(chains.tau)} at least "
+            f"{_often(chains.alpha)}. {chains.lengths.sentence}{_measured_chains(view)}"
         )
     return found
+
+
+def _law(chains: SequenceThreshold) -> str:
+    return f" {chains.lengths.sentence}" if chains.lengths.known else ""
+
+
+def _measured_chains(view: CalibrationView) -> str:
+    """Coverage of whole chains as measured, overall and by length."""
+    if not view.sequence_coverage:
+        return " Not measured: no chain of this kind was kept apart."
+    overall, *lengths = view.sequence_coverage
+    rows = [
+        [
+            escape(row.label),
+            count(row.contexts),
+            count(row.kept),
+            _share(row.coverage),
+            f"{_share(row.low)} to {_share(row.high)}",
+        ]
+        for row in lengths
+    ]
+    head = [("Length", ""), ("Contexts", "n"), ("Kept", "n"), ("Coverage", "n"), ("95 % interval", "n")]
+    by_length = table(head, rows, "plain", "Whole chains kept by length")
+    return (
+        f" Measured: {count(overall.kept)} of {count(overall.contexts)} kept, {_share(overall.coverage)} "
+        f"({_share(overall.low)} to {_share(overall.high)}).{by_length}"
+        '<span class="hint">The promise is an average over lengths, not one for each; nothing is promised for chains '
+        "that are cut short.</span>"
+    )
+
+
+def _share(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"
 
 
 def _not_certified(view: CalibrationView) -> list[str]:
@@ -128,10 +162,7 @@ def _not_certified(view: CalibrationView) -> list[str]:
     if view.families:
         found.append("<strong>Not whole chains.</strong> With one mask for each family there is no such certificate.")
     elif chains is not None and chains.state != "calibrated":
-        found.append(
-            f"<strong>Not whole chains.</strong> {plural(chains.contexts, 'context')} are too few for alpha "
-            f"{level(chains.alpha)}."
-        )
+        found.append(f"<strong>Not whole chains.</strong> {chains.reason}{_law(chains)}")
     found.append(
         "<strong>Not that a text is fair.</strong> And another model or other settings each need a calibration of "
         "their own."

@@ -80,11 +80,13 @@ class Chains:
         prompts: The prompts.
         views: Masked views of each prompt: :data:`JOINT`, or the families that it has masked.
         chains: Their chains.
+        ended: Whether each ended by itself, with an end token; another was cut by the number of steps or the context.
     """
 
     prompts: tuple[ChainPrompt, ...]
     views: tuple[tuple[str, ...], ...]
     chains: tuple[Chain, ...]
+    ended: tuple[bool, ...]
 
     def truth(self, view: str = JOINT) -> CalibrationValues:
         """Joint support of the true next token in one masked view, at every step of the prompts that have it.
@@ -107,7 +109,8 @@ class Chains:
 
     def _collect(self, prompts: Sequence[int], values: Sequence[npt.NDArray[np.float32]]) -> CalibrationValues:
         own = [self.prompts[index] for index in prompts]
-        return CalibrationValues.of_chains(values, [p.context for p in own], [p.row for p in own])
+        ended = [self.ended[index] for index in prompts]
+        return CalibrationValues.of_chains(values, [p.context for p in own], [p.row for p in own], ended)
 
 
 def chain_seed(seed: int, row: int) -> int:
@@ -177,7 +180,9 @@ def generate_chains(
         own.put({place: chain.entry() for place, chain in made.items()})
         if progress:
             progress(len(made))
-    return Chains(tuple(prompts), views, tuple(found[place] for place in range(len(prompts))))
+    written = tuple(found[place] for place in range(len(prompts)))
+    ended = tuple(bool(own.tokens.size) and int(own.tokens[-1]) in model.end_token_ids for own in written)
+    return Chains(tuple(prompts), views, written, ended)
 
 
 def _check_lengths(model: LanguageModel, prompts: Sequence[ChainPrompt]) -> None:

@@ -3,6 +3,7 @@
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import BinSupport, Certifiable
 from coft_core.conformal.chain import ChainCertificate, certify_chain, certify_supports
+from coft_core.conformal.chain_coverage import ChainCoverage, chain_coverage
 from coft_core.conformal.coverage import CoverageReport, CoverageRow, clopper_pearson, coverage_report
 from coft_core.conformal.density_ratio import DensityRatio, estimate_density_ratio
 from coft_core.conformal.drift import DriftReport, audit_summary, drift_report
@@ -18,7 +19,7 @@ from coft_core.conformal.quantile import (
     minimum_contexts,
 )
 from coft_core.conformal.record import ChainRecord, Iteration, Reading
-from coft_core.conformal.sequence import SequenceThreshold, UnionBound, sequence_threshold, union_bound
+from coft_core.conformal.sequence import ChainLengths, SequenceThreshold, UnionBound, sequence_threshold, union_bound
 from coft_core.conformal.shift import Shift, weights_by_context
 from coft_core.conformal.split import context_numbers
 from coft_core.conformal.stepwise import BIN_SPACINGS, Bin, BinSpacing, PositionBins, stepwise_bins
@@ -34,6 +35,8 @@ __all__ = [
     "CalibrationValues",
     "Certifiable",
     "ChainCertificate",
+    "ChainCoverage",
+    "ChainLengths",
     "ChainRecord",
     "ContextGroups",
     "CoverageReport",
@@ -51,6 +54,7 @@ __all__ = [
     "audit_summary",
     "certify_chain",
     "certify_supports",
+    "chain_coverage",
     "check_alpha",
     "check_estimator",
     "clopper_pearson",

@@ -11,6 +11,7 @@ import numpy as np
 
 from coft_core.conformal import codec
 from coft_core.conformal.certifiable import Certifiable, certifiable
+from coft_core.conformal.chain_coverage import ChainCoverage, chain_coverage
 from coft_core.conformal.coverage import CoverageReport, coverage_report
 from coft_core.conformal.groups import ContextGroups, GroupSummary, group_contexts, group_summary
 from coft_core.conformal.quantile import (
@@ -23,7 +24,7 @@ from coft_core.conformal.quantile import (
     minimum_contexts,
 )
 from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
-from coft_core.conformal.sequence import SequenceThreshold, sequence_threshold
+from coft_core.conformal.sequence import SequenceThreshold, sequence_threshold, usual_horizon
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.stepwise import Bin, BinSpacing, PositionBins, check_spacing, stepwise_bins
 from coft_core.conformal.values import CalibrationValues
@@ -102,10 +103,7 @@ class Calibration(codec.Stored):
             test_weight=self.shift.test_weight,
         )
         object.__setattr__(self, "bins", bins)
-        held_out = self.verification
-        if self.shift.kind == "weights":
-            held_out = held_out.select(self.shift.thinned(np.unique(held_out.contexts), self.seed).tolist())
-        object.__setattr__(self, "coverage", coverage_report(held_out, bins, positions, level, self.seed))
+        object.__setattr__(self, "coverage", coverage_report(self._held_out, bins, positions, level, self.seed))
 
     @property
     def estimator(self) -> Estimator:
@@ -267,12 +265,24 @@ class Calibration(codec.Stored):
         values, verification, chosen = (v.select(members) for v in (self.values, self.verification, self.chosen))
         return replace(self, values=values, verification=verification, chosen=chosen, group=name)
 
+    @property
+    def horizon(self) -> int:
+        """Steps of a chain that :meth:`sequence` counts if no other horizon is asked for; 0 without values.
+
+        For rollouts the steps that their chains were given, else :func:`coft_core.conformal.sequence.usual_horizon`.
+        """
+        if self.source == "rollout" and self.chains is not None and len(self.values):
+            return self.chains.max_new_tokens
+        return usual_horizon(self.values)
+
     def sequence(self, alpha: float | None = None, horizon: int | None = None) -> SequenceThreshold:
         """Threshold for whole chains (the paper's ``S = max_t s_t``), from the same values.
 
+        It rests on the chains that reach the horizon or end by themselves before it, and speaks of such chains alone.
+
         Args:
             alpha: Risk level for the whole chain; None takes the calibration's.
-            horizon: Steps of a chain that count; None takes all.
+            horizon: Steps of a chain that count; None takes :attr:`horizon`.
 
         Raises:
             InvalidInputError: An argument is outside its domain.
@@ -282,7 +292,7 @@ class Calibration(codec.Stored):
             self.values,
             self.shift.level(exact_alpha(risk)),
             self.estimator,
-            horizon,
+            (self.horizon or None) if horizon is None else horizon,
             self.seed,
             draws=self.draws,
             weights=self.shift.of(self.values.contexts),
@@ -290,9 +300,29 @@ class Calibration(codec.Stored):
         )
         return replace(threshold, alpha=risk)
 
+    def sequence_coverage(self, alpha: float | None = None, horizon: int | None = None) -> ChainCoverage:
+        """How many whole chains of the verification split the threshold keeps, overall and by length.
+
+        Args:
+            alpha: As for :meth:`sequence`.
+            horizon: As for :meth:`sequence`.
+
+        Raises:
+            InvalidInputError: An argument is outside its domain.
+        """
+        threshold = self.sequence(alpha, horizon)
+        return chain_coverage(self._held_out, threshold, self.shift.level(exact_alpha(threshold.alpha)), self.seed)
+
+    @property
+    def _held_out(self) -> CalibrationValues:
+        """The verification split; under shift weights, contexts drawn from it as new prompts would be."""
+        if self.shift.kind != "weights":
+            return self.verification
+        return self.verification.select(self.shift.thinned(np.unique(self.verification.contexts), self.seed).tolist())
+
     def smallest_alpha(self) -> Certifiable:
         """What can be certified with this: the smallest risk levels with a threshold, overall and by bin."""
-        return certifiable(self.values, self.estimator, self.positions, self.shift, self.seed, self.draws)
+        return certifiable(self.values, self.estimator, self.positions, self.shift, self.seed, self.draws, self.horizon)
 
     def _group_summary(self, name: str) -> GroupSummary:
         found = group_contexts(self.context_groups, name, self.values, self.verification)

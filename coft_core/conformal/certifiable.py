@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from coft_core.conformal.quantile import Estimator, level_at_least, units
-from coft_core.conformal.sequence import sequence_minima
+from coft_core.conformal.sequence import whole_chains
 from coft_core.conformal.shift import Shift
 from coft_core.conformal.stepwise import PositionBins, units_by_bin
 from coft_core.conformal.values import CalibrationValues
@@ -57,7 +57,13 @@ class Certifiable:
 
 
 def certifiable(
-    values: CalibrationValues, estimator: Estimator, positions: PositionBins, shift: Shift, seed: int, draws: int
+    values: CalibrationValues,
+    estimator: Estimator,
+    positions: PositionBins,
+    shift: Shift,
+    seed: int,
+    draws: int,
+    horizon: int,
 ) -> Certifiable:
     """Find the smallest risk levels that values support, exactly.
 
@@ -68,6 +74,7 @@ def certifiable(
         shift: What is assumed of new prompts; a bound ``rho`` multiplies every level.
         seed: Seed of the draws of ``one_per_context``.
         draws: Number of draws that are averaged.
+        horizon: Steps of a chain that the certificate for whole chains counts.
     """
     factor = 1 / shift.level(Fraction(1))
     weights = shift.of(values.contexts)
@@ -81,9 +88,10 @@ def certifiable(
         for index, group in enumerate(by_bin)
         if group.values
     )
-    minima, contexts = sequence_minima(values)  # (S,)
-    codes = np.unique(contexts, return_inverse=True)[1]
-    chains = units(minima, codes, estimator, seed, draws, shift.of(contexts))
+    whole = whole_chains(values, max(horizon, 1))
+    contexts = whole.contexts[whole.counted]  # (U,)
+    codes = np.unique(contexts, return_inverse=True)[1]  # (U,)
+    chains = units(whole.minima[whole.counted], codes, estimator, seed, draws, shift.of(contexts))
     known = [entry.smallest_alpha for entry in found if entry.smallest_alpha is not None]
     return Certifiable(
         contexts=values.context_count,

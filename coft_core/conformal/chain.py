@@ -5,14 +5,13 @@ Both speak of the same reading as the chain's steps: the fused and the masked on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.sequence import SequenceThreshold, UnionBound, union_bound
+from coft_core.conformal.sequence import SequenceThreshold, UnionBound, union_bound, why_silent
 from coft_core.errors import InvalidInputError
 from coft_core.types import CertifiedIn, Step
 
@@ -26,9 +25,9 @@ class ChainCertificate:
         log_support: Least support of its tokens in the readings that certify them, in nats; where these are both, the
             paper's ``S`` is ``1 - exp(log_support)``.
         weakest: Step of that token, 0-based.
-        sequence: Threshold for whole chains.
-        sequence_certified: Whether every token reaches it; None where it says nothing (no threshold, or the chain is
-            longer than any calibrated one).
+        sequence: Threshold for whole chains, read at the chain's own number of steps where it was given that many.
+        sequence_certified: Whether every token reaches it; None where it says nothing: there is no threshold, or the
+            chain is none of those that it speaks of (longer than the horizon, or stopped before it ended).
         union: The union bound for this length.
         union_certified: Whether every token is certified at its own step; None where a step's threshold is inherited
             or certifies everything, so that no bound can be given.
@@ -67,7 +66,7 @@ class ChainCertificate:
         return " ".join(sentence for sentence in sentences if sentence)
 
 
-def certify_chain(calibration: Calibration, steps: Sequence[Step]) -> ChainCertificate:
+def certify_chain(calibration: Calibration, steps: Sequence[Step], finished: str | None = None) -> ChainCertificate:
     """Certify a chain from its steps, in the readings by which the steps are certified.
 
     A token that a step does not certify although it reaches the threshold, because the method has a limit of its own,
@@ -76,12 +75,13 @@ def certify_chain(calibration: Calibration, steps: Sequence[Step]) -> ChainCerti
     Args:
         calibration: The calibration that the chain was decoded with.
         steps: The chain so far, from its first step.
+        finished: How the chain ended, as :attr:`coft_core.types.Run.finished` says it; None if it can still go on.
 
     Raises:
         InvalidInputError: There is no step.
     """
     certified_in: CertifiedIn = steps[0].certified_in if steps else "both"
-    made = certify_supports(calibration, [step.log_support for step in steps], certified_in)
+    made = certify_supports(calibration, [step.log_support for step in steps], certified_in, finished)
     if all(step.state not in ("mismatch", "none") for step in steps):
         every = all(step.certified for step in steps)
         return replace(made, union_certified=made.union_certified and every)
@@ -90,7 +90,10 @@ def certify_chain(calibration: Calibration, steps: Sequence[Step]) -> ChainCerti
 
 
 def certify_supports(
-    calibration: Calibration, log_supports: Sequence[float], certified_in: CertifiedIn = "both"
+    calibration: Calibration,
+    log_supports: Sequence[float],
+    certified_in: CertifiedIn = "both",
+    finished: str | None = None,
 ) -> ChainCertificate:
     """Certify a chain from the support of its tokens.
 
@@ -99,6 +102,8 @@ def certify_supports(
         log_supports: What each token's threshold is compared with, from the first step, in nats: ``m_t``, or the
             log-probability in the factual reading where that alone certifies.
         certified_in: The readings that the calibration and the supports are of.
+        finished: How the chain ended: ``"end"`` (it ended by itself), ``"length"`` (it has all steps that it was
+            given), ``"context"`` (the model's context is full), or None (it can still go on).
 
     Raises:
         InvalidInputError: There is no step, or an entry is NaN.
@@ -107,17 +112,13 @@ def certify_supports(
     if not supports.size or np.isnan(supports).any():
         raise InvalidInputError("The chain has no steps, or one without a number; take at least one step.")
     weakest = int(np.argmin(supports))
-    sequence = calibration.sequence()
+    # A chain with all the steps that it was given is one of that horizon, which was named before it was written.
+    sequence = calibration.sequence(horizon=supports.size if finished == "length" else None)
     level = calibration.shift.level(calibration.exact_alpha)
     union = union_bound(level, supports.size, calibration.positions, calibration.values)
-    longer = supports.size > sequence.horizon
-    known = sequence.log_tau > -math.inf and not longer
     bins = [calibration.bin(step) for step in range(supports.size)]
-    reason = ""
-    if longer:
-        reason = f"The chain has {supports.size} steps and the longest calibrated one {sequence.horizon}."
-    elif not known:
-        reason = f"{sequence.contexts} contexts are too few for a threshold of whole chains."
+    reason = why_silent(sequence, supports.size, finished)
+    known = not reason
     own = all(entry.state == "calibrated" for entry in bins)
     if not own and not reason:
         reason = "A step has no calibrated threshold of its own."

@@ -231,13 +231,16 @@ class FactorizedCalibration(codec.Stored):
         Args:
             alpha: Risk level for the whole chain and all families, shared out equally; None takes the calibration's
                 own levels.
-            horizon: Steps of a chain that count; None takes all.
+            horizon: Steps of a chain that count; None takes the least that any family with a threshold has for its
+                own, see :attr:`Calibration.horizon`.
 
         Raises:
             InvalidInputError: An argument is outside its domain.
         """
         shares = self._shares(alpha)
-        thresholds = tuple((name, part.sequence(shares[name], horizon)) for name, part in self.parts)
+        own = [(name, part.sequence(shares[name])) for name, part in self.parts]
+        common = horizon or min((found.horizon for _, found in own if found.state == "calibrated"), default=None)
+        thresholds = tuple((name, part.sequence(shares[name], common)) for name, part in self.parts)
         return intersection.FamilySequences(self.alpha if alpha is None else check_alpha(alpha), thresholds)
 
     def smallest_alpha(self) -> Certifiable:

@@ -15,7 +15,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import BinSupport, Certifiable
 from coft_core.conformal.coverage import CoverageReport, kept_report
 from coft_core.conformal.quantile import minimum_contexts
-from coft_core.conformal.sequence import SequenceThreshold
+from coft_core.conformal.sequence import SequenceThreshold, chains_of, why_silent
 from coft_core.conformal.shares import least_total
 from coft_core.conformal.shift import Shift
 from coft_core.errors import InvalidInputError
@@ -174,7 +174,7 @@ class FamilySequences:
 
     @property
     def horizon(self) -> int:
-        """Steps of the longest chain that is spoken of: no family's certificate says anything of longer ones."""
+        """Steps of a chain that count, the least of any family: none says anything of longer ones."""
         return min((own.horizon for _, own in self._calibrated), default=0)
 
     @property
@@ -184,29 +184,38 @@ class FamilySequences:
     @property
     def sentence(self) -> str:
         """What holds, in words."""
-        without = [name for name, own in self.thresholds if own.state != "calibrated"]
-        silent = f" For {', '.join(without)} there are too few contexts: nothing is refused." if without else ""
+        without = [(name, own.reason) for name, own in self.thresholds if own.state != "calibrated"]
+        silent = "".join(f" Nothing is refused for {name}: {why}" for name, why in without)
         if not self._calibrated:
             return f"For whole chains nothing is certified.{silent}"
         taus = ", ".join(f"{name} {own.tau:.3g}" for name, own in self._calibrated)
         return (
-            f"With probability at least {1 - self.alpha:.3g}, all true tokens of a new chain of up to {self.horizon} "
-            f"steps reach the threshold of every family that its prompt has masked ({taus}).{silent}"
+            f"With probability at least {1 - self.alpha:.3g}, all true tokens of a new chain, one of the "
+            f"{self.applies}, reach the threshold of every family that its prompt has masked ({taus}).{silent}"
         )
 
-    def certifies(self, steps: Sequence[Step]) -> bool | None:
+    @property
+    def applies(self) -> str:
+        """Which chains all families' certificates speak of."""
+        ended = all(own.lengths.ended for _, own in self._calibrated)
+        return chains_of(self.horizon, ended)
+
+    def certifies(self, steps: Sequence[Step], finished: str | None = None) -> bool | None:
         """Whether every token of a chain reaches the threshold of each family masked in its prompt.
 
         Args:
             steps: The chain so far, from its first step.
+            finished: How the chain ended, as :attr:`coft_core.types.Run.finished` says it; None if it can still go on.
 
         Returns:
-            None where nothing can be said: there is no step, the chain is longer than :attr:`horizon`, it was decoded
-            without these thresholds, or none of its families has one.
+            None where nothing can be said: there is no step, the chain is none of those that the certificates speak of
+            (:attr:`applies`), it was decoded without these thresholds, or none of its families has one.
         """
-        taus = {name: own.log_tau for name, own in self._calibrated}
+        found = self._calibrated
+        taus = {name: own.log_tau for name, own in found}
         parts = [part for step in steps for part in step.families]
-        if any(part.state in ("mismatch", "none") for part in parts) or len(steps) > self.horizon:
+        decoded_so = all(part.state not in ("mismatch", "none") for part in parts)
+        if not decoded_so or any(why_silent(own, len(steps), finished) for _, own in found):
             return None
         supports = [(part.log_joint, taus[part.family]) for part in parts if part.family in taus]
         return all(log_joint >= log_tau for log_joint, log_tau in supports) if supports else None

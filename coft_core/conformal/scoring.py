@@ -133,7 +133,7 @@ def joint_values(
     items = [_item(p, (mask_families(p.prompt, families),)) for p in prepared]
     phase = LedgerPhase(ledger, PHASE, tuple(p.row for p in prepared))
     supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase, room)
-    return [_collect(prepared, [support[:, index, 0] for support in supports]) for index in range(len(lams))]
+    return [_collect(model, prepared, [support[:, index, 0] for support in supports]) for index in range(len(lams))]
 
 
 def factorized_values(
@@ -179,6 +179,7 @@ def factorized_values(
     return [
         {
             name: _collect(
+                model,
                 [p for p, families in kept if name in families],
                 [s[:, index, f.index(name)] for s, (_, f) in zip(supports, kept, strict=True) if name in f],
             )
@@ -267,5 +268,9 @@ def _batch_supports(
     return array
 
 
-def _collect(prepared: Sequence[Prepared], values: Sequence[npt.NDArray[np.float32]]) -> CalibrationValues:
-    return CalibrationValues.of_chains(values, [p.context for p in prepared], [p.row for p in prepared])
+def _collect(
+    model: LanguageModel, prepared: Sequence[Prepared], values: Sequence[npt.NDArray[np.float32]]
+) -> CalibrationValues:
+    # A reference that stops without the end of text may go on: a model that continues it does not stop there.
+    ended = [p.continuation[-1] in model.end_token_ids for p in prepared]
+    return CalibrationValues.of_chains(values, [p.context for p in prepared], [p.row for p in prepared], ended)

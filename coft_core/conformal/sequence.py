@@ -2,6 +2,12 @@
 
 The paper's sequence score is ``S = max_t s_t``; in log space its mirror is ``M = min_t m_t``, the least supported token
 of a chain. One value of ``M`` a chain makes chains the units, so tokens need not be independent of each other.
+
+``M`` of a chain that was cut short says nothing of the tokens that it would still have had. A threshold is therefore
+for a *horizon*, and rests only on chains that reach it, or that ended by themselves before it; it speaks of such chains
+alone. Chains that were cut short are left out where none ended by itself: the statement is then about chains that reach
+the horizon. Where some did, leaving out would favour short chains, which are cut less often, and a chain that was cut
+short counts as one that misses every threshold instead.
 """
 
 from __future__ import annotations
@@ -24,10 +30,60 @@ from coft_core.conformal.quantile import (
     units,
 )
 from coft_core.conformal.stepwise import PositionBins
-from coft_core.conformal.values import CalibrationValues
+from coft_core.conformal.values import UNKNOWN, CalibrationValues
 from coft_core.conformal.weighted import effective_size
 from coft_core.errors import InvalidInputError
 from coft_core.types import BinState
+
+HORIZON_SHARE = Fraction(9, 10)
+"""Share of the contexts that must reach a horizon, or end before it, where none is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLengths:
+    """The law of lengths that a threshold for whole chains rests on.
+
+    Attributes:
+        reached: Chains that have at least as many steps as the horizon.
+        ended: Chains that ended by themselves before it.
+        cut: Chains that were cut short before it, or of which an earlier version did not note how they ended. They
+            are left out if no chain ended by itself, and else count as missed.
+        shortest: Steps of the shortest chain that is used, counted up to the horizon; 0 without any.
+        median: Median of these numbers of steps; 0 without any.
+        longest: The largest of them; 0 without any.
+        known: Whether it was noted how the chains ended.
+    """
+
+    reached: int = 0
+    ended: int = 0
+    cut: int = 0
+    shortest: int = 0
+    median: float = 0.0
+    longest: int = 0
+    known: bool = True
+
+    @property
+    def sentence(self) -> str:
+        """The law in words."""
+        if not self.known:
+            return UNKNOWN_ENDS
+        parts = [f"{self.reached} reach the horizon"]
+        if self.ended:
+            parts.append(f"{self.ended} end by themselves before it")
+        if self.cut:
+            parts.append(
+                f"{self.cut} are cut short before it and {'count as missed' if self.ended else 'are left out'}"
+            )
+        if not self.reached + self.ended:
+            return f"Of its chains, {_listed(parts)}."
+        span = f"{self.shortest} to {self.longest} steps" if self.longest > self.shortest else f"{self.longest} steps"
+        return f"Of its chains, {_listed(parts)}; those used count {span} (median {self.median:g})."
+
+
+UNKNOWN_ENDS = (
+    "This calibration was saved by an earlier version, which did not note how its chains ended, so nothing is said of "
+    "whole chains; calibrate again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +91,19 @@ class SequenceThreshold:
     """Threshold for the least supported token of a chain.
 
     Attributes:
-        log_tau: Log-threshold, in nats; all true tokens of a new context's chain reach it with probability at least
-            ``1 - alpha`` together.
+        log_tau: Log-threshold, in nats. All true tokens of a new context's chain, counted up to the horizon, reach it
+            together with probability at least ``1 - alpha``, if the chain reaches the horizon or ends by itself.
         alpha: Risk level, for the whole chain at once.
         state: ``calibrated``, or ``uninformative`` (every chain passes).
-        contexts: Number of contexts.
-        sequences: Number of chains; a context can have several.
-        horizon: Steps of the longest chain; the certificate says nothing of longer ones.
+        contexts: Number of contexts with such a chain.
+        sequences: Number of such chains; a context can have several.
+        horizon: Steps of a chain that count; the certificate says nothing of longer ones.
         rank: Rank of the threshold among the contexts; 0 means that there are too few.
         coverage_low: Lower end of the 95 % range of coverage; None where its law does not hold.
         coverage_high: Upper end.
         effective_contexts: Effective number of contexts under shift weights; None without.
+        lengths: The law of lengths that it rests on.
+        needed: Contexts that alpha needs.
     """
 
     log_tau: float
@@ -58,37 +116,120 @@ class SequenceThreshold:
     coverage_low: float | None = None
     coverage_high: float | None = None
     effective_contexts: float | None = None
+    lengths: ChainLengths = ChainLengths()
+    needed: int = 0
 
     @property
     def tau(self) -> float:
         """Threshold as a probability; 0 when every chain passes."""
         return math.exp(self.log_tau)
 
+    @property
+    def applies(self) -> str:
+        """Which chains it speaks of."""
+        return chains_of(self.horizon, self.lengths.ended > 0)
 
-def sequence_minima(
-    values: CalibrationValues, horizon: int | None = None
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]:
-    """Least joint support of each chain.
+    @property
+    def reason(self) -> str:
+        """Why there is no threshold; empty where there is one."""
+        if self.state == "calibrated":
+            return ""
+        if not self.lengths.known:
+            return UNKNOWN_ENDS
+        return f"{self.contexts} contexts with {self.applies} are too few for a threshold of whole chains."
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WholeChains:
+    """The chains of some values, and which of them a horizon can be read off.
+
+    Attributes:
+        minima: Least joint support of each chain, counted up to the horizon, ``(S,)``; ``-inf`` for one that counts as
+            missed.
+        contexts: The chains' contexts, ``(S,)``.
+        lengths: Their numbers of steps, ``(S,)``.
+        ended: 1 where the chain ended by itself, 0 where it was cut, else :data:`UNKNOWN`, ``(S,)``.
+        usable: Whether the chain reaches the horizon or ended by itself, ``(S,)``.
+        counted: Whether a threshold rests on the chain: it is usable, or counts as missed, ``(S,)``.
+        starts: Place of each chain's first value, ``(S,)``.
+    """
+
+    minima: npt.NDArray[np.float64]
+    contexts: npt.NDArray[np.int32]
+    lengths: npt.NDArray[np.int64]
+    ended: npt.NDArray[np.int8]
+    usable: npt.NDArray[np.bool_]
+    counted: npt.NDArray[np.bool_]
+    starts: npt.NDArray[np.intp]
+
+    def law(self, horizon: int) -> ChainLengths:
+        """The law of lengths of the usable chains."""
+        counted = np.minimum(self.lengths[self.usable], horizon)  # (U,)
+        reached = int((counted >= horizon).sum())
+        return ChainLengths(
+            reached=reached,
+            ended=int(counted.size) - reached,
+            cut=int((~self.usable).sum()),
+            shortest=int(counted.min()) if counted.size else 0,
+            median=float(np.median(counted)) if counted.size else 0.0,
+            longest=int(counted.max()) if counted.size else 0,
+            known=bool((self.ended != UNKNOWN).all()),
+        )
+
+
+def whole_chains(values: CalibrationValues, horizon: int | None = None) -> WholeChains:
+    """The chains of some values, counted up to a horizon.
 
     Args:
         values: The values; rows of one chain stand together in the order of their steps.
-        horizon: Steps of a chain that count; None takes all.
-
-    Returns:
-        The minima ``(S,)`` and the chains' contexts ``(S,)``.
+        horizon: Steps of a chain that count; None counts all and takes every chain as it is.
 
     Raises:
         InvalidInputError: The horizon is below 1.
     """
     if horizon is not None and horizon < 1:
         raise InvalidInputError(f"The horizon is {horizon}; count at least one step.")
-    if not len(values):
-        return np.empty(0), np.empty(0, dtype=np.int32)
     starts = np.flatnonzero(np.diff(values.sequences, prepend=-1))  # (S,)
     counted = values.values.astype(np.float64)  # (n,)
     if horizon is not None:
         counted = np.where(values.steps < horizon, counted, 0.0)
-    return np.minimum.reduceat(counted, starts), values.contexts[starts]
+    last = np.append(starts[1:], len(values))[: starts.size] - 1  # (S,)
+    lengths, ended = values.steps[last].astype(np.int64) + 1, values.ends[last]  # (S,) each
+    minima = np.minimum.reduceat(counted, starts) if starts.size else np.empty(0)  # (S,)
+    known = ended != UNKNOWN  # (S,)
+    usable = np.ones(starts.size, dtype=bool) if horizon is None else known & ((lengths >= horizon) | (ended == 1))
+    missed = known & ~usable & bool((usable & (ended == 1)).any())  # (S,)
+    return WholeChains(
+        minima=np.where(missed, -math.inf, minima),
+        contexts=values.contexts[starts],
+        lengths=lengths,
+        ended=ended,
+        usable=usable,
+        counted=usable | missed,
+        starts=starts,
+    )
+
+
+def usual_horizon(values: CalibrationValues) -> int:
+    """The longest horizon that nine contexts in ten reach, or end before: the one read where none is asked for.
+
+    It is chosen by lengths alone; a horizon that is named in advance, such as the steps of an audit, is exact.
+
+    Args:
+        values: Values of the calibration contexts.
+
+    Returns:
+        A number of steps; 0 without values.
+    """
+    chains = whole_chains(values)
+    if not chains.lengths.size:
+        return 0
+    longest = int(chains.lengths.max())
+    codes = np.unique(chains.contexts, return_inverse=True)[1]  # (S,)
+    reach = np.zeros(int(codes.max()) + 1, dtype=np.int64)  # (K,)
+    np.maximum.at(reach, codes, np.where(chains.ended == 1, longest, chains.lengths))
+    needed = math.ceil(HORIZON_SHARE * reach.size)
+    return int(np.sort(reach)[reach.size - needed])
 
 
 def sequence_threshold(
@@ -102,13 +243,13 @@ def sequence_threshold(
     weights: npt.NDArray[np.float64] | None = None,
     test_weight: float = 1.0,
 ) -> SequenceThreshold:
-    """Calibrate the sequence score on contexts.
+    """Calibrate the sequence score on the contexts whose chain reaches a horizon, or ends by itself before it.
 
     Args:
         values: Values of whole chains.
         alpha: Risk level for the whole chain.
         estimator: How several chains of one context are counted; with one chain each all estimators agree.
-        horizon: Steps of a chain that count; None takes all.
+        horizon: Steps of a chain that count; None takes :func:`usual_horizon`.
         seed: Seed of the draws of ``one_per_context``.
         draws: Draws of ``one_per_context`` that are averaged.
         weights: Shift weight of each value's context, ``(n,)``.
@@ -118,28 +259,70 @@ def sequence_threshold(
         InvalidInputError: An argument is outside its domain.
     """
     risk, name = exact_alpha(alpha), check_estimator(estimator)
-    minima, contexts = sequence_minima(values, horizon)  # (S,)
-    codes = np.unique(contexts, return_inverse=True)[1]  # (S,)
-    own = None if weights is None or not minima.size else weights[np.flatnonzero(np.diff(values.sequences, prepend=-1))]
+    counted_steps = usual_horizon(values) if horizon is None else horizon
+    chains = whole_chains(values, max(counted_steps, 1) if horizon is None else horizon)
+    used = chains.counted
+    minima, contexts = chains.minima[used], chains.contexts[used]  # (U,)
+    codes = np.unique(contexts, return_inverse=True)[1]  # (U,)
+    own = None if weights is None or not minima.size else weights[chains.starts[used]]
     log_tau = units(minima, codes, name, check_seed(seed), check_draws(draws), own).threshold(risk, test_weight)
     count = int(codes.max()) + 1 if codes.size else 0
     counted = minima.size if name == "pooled" else count
     rank = conformal_rank(risk, counted)
     lawful = log_tau > -math.inf and counted == count and own is None
     low, high = coverage_range(count, rank) if lawful else (None, None)
-    longest = int(values.steps.max()) + 1 if len(values) else 0
     return SequenceThreshold(
         log_tau=log_tau,
         alpha=float(risk),
         state="calibrated" if log_tau > -math.inf else "uninformative",
         contexts=count,
         sequences=int(minima.size),
-        horizon=longest if horizon is None else min(horizon, longest),
+        horizon=counted_steps,
         rank=rank,
         coverage_low=low,
         coverage_high=high,
         effective_contexts=None if own is None else effective_size(own[np.unique(codes, return_index=True)[1]]),
+        lengths=chains.law(max(counted_steps, 1)),
+        needed=minimum_contexts(risk),
     )
+
+
+def chains_of(horizon: int, ended: bool) -> str:
+    """Which chains a horizon is of, in words.
+
+    Args:
+        horizon: Its number of steps.
+        ended: Whether some of its chains ended by themselves before it.
+    """
+    many = "1 step" if horizon == 1 else f"{horizon} steps"
+    return f"chains that reach {many}" + (" or end by themselves before" if ended else "")
+
+
+def why_silent(sequence: SequenceThreshold, steps: int, finished: str | None) -> str:
+    """Why a threshold for whole chains says nothing of a chain; empty where it speaks of it.
+
+    Args:
+        sequence: The threshold.
+        steps: Steps of the chain.
+        finished: How it ended, as :attr:`coft_core.types.Run.finished` says it; None if it can still go on.
+    """
+    if sequence.reason:
+        return sequence.reason
+    if steps > sequence.horizon:
+        return f"The chain has {steps} steps, and the certificate of whole chains is for {sequence.applies}."
+    if steps == sequence.horizon:
+        return ""
+    if finished == "end" and sequence.lengths.ended:
+        return ""
+    stopped = {
+        "end": "ended by itself after {} steps, as none did that the certificate rests on",
+        "context": "was cut at {} steps, where the model’s context is full",
+    }.get(finished or "", "has {} steps and has not ended")
+    return f"The chain {stopped.format(steps)}: the certificate of whole chains is for {sequence.applies}."
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 @dataclass(frozen=True, slots=True)

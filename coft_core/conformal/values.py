@@ -15,6 +15,12 @@ import numpy.typing as npt
 from coft_core.conformal.support import as_log_support, as_vector
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 
+UNKNOWN = -1
+"""Stands in ``ends`` where an earlier version did not note how a chain ended."""
+
+_ADDED = ("rows", "ends")
+"""Arrays that data of older versions may lack."""
+
 _DAMAGE = (ValueError, TypeError, EOFError, OSError, MemoryError, zipfile.BadZipFile, zlib.error)
 
 
@@ -30,12 +36,16 @@ class CalibrationValues:
         contexts: Its context, ``(n,)`` int32; values of one context depend on each other.
         rows: Row of the prompt set whose chain it is of, ``(n,)`` int32; a context can have several. Where none are
             given, the values of a context are taken for one row, numbered like the context.
+        ends: Whether the chain ended by itself with this value, ``(n,)`` int8: 1 where its token is the model's end of
+            text, 0 where it is not, so that a chain whose last value has 0 was cut short there; :data:`UNKNOWN` where
+            it was not noted. Where none are given, no chain ended by itself.
     """
 
     values: npt.NDArray[np.float32]
     steps: npt.NDArray[np.int32]
     contexts: npt.NDArray[np.int32]
     rows: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    ends: npt.NDArray[np.int8] = field(default_factory=lambda: np.empty(0, dtype=np.int8))
 
     def __post_init__(self) -> None:
         """Copy and check the arrays.
@@ -56,7 +66,12 @@ class CalibrationValues:
         rows = rows if rows.size else contexts.copy()
         if rows.size != values.size:
             raise InvalidInputError(f"rows has {rows.size} entries for {values.size} values; give one per value.")
-        for name, array in (("values", values), ("steps", steps), ("contexts", contexts), ("rows", rows)):
+        ends = _as_int32(self.ends, "ends").astype(np.int8)
+        ends = ends if ends.size else np.zeros(values.size, dtype=np.int8)
+        if ends.size != values.size or not np.isin(ends, (UNKNOWN, 0, 1)).all():
+            raise InvalidInputError(f"ends has {ends.size} entries for {values.size} values; give 0 or 1 per value.")
+        arrays = (("values", values), ("steps", steps), ("contexts", contexts), ("rows", rows), ("ends", ends))
+        for name, array in arrays:
             array.flags.writeable = False
             object.__setattr__(self, name, array)
 
@@ -68,7 +83,11 @@ class CalibrationValues:
 
     @classmethod
     def of_chains(
-        cls, chains: Sequence[npt.NDArray[Any]], contexts: Sequence[int], rows: Sequence[int]
+        cls,
+        chains: Sequence[npt.NDArray[Any]],
+        contexts: Sequence[int],
+        rows: Sequence[int],
+        ended: Sequence[bool] = (),
     ) -> CalibrationValues:
         """Lay the values of chains end to end.
 
@@ -76,13 +95,18 @@ class CalibrationValues:
             chains: Values of each chain from its first step on, ``(T,)`` each.
             contexts: Context of each chain.
             rows: Row of each chain in the prompt set.
+            ended: Whether each chain ended by itself with its last value; without, none did.
         """
         lengths = [len(chain) for chain in chains]
+        ends = np.zeros(sum(lengths), dtype=np.int8)
+        last = np.cumsum(lengths, dtype=np.intp)[np.array(lengths, dtype=np.intp) > 0] - 1  # of the chains with values
+        ends[last] = [own for own, length in zip(ended or [False] * len(lengths), lengths, strict=True) if length]
         return cls(
             values=np.concatenate([np.empty(0, dtype=np.float32), *chains]),
             steps=np.concatenate([np.empty(0, dtype=np.int32), *(np.arange(n, dtype=np.int32) for n in lengths)]),
             contexts=np.repeat(np.array(contexts, dtype=np.int32), lengths),
             rows=np.repeat(np.array(rows, dtype=np.int32), lengths),
+            ends=ends,
         )
 
     @classmethod
@@ -109,6 +133,11 @@ class CalibrationValues:
         return numbers
 
     @property
+    def ends_known(self) -> bool:
+        """Whether it was noted how every chain ended."""
+        return bool((self.ends != UNKNOWN).all())
+
+    @property
     def context_count(self) -> int:
         """Number of contexts that have a value."""
         return int(np.unique(self.contexts).size)
@@ -116,12 +145,14 @@ class CalibrationValues:
     def to_bytes(self) -> bytes:
         """Compressed NumPy archive; equal values give equal bytes."""
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, values=self.values, steps=self.steps, contexts=self.contexts, rows=self.rows)
+        np.savez_compressed(buffer, **{f.name: getattr(self, f.name) for f in fields(self)})
         return buffer.getvalue()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CalibrationValues:
-        """Rebuild from :meth:`to_bytes`, or from data of an older version without rows. Nothing in it is executed.
+        """Rebuild from :meth:`to_bytes`, or from data of an older version, whose chains have no rows or unknown ends.
+
+        Nothing in it is executed.
 
         Raises:
             CalibrationFormatError: The data is damaged, lacks an array, or holds what cannot be a
@@ -129,7 +160,8 @@ class CalibrationValues:
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-                return cls(*(archive[f.name] for f in fields(cls) if f.name != "rows" or "rows" in archive))
+                found = {f.name: archive[f.name] for f in fields(cls) if f.name in archive or f.name not in _ADDED}
+                return cls(**{"ends": np.full(found["values"].shape, UNKNOWN, dtype=np.int8), **found})
         except InvalidInputError as error:
             raise CalibrationFormatError(f"The stored calibration values are not usable: {error}") from error
         except KeyError as error:

@@ -35,7 +35,7 @@ def test_the_result_says_what_it_certifies_and_what_not(shown, picture):
     said = page.locator("#promises .said")
     expect(said.first).to_contain_text("Steps 1 to 24")
     expect(said.first).to_contain_text("at least 9 times in 10")
-    expect(said.first).to_contain_text("A whole chain of up to 24 steps")
+    expect(said.first).to_contain_text("Whole chains, counted up to 24 steps")
     expect(said.nth(1)).to_contain_text("Not steps 25 and later.")
     rows = page.locator("#thresholds tbody tr")
     expect(rows).to_have_count(5)

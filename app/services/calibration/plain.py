@@ -42,6 +42,7 @@ def calibration_json(view: CalibrationView) -> dict[str, Any]:
         "coverage_by_bin": {row.label: coverage_json(row) for row in view.coverage[1:]},
         "smallest_alpha": smallest_alpha_json(view.smallest_alpha),
         "sequence": sequence_json(view.sequence),
+        "sequence_coverage": {row.label: coverage_json(row) for row in view.sequence_coverage},
         "families": [asdict(part) for part in view.families],
         "groups": [{**asdict(group), "certifiable": group.certifiable} for group in view.groups],
         "effective_contexts": view.effective_contexts,
@@ -79,7 +80,8 @@ def sequence_json(threshold: SequenceThreshold | None) -> dict[str, Any] | None:
     if threshold is None:
         return None
     fields = ("alpha", "tau", "state", "contexts", "horizon", "rank", "coverage_low", "coverage_high")
-    return {name: getattr(threshold, name) for name in fields}
+    found = {name: getattr(threshold, name) for name in fields}
+    return {**found, "holds_for": threshold.applies, "lengths": asdict(threshold.lengths), "reason": threshold.reason}
 
 
 def drift_json(report: DriftReport) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from app.services.views import (
     GroupSummary,
 )
 from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.chain_coverage import ChainCoverage
 from coft_core.conformal.coverage import CoverageReport, CoverageRow
 from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import minimum_contexts
@@ -94,6 +95,7 @@ def calibration_view(record: CalibrationRecord, shown: Shown) -> CalibrationView
         effective_contexts=part.effective_contexts,
         iterations=() if part.chains is None else part.chains.iterations,
         has_chains=len(whole.chosen) > 0,
+        sequence_coverage=chain_rows(whole.sequence_coverage()) if isinstance(whole, Calibration) else (),
     )
 
 
@@ -110,6 +112,12 @@ def merged_bins(calibration: Calibration) -> tuple[BinView, ...]:
 def coverage_rows(report: CoverageReport) -> tuple[CoverageView, ...]:
     """The overall row, and one row per bin that has verification data."""
     return tuple(_coverage_view(row) for row in (report.overall, *(row for row in report.bins if row.contexts)))
+
+
+def chain_rows(report: ChainCoverage) -> tuple[CoverageView, ...]:
+    """Coverage of whole chains: the overall row, then one a length; empty where nothing was measured."""
+    measured = [row for row in (report.overall, *report.lengths) if row.contexts]
+    return tuple(_coverage_view(row) for row in measured)
 
 
 def log_values(calibration: Calibration) -> dict[str, tuple[float, ...]]:

@@ -113,6 +113,8 @@ class CalibrationView:
         reading: How the thresholds are read off the values here.
         smallest_alpha: Smallest risk levels that the contexts support.
         sequence: Threshold for whole chains; None with factorized masks.
+        sequence_coverage: Whole chains of the verification split that it keeps: all that it speaks of first, then by
+            length; empty where nothing was measured.
         notes: Sentences that must be shown with the thresholds.
         groups: How much is known of each group; empty unless calibrated by group.
         group: The group whose thresholds these are; None is all contexts together.
@@ -143,3 +145,4 @@ class CalibrationView:
     effective_contexts: float | None = None
     iterations: tuple[Iteration, ...] = ()
     has_chains: bool = False
+    sequence_coverage: tuple[CoverageView, ...] = ()

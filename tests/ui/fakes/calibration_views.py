@@ -23,6 +23,7 @@ from app.services.views import (
     SequenceThreshold,
 )
 from coft_core.conformal.factorized import split_alpha
+from coft_core.conformal.sequence import ChainLengths
 from coft_core.conformal.stepwise import check_spacing
 from tests.ui.fakes.data import position_bins
 
@@ -91,6 +92,7 @@ def calibration_view(
         reading=reading,
         smallest_alpha=_smallest(bins),
         sequence=None if families else _sequence(reading.alpha),
+        sequence_coverage=() if families else _sequence_coverage(),
         notes=tuple(notes),
         groups=groups,
         group=asked.group,
@@ -131,11 +133,23 @@ def _smallest(bins: tuple) -> Certifiable:
     return Certifiable(412, min(levels), max(levels), 1 / 413, rows)
 
 
+LENGTHS = ChainLengths(reached=380, ended=0, cut=32, shortest=24, median=24, longest=24)
+
+
+def _sequence_coverage() -> tuple[CoverageView, ...]:
+    return (
+        CoverageView("Whole chains", 124, 113, 113 / 124, 0.847, 0.955, True),
+        CoverageView("24 steps, the horizon", 124, 113, 113 / 124, 0.847, 0.955, True),
+        CoverageView("9–16 steps, cut short", 14, 13, 13 / 14, 0.661, 0.998, True),
+    )
+
+
 def _sequence(alpha: float) -> SequenceThreshold:
     rank = math.floor(alpha * 413)
     if not rank:
-        return SequenceThreshold(-math.inf, alpha, "uninformative", 412, 412, 24, 0)
-    return SequenceThreshold(math.log(0.0031 * alpha / 0.1), alpha, "calibrated", 412, 412, 24, rank, 0.87, 0.93)
+        return SequenceThreshold(-math.inf, alpha, "uninformative", 380, 380, 24, 0, lengths=LENGTHS)
+    tau = math.log(0.0031 * alpha / 0.1)
+    return SequenceThreshold(tau, alpha, "calibrated", 380, 380, 24, rank, 0.87, 0.93, lengths=LENGTHS, needed=9)
 
 
 def _families(request: CalibrationRequest, alpha: float) -> tuple[FamilyThresholds, ...]:

@@ -16,7 +16,7 @@ from app.services.views import (
     SpanContribution,
     Step,
 )
-from coft_core.conformal.sequence import union_bound
+from coft_core.conformal.sequence import ChainLengths, union_bound, why_silent
 from coft_core.conformal.stepwise import PositionBins
 
 SHIFTS = (0.72, 1.2, 0.95)
@@ -61,18 +61,21 @@ def chain_of(steps: list[Step], alpha: float) -> ChainCertificate | None:
         return None
     supports = [min(step.log_p_fused, step.log_p_masked) for step in steps]
     weakest = supports.index(min(supports))
-    sequence = SequenceThreshold(math.log(CHAIN_TAU), alpha, "calibrated", 412, 412, HORIZON, 41, 0.87, 0.93)
-    known = len(steps) <= HORIZON
+    lengths = ChainLengths(reached=301, ended=111, shortest=6, median=40, longest=HORIZON)
+    sequence = SequenceThreshold(
+        math.log(CHAIN_TAU), alpha, "calibrated", 412, 412, HORIZON, 41, 0.87, 0.93, lengths=lengths, needed=9
+    )
+    silent = why_silent(sequence, len(steps), "end")
     own = all(step.state == "calibrated" for step in steps)
     return ChainCertificate(
         steps=len(steps),
         log_support=supports[weakest],
         weakest=weakest,
         sequence=sequence,
-        sequence_certified=supports[weakest] >= sequence.log_tau if known else None,
+        sequence_certified=supports[weakest] >= sequence.log_tau if not silent else None,
         union=union_bound(alpha, len(steps), PositionBins(8, 256, "even")),
         union_certified=all(step.certified for step in steps) if own else None,
-        reason="" if own and known else "A step has no calibrated threshold of its own.",
+        reason=silent or ("" if own else "A step has no calibrated threshold of its own."),
     )
 
 

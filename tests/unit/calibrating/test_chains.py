@@ -97,3 +97,16 @@ def test_seeds_of_rows_differ_and_reproduce() -> None:
     assert len({chain_seed(0, row) for row in range(1000)}) == 1000
     assert chain_seed(3, 4) == chain_seed(3, 4) != chain_seed(4, 4)
     assert math.log2(max(chain_seed(0, row) for row in range(100))) < 53
+
+
+def test_it_is_noted_which_chains_the_model_ended_by_itself(model: LanguageModel) -> None:
+    half = frozenset(range(0, model.vocabulary_size, 2))
+    ending = replace(model, end_token_ids=half)
+    chains = generate_chains(ending, CoftPolicy(0.6), prompts(model), max_new_tokens=2, seed=3)
+    ended = tuple(tokens[-1] in half for tokens in chains.tokens)
+    assert set(ended) == {True, False}
+    assert chains.ended == ended
+    values = chains.truth()
+    last = np.flatnonzero(np.diff(values.sequences, append=len(TEXTS)))
+    assert tuple(values.ends[last] == 1) == ended
+    assert values.ends.sum() == sum(ended)

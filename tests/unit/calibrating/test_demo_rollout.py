@@ -46,7 +46,7 @@ def test_audit_with_rollout_thresholds_is_certified_as_a_chain_and_does_not_drif
     policy = cc.CoftPolicy(lam=0.6, calibration=calibration)
     runs = [cc.generate(model, e.prompt, policy, max_new_tokens=4, seed=i) for i, e in enumerate(examples[100:115])]
     assert {run.certificate for run in runs} == {"certified"}
-    chain = cc.certify_chain(calibration, runs[0].steps)
+    chain = cc.certify_chain(calibration, runs[0].steps, runs[0].finished)
     assert chain.sequence_certified is (chain.log_support >= chain.sequence.log_tau)
     assert chain.union_certified is all(step.certified for step in runs[0].steps)
     report = cc.drift_report(calibration, [cc.audit_summary(run.steps, 4) for run in runs], window=4)

@@ -14,6 +14,8 @@ from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.shares import split_alpha
 from coft_core.engine.fake import tiny_model
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
+from coft_core.masking.continuation import continuation_ids
+from coft_core.masking.masker import mask_prompt
 
 LAMS = [0.0, 0.4, 1.0]
 
@@ -239,3 +241,12 @@ class TestMaskSettings:
         assert [span.kept for span in prepared.prompt.spans] == [True, False]
         with pytest.raises(CalibrationMismatch, match="mask_mode"):
             cc.CoftPolicy(calibration=made).certificate(model, "none")
+
+
+def test_reference_has_ended_only_where_it_is_written_with_the_end_of_text() -> None:
+    model = tiny_model()
+    examples = [cc.Example("She said that", "he was right"), cc.Example("The old man", "was a judge")]
+    ends = {continuation_ids(model, mask_prompt(model.tokenizer, "The old man", ()), " was a judge")[-1]}
+    ending = replace(model, end_token_ids=frozenset(ends))
+    (found,) = calibrate_many(ending, examples, [0.6], alpha=0.5, verification_share=0.0)
+    assert found.values.ends.tolist() == [0] * (len(found.values) - 1) + [1]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from coft_core.conformal import (
     PositionBins,
     certify_chain,
     certify_supports,
+    clopper_pearson,
     union_bound,
 )
+from coft_core.conformal.values import UNKNOWN
 from coft_core.decode import generate
 from coft_core.engine.fake import tiny_model
 from coft_core.errors import InvalidInputError
@@ -45,16 +48,16 @@ def test_threshold_is_the_ranked_minimum_of_the_chains(calibration: Calibration)
 
 
 def test_chain_holds_until_a_token_falls_below(calibration: Calibration) -> None:
-    good = certify_supports(calibration, [-3.0, -36.5, -1.0])
+    good = certify_supports(calibration, [-3.0, -36.5, -1.0, -1.0])
     assert good.sequence_certified is True
     assert (good.weakest, good.log_support) == (1, -36.5)
-    bad = certify_supports(calibration, [-3.0, -36.6, -1.0])
+    bad = certify_supports(calibration, [-3.0, -36.6, -1.0, -1.0])
     assert bad.sequence_certified is False
     assert "step 2 misses" in bad.sentence
 
 
 def test_step_by_step_and_as_a_chain_are_told_apart(calibration: Calibration) -> None:
-    between = certify_supports(calibration, [-1.0, -1.0, -36.4])
+    between = certify_supports(calibration, [-1.0, -1.0, -36.4, -1.0])
     assert calibration.threshold(2) == -36.0
     assert between.sequence_certified is True
     assert between.union_certified is False
@@ -63,7 +66,73 @@ def test_step_by_step_and_as_a_chain_are_told_apart(calibration: Calibration) ->
 def test_chain_longer_than_any_calibrated_one_is_not_certified_as_a_chain(calibration: Calibration) -> None:
     longer = certify_supports(calibration, [-1.0] * 5)
     assert longer.sequence_certified is None
-    assert "5 steps and the longest calibrated one 4" in longer.reason
+    assert longer.reason == (
+        "The chain has 5 steps, and the certificate of whole chains is for chains that reach 4 steps."
+    )
+    given = certify_supports(calibration, [-1.0] * 5, finished="length")
+    assert (given.sequence_certified, given.sequence.horizon, given.sequence.contexts) == (None, 5, 0)
+
+
+def test_chain_with_all_the_steps_that_it_was_given_is_read_at_their_number(calibration: Calibration) -> None:
+    found = certify_supports(calibration, [-36.0], finished="length")
+    assert (found.sequence.horizon, found.sequence.log_tau, found.sequence_certified) == (1, -36.0, True)
+
+
+@pytest.mark.parametrize(
+    ("finished", "why"),
+    [
+        (None, "has 3 steps and has not ended"),
+        ("context", "was cut at 3 steps, where the model’s context is full"),
+        ("end", "ended by itself after 3 steps, as none did that the certificate rests on"),
+    ],
+)
+def test_chain_that_stopped_before_the_horizon_gets_no_statement_and_is_told_why(
+    calibration: Calibration, finished: str | None, why: str
+) -> None:
+    found = certify_supports(calibration, [-1.0] * 3, finished=finished)
+    assert found.sequence_certified is None
+    assert found.reason == f"The chain {why}: the certificate of whole chains is for chains that reach 4 steps."
+
+
+def test_chains_that_end_by_themselves_count_and_are_spoken_of() -> None:
+    values = CalibrationValues.of_chains(
+        [np.full(2 if i % 3 else 4, -1.0 - i) for i in range(39)], range(39), range(39), [i % 3 > 0 for i in range(39)]
+    )
+    found = Calibration(TOY_FINGERPRINT, 0.1, values)
+    law = found.sequence(horizon=4).lengths
+    assert (law.reached, law.ended, law.cut, law.shortest, law.median, law.longest) == (13, 26, 0, 2, 2.0, 4)
+    assert "13 reach the horizon and 26 end by themselves before it; those used count 2 to 4 steps" in law.sentence
+    assert certify_supports(found, [-1.0, -1.0], finished="end").sequence_certified is True
+    assert certify_supports(found, [-1.0, -1.0]).sequence_certified is None
+    assert certify_supports(found, [-1.0] * 5, finished="end").sequence_certified is None
+
+
+def test_calibration_that_did_not_note_how_chains_ended_says_so_and_claims_nothing(
+    calibration: Calibration,
+) -> None:
+    values = calibration.values
+    older = np.full(len(values), UNKNOWN, dtype=np.int8)
+    found = Calibration(
+        TOY_FINGERPRINT, 0.1, CalibrationValues(values.values, values.steps, values.contexts, values.rows, older)
+    )
+    made = certify_supports(found, [-1.0] * 4, finished="length")
+    assert (made.sequence_certified, made.sequence.state) == (None, "uninformative")
+    assert made.reason.startswith("This calibration was saved by an earlier version")
+    # The steps' own thresholds are as they were.
+    assert found.threshold(0) == Calibration(TOY_FINGERPRINT, 0.1, values).threshold(0)
+
+
+def test_coverage_of_whole_chains_is_measured_by_length_with_exact_intervals(calibration: Calibration) -> None:
+    chains = [np.full(n, value) for n, value in ((4, -1.0), (4, -99.0), (4, -2.0), (2, -1.0), (3, -99.0))]
+    held_out = CalibrationValues.of_chains(chains, range(100, 105), range(100, 105))
+    found = replace(calibration, verification=held_out).sequence_coverage()
+    assert (found.overall.kept, found.overall.contexts) == (2, 3)
+    assert (found.overall.low, found.overall.high) == clopper_pearson(2, 3)
+    assert [(row.label, row.kept, row.contexts) for row in found.lengths] == [
+        ("4 steps, the horizon", 2, 3),
+        ("1–3 steps, cut short", 1, 2),
+    ]
+    assert calibration.sequence_coverage().overall.coverage is None
 
 
 def test_nothing_is_bounded_where_a_step_has_no_threshold_of_its_own(calibration: Calibration) -> None:
@@ -72,11 +141,12 @@ def test_nothing_is_bounded_where_a_step_has_no_threshold_of_its_own(calibration
     few = certify_supports(calibration.read(alpha=0.01), [-1.0])
     assert few.union_certified is None
     assert few.sequence_certified is None
+    assert few.sequence.reason == few.reason
     assert "too few" in few.reason
 
 
 def test_both_levels_are_named(calibration: Calibration) -> None:
-    sentence = certify_supports(calibration, [-1.0, -1.0, -1.0]).sentence
+    sentence = certify_supports(calibration, [-1.0, -1.0, -1.0], finished="length").sentence
     assert "with probability 0.9" in sentence
     assert "together the bound is 0.6" in sentence
 

@@ -159,7 +159,7 @@ class TestSequence:
 
     def test_each_family_has_its_threshold_at_its_share(self, made: cc.FactorizedCalibration) -> None:
         found = made.sequence()
-        assert found.by_family == {name: own.sequence(0.05) for name, own in made.parts}
+        assert found.by_family == {name: own.sequence(0.05, horizon=4) for name, own in made.parts}
         assert (found.alpha, found.horizon) == (0.1, 4)
         other = made.sequence(alpha=0.3, horizon=3)
         assert {own.alpha for own in other.by_family.values()} == {0.15}
@@ -167,17 +167,20 @@ class TestSequence:
 
     def test_sentence_says_what_holds_and_for_what_length(self, made: cc.FactorizedCalibration) -> None:
         assert made.sequence().sentence == (
-            "With probability at least 0.9, all true tokens of a new chain of up to 4 steps reach the threshold of "
-            "every family that its prompt has masked (gender 0.135, age 0.0498)."
+            "With probability at least 0.9, all true tokens of a new chain, one of the chains that reach 4 steps, "
+            "reach the threshold of every family that its prompt has masked (gender 0.135, age 0.0498)."
         )
 
     def test_family_with_too_few_contexts_is_named_and_refuses_nothing(self, made: cc.FactorizedCalibration) -> None:
         alike = part(contexts=5).read(bin_width=8, max_position=256, bin_spacing="widening")
         few = replace(made, parts=(made.parts[0], ("age", alike)))
         found = few.sequence()
-        assert found.sentence.endswith("For age there are too few contexts: nothing is refused.")
+        assert found.sentence.endswith(
+            "Nothing is refused for age: 0 contexts with chains that reach 6 steps are too few for a threshold of "
+            "whole chains."
+        )
         assert found.horizon == 6
-        assert found.certifies([step(family_step("gender", -1), family_step("age", -50))]) is True
+        assert found.certifies([step(family_step("gender", -1), family_step("age", -50))] * 6) is True
         assert few.sequence(alpha=0.001).sentence.startswith("For whole chains nothing is certified.")
         assert few.sequence(alpha=0.001).certifies([step(family_step("gender", -1))]) is None
 
@@ -186,13 +189,23 @@ class TestSequence:
     ) -> None:
         found = made.sequence()
         good = step(family_step("gender", -2), family_step("age", -3))
+        bad = step(family_step("gender", -2.5), family_step("age", -1))
         assert found.certifies([good] * 4) is True
-        assert found.certifies([good, step(family_step("gender", -2.5), family_step("age", -1))]) is False
-        assert found.certifies([step(family_step("age", -3))]) is True
-        assert found.certifies([step(family_step("race", -90))]) is None
+        assert found.certifies([good, bad] * 2) is False
+        assert found.certifies([step(family_step("age", -3))] * 4) is True
+        assert found.certifies([step(family_step("race", -90))] * 4) is None
         assert found.certifies([good] * 5) is None
+
+    def test_chain_that_was_stopped_before_the_horizon_is_not_spoken_of(self, made: cc.FactorizedCalibration) -> None:
+        good = step(family_step("gender", -2), family_step("age", -3))
+        for finished in (None, "end", "context"):
+            assert made.sequence().certifies([good] * 3, finished) is None
+        assert made.sequence(horizon=3).certifies([good] * 3) is True
+
+    def test_chain_without_thresholds_is_not_spoken_of(self, made: cc.FactorizedCalibration) -> None:
+        found = made.sequence()
         assert found.certifies([]) is None
-        assert found.certifies([step(family_step("age", -1, "mismatch"))]) is None
+        assert found.certifies([step(family_step("age", -1, "mismatch"))] * 4) is None
 
 
 class TestNotes:

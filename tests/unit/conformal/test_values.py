@@ -125,6 +125,25 @@ class TestRows:
         assert copy == two_rows
         assert copy != CalibrationValues(two_rows.values, two_rows.steps, two_rows.contexts)
 
+    def test_it_is_noted_which_chains_ended_by_themselves(self) -> None:
+        chains = [np.array([-1.0, -2.0]), np.empty(0), np.array([-3.0]), np.array([-4.0])]
+        values = CalibrationValues.of_chains(chains, [0, 1, 2, 3], [0, 1, 2, 3], [True, True, False, True])
+        assert values.ends.tolist() == [0, 1, 0, 1]
+        assert CalibrationValues.from_bytes(values.to_bytes()) == values
+        assert values.select([3]).ends.tolist() == [1]
+        with pytest.raises(InvalidInputError, match="give 0 or 1 per value"):
+            CalibrationValues(values.values, values.steps, values.contexts, values.rows, np.full(4, 7))
+
+    def test_data_of_an_older_version_does_not_know_how_its_chains_ended(self, two_rows: CalibrationValues) -> None:
+        buffer = io.BytesIO()
+        np.savez_compressed(
+            buffer, values=two_rows.values, steps=two_rows.steps, contexts=two_rows.contexts, rows=two_rows.rows
+        )
+        older = CalibrationValues.from_bytes(buffer.getvalue())
+        assert two_rows.ends_known
+        assert not older.ends_known
+        assert not CalibrationValues.from_bytes(older.to_bytes()).ends_known
+
     def test_a_new_row_begins_a_chain_even_where_the_step_rises(self) -> None:
         # The first row's chain has lost its later steps, the second its first one.
         values = CalibrationValues(np.full(2, -1.0), np.array([0, 1]), np.array([3, 3]), np.array([1, 2]))

@@ -150,6 +150,7 @@ def test_a_union_bound_names_its_level_and_what_a_whole_chain_would_need():
 
 def test_a_chain_longer_than_any_calibrated_one_says_both_lengths():
     found = chain(45, sequence_certified=None)
+    assert found.reason.startswith("The chain has 45 steps")
     assert "45 steps" in chain_panel(found)["parts"][0]["says"]
     assert "40" in chain_panel(found)["parts"][0]["says"]
 

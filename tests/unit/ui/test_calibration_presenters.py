@@ -97,6 +97,15 @@ def test_what_cannot_be_certified_is_listed_with_its_reason(services):
     assert "at least" not in hopeless.split("<details")[0]
 
 
+def test_whole_chains_are_promised_with_their_horizon_their_lengths_and_what_was_measured(services):
+    shown = promises(view(services))
+    assert "<strong>Whole chains, counted up to 24 steps</strong>: averaged over chains that reach 24 steps" in shown
+    assert "380 reach the horizon and 32 are cut short before it and are left out" in shown
+    assert "113 of 124 kept, 0.911 (0.847 to 0.955)" in shown
+    assert '<td class="">9–16 steps, cut short</td>' in shown
+    assert "an average over lengths, not one for each" in shown
+
+
 def test_other_alphas_say_how_many_contexts_they_need_or_why_they_are_refused(services):
     shown = alphas([(0.002, view(services, alpha=0.002)), (0.001, "The weights leave too few.")], 0.1)
     assert "needs 499 contexts" in shown

@@ -78,16 +78,32 @@ class Loaded:
             for step in chains[branch.path][first:]:
                 yield branch, step
 
-    def chain_certificate(self, steps: tuple[Step, ...]) -> ChainCertificate | None:
-        """What may be claimed of a chain as a whole."""
+    def chain_certificate(self, steps: tuple[Step, ...], finished: str | None) -> ChainCertificate | None:
+        """What may be claimed of a chain as a whole.
+
+        Args:
+            steps: The chain.
+            finished: How it ended; None if it can still go on.
+        """
         calibration = self.applied
-        return certify_chain(calibration, steps) if steps and isinstance(calibration, Calibration) else None
+        return certify_chain(calibration, steps, finished) if steps and isinstance(calibration, Calibration) else None
+
+    @property
+    def claims_longest_chain(self) -> bool:
+        """Whether the report was written when a certificate of whole chains was for any up to the longest one.
+
+        It does not say which chains it is for, and cannot be recomputed by today's rule, which claims less.
+        """
+        chains = [item.chain for item in self.report.summary if item.chain is not None]
+        return any("holds_for" not in chain.get("sequence", {}) for chain in chains)
 
     def data(self) -> SessionData:
         """The session as its tables are written from it; only where the branches hold together."""
         chains = chain_records(self.report)
+        finished = {branch.id: branch.finished for branch in self.report.branches}
         certificates = {
-            key: self.chain_certificate(tuple(step_from(step) for step in chain)) for key, chain in chains.items()
+            key: self.chain_certificate(tuple(step_from(step) for step in chain), finished[key])
+            for key, chain in chains.items()
         }
         return SessionData(
             record=session_record(self.report),
