@@ -122,7 +122,13 @@ def test_a_calibration_is_made_shown_compared_exported_weighted_and_deleted(run,
     made = ("calibrate", "--prompts", prompts, "--columns", "prompt=text", *MODEL, "--by-group")
     code, text, _ = run(*made, "--record-chains", "--rollout-steps", 9, "--out", out)
     assert code == 0
-    for part in ("coverage, All steps", "smallest alpha is", "Whole chains: tau", "reach the horizon", "group: The group 'a'"):
+    for part in (
+        "coverage, All steps",
+        "smallest alpha is",
+        "Whole chains: tau",
+        "reach the horizon",
+        "group: The group 'a'",
+    ):
         assert part in text
     code, text, _ = run(*made, "--mask", "factorized", "--json")
     second = json.loads(text)["calibration_id"]

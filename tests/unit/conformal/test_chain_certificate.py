@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from coft_core.assets import assets_path
 from coft_core.conformal import (
     Calibration,
     CalibrationValues,
@@ -193,3 +194,13 @@ class TestUnionBound:
         assert union_bound(0.1, 50).level == 0.0
         with pytest.raises(InvalidInputError, match="at least one"):
             union_bound(0.1, 0)
+
+
+def test_shipped_calibration_states_its_horizon_and_what_was_measured_there() -> None:
+    shipped = Calibration.load(assets_path("models", "demo", "calibration.zip"))
+    sequence, coverage = shipped.sequence(), shipped.sequence_coverage()
+    assert shipped.values.ends_known
+    assert sequence.state == "calibrated"
+    assert sequence.lengths.reached + sequence.lengths.ended >= 0.9 * shipped.context_count
+    assert coverage.overall.high is not None
+    assert coverage.overall.high >= 0.9

@@ -92,8 +92,11 @@ class Loaded:
     def claims_longest_chain(self) -> bool:
         """Whether the report was written when a certificate of whole chains was for any up to the longest one.
 
-        It does not say which chains it is for, and cannot be recomputed by today's rule, which claims less.
+        It does not say which chains it is for, and cannot be recomputed by today's rule, which claims less. The
+        calibration is then of such a version too, and does not know how its chains ended.
         """
+        if isinstance(self.calibration, Calibration) and self.calibration.values.ends_known:
+            return False
         chains = [item.chain for item in self.report.summary if item.chain is not None]
         return any("holds_for" not in chain.get("sequence", {}) for chain in chains)
 

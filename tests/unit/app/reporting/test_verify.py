@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.bootstrap import verifier
 from app.services.errors import ServiceError
 from app.services.reporting.bundle import CALIBRATION, MANIFEST, REPORT, bundle_digest
+from app.services.reporting.verify.files import check_table
+from app.services.reporting.verify.loaded import load
+from app.services.reporting.verify.thresholds import check_chains
 from app.services.views.verification import Verification
+from coft_core.conformal.values import UNKNOWN, CalibrationValues
 from coft_core.engine.fake import tiny_model
 from tests.unit.app.reporting.conftest import Audited, check_named, failures, files_of, forged, with_file
 
@@ -315,3 +321,22 @@ def test_a_manifest_that_cannot_be_read_is_refused(audited: Audited, verify: Ver
     for data, sentence in ((b"{", "manifest is damaged"), (b'{"kind": 1, "version": 1, "files": {}}', "of format")):
         with pytest.raises(ServiceError, match=sentence):
             verify(with_file(audited.bundles["joint"], MANIFEST, data))
+
+
+def test_a_chain_certificate_of_an_earlier_version_is_skipped_and_said_to_claim_more(audited: Audited) -> None:
+    loaded = load(audited.bundles["joint"])
+    stripped = []
+    for part in loaded.report.summary:
+        sequence = {k: v for k, v in part.chain["sequence"].items() if k not in ("holds_for", "lengths")}
+        stripped.append(part.model_copy(update={"chain": {**part.chain, "sequence": {**sequence, "certified": True}}}))
+    report = loaded.report.model_copy(update={"summary": tuple(stripped)})
+    # With a calibration that knows how its chains ended, leaving out what the claim is for is a forgery.
+    assert check_chains(replace(loaded, report=report)).status == "failed"
+    values = loaded.calibration.values
+    unknown = CalibrationValues(
+        values.values, values.steps, values.contexts, values.rows, np.full(len(values), UNKNOWN, dtype=np.int8)
+    )
+    older = replace(loaded, report=report, calibration=replace(loaded.calibration, values=unknown))
+    found = check_chains(older)
+    assert (found.status, "chains cut short do not support" in found.detail) == ("skipped", True)
+    assert check_table(older, "steps.csv").status == "passed"
