@@ -33,6 +33,8 @@ def print_audit(view: AuditView, out: Path | None) -> None:
         named = ", ".join(_span(view.prompt, span) for span in view.spans if span_state(span) == state)
         if named or otherwise:
             print(f"{state.capitalize()}: {named or otherwise}")
+    if view.preview.masked_count and view.preview.sentinel:
+        print(f"Sentinel: {view.preview.sentinel}")
     if view.user_list:
         print(f"Word list: {view.user_list}")
     for warning in view.warnings:

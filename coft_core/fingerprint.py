@@ -35,7 +35,7 @@ class Fingerprint:
         top_p: Nucleus mass; 1 is off.
         top_k: Number of tokens kept; 0 is off.
         mask_mode: ``"hard"``, or ``"soft: <hint>"``.
-        sentinel: The sentinel's text.
+        sentinel: The sentinel's name; empty where the vocabulary has none.
         detector: Span detector's version: lexicons, pipeline, families that are only suggested, and user list.
         estimator: Threshold estimator.
         source: Where the calibration contexts come from.

@@ -67,7 +67,7 @@ class Plan:
         own = self.policy.notes(self.prompt) if isinstance(self.policy, Noting) else ()
         nothing = NOTHING_MASKED if rows | {masked} == {self.prompt.factual_ids} else ""
         told = (language_note(self.prompt.factual_text), nothing, self.model.rendering_note)
-        return tuple(sentence for sentence in told if sentence) + own
+        return (*self.prompt.warnings, *(sentence for sentence in told if sentence), *own)
 
 
 def plan(
@@ -103,6 +103,7 @@ def plan(
     Raises:
         InvalidInputError: The prompt is empty, a span lies outside it, ``max_new_tokens`` is below 1, or a further
             model is missing or reads other tokens than the audited one.
+        SentinelError: The policy's sentinel is not one token, or it masks something and the vocabulary has none.
         ModelLoadError: A further model cannot be loaded.
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
@@ -121,6 +122,7 @@ def plan(
         mode=mask.mode,
         hint=mask.hint,
         chat=model.prompting,
+        required=policy.needs_masked,
     )
     certificate = policy.certificate(model, detector.version)
     further = needed_models(policy, model) if models is None else check_models(policy, model, models)

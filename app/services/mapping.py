@@ -81,6 +81,7 @@ def preview_from_json(data: JsonObject) -> MaskPreview:
         masked_count=int(data["masked_count"]),
         warnings=tuple(data["warnings"]),
         branches=tuple(data.get("branches", ())),
+        sentinel=str(data.get("sentinel", "")),
     )
 
 

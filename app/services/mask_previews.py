@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from app.services.views import MaskPiece, MaskPreview, Span
 from coft_core.decode import Plan
-from coft_core.engine.model import LanguageModel
-from coft_core.masking.masker import MaskedPrompt
+from coft_core.masking.masker import MaskedPrompt, masked_pieces
+from coft_core.masking.sentinel import sentinel_sentence
 from coft_core.policies.factorized import PREFIX
 
 
@@ -21,37 +21,18 @@ def preview_of(prepared: Plan, policy_branches: Sequence[str], asked: Sequence[S
     """
     prompt = prepared.prompt
     return MaskPreview(
-        _pieces(prompt, prepared.model),
+        tuple(MaskPiece(text, masked) for text, masked in masked_pieces(prompt, prepared.model.tokenizer)),
         len(prompt.factual_ids),
-        len(prompt.positions),
+        len(prompt.positions) - len(prompt.repeated),
         (*prepared.warnings, *_kept_by_whitelist(prompt, asked)),
         tuple(name.removeprefix(PREFIX) for name in policy_branches),
+        sentinel_sentence(prompt.sentinel, prompt.sentinel_reason),
     )
 
 
 def branch_names(prepared: Plan) -> tuple[str, ...]:
     """Names of the branches that a plan's policy runs, factual first."""
     return tuple(branch.name for branch in prepared.policy.branches(prepared.prompt))
-
-
-def _pieces(prompt: MaskedPrompt, model: LanguageModel) -> tuple[MaskPiece, ...]:
-    """Text, and one piece per masked token."""
-    pieces: list[MaskPiece] = []
-    cursor, text = 0, prompt.factual_text
-    for index in prompt.positions:
-        start, end = prompt.offsets[index]
-        if start >= cursor:
-            swallowed = text[start:end]
-            space = swallowed[: len(swallowed) - len(swallowed.lstrip())]
-            if before := text[cursor:start] + space:
-                pieces.append(MaskPiece(before, masked=False))
-            cursor = end
-        token = prompt.masked_ids[index]
-        shown = prompt.sentinel if token == prompt.sentinel_id else model.token_text(token)
-        pieces.append(MaskPiece(shown.strip(), masked=True))
-    if rest := text[cursor:]:
-        pieces.append(MaskPiece(rest, masked=False))
-    return tuple(pieces)
 
 
 def _kept_by_whitelist(prompt: MaskedPrompt, asked: Sequence[Span]) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from coft_core.engine.loading import LoadingPhase
 from coft_core.engine.memory.fit import fit_is_known, fit_of
 from coft_core.engine.model import LanguageModel
 from coft_core.engine.packed import weights_text
-from coft_core.masking.sentinel import resolve_sentinel
+from coft_core.masking.sentinel import default_sentence
 from coft_core.needed_models import check_models
 from coft_core.numeric_noise import noise_of
 from coft_core.policies.base import NeedsModels, NeedsScorers, Policy
@@ -182,7 +182,7 @@ class ModelHost:
             label=label_of(model),
             note=where_it_runs(model.places, model.quantization, model.dtype_name) + _steps_note(model),
             context_length=model.context_length,
-            sentinel=resolve_sentinel(model.tokenizer)[0],
+            sentinel=default_sentence(model.tokenizer),
             details=self._details(model),
         )
 

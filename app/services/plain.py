@@ -156,6 +156,7 @@ def session_json(view: AuditView) -> dict[str, Any]:
         "name": view.name,
         "prompt": view.prompt,
         "masked": "".join(piece.text for piece in view.preview.pieces),
+        "sentinel": view.preview.sentinel or None,
         "spans": [span_json(span) for span in view.spans],
         "settings": settings_json(view.settings),
         "user_list": view.user_list or None,

@@ -16,6 +16,7 @@ from app.services.views import AuditSettings, MaskPreview, Span, StartAudit
 from coft_core.decode import Plan, plan
 from coft_core.engine.group import BranchGroup
 from coft_core.engine.model import LanguageModel
+from coft_core.errors import SentinelError
 from coft_core.footprint import footprint_of
 from coft_core.policies.base import PreparesByWriting
 from db.records import BatchPlaceRecord, SessionFields
@@ -45,7 +46,14 @@ class Planner:
         """The prompt as the masked branches read it, with its warnings."""
         # What is masked depends neither on the calibration nor on the policy, so that nothing amiss with them, and no
         # further model that is yet to be loaded, may hide the preview.
-        prepared = self.plan(model, prompt, spans, for_masks(settings))
+        masks = for_masks(settings)
+        try:
+            prepared = self.plan(model, prompt, spans, masks)
+        except SentinelError:
+            if settings.sentinel:
+                raise
+            # The vocabulary has none, which is said of the unmasked prompt; a policy that masks refuses to start.
+            prepared = self.plan(model, prompt, spans, replace(masks, policy="vanilla", mask_layout="joint"))
         return preview_of(prepared, branch_names(prepared), spans)
 
     def plan(self, model: LanguageModel, prompt: str, spans: tuple[Span, ...] | None, settings: AuditSettings) -> Plan:

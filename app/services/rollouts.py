@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from app.services.computations import Computations
@@ -127,6 +128,8 @@ class Rollouts:
         was = (stored["weights"], stored["tokenizer"], stored["detector"])
         if not all(same_digests(str(old), new) for old, new in zip(was, now, strict=True)):
             raise ServiceError(CHANGED_MODEL)
+        # What stands for masked tokens is chosen once: a later version may choose otherwise.
+        settings = replace(settings, sentinel=stored["sentinel"] or None)
         used = settings if thresholds else without_calibration(settings)
         return self._planner.plan(model, record.prompt, tuple(span_from(span) for span in record.spans), used)
 

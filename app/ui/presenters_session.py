@@ -111,8 +111,13 @@ def preview_message(preview: MaskPreview) -> Message:
         "pieces": [[piece.text, piece.masked] for piece in preview.pieces],
         "counts": f"{tokens}, {count(preview.masked_count)} masked, same length",
         "warnings": list(preview.warnings),
-        "branches": reading_text(preview.branches),
+        "branches": " ".join(filter(None, (reading_text(preview.branches), _sentinel(preview)))),
     }
+
+
+def _sentinel(preview: MaskPreview) -> str:
+    """Which token stands for masked ones and why, where one does."""
+    return preview.sentinel if preview.masked_count else ""
 
 
 def spans_message(spans: Sequence[Span]) -> Message:

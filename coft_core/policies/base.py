@@ -138,6 +138,10 @@ class Policy(Protocol):
     def mask(self) -> MaskSettings:
         """How spans are masked."""
 
+    @property
+    def needs_masked(self) -> bool:
+        """Whether the policy itself reads the masked branch; one that only watches it can do without a sentinel."""
+
     def keeping(self, terms: Iterable[str]) -> Self:
         """This policy with more terms that are never masked; they are part of its fingerprint."""
 

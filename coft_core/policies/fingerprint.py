@@ -33,6 +33,7 @@ def policy_fingerprint(
         source: Context source.
         method: The method with its parameters; empty for COFT and vanilla decoding, which the other fields describe.
     """
+    sentinel = resolve_sentinel(model.tokenizer, mask.sentinel)
     return Fingerprint(
         model=model.name,
         revision=model.revision,
@@ -45,7 +46,7 @@ def policy_fingerprint(
         top_p=float(sampling.top_p),
         top_k=int(sampling.top_k),
         mask_mode=mask.label,
-        sentinel=resolve_sentinel(model.tokenizer, mask.sentinel)[0],
+        sentinel="" if sentinel is None else sentinel.text,
         detector=detector,
         estimator=estimator,
         source=source,

@@ -93,6 +93,11 @@ class FusedPolicy(ABC, Generic[Thresholds]):
         return Sampling(self.temperature, self.top_p, self.top_k)
 
     @property
+    def needs_masked(self) -> bool:
+        """Fusing and certifying read the masked branch."""
+        return True
+
+    @property
     def mask(self) -> MaskSettings:
         """How spans are masked."""
         return MaskSettings(self.mask_mode, self.mask_hint, self.sentinel, self.families, self.layout, self.whitelist)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coft_core.engine.branches import BranchSpec
 from coft_core.engine.group import BASE
 from coft_core.engine.model import LanguageModel
-from coft_core.masking.masker import mask_prompt
+from coft_core.masking.masker import prompt_ids
 
 
 def reading(name: str, model: LanguageModel, text: str, role: str = BASE) -> BranchSpec:
@@ -20,7 +20,7 @@ def reading(name: str, model: LanguageModel, text: str, role: str = BASE) -> Bra
     Raises:
         InvalidInputError: The text is empty.
     """
-    return BranchSpec(name, mask_prompt(model.tokenizer, text, (), chat=model.prompting).factual_ids, role)
+    return BranchSpec(name, prompt_ids(model.tokenizer, text, model.prompting), role)
 
 
 def framed(text: str, before: str = "", after: str = "") -> str:

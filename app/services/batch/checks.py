@@ -16,7 +16,7 @@ from app.services.views.batches import BatchRequest
 from app.services.views.prompt_sets import ParsedPromptSet, RowError
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import CalibrationMismatch, InvalidInputError
-from coft_core.masking.masker import mask_prompt
+from coft_core.masking.masker import prompt_ids
 
 
 def row_errors(
@@ -36,7 +36,7 @@ def row_errors(
         NotFoundError: The calibration has been deleted.
     """
     require_prompts(prompts)
-    found = [*prompts.errors, *_too_long(prompts, request.settings, model)]
+    found = [*prompts.errors, *_too_long(prompts, model)]
     if request.group_thresholds:
         found += _without_thresholds(prompts, request.settings, thresholds)
     return tuple(sorted(found, key=lambda error: error.line))
@@ -67,10 +67,9 @@ def require_settings(
         raise CalibrationMismatch(differences)
 
 
-def _too_long(prompts: ParsedPromptSet, settings: AuditSettings, model: LanguageModel) -> Iterator[RowError]:
+def _too_long(prompts: ParsedPromptSet, model: LanguageModel) -> Iterator[RowError]:
     for line, example in prompts.rows:
-        asked = settings.sentinel or None
-        length = len(mask_prompt(model.tokenizer, example.prompt, (), asked, chat=model.prompting).factual_ids)
+        length = len(prompt_ids(model.tokenizer, example.prompt, model.prompting))
         if length >= model.context_length:
             yield RowError(line, "prompt", f"has {length:,} tokens and the model takes {model.context_length:,}")
 

@@ -88,7 +88,7 @@ class Fitting:
         if readings_of(stored) == "factual":
             return adopted
         own = self._own_sentinel(settings.model)
-        adopted = replace(adopted, lam=made.lam, sentinel=None if own == made.sentinel else made.sentinel)
+        adopted = replace(adopted, lam=made.lam, sentinel=None if own == made.sentinel else made.sentinel or None)
         return self._with_detector(_with_mask(adopted, made.mask_mode), made.detector)
 
     def _differences(self, settings: AuditSettings, calibration: AnyCalibration) -> Iterator[Difference]:
@@ -120,8 +120,12 @@ class Fitting:
         yield from ((name, str(getattr(made, name)), str(getattr(used, name))) for name in shown)
 
     def _own_sentinel(self, name: str) -> str | None:
+        """The name that a fingerprint holds where none is asked for; None while the model is not loaded."""
         model = self._host.loaded(name)
-        return None if model is None else resolve_sentinel(model.tokenizer)[0]
+        if model is None:
+            return None
+        found = resolve_sentinel(model.tokenizer)
+        return "" if found is None else found.text
 
     def _with_detector(self, settings: AuditSettings, version: str) -> AuditSettings:
         parts = detector_parts(version)

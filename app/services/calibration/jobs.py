@@ -19,7 +19,7 @@ from app.services.prompts.files import PromptRow, row_from, row_record
 from app.services.prompts.reading import first_refused, refused_rows
 from app.services.views import CalibrationRequest, ParsedPromptSet, RowError
 from coft_core.conformal.density_ratio import LEAST_PROMPTS
-from coft_core.masking.sentinel import resolve_sentinel
+from coft_core.masking.sentinel import require_sentinel, resolve_sentinel
 from db.errors import NotFoundError
 from db.records import JobRecord, JsonObject
 from db.repositories import JobsRepository, LedgersRepository, PromptSetsRepository
@@ -120,7 +120,9 @@ class CalibrationJobs:
         check_request(request)
         detector = self._detectors.choose(request)
         model = self._host.get(request.model)
-        resolve_sentinel(model.tokenizer, request.sentinel or None)
+        # Thresholds of the factual reading alone mask nothing.
+        find = require_sentinel if request.certified_in == "both" else resolve_sentinel
+        find(model.tokenizer, request.sentinel or None)
         rows, errors = usable_rows(prompts, request, model)
         if not rows:
             raise ServiceError(_refusal(prompts, errors))

@@ -41,7 +41,7 @@ class ModelView:
         label: Short label with size, e.g. ``"demo · 3.6M, embedded"``.
         note: Where and how it runs, e.g. ``"Runs on this computer, float32"``.
         context_length: Longest sequence in tokens.
-        sentinel: The sentinel that masking uses by default.
+        sentinel: Which token stands for masked ones unless another is named, and why; a sentence.
         details: How its keys and values are kept, in words.
     """
 
@@ -147,10 +147,13 @@ class MaskPreview:
     Attributes:
         pieces: Text and sentinels in reading order.
         token_count: Tokens of the prompt, equal in both branches.
-        masked_count: How many of them are the sentinel.
+        masked_count: How many of the prompt's are masked; of a text that a chat template prints several times, in its
+            first copy.
         warnings: Sentences to show, e.g. that both branches are equal because nothing is masked.
         branches: Branches that the policy runs for this prompt, factual first: ``factual`` and ``masked``, or with
             factorized masks the attribute families.
+        sentinel: Which token stands for masked ones and why, in words; empty where none does, and for sessions stored
+            without it.
     """
 
     pieces: tuple[MaskPiece, ...]
@@ -158,6 +161,7 @@ class MaskPreview:
     masked_count: int
     warnings: tuple[str, ...] = ()
     branches: tuple[str, ...] = ()
+    sentinel: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,12 @@ import json
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers import models as tokenizer_models
 from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertLMHeadModel,
     LlamaConfig,
     LlamaForCausalLM,
-    PreTrainedTokenizerFast,
 )
 
 import coft_core as cc
@@ -163,10 +160,3 @@ def test_a_folder_whose_tokenizer_is_broken_is_refused(tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps({"not": "a tokenizer"}))
     with pytest.raises(ModelLoadError):
         cc.load_model(folder)
-
-
-def test_unknown_words_are_never_taken_for_a_sentinel():
-    backend = Tokenizer(tokenizer_models.WordLevel({"a": 0, "<unk>": 1}, unk_token="<unk>"))
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
-    with pytest.raises(cc.CoftError, match="No usual sentinel"):
-        cc.mask_prompt(tokenizer, "a", [])

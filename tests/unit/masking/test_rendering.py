@@ -12,7 +12,7 @@ import coft_core as cc
 from coft_core.engine.fake import byte_tokenizer, tiny_model
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.fingerprint import Fingerprint
-from coft_core.masking.chat import apply_chat_template
+from coft_core.masking.chat import Copy, apply_chat_template
 from coft_core.masking.rendering import Rendering, moment_of, parse_moment, render, rendering_label
 from coft_core.policies.safety_template import SafetyTemplatePolicy
 from coft_core.types import Example
@@ -34,7 +34,7 @@ def day(text: str) -> datetime:
 def test_a_template_that_prints_the_date_is_rendered_as_of_the_moment_asked_for():
     tokenizer = byte_tokenizer(DATED)
     assert render(tokenizer, "he", day(MONDAY)) == "02 Mar 2026[he]"
-    assert apply_chat_template(tokenizer, "he", day(TUESDAY)) == ("03 Mar 2026[he]", 12, 0)
+    assert apply_chat_template(tokenizer, "he", day(TUESDAY)) == ("03 Mar 2026[he]", (Copy(12, 14),))
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_all_prompts_of_one_calibration_are_rendered_at_one_moment(monkeypatch: 
     seen: set[datetime | None] = set()
     model = tiny_model(chat_template=DATED)
 
-    def noted(tokenizer: object, text: str, moment: datetime | None = None) -> tuple[str, int, int]:
+    def noted(tokenizer: object, text: str, moment: datetime | None = None) -> tuple[str, tuple[Copy, ...]]:
         seen.add(moment)
         return apply_chat_template(tokenizer, text, moment)
 
-    monkeypatch.setattr("coft_core.masking.masker.apply_chat_template", noted)
+    monkeypatch.setattr("coft_core.masking.placing.apply_chat_template", noted)
     cc.calibrate(model, EXAMPLES, alpha=0.5)
     assert len(seen) == 1
     assert None not in seen

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app.services.errors import CoftError, ServiceError
 from app.services.mapping import span_from
 from app.services.model_host import ModelHost
@@ -68,7 +70,9 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
 
 def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
     """The session's plan with the report's own spans and calibration; whatever detectors are here plays no part."""
-    session, settings = loaded.report.session, loaded.settings
+    session = loaded.report.session
+    # The sentinel is the report's, whatever would be chosen here.
+    settings = replace(loaded.settings, sentinel=str(session.fingerprint.get("sentinel") or "") or None)
     policy = policy_of(settings, loaded.applied)
     spans = [span_from(span) for span in session_record(loaded.report).spans]
     prompt = mask_prompt(
@@ -79,6 +83,7 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
         mode=policy.mask.mode,
         hint=policy.mask.hint,
         chat=model.prompting,
+        required=policy.needs_masked,
     )
     certificate = Certificate(session.certificate, mismatched=loaded.mismatched and loaded.applied is not None)
     further = host.further(policy, model)

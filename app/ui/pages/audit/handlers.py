@@ -166,7 +166,7 @@ class AuditHandlers:
             told(error)
             yield NOT_LOADED.format(why=escape(str(error), quote=False))
         else:
-            yield f'<p class="hint" title="{escape(model.details)}">{escape(model.note)}</p>'
+            yield f'<p class="hint" title="{escape(f"{model.details} {model.sentinel}")}">{escape(model.note)}</p>'
 
     def describe_calibration(self, *values: object) -> list[object]:
         """Say what the chosen calibration certifies with these settings, how it fits, and which groups it knows."""

@@ -1,0 +1,122 @@
+"""The sentinel: found by its id in every kind of vocabulary, never a token with a meaning of its own."""
+
+import pytest
+
+import coft_core as cc
+from coft_core.engine.fake import byte_tokenizer
+from coft_core.errors import SentinelError
+from coft_core.masking.sentinel import RESERVED, require_sentinel, resolve_sentinel, sentinel_sentence
+from tests.vocabularies import LETTERS, byte_level, characters, sentencepiece, unigram, words_alone
+
+SPACE_AND_UNDERSCORE = [("\u0120", "_")]
+MADE = {
+    "Llama 2 without a piece with a space": (sentencepiece(), "_", "neutral"),
+    "Llama 2 with a piece with a space": (sentencepiece(("\u2581_", "_")), " _", "neutral"),
+    "Llama 2 with a dash alone": (sentencepiece(("-",)), "-", "neutral"),
+    "Unigram with a piece with a space": (unigram(("\u2581", "\u2581_")), " _", "neutral"),
+    "Unigram with a space alone": (unigram(("\u2581", "\u2581he")), "\u2581", "space"),
+    "Unigram without any": (unigram(("\u2581he",)), "<unk>", "unknown"),
+    "characters with an underscore": (characters(LETTERS + " _"), "_", "neutral"),
+    "characters with a space": (characters(LETTERS + " "), " ", "space"),
+    "characters alone": (characters(LETTERS), "<unk>", "unknown"),
+    "bytes in pieces": (sentencepiece(()), "_", "neutral"),
+    "byte-level": (byte_level(), "_", "neutral"),
+    "byte-level as GPT-2": (byte_level(merged=SPACE_AND_UNDERSCORE), " _", "neutral"),
+    "byte-level with reserved tokens": (
+        byte_level(["<|eot|>", "<|reserved_special_token_0|>", "<|reserved_special_token_1|>"]),
+        "<|reserved_special_token_0|>",
+        "keeps free",
+    ),
+    "byte-level with a mask token": (byte_level(["<unused0>", "<m>"], mask="<m>"), "<m>", "mask token"),
+    "byte-level with an unnamed mask token": (byte_level(["<unused0>", "[MASK]"]), "[MASK]", "mask token"),
+}
+
+
+@pytest.mark.parametrize(("tokenizer", "text", "reason"), MADE.values(), ids=MADE.keys())
+def test_every_kind_of_vocabulary_has_a_sentinel_that_its_name_leads_back_to(tokenizer, text, reason):
+    found = require_sentinel(tokenizer)
+    assert (found.text, reason in found.reason) == (text, True)
+    assert found.token_id not in (tokenizer.eos_token_id, tokenizer.bos_token_id, tokenizer.pad_token_id)
+    assert require_sentinel(tokenizer, found.text).token_id == found.token_id
+    spans = [cc.Span(4, 6, "gender")] if " " in tokenizer.decode(tokenizer.encode("and he")) else [cc.Span(0, 1, "age")]
+    masked = cc.mask_prompt(tokenizer, "and he", spans)
+    assert [masked.masked_ids[i] for i in masked.positions] == [found.token_id] * len(masked.positions)
+    assert masked.positions
+    assert masked.sentinel_reason == found.reason
+    assert masked.text != "and he"
+
+
+def test_a_piece_with_a_space_is_the_one_that_is_taken_by_its_name():
+    tokenizer = sentencepiece(("\u2581_", "_"))
+    piece = tokenizer.convert_tokens_to_ids("\u2581_")
+    assert [require_sentinel(tokenizer, name).token_id for name in (" _", "\u2581_")] == [piece, piece]
+    assert require_sentinel(sentencepiece(), "_").token_id == sentencepiece().convert_tokens_to_ids("_")
+    assert require_sentinel(sentencepiece(()), "_").token_id == sentencepiece().convert_tokens_to_ids("<0x5F>")
+
+
+def test_a_reserved_token_that_the_chat_template_writes_is_not_free():
+    tokenizer = byte_level(["<SPECIAL_10>", "<SPECIAL_11>"])
+    tokenizer.chat_template = "<SPECIAL_10>{{ messages[0].content }}"
+    assert require_sentinel(tokenizer).text == "<SPECIAL_11>"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["<|reserved_special_token_3|>", "<|reserved_200017|>", "<unused7>", "[unused1]", "<extra_id_0>", "<|extra_4|>",
+     "<|placeholder1|>", "<|dummy_0|>", "[control_8]", "<SPECIAL_20>"],
+)  # fmt: skip
+def test_names_that_vocabularies_give_to_free_tokens_are_known(name):
+    assert RESERVED.fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["<|im_end|>", "<|eot_id|>", "</s>", "<s>", "<pad>", "<|endoftext|>", "[INST]", "[SEP]"]
+)
+def test_names_of_tokens_with_a_meaning_are_not_taken_for_free_ones(name):
+    assert not RESERVED.fullmatch(name)
+
+
+@pytest.mark.parametrize("role", ["pad_token", "bos_token", "eos_token"])
+def test_a_token_that_ends_begins_or_pads_is_neither_chosen_nor_taken_by_name(role):
+    tokenizer = byte_level(["<unused0>", "<unused1>"])
+    setattr(tokenizer, role, "<unused0>")
+    assert require_sentinel(tokenizer).text == "<unused1>"
+    with pytest.raises(SentinelError, match="meaning of its own"):
+        resolve_sentinel(tokenizer, "<unused0>")
+
+
+def test_a_mask_token_that_also_ends_a_text_is_passed_over():
+    tokenizer = byte_level(["<end>"], mask="<end>")
+    tokenizer.eos_token = "<end>"
+    assert require_sentinel(tokenizer).text == "_"
+
+
+def test_a_vocabulary_without_any_is_refused_only_where_something_is_masked():
+    tokenizer = words_alone()
+    assert resolve_sentinel(tokenizer) is None
+    with pytest.raises(SentinelError, match="no token that could stand for a masked one"):
+        cc.mask_prompt(tokenizer, "then he ran", [cc.Span(5, 7, "gender")])
+    plain = cc.mask_prompt(tokenizer, "then he ran", [cc.Span(5, 7, "gender", kept=True)])
+    assert (plain.sentinel, plain.sentinel_id, plain.branches_equal, plain.warnings) == ("", None, True, ())
+    watched = cc.mask_prompt(tokenizer, "then he ran", [cc.Span(5, 7, "gender")], required=False)
+    assert watched.branches_equal
+    assert "the marked words are not masked" in watched.warnings[0]
+
+
+def test_one_of_its_words_can_be_named_as_the_sentinel():
+    masked = cc.mask_prompt(words_alone(), "then he ran", [cc.Span(5, 7, "gender")], sentinel="home")
+    assert masked.text == "then home ran"
+
+
+def test_a_space_as_the_sentinel_is_seen():
+    tokenizer = characters(LETTERS + " ")
+    masked = cc.mask_prompt(tokenizer, "and he", [cc.Span(4, 6, "gender")])
+    assert masked.text == "and \u2423\u2423"
+    assert sentinel_sentence(masked.sentinel, masked.sentinel_reason).startswith("“\u2423” stands")
+
+
+def test_the_embedded_model_and_the_byte_vocabulary_keep_their_mask_token():
+    tokenizer = cc.load_model("demo").tokenizer
+    found = require_sentinel(tokenizer)
+    assert (found.text, found.token_id, found.reason) == ("<mask>", 2, "the tokenizer's mask token")
+    assert require_sentinel(byte_tokenizer()).text == "<mask>"
