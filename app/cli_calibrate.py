@@ -13,6 +13,7 @@ from app.cli_output_calibrations import print_calibration
 from app.cli_waiting import STOPPED, wait_for
 from app.services.calibration.plain import calibration_json
 from app.services.errors import ServiceError
+from app.services.prompts.columns import grouping_note
 from app.services.views import CalibrationRequest
 from app.settings import Settings
 from coft_core.conformal.stepwise import BIN_SPACINGS
@@ -130,6 +131,8 @@ def _submit(wired: Services, options: argparse.Namespace) -> int:
         for field, column in prompts.mapping:
             if field != column:
                 print(f"{field} is read from the column “{column}”.", file=sys.stderr)
+        if note := grouping_note(prompts):
+            print(note, file=sys.stderr)
         for error in wired.calibrations.row_errors(prompts, request):
             print(f"line {error.line}: {error.column} {error.message}", file=sys.stderr)
     return wired.calibrations.submit(prompts, request)

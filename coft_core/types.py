@@ -252,9 +252,8 @@ class Example:
         prompt: The factual prompt.
         reference: Its true continuation; required for ``source="reference"``.
         spans: Sensitive spans; None lets the detector find them.
-        group: Group of the row, for thresholds by group. Where thresholds are not asked by group and the row names
-            no context, rows that share a group count as one context.
-        context: Context id; rows that share it are dependent and count as one context.
+        group: Whom the row is about, for thresholds by group; it does not say which rows depend on each other.
+        context: What the row belongs to: rows that share it depend on each other and count as one context.
     """
 
     prompt: str

@@ -104,6 +104,6 @@ def wired(settings: Settings) -> Iterator[Services]:
 
 def prompt_set_csv(rows: int = 40) -> str:
     """A well-formed prompt set."""
-    lines = ["prompt,reference,group"]
+    lines = ["prompt,reference,context"]
     lines += [f"He said number {i} to the nurse,and she wrote {i} down,{i // 2}" for i in range(rows)]
     return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from app.services.prompts.columns import grouping_note
 from app.services.views import (
     FAMILY_NAMES,
     CalibrationEstimate,
@@ -24,8 +25,8 @@ FIELD_HELP = {
     "prompt": "required",
     "reference": "its true continuation",
     "spans": "JSON list of [start, end, family]",
-    "group": "prompts that belong together",
-    "context": "rows that count as one",
+    "group": "whom the prompt is about",
+    "context": "what belongs together and counts as one",
     "weight": "how likely in use",
 }
 """What each field of a prompt set holds, in a few words."""
@@ -40,9 +41,10 @@ def prompt_set(parsed: ParsedPromptSet) -> str:
         f'<p class="hint">Not read: {escape(", ".join(parsed.ignored_columns))}.</p>' if parsed.ignored_columns else ""
     )
     choose = "" if "prompt" in dict(parsed.mapping) else UNMAPPED
+    grouped = f'<p class="hint">{escape(grouping)}</p>' if (grouping := grouping_note(parsed)) else ""
     return (
         f'<p class="sub tnum"><strong>{escape(parsed.filename)}</strong>, {plural(parsed.total, "row")}, '
-        f"{count(kilobytes)} KB, {escape(parsed.format)}</p>{ignored}{choose}"
+        f"{count(kilobytes)} KB, {escape(parsed.format)}</p>{ignored}{choose}{grouped}"
     )
 
 
@@ -141,6 +143,16 @@ def _preview_row(row: PromptPreview) -> str:
     )
 
 
+def _more_contexts(found: CalibrationEstimate) -> str:
+    """What would give more contexts: other values of the column that merges rows, or more rows."""
+    if found.contexts == found.prompts:
+        return "Add prompts"
+    return (
+        f"{plural(found.prompts, 'row')} count as {count(found.contexts)}, because rows with the same context count "
+        "once: give rows that do not belong together contexts of their own, add prompts"
+    )
+
+
 def estimate_panel(found: CalibrationEstimate, alpha: float, share: float) -> str:
     """What a calibration will take and whether its contexts suffice."""
     kept = round(found.contexts * (1 - share))
@@ -152,7 +164,7 @@ def estimate_panel(found: CalibrationEstimate, alpha: float, share: float) -> st
     ]
     cautions = []
     if kept < found.needed:
-        cautions.append("Too few contexts: every token would pass. Add prompts, or choose a larger alpha.")
+        cautions.append(f"Too few contexts: every token would pass. {_more_contexts(found)}, or choose a larger alpha.")
     if found.unmasked:
         verb = "masks" if found.unmasked == 1 else "mask"
         seen = "" if found.looked_at is None else f" of the {count(found.looked_at)} looked at"

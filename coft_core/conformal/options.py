@@ -44,8 +44,7 @@ class CalibrationOptions(TypedDict, total=False):
         name: Name of the calibration.
         batch_size: Examples of one batch at most; None leaves it to their lengths.
         draws: Draws of ``one_per_context`` that are averaged.
-        by_group: Keep each context's group, for thresholds by group. Rows without a ``context`` are then contexts of
-            their own; otherwise rows that share a ``group`` count as one.
+        by_group: Keep each context's group, for thresholds by group.
         ledger: Keeps what each example gave. Given again with the same inputs, what it holds is not computed again:
             thresholds are those of a run without interruption, exactly where whole batches were done.
         max_new_tokens: Steps of a rollout at most; references have their own length.

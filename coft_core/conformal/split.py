@@ -16,13 +16,12 @@ from coft_core.types import Example
 def context_numbers(examples: Sequence[Example], by_group: bool = False) -> list[int]:
     """Number of each example's context, in the order in which contexts first appear.
 
-    Rows that share a ``context`` are one context. Without a ``context``, rows that share a ``group`` are one when
-    thresholds are not asked by group (they may depend on each other, and counting them once errs on the safe side);
-    by group, every other row is a context of its own.
+    Rows that share a ``context`` are one context, every other row is a context of its own. A ``group`` says whom a row
+    is about, and nothing of what depends on what.
 
     Args:
         examples: The rows of a prompt set.
-        by_group: Whether thresholds are asked by group.
+        by_group: Whether thresholds are asked by group, so that each row must have one.
 
     Raises:
         InvalidInputError: By group, a row has no group, or the rows of one context have several.
@@ -104,8 +103,6 @@ def _keys(examples: Sequence[Example], by_group: bool) -> list[tuple[str, object
                     f"{group!r} and {example.group!r}; rows of one context belong to one group."
                 )
             keys.append(("context", example.context))
-        elif example.group is not None and not by_group:
-            keys.append(("group", example.group))
         else:
             keys.append(("row", number))
     return keys

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from app.services.calibration.drift import drift_of
 from app.services.calibration.estimates import Trial
 from app.services.calibration.jobs import CalibrationJobs
 from app.services.calibration.readings import CalibrationReadings
 from app.services.calibration.shift import estimated_weights, weighted
-from app.services.calibration.store import AnyCalibration, CalibrationStore, groups_of, renamed
+from app.services.calibration.store import AnyCalibration, CalibrationStore, groups_of, parts_of, renamed
 from app.services.calibration.summaries import summary_of
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
@@ -31,6 +34,7 @@ from app.services.views import (
     RowError,
     SamplePromptSet,
 )
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import WINDOW
 from coft_core.conformal.split import context_numbers
 from db.records import CalibrationRecord
@@ -124,7 +128,7 @@ class CalibrationService(PromptSetReader):
         """Store a calibration anew with weights estimated for other prompts; needs no model. The new one's id.
 
         Raises:
-            ServiceError: Its own prompts are not stored.
+            ServiceError: Its own prompts are not stored, or an earlier version counted them otherwise.
             InvalidInputError: There are too few prompts, or the weights leave too few contexts.
             NotFoundError: There is no such calibration.
         """
@@ -136,6 +140,11 @@ class CalibrationService(PromptSetReader):
             )
         examples = [row_from(row).example for row in self._prompt_sets.rows(record.prompt_set_id)]
         numbers = context_numbers(examples, by_group=bool(groups_of(stored)))
+        if any(_counted_otherwise(part, numbers) for part in parts_of(stored)):
+            raise ServiceError(
+                f"The calibration “{record.name}” was made by an earlier version, which counted rows of one group as "
+                "one context; calibrate again to estimate weights."
+            )
         weights = estimated_weights([example.prompt for example in examples], numbers, deployment)
         made = renamed(weighted(stored, weights), name.strip() or f"{record.name}, weighted")
         return self._store.add(made, record.prompt_set_id).id
@@ -160,3 +169,14 @@ class CalibrationService(PromptSetReader):
     def install_embedded(self, path: Path) -> CalibrationRecord | None:
         """Store the calibration that comes with the embedded model, once per version of it."""
         return self._store.install_embedded(path)
+
+
+def _counted_otherwise(part: Calibration, numbers: Sequence[int]) -> bool:
+    """Whether the contexts of a calibration's rows, which are counted from 1, are others than these numbers say."""
+    return any(
+        number != context
+        for values in (part.values, part.verification)
+        # Files of the first version name no rows; the values of a context then stand for a row of its number.
+        if not np.array_equal(values.rows, values.contexts)
+        for number, context in zip(np.array(numbers)[values.rows - 1], values.contexts, strict=True)
+    )

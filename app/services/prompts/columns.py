@@ -47,6 +47,22 @@ def map_columns(name: str, columns: Sequence[str], asked: Mapping[str, str] | No
     return mapping
 
 
+def grouping_note(prompts: ParsedPromptSet) -> str:
+    """What a set says that names groups and no contexts: each row counts by itself; empty where it names both or none.
+
+    Earlier versions counted the rows of one group as one context.
+    """
+    found = dict(prompts.mapping)
+    groups = [example.group for _, example in prompts.rows if example.group]
+    if "group" not in found or "context" in found or len(set(groups)) == len(groups):
+        return ""
+    return (
+        f"The column “{found['group']}” says whom a row is about, so each row counts as a context of its own. If rows "
+        "belong together, as one question asked in several ways does, give them the same value in a column “context”; "
+        f"if “{found['group']}” says just that, read context from it."
+    )
+
+
 def require_prompts(prompts: ParsedPromptSet) -> None:
     """Refuse a prompt set of which nobody knows what column holds its prompts.
 

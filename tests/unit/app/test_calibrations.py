@@ -379,3 +379,16 @@ def test_what_a_calibration_says_is_json(wired, made):
         text = json.dumps(calibration_json(view), allow_nan=False)
         assert json.loads(text)["calibration_id"] == view.summary.id
         json.dumps(drift_json(wired.calibrations.drift(view.summary.id)), allow_nan=False)
+
+
+def test_weights_are_not_estimated_for_contexts_that_an_earlier_version_counted_otherwise(wired, made):
+    view = made(grouped_rows(80))
+    stored = wired.calibrations.load(view.summary.id)
+    parts = (stored.values, stored.verification)
+    merged = [replace(values, contexts=values.contexts // 40) for values in parts]
+    record = wired.calibrations._store.get(view.summary.id)
+    older = wired.calibrations._store.add(
+        replace(stored, values=merged[0], verification=merged[1]), record.prompt_set_id
+    )
+    with pytest.raises(ServiceError, match="counted rows of one group as one context"):
+        wired.calibrations.reweight(older.id, tuple(f"he {i}" for i in range(30)), "new")

@@ -6,7 +6,9 @@ import pytest
 
 from app.services.errors import ServiceError
 from app.services.prompts import uploads
+from app.services.prompts.columns import grouping_note
 from app.services.prompts.files import parse_prompt_set, row_from, row_record, rows_of
+from coft_core.conformal.split import context_numbers
 
 
 def write(tmp_path, content, name="set.csv"):
@@ -226,3 +228,26 @@ def test_lists_in_lists_without_end_are_a_row_problem(tmp_path, depth):
     parsed = parse_prompt_set(path)
     assert [line for line, _ in parsed.rows] == [1]
     assert [error.line for error in parsed.errors] == [2]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("prompt,group\na,women\nb,women\nc,men\n", True),
+        ("prompt,group,context\na,women,1\nb,women,1\nc,men,2\n", False),
+        ("prompt,group\na,women\nb,men\n", False),
+        ("prompt\na\nb\n", False),
+    ],
+)
+def test_a_set_with_groups_and_no_contexts_is_told_that_each_row_counts_by_itself(tmp_path, content, told):
+    parsed = parse_prompt_set(write(tmp_path, content))
+    assert ("each row counts as a context of its own" in grouping_note(parsed)) == told
+    examples = [example for _, example in parsed.rows]
+    assert len(set(context_numbers(examples))) == (2 if "context" in content else len(examples))
+
+
+def test_an_earlier_versions_groups_are_read_as_contexts_where_that_is_asked_for(tmp_path):
+    path = write(tmp_path, "prompt,group\na,ward\nb,ward\nc,school\n")
+    parsed = parse_prompt_set(path, columns={"context": "group", "group": ""})
+    assert len(set(context_numbers([example for _, example in parsed.rows]))) == 2
+    assert grouping_note(parsed) == ""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,11 +175,15 @@ class TestGroups:
         with pytest.raises(InvalidInputError, match="common, rare"):
             grouped.for_group("other")
 
-    def test_shared_group_is_one_context_unless_thresholds_are_asked_by_group(self, model: LanguageModel) -> None:
-        rows = [replace(e, group=f"pair {i // 2}") for i, e in enumerate(EXAMPLES[:40])]
-        assert calibrate(model, rows, alpha=0.2, verification_share=0.0).context_count == 20
+    @pytest.mark.parametrize("by_group", [False, True])
+    def test_a_shared_context_merges_rows_and_a_shared_group_merges_none(
+        self, model: LanguageModel, by_group: bool
+    ) -> None:
+        asked: dict[str, Any] = {"alpha": 0.2, "verification_share": 0.0, "by_group": by_group}
+        rows = [replace(e, group=f"group {i % 2}") for i, e in enumerate(EXAMPLES[:40])]
+        assert calibrate(model, rows, **asked).context_count == 40
         named = [replace(e, group="all", context=f"pair {i // 2}") for i, e in enumerate(EXAMPLES[:40])]
-        assert calibrate(model, named, alpha=0.2, verification_share=0.0, by_group=True).context_count == 20
+        assert calibrate(model, named, **asked).context_count == 20
 
     def test_rows_without_a_group_are_named(self, model: LanguageModel) -> None:
         with pytest.raises(InvalidInputError, match="Example 1 has no group"):
