@@ -130,7 +130,10 @@ def _add_mask_options(command: Any) -> None:
     )
     command.add_argument("--mask-mode", choices=("hard", "soft"), default="hard", help="sentinels, or a neutral hint")
     command.add_argument("--mask-hint", metavar="TEXT", help="hint of the soft mask (default: 'a person')")
-    command.add_argument("--sentinel", help="one token that stands for masked ones; default: the model's own")
+    command.add_argument(
+        "--sentinel",
+        help="one token that stands for masked ones, by text or name; default: chosen and told",
+    )
     command.add_argument(
         "--whitelist",
         action="append",

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from app.cli import main
+from tests.vocabularies import byte_level, random_model, words_alone
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 
@@ -108,6 +109,36 @@ def test_bad_input_ends_with_one_sentence_and_stores_nothing(capsys, arguments, 
 def test_a_prompt_without_sensitive_spans_says_that_both_branches_are_equal(capsys):
     _, text, _ = run(capsys, "audit", "--prompt", "Two and two make", "--steps", "3")
     assert "Nothing is masked" in text
+
+
+def test_the_sentinel_is_told_with_the_reason_for_it(capsys):
+    _, text, _ = run(capsys, "audit", "--prompt", PROMPT, "--steps", "1")
+    assert "Sentinel: “<mask>” stands for every masked token: the tokenizer's mask token." in text
+
+
+def test_a_model_without_a_sentinel_is_audited_with_vanilla_decoding_and_refused_for_coft(tmp_path, capsys):
+    model = random_model(words_alone())
+    model.module.save_pretrained(tmp_path / "words")
+    model.tokenizer.save_pretrained(tmp_path / "words")
+    audit = ("audit", "--model", str(tmp_path / "words"), "--prompt", "The nurse said he ran", "--steps", "2")
+    code, text, _ = run(capsys, *audit, "--policy", "vanilla")
+    assert code == 0
+    assert "Note: This model's vocabulary has no token that could stand for a masked one" in text
+    code, _, error = run(capsys, *audit, "--calibration", "none")
+    assert (code, error.count("\n")) == (1, 1)
+    assert "no token that could stand for a masked one" in error
+    _, text, _ = run(capsys, *audit, "--sentinel", "home")
+    assert "Sentinel: “home” stands for every masked token" in text
+
+
+def test_a_kept_word_that_shares_a_token_with_a_masked_one_is_told(tmp_path, capsys):
+    model = random_model(byte_level(["<m>"], "<m>", [("h", "e"), ("he", "r"), ("her", "s")]))
+    model.module.save_pretrained(tmp_path / "merged")
+    model.tokenizer.save_pretrained(tmp_path / "merged")
+    audit = ("audit", "--model", str(tmp_path / "merged"), "--prompt", "it was hers", "--steps", "1")
+    spans = ("--spans", '[[7, 10, "gender"], [10, 11, "other"]]', "--calibration", "none")
+    _, text, _ = run(capsys, *audit, *spans, "--whitelist", "s")
+    assert "Note: “s” is kept, but shares a token with “her”, which is masked" in text
 
 
 def test_the_embedded_calibration_belongs_to_the_embedded_model_and_detector(capsys):

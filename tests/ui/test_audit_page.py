@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import Page, Request, expect
 
 from tests.ui.fakes import FakeServices
+from tests.ui.fakes.prompts import SENTINEL
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 
@@ -32,6 +33,7 @@ def test_a_whole_audit_from_prompt_to_report(audit, services: FakeServices, pict
     type_prompt(page)
     expect(page.locator(".masked b")).to_have_count(2)
     expect(page.locator(".reading .counts")).to_have_text("10 tokens, 2 masked, same length")
+    expect(page.locator(".reading .several")).to_have_text(SENTINEL)
     start(page)
     page.locator("[data-do=step]").click()
     expect(tokens(page)).to_have_count(1)

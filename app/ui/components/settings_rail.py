@@ -146,7 +146,7 @@ def _masking(put: dict[str, Component], defaults: AuditSettings, families: tuple
     put["sentinel"] = gr.Textbox(
         defaults.sentinel or "", label="Sentinel", placeholder="the model's own", max_lines=1, elem_id="sentinel"
     )
-    hint("One token that stands for every masked one; a hint is filled up with it.")
+    hint("One token that stands for every masked one, by its text or name; a hint is filled up with it.")
 
 
 def _note() -> gr.HTML:

@@ -33,7 +33,7 @@ from app.services.views import (
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from tests.ui.fakes.branching import tree_of
 from tests.ui.fakes.data import NOW, SUMMARIES, TOKENS, make_step, position_bins
-from tests.ui.fakes.prompts import families_of, found_spans, masked_reading
+from tests.ui.fakes.prompts import SENTINEL, families_of, found_spans, masked_reading
 from tests.ui.fakes.user_lists import FakeUserLists
 from tests.ui.fakes.wholes import chain_of, contributions_of, overhead_of, with_families
 
@@ -134,7 +134,7 @@ class FakeAudits:
     def model(self, name: str) -> ModelView:
         if name == "missing":
             raise ServiceError("There is no model 'missing': give a hub id or a folder that holds one.")
-        return ModelView(name, "demo · 3.6M, embedded", "Runs on this computer, float32", 512, "<mask>")
+        return ModelView(name, "demo · 3.6M, embedded", "Runs on this computer, float32", 512, SENTINEL)
 
     def loading(self, name: str) -> Iterator[LoadingPhase]:
         yield from LoadingPhase

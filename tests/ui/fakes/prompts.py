@@ -11,6 +11,9 @@ from coft_core.masking.whitelist import check_whitelist, keep_whitelisted
 from tests.ui.fakes.data import LEXICON
 from tests.ui.fakes.user_lists import FakeUserLists
 
+SENTINEL = "“<mask>” stands for every masked token: the tokenizer's mask token."
+"""What the made-up models say of their sentinel."""
+
 
 def found_spans(text: str, settings: AuditSettings, usual: tuple[str, ...], lists: FakeUserLists) -> tuple[Span, ...]:
     """Words of a small lexicon; ``usual`` are the families that are masked unless the settings say otherwise."""
@@ -48,7 +51,7 @@ def masked_reading(prompt: str, spans: tuple[Span, ...], settings: AuditSettings
     pieces.append(MaskPiece(prompt[cursor:], False))
     warnings = () if masked else ("Nothing is masked: both branches are equal, and the audit shows no effect.",)
     branches = ("factual", *(families_of(spans) if settings.mask_layout == "factorized" else ("masked",)))
-    return MaskPreview(tuple(p for p in pieces if p.text), len(prompt.split()), masked, warnings, branches)
+    return MaskPreview(tuple(p for p in pieces if p.text), len(prompt.split()), masked, warnings, branches, SENTINEL)
 
 
 def families_of(spans: tuple[Span, ...]) -> tuple[str, ...]:

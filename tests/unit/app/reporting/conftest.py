@@ -94,6 +94,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
             "other layout": audit(wired, "other layout", calibration_id=factorized, proceed_uncertified=True),
             "uncalibrated": audit(wired, "uncalibrated"),
             "vanilla": audit(wired, "vanilla", policy="vanilla"),
+            "named sentinel": audit(wired, "named sentinel", sentinel="#"),
             "deleted": audit(wired, "deleted", calibration_id=gone),
             "empty": wired.audits.start(StartAudit(PROMPT, SETTINGS, SPANS, "empty")).session_id,
         }

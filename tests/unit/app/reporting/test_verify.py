@@ -60,6 +60,18 @@ def test_what_only_the_model_can_tell_is_said_unless_it_was_asked(audited: Audit
     assert "not signed" in replayed
 
 
+def test_a_replay_masks_with_the_reports_sentinel_whatever_would_be_chosen_here(
+    audited: Audited, verify: Verify, tmp_path: Path
+) -> None:
+    def left_to_the_model(data: dict[str, Any]) -> None:
+        assert data["session"]["fingerprint"]["sentinel"] == "#"
+        data["session"]["policy_settings"]["settings"]["sentinel"] = None
+
+    found = verify(forged(audited.bundles["named sentinel"], left_to_the_model, tmp_path), replay=True)
+    assert failures(found) == {}
+    assert check_named(found, "Replay on the model").status == "passed"
+
+
 def test_a_report_alone_is_checked_as_far_as_it_goes(audited: Audited, verify: Verify) -> None:
     found = verify(files_of(audited.bundles["joint"])[REPORT], name="report.json")
     assert found.ok

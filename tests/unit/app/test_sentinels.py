@@ -1,0 +1,138 @@
+"""Sentinels from the settings to the session: chosen and told, named, missing, and kept with what is stored."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from app.bootstrap import Services, services
+from app.cli_output import print_audit
+from app.services.plain import session_json
+from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
+from app.settings import Settings
+from app.ui.presenters_session import preview_message
+from coft_core.errors import SentinelError
+from tests.conftest import load_tiny
+from tests.vocabularies import WORDS, byte_level, random_model, words_alone
+
+PROMPT = "The nurse said he would come"
+SPANS = (Span(15, 17, "gender"),)
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0)
+ROWS = "\n".join(["prompt,reference", *(f"The nurse {a} he {b},home and {b}" for a in WORDS for b in WORDS)])
+
+
+@pytest.fixture
+def without(settings: Settings) -> Iterator[Services]:
+    """All services on a model whose vocabulary has nothing that could stand for a masked word."""
+    with services(settings, loader=lambda name, **_: random_model(words_alone())) as opened:
+        yield opened
+
+
+@pytest.fixture
+def tiny(settings: Settings) -> Iterator[Services]:
+    with services(settings, loader=load_tiny) as opened:
+        yield opened
+
+
+def ran(wired: Services, **changes: object):
+    session = wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS)).session_id
+    list(wired.audits.run(session))
+    return wired.audits.view(session)
+
+
+def numbers(view) -> list[float]:
+    """The tokens of a chain, and what the masked reading gave them."""
+    return [number for step in view.steps for number in (step.token_id, step.log_p_masked)]
+
+
+def test_a_method_that_masks_nothing_runs_on_a_model_without_a_sentinel_and_says_so(without):
+    vanilla = replace(SETTINGS, policy="vanilla")
+    preview = without.audits.preview(PROMPT, SPANS, vanilla)
+    assert (preview.masked_count, preview.sentinel) == (0, "")
+    assert "no token that could stand for a masked one" in preview.warnings[0]
+    assert "No token of this vocabulary" in without.audits.model("tiny").sentinel
+    view = ran(without, policy="vanilla")
+    assert view.steps
+    assert preview.warnings[0] in view.warnings
+    assert without.exports.bundle(view.session_id)
+
+
+def test_a_method_that_masks_is_refused_on_a_model_without_a_sentinel_unless_nothing_is_masked(without):
+    with pytest.raises(SentinelError, match="no token that could stand for a masked one"):
+        without.audits.start(StartAudit(PROMPT, SETTINGS, SPANS))
+    assert without.audits.start(StartAudit(PROMPT, SETTINGS, ()))
+
+
+@pytest.mark.parametrize(
+    "policy", ["coft", "safety_template", "sdd", "cf_substitution", "contrastive", "vanilla", "coft-single-branch"]
+)
+def test_a_named_sentinel_serves_every_method_on_a_model_that_has_none_of_its_own(without, policy):
+    view = ran(without, policy=policy, sentinel="home")
+    assert view.steps
+    assert "".join(piece.text for piece in view.preview.pieces) == "The nurse said home would come"
+    assert view.preview.sentinel == "“home” stands for every masked token: named in the settings."
+
+
+@pytest.mark.parametrize("source", ["reference", "rollout"])
+def test_a_named_sentinel_serves_calibrations_of_a_model_that_has_none_of_its_own(without, tmp_path, source):
+    path = tmp_path / "set.csv"
+    path.write_text(ROWS, "utf-8")
+    request = CalibrationRequest(
+        name="set", model="tiny", top_p=1.0, alpha=0.5, sentinel="home", source=source, max_new_tokens=4
+    )
+    parsed = without.calibrations.parse(path)
+    job = without.jobs.wait(without.calibrations.submit(parsed, request))
+    assert job.status == "done", job.error
+    number = int(job.result["calibration_id"])
+    assert ran(without, sentinel="home", calibration_id=number, alpha=0.5).certificate == "certified"
+    with pytest.raises(SentinelError, match="no token that could stand for a masked one"):
+        without.calibrations.submit(parsed, replace(request, sentinel=None))
+
+
+def test_thresholds_of_the_factual_reading_alone_need_no_sentinel(without, tmp_path):
+    path = tmp_path / "set.csv"
+    path.write_text(ROWS, "utf-8")
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.5, certified_in="factual")
+    job = without.jobs.wait(without.calibrations.submit(without.calibrations.parse(path), request))
+    assert job.status == "done", job.error
+
+
+def test_the_sentinel_and_the_reason_for_it_stand_where_the_masked_prompt_stands(tiny, capsys):
+    view = ran(tiny)
+    sentence = "“<mask>” stands for every masked token: the tokenizer's mask token."
+    assert view.preview.sentinel == tiny.audits.model("tiny").sentinel == sentence
+    assert preview_message(view.preview)["branches"] == sentence
+    assert session_json(view)["sentinel"] == sentence
+    print_audit(view, None)
+    assert sentence in capsys.readouterr().out
+    assert "the tokenizer&#39;s mask token" in tiny.exports.html(view.session_id)
+    unmasked = tiny.audits.preview(PROMPT, (), SETTINGS)
+    assert preview_message(unmasked)["branches"] == ""
+
+
+def test_a_stored_session_goes_on_with_the_sentinel_that_it_began_with(tiny, settings):
+    whole = ran(tiny, sentinel="#")
+    begun = tiny.audits.start(StartAudit(PROMPT, replace(SETTINGS, sentinel="#"), SPANS)).session_id
+    tiny.audits.step(begun)
+    with sqlite3.connect(settings.database_url.removeprefix("sqlite:///")) as file:
+        (stored,) = file.execute("SELECT policy_settings FROM audit_sessions WHERE id = ?", (begun,)).fetchone()
+        # As an earlier version left it that would have chosen this one by itself.
+        data = json.loads(stored)
+        data["settings"]["sentinel"] = None
+        file.execute("UPDATE audit_sessions SET policy_settings = ? WHERE id = ?", (json.dumps(data), begun))
+    with services(settings, loader=load_tiny) as reopened:
+        list(reopened.audits.run(begun))
+        assert reopened.audits.view(begun).settings.sentinel is None
+        assert numbers(reopened.audits.view(begun)) == pytest.approx(numbers(whole), abs=1e-4)
+    assert numbers(ran(tiny)) != pytest.approx(numbers(whole), abs=1e-4)
+
+
+def test_a_kept_word_that_shares_a_token_with_a_masked_one_is_a_warning_of_the_page_and_the_session(settings):
+    model = random_model(byte_level(["<m>"], "<m>", [("h", "e"), ("he", "r"), ("her", "s")]))
+    spans = (Span(7, 10, "gender"), Span(10, 11, "other", kept=True))
+    with services(settings, loader=lambda name, **_: model) as wired:
+        shown = preview_message(wired.audits.preview("it was hers", spans, SETTINGS))
+        stored = wired.audits.start(StartAudit("it was hers", SETTINGS, spans)).warnings
+    told = [found for found in (*shown["warnings"], *stored) if "“s” is kept, but shares a token with “her”" in found]
+    assert len(told) == 2
