@@ -131,12 +131,16 @@ class ModelHost:
         return model
 
     def _load(self, name: str, where: OrderedDict[str, LanguageModel]) -> LanguageModel:
-        with self._lock:
-            # What has to go goes first: two large models may not fit beside each other.
-            while len(where) >= self._capacity:
-                where.popitem(last=False)
+        told = self._loads.teller(name)
+
+        def tell(phase: LoadingPhase) -> None:
+            # Until its weights are read a model may turn out not to be there; nobody else's goes for such a name. Then
+            # what has to go goes first, since two large models may not fit beside each other.
+            if phase is LoadingPhase.WEIGHTS:
+                self._make_room(where)
+            told(phase)
+
         try:
-            tell = self._loads.teller(name)
             model = self._loader(name, device=self._device, dtype=self._dtype, progress=tell, **self._options)
             if self._faster_steps == "on":
                 tell(LoadingPhase.WARM_UP)
@@ -144,6 +148,11 @@ class ModelHost:
             return model
         finally:
             self._loads.done(name)
+
+    def _make_room(self, where: OrderedDict[str, LanguageModel]) -> None:
+        with self._lock:
+            while len(where) >= self._capacity:
+                where.popitem(last=False)
 
     def loaded(self, name: str) -> LanguageModel | None:
         """The model of this name if it is loaded already; nothing is loaded."""

@@ -90,8 +90,10 @@ class ScriptedCausalLM(nn.Module):
         """The table stands for the head: its width is the vocabulary's."""
         return SimpleNamespace(weight=self.tables.T)
 
-    def forward(self, input_ids: Tensor, past_key_values: Any = None, use_cache: bool = False) -> Any:
-        """Look the distribution up; a cache of width 1 remembers which rows hold the sentinel."""
+    def forward(
+        self, input_ids: Tensor, past_key_values: Any = None, attention_mask: Any = None, use_cache: bool = False
+    ) -> Any:
+        """Look the distribution up; a cache of width 1 remembers which rows hold the sentinel, padding never does."""
         held = (input_ids == self.sentinel_id).any(-1)  # (R,)
         if past_key_values is not None:
             flags = (input_ids == self.sentinel_id).float()[:, None, :, None]  # (R, 1, L, 1)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 import torch
+import transformers
 
 
 class LoadingPhase(StrEnum):
@@ -51,14 +52,36 @@ def explain(name: str, error: BaseException, quantization: str = "none") -> str:
         return f"There is no model {name!r}; check the id, or give the path of a local folder."
     if kinds & OFFLINE:
         return f"{name!r} is not on this computer and the hub cannot be reached; go online or give a local folder."
+    if "SafetensorError" in kinds:
+        return f"The weights of {name!r} are damaged ({text[:200]}); fetch them again."
+    if "ignore_mismatched_sizes" in text:
+        return (
+            f"The weights of {name!r} have other shapes than its config.json says; take both from the same checkpoint."
+        )
+    if "trust_remote_code" in text:
+        return (
+            f"{name!r} needs code of its own, which is never run here; choose a model whose architecture transformers "
+            "itself has."
+        )
+    if "does not recognize this architecture" in text:
+        return (
+            f"{name!r} is of a kind that transformers {transformers.__version__} does not have; choose another model."
+        )
+    if isinstance(error, OSError) and "safetensors" in text:
+        return (
+            f"{name!r} cannot be loaded: it has no weights in safetensors files, and other forms are not read, since "
+            "they can run code; choose another checkpoint, or save it again by transformers' save_pretrained."
+        )
     if quantization != "none" and isinstance(error, RuntimeError | AssertionError):
         return f"{name!r} cannot run with {quantization} weights here: {text[:300]}; try another quantization, or none."
-    return f"{name!r} cannot be loaded: {text[:300]}"
+    telling = text and isinstance(error, OSError | ValueError | RuntimeError)
+    return f"{name!r} cannot be loaded: {(text if telling else f'{type(error).__name__}: {text}')[:300]}"
 
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory ran out, on an accelerator or on the host."""
     # On the host PyTorch raises a plain RuntimeError, which only its words tell from others.
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+        isinstance(error, RuntimeError | OSError)
+        and any(words in str(error) for words in ("can't allocate memory", "Cannot allocate memory"))
     )

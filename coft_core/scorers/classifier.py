@@ -10,6 +10,8 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from coft_core.engine.digest import weights_digest
+from coft_core.engine.loading import explain
+from coft_core.engine.requirements import require_all_weights
 from coft_core.errors import ModelLoadError
 
 BATCH = 64
@@ -61,12 +63,19 @@ def load_classifier(name: str, device: str = "cpu") -> ClassifierScorer:
         ModelLoadError: It cannot be loaded, or it is not clear which of its labels means toxic.
     """
     source, _, label = name.partition("#")
+    module: Any
     try:
-        module: Any = AutoModelForSequenceClassification.from_pretrained(source).to(device)
-        tokenizer: Any = AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelLoadError(f"The toxicity scorer {source!r} cannot be loaded ({reason}).") from error
+        # Said outright: left open, transformers asks on the terminal whether a checkpoint's own code may run.
+        module, loading = AutoModelForSequenceClassification.from_pretrained(
+            source, trust_remote_code=False, use_safetensors=True, output_loading_info=True
+        )
+        require_all_weights(source, loading)
+        module = module.to(device)
+        tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+    except Exception as error:
+        # What a checkpoint's files make others raise has no end.
+        reason = str(error) if isinstance(error, ModelLoadError) else explain(source, error)
+        raise ModelLoadError(f"The toxicity scorer cannot be used. {reason}") from error
     labels = {str(text).lower(): int(index) for index, text in module.config.id2label.items()}
     several = module.config.problem_type == "multi_label_classification"
     index = _label(source, labels, label.lower())

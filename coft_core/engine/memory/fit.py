@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import get_layer_types_and_kwargs
 
 from coft_core.engine.head import accepted_arguments
+from coft_core.engine.loading import out_of_memory
 from coft_core.engine.memory.attention import SLOT_ATTENTION
 from coft_core.engine.memory.size import token_size
 from coft_core.engine.memory.slots import Slots
@@ -68,10 +69,10 @@ def _examined(model: LanguageModel) -> Fit:
     layers = len(_layer_types(module))
     joins = _takes_slot_attention(module)
     fit = Fit("slots", "", joins, layers, cell_size, accepts)
-    if model.context_length <= _PROBE_TOKENS or not _close(*_probe_rows(model, fit)):
+    if model.context_length <= _PROBE_TOKENS or not _agrees(_probe_rows, model, fit):
         return Fit("growing", "its logits differ from plain recomputation when rows have lengths of their own",
                    False, 0, cell_size, accepts)  # fmt: skip
-    joins = joins and _close(*_probe_parts(model, fit))
+    joins = joins and _agrees(_probe_parts, model, fit)
     return Fit("slots", "", joins, layers, cell_size, accepts)
 
 
@@ -137,6 +138,16 @@ def _probe_parts(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
     behind.advance(3)
     parts = [Part(behind, _tensor(model, [first[6:7]]), prefix), Part(other, _tensor(model, [second[3:4]]))]
     return _run(model, fit, parts), _plain(model, rows)
+
+
+def _agrees(probe: Callable[[LanguageModel, Fit], tuple[Tensor, Tensor]], model: LanguageModel, fit: Fit) -> bool:
+    """Whether a probe gives what it must; an architecture that reads its memory otherwise may also fail in it."""
+    try:
+        return _close(*probe(model, fit))
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if out_of_memory(error):
+            raise
+        return False
 
 
 def _run(model: LanguageModel, fit: Fit, parts: Sequence[Part]) -> Tensor:

@@ -69,10 +69,11 @@ def test_a_failure_is_raised_to_whoever_watches_and_leaves_no_phase_behind():
     assert host.loaded("m") is not None
 
 
-def test_room_is_made_before_a_model_is_loaded():
+def test_room_is_made_before_the_weights_of_a_model_are_read():
     held = []
 
-    def load(name, **_):
+    def load(name, progress, **_):
+        progress(LoadingPhase.WEIGHTS)
         held.append({other for other in "abc" if host.loaded(other)})
         return tiny_model()
 
@@ -80,6 +81,16 @@ def test_room_is_made_before_a_model_is_loaded():
     for name in "abc":
         host.get(name)
     assert held == [set(), set(), set()]
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "", "{bad}"])
+def test_a_name_that_leads_to_no_model_drives_out_nobody_else_s(name, tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": ["BertForMaskedLM"], "model_type": "bert"}')
+    host = ModelHost(device="cpu", capacity=1)
+    before = host.get("demo")
+    with pytest.raises(ModelLoadError):
+        host.get(name.format(bad=tmp_path))
+    assert host.loaded("demo") is before
 
 
 def test_what_the_settings_say_reaches_the_loader(monkeypatch):

@@ -110,6 +110,7 @@ def test_a_model_whose_positions_are_not_its_rows_own_is_found_out_by_the_probe(
         )
 
     monkeypatch.setattr(model.module, "forward", blind)
+    model.findings.clear()
     batch = BranchBatch(model, UNEVEN)
     assert batch.memory_kind == "growing"
     assert "differ from plain recomputation" in batch.memory_note

@@ -1,0 +1,263 @@
+"""What cannot be audited is refused when it is loaded, in one true sentence, and nothing of its own is run."""
+
+import io
+import json
+import shutil
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    LlamaConfig,
+    LlamaForCausalLM,
+    T5Config,
+)
+
+import coft_core as cc
+from coft_core.engine.fake import byte_tokenizer, tiny_model
+from coft_core.engine.load import wrap_model
+from coft_core.engine.memory.fit import fit_of
+from coft_core.engine.requirements import require_steps
+from coft_core.errors import ModelLoadError
+from coft_core.scorers.classifier import load_classifier
+
+COMMON = {"vocab_size": 258, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0, "initializer_range": 0.3}
+SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+HYBRID = {**SMALL, "num_key_value_heads": 2, "max_position_embeddings": 320}
+LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+MAMBA = {"mamba_d_state": 8, "mamba_d_conv": 4}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+
+STATES = {
+    "Lfm2": {**HYBRID, "full_attn_idxs": [1], "block_ff_dim": 64, "block_multiple_of": 8},
+    "MiniMax": {**HYBRID, "num_local_experts": 2, "num_experts_per_tok": 1, "block_size": 8, "head_dim": 8,
+                "layer_types": ["linear_attention", "full_attention"]},
+    "Jamba": {**HYBRID, **MAMBA, "attn_layer_period": 2, "attn_layer_offset": 1, "num_experts": 2,
+              "use_mamba_kernels": False, "mamba_dt_rank": 4},
+    "Mamba": {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 4},
+    "FalconH1": {**HYBRID, **MAMBA, "mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_n_groups": 1},
+    "Qwen3Next": {**HYBRID, **LINEAR, **EXPERTS, "shared_expert_intermediate_size": 16, "head_dim": 8,
+                  "layer_types": ["linear_attention", "full_attention"]},
+    "RecurrentGemma": {**HYBRID, "lru_width": 32, "attention_window_size": 16,
+                       "block_types": ["recurrent", "attention"]},
+    "Rwkv": {"hidden_size": 32, "num_hidden_layers": 2, "context_length": 320, "attention_hidden_size": 32},
+}  # fmt: skip
+
+
+def of_architecture(name, settings):
+    torch.manual_seed(1)
+    config = getattr(transformers, f"{name}Config")(**COMMON, **settings)
+    return AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+
+
+def llama():
+    torch.manual_seed(0)
+    settings = {**HYBRID, **COMMON, "hidden_size": 16}
+    return LlamaForCausalLM(LlamaConfig(**settings)).eval()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    llama().save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A model's folder, to be damaged."""
+    return shutil.copytree(saved, tmp_path / "m")
+
+
+def configured(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def weights(folder, change):
+    path = folder / "model.safetensors"
+    held = load_file(path)
+    change(held)
+    save_file(held, path, metadata={"format": "pt"})
+
+
+def refusal(source):
+    with pytest.raises(ModelLoadError) as caught:
+        cc.load_model(str(source), device="cpu")
+    said = str(caught.value)
+    assert "\n" not in said
+    return said
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_model_with_a_state_is_refused_at_load_because_the_state_cannot_be_cropped(name):
+    with pytest.raises(ModelLoadError, match=rf"'{name}' keeps a state that cannot be cropped for stepping back"):
+        wrap_model(of_architecture(name, STATES[name]), byte_tokenizer(), name)
+
+
+def test_a_model_without_keys_and_values_is_refused_at_load():
+    module = of_architecture("OpenAIGPT", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 320})
+    with pytest.raises(ModelLoadError, match="takes no keys and values of earlier tokens"):
+        wrap_model(module, byte_tokenizer(), "gpt")
+
+
+@pytest.mark.parametrize("fault", ["wrong", "fails"])
+def test_a_model_whose_cached_path_is_not_the_uncached_one_is_refused_whatever_it_calls_itself(fault):
+    module = of_architecture("Mistral", {**HYBRID, "sliding_window": 6})
+    plain = module.forward
+
+    def forward(input_ids, past_key_values=None, **others):
+        if past_key_values is None or past_key_values.get_seq_length() == 0:
+            return plain(input_ids, past_key_values=past_key_values, **others)
+        if fault == "fails":
+            raise IndexError("list index out of range")
+        return plain((input_ids + 1) % 258, past_key_values=past_key_values, **others)
+
+    module.forward = forward
+    expected = {"wrong": "other logits than reading the text anew", "fails": "IndexError: list index out of range"}
+    with pytest.raises(ModelLoadError, match=rf"'m' cannot be decoded step by step: .*{expected[fault]}"):
+        wrap_model(module, byte_tokenizer(), "m")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("Gemma2", {**HYBRID, "head_dim": 8, "sliding_window": 6}),
+        ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}),
+        ("GPTJ", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 320, "rotary_dim": 4}),
+        ("GptOss", {**HYBRID, "head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 6}),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention_models_of_other_layouts_are_still_taken(name, settings, dtype):
+    model = wrap_model(of_architecture(name, settings).to(dtype), byte_tokenizer(), name)
+    assert fit_of(model).kind == "growing"
+    require_steps(model)
+
+
+def test_a_model_that_keeps_other_tensors_than_it_attends_to_shares_no_forwards():
+    settings = {
+        **HYBRID, "num_key_value_heads": 4, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 4,
+        "qk_nope_head_dim": 8, "v_head_dim": 8, "moe_intermediate_size": 16, "n_routed_experts": 4,
+        "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
+    }  # fmt: skip
+    model = wrap_model(of_architecture("DeepseekV3", settings), byte_tokenizer(), "mla")
+    assert not fit_of(model).joins
+    assert len(cc.generate(model, "She was", cc.CoftPolicy(), spans=[], max_new_tokens=3).steps) == 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda data: data[: len(data) // 2], "are damaged"),
+        (lambda data: b"\xff" * 1000, "are damaged"),
+        (lambda data: b"", "are damaged"),
+    ],
+)
+def test_damaged_weights_are_one_sentence(folder, damage, said):
+    path = folder / "model.safetensors"
+    path.write_bytes(damage(path.read_bytes()))
+    assert said in refusal(folder)
+
+
+def test_weights_of_other_shapes_are_one_sentence_that_names_no_option_that_is_not_there(folder):
+    configured(folder, hidden_size=32)
+    said = refusal(folder)
+    assert "other shapes than its config.json says" in said
+    assert "ignore_mismatched_sizes" not in said
+
+
+def test_weights_that_are_missing_are_never_made_up(folder):
+    weights(folder, lambda held: held.pop("model.norm.weight"))
+    assert "lack 1 of its weights, such as 'model.norm.weight'" in refusal(folder)
+
+
+def test_weights_that_are_no_numbers_are_not_called_a_model_that_looks_ahead(folder):
+    weights(folder, lambda held: held["model.norm.weight"].fill_(float("nan")))
+    assert "no numbers: its weights are damaged" in refusal(folder)
+
+
+def test_pickled_weights_are_not_read(folder):
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    assert "no weights in safetensors files" in refusal(folder)
+
+
+@pytest.mark.parametrize("changes", [{"hidden_size": "many"}, {"num_attention_heads": 3}, {"num_hidden_layers": -1}])
+def test_a_configuration_that_makes_no_model_is_one_sentence(folder, changes):
+    configured(folder, **changes)
+    assert "cannot be loaded" in refusal(folder)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(12, "Cannot allocate memory")])
+def test_memory_that_runs_out_is_one_sentence(folder, monkeypatch, error):
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr("coft_core.engine.load.weights_digest", full)
+    assert "does not fit into the memory" in refusal(folder)
+
+
+def test_a_single_file_is_called_a_file(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF")
+    said = refusal(path)
+    assert "is a file" in said
+    assert "does not exist" not in said
+
+
+@pytest.mark.parametrize(
+    ("architecture", "model_type", "said"),
+    [
+        ("Qwen2VLForConditionalGeneration", "qwen2_vl", "reads images or sound besides text"),
+        ("NobodysForCausalLM", "vit", "does not have"),
+        ("LlamaForSequenceClassification", "llama", "not a causal language model"),
+        ("NobodysForCausalLM", "nobodys", "does not have"),
+    ],
+)
+def test_what_a_configuration_names_is_refused_for_what_it_is(folder, architecture, model_type, said):
+    (folder / "config.json").write_text(json.dumps({"architectures": [architecture], "model_type": model_type}))
+    assert said in refusal(folder)
+
+
+def test_an_encoder_with_a_decoder_is_called_that(folder):
+    T5Config(architectures=["T5ForConditionalGeneration"]).save_pretrained(folder)
+    assert "T5ForConditionalGeneration, an encoder with a decoder" in refusal(folder)
+
+
+@pytest.mark.parametrize("kind", ["model", "scorer"])
+def test_a_folder_s_own_code_never_runs_even_if_the_terminal_says_yes(folder, tmp_path, monkeypatch, kind):
+    ran = tmp_path / "ran"
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w').write('x')\n")
+    own = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM", "AutoModelForSequenceClassification"), "own.Own")
+    configured(folder, model_type="own", architectures=["OwnForCausalLM"], auto_map=own)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": ["own.Own", "own.Own"]}}))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 20))
+    with pytest.raises(ModelLoadError, match="needs code of its own, which is never run"):
+        cc.load_model(str(folder), device="cpu") if kind == "model" else load_classifier(str(folder))
+    assert not ran.exists()
+    assert cc.load_model("demo", device="cpu").name == "demo"
+
+
+def test_a_classifier_without_its_own_head_is_refused_rather_than_given_a_random_one(tmp_path):
+    config = BertConfig(**SMALL, vocab_size=258)
+    BertForMaskedLM(config).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(ModelLoadError, match=r"toxicity scorer cannot be used\..*lack .* of its weights"):
+        load_classifier(f"{tmp_path}#label_1")
+    BertForSequenceClassification(config).save_pretrained(tmp_path)
+    assert load_classifier(f"{tmp_path}#label_1", "cpu").label == 1
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ModelLoadError, match=r"toxicity scorer cannot be used\..*damaged"):
+        load_classifier(f"{tmp_path}#label_1")
+
+
+def test_the_tiny_model_of_tests_passes_the_same_check():
+    require_steps(tiny_model())
