@@ -175,13 +175,21 @@ def require_steps(model: LanguageModel) -> None:
     Raises:
         ModelLoadError: They are not, or the model fails on the way.
     """
+    fit = fit_of(model)
+    if fit.kind == "slots":
+        # To find that out, the same was compared.
+        return
     try:
-        reason = _why_no_steps(model)
+        reason = (
+            "" if _steps_agree(model) else "from kept keys and values it gives other logits than from the whole text"
+        )
     except Exception as error:
         # What an architecture that was not made for it raises is known only by trying.
         if isinstance(error, CoftError) or out_of_memory(error):
             raise
         reason = f"it fails when it goes on from kept keys and values ({type(error).__name__}: {first_line(error)})"
+    if reason and "past_key_values" not in fit.accepts:
+        reason = "its forward takes no keys and values of earlier tokens"
     if reason:
         raise ModelLoadError(
             f"{model.name!r} cannot be decoded step by step: {reason}; choose a model whose layers all keep keys and "
@@ -194,18 +202,11 @@ def _has_state(layer_type: str) -> bool:
     return kept is not None and issubclass(kept, LinearAttentionCacheLayerMixin)
 
 
-def _why_no_steps(model: LanguageModel) -> str:
-    fit = fit_of(model)
-    if fit.kind == "slots":
-        # To find that out, the same was compared.
-        return ""
-    if isinstance(model.module, PreTrainedModel) and "past_key_values" not in fit.accepts:
-        return "its forward takes no keys and values of earlier tokens"
-    found, expected = _stepped(model)  # (steps, R, V) each
+def _steps_agree(model: LanguageModel) -> bool:
+    found, expected = _stepped(model)  # (4, R, V) each
     spread = (expected - expected.mean(-1, keepdim=True)).norm()
     limit = STEP_ERROR.get(model.dtype, STEP_ERROR_16_BIT)
-    agree = bool((found - expected).norm() <= limit * spread + 1e-3)
-    return "" if agree else "going on from kept keys and values it gives other logits than reading the text anew"
+    return bool((found - expected).norm() <= limit * spread + 1e-3)
 
 
 def _stepped(model: LanguageModel) -> tuple[Tensor, Tensor]:

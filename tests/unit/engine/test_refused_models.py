@@ -120,7 +120,7 @@ def test_a_model_whose_cached_path_is_not_the_uncached_one_is_refused_whatever_i
         return plain((input_ids + 1) % 258, past_key_values=past_key_values, **others)
 
     module.forward = forward
-    expected = {"wrong": "other logits than reading the text anew", "fails": "IndexError: list index out of range"}
+    expected = {"wrong": "other logits than from the whole text", "fails": "IndexError: list index out of range"}
     with pytest.raises(ModelLoadError, match=rf"'m' cannot be decoded step by step: .*{expected[fault]}"):
         wrap_model(module, byte_tokenizer(), "m")
 
