@@ -5,6 +5,9 @@ from __future__ import annotations
 from app.services.calibration.plain import policy_differences
 from app.services.views import BinView, CalibrationSummary, CalibrationView, CoverageView, DriftReport
 
+STEPS_PRINTED = 16
+"""Steps whose own coverage is printed."""
+
 
 def print_calibration(view: CalibrationView, drift: DriftReport | None = None) -> None:
     """Thresholds by position, the check on unseen contexts, and every reservation that the page would show."""
@@ -17,6 +20,7 @@ def print_calibration(view: CalibrationView, drift: DriftReport | None = None) -
     for row in view.coverage:
         if (text := _interval(row)) is not None:
             print(f"coverage, {row.label}: {text} on {row.contexts} unseen contexts")
+    _print_steps(view)
     print(view.smallest_alpha.sentence)
     _print_sequence(view)
     if view.effective_contexts is not None:
@@ -86,10 +90,20 @@ def _print_bins(view: CalibrationView) -> None:
     print()
 
 
+def _print_steps(view: CalibrationView) -> None:
+    """Coverage at the first steps; a threshold bounds the average over its bin and no single one of them."""
+    for row in view.coverage_by_step[:STEPS_PRINTED]:
+        if (text := _interval(row)) is not None:
+            print(f"coverage, step {row.label}: {text} on {row.contexts} unseen contexts")
+    if left := len(view.coverage_by_step[STEPS_PRINTED:]):
+        print(f"coverage at {left} later steps: --json has it")
+
+
 def _state(entry: BinView) -> str:
     state = entry.state if entry.inherited_from is None else f"{entry.state} from {entry.inherited_from}"
     if entry.state != "uninformative":
-        return state
+        differing = entry.evenness is not None and entry.evenness.uneven
+        return f"{state}, its steps differ (p {entry.evenness.p:.2g})" if differing else state
     return f"{state}: needs {entry.needed} contexts" if entry.contexts < entry.needed else f"{state}: no joint support"
 
 

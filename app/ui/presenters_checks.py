@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
-from app.services.views import FAMILY_NAMES, CalibrationView, GroupSummary
+from app.services.views import FAMILY_NAMES, CalibrationView, CoverageView, GroupSummary
 from app.ui.components.markup import badge, icon, table
 from app.ui.presenters_format import abbreviated, count, level, plural, table_threshold
 from app.ui.presenters_result import risk
@@ -20,7 +21,9 @@ def field_name(name: str) -> str:
 
 def result_checks(view: CalibrationView) -> str:
     """Everything that the thresholds rest on, as far as this calibration has it."""
-    return f"{coverage_table(view)}{families_table(view)}{groups_table(view)}{rounds_table(view)}"
+    return (
+        f"{coverage_table(view)}{coverage_by_step(view)}{families_table(view)}{groups_table(view)}{rounds_table(view)}"
+    )
 
 
 def coverage_table(view: CalibrationView) -> str:
@@ -28,9 +31,27 @@ def coverage_table(view: CalibrationView) -> str:
     if not view.coverage:
         return ""
     asked = level(1 - risk(view))
+    return (
+        '<section><div class="bar"><h2>Check on contexts it had not seen</h2><span class="hint">exact interval '
+        f"(Clopper-Pearson)</span></div>{_measured(view.coverage, asked, 'Coverage on unseen contexts')}</section>"
+    )
+
+
+def coverage_by_step(view: CalibrationView) -> str:
+    """Empirical coverage at each step, which no threshold promises."""
+    if not view.coverage_by_step:
+        return ""
+    rows = _measured(view.coverage_by_step, level(1 - risk(view)), "Coverage by step on unseen contexts")
+    return (
+        f'<details class="smallest by-step"><summary>{icon("chev", "chev")}Coverage at each step. A threshold holds '
+        f"averaged over the steps of its bin, not at each of them.</summary>{rows}</details>"
+    )
+
+
+def _measured(found: Sequence[CoverageView], asked: str, name: str) -> str:
     verdicts = {True: f"agrees with {asked}", False: f"differs from {asked}", None: "too few to tell"}
     rows = []
-    for item in view.coverage:
+    for item in found:
         interval = f"{item.low:.3f} to {item.high:.3f}" if item.low is not None and item.high is not None else "none"
         rate = "none" if item.coverage is None else f"{item.coverage:.3f}"
         rows.append(
@@ -43,10 +64,7 @@ def coverage_table(view: CalibrationView) -> str:
         ("Steps", ""), ("Contexts", "n"), ("Kept the true token", "n"), ("Coverage", "n"), ("95 % interval", "n"),
         ("<span class=vh>Agrees</span>", ""),
     ]  # fmt: skip
-    return (
-        '<section><div class="bar"><h2>Check on contexts it had not seen</h2><span class="hint">exact interval '
-        f"(Clopper-Pearson)</span></div>{table(head, rows, 'coverage', 'Coverage on unseen contexts')}</section>"
-    )
+    return table(head, rows, "coverage", name)
 
 
 def families_table(view: CalibrationView) -> str:

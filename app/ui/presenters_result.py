@@ -76,8 +76,8 @@ def smallest_alpha(view: CalibrationView) -> str:
     """The smallest risk levels that the contexts support: overall, everywhere, for whole chains, and by position."""
     found = view.smallest_alpha
     rows = [
-        ["at some step", count(found.contexts), _level_or_none(found.overall)],
-        ["at every step that has data", count(found.contexts), _level_or_none(found.everywhere)],
+        ["in some bin of steps", count(found.contexts), _level_or_none(found.overall)],
+        ["in every bin that has data", count(found.contexts), _level_or_none(found.everywhere)],
     ]
     if view.sequence is not None:
         rows.append(["for whole chains", count(view.sequence.contexts), _level_or_none(found.sequence)])
@@ -101,8 +101,8 @@ def _certified(view: CalibrationView) -> list[str]:
         overall = view.coverage[0].coverage if view.coverage else None
         measured = f" Measured: {overall:.2f}." if overall is not None else ""
         found.append(
-            f"<strong>Steps 1 to {view.calibrated_up_to}</strong>, {_for_whom(view)}: averaged over new contexts, the "
-            f"true next token is in the set at least {_often(risk(view))}.{measured}"
+            f"<strong>Steps 1 to {view.calibrated_up_to}</strong>, {_for_whom(view)}: averaged over new contexts and "
+            f"over the steps of a bin, the true next token is in the set at least {_often(risk(view))}.{measured}"
         )
         low, high = min(item.tau for item in own), max(item.tau for item in own)
         span = table_threshold(low) if low == high else f"{table_threshold(low)} to {table_threshold(high)} by position"

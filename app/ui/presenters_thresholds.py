@@ -10,6 +10,7 @@ from app.services.views.policies import CertifiedIn
 from app.ui.components.markup import badge, table
 from app.ui.presenters_format import count, level, plural, table_threshold
 from app.ui.presenters_result import risk
+from coft_core.conformal.evenness import EVENNESS_LEVEL
 
 OTHER_ALPHAS = (0.20, 0.10, 0.05, 0.01, 0.002)
 
@@ -45,12 +46,15 @@ def thresholds(view: CalibrationView) -> str:
         f"{table(head, rows, 'thresholds', 'Threshold by position')}"
         f'<p class="hint">The bar is where true coverage can lie given this many contexts, by the law Beta(n + 1 − k, '
         f"k), 95 %, drawn from {floor:.2f} to 1. The blue line is the {level(asked)} that was asked for; in the "
-        "picture, a diamond is what was measured.</p>"
+        "picture, a diamond is what was measured. A threshold holds averaged over the steps of its bin, not at each of "
+        "them; “steps differ” marks bins whose steps are certified unequally often beyond noise, by a score test over "
+        f"contexts at level {EVENNESS_LEVEL:g} divided by the number of bins compared.</p>"
     )
 
 
 def _threshold_row(item: BinView, highest: float, floor: float, asked: float) -> list[str]:
-    steps = f'<th scope="row">{escape(item.label)}</th>'
+    mark = badge("uneven", "steps differ") if item.evenness is not None and item.evenness.uneven else ""
+    steps = f'<th scope="row">{escape(item.label)}{mark}</th>'
     if item.state == "uninformative":
         return [
             steps,

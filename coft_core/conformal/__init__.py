@@ -7,6 +7,7 @@ from coft_core.conformal.chain_coverage import ChainCoverage, chain_coverage
 from coft_core.conformal.coverage import CoverageReport, CoverageRow, clopper_pearson, coverage_report
 from coft_core.conformal.density_ratio import DensityRatio, estimate_density_ratio
 from coft_core.conformal.drift import DriftReport, audit_summary, drift_report
+from coft_core.conformal.evenness import BinEvenness
 from coft_core.conformal.groups import ContextGroups, GroupSummary
 from coft_core.conformal.quantile import (
     ESTIMATORS,
@@ -29,6 +30,7 @@ __all__ = [
     "BIN_SPACINGS",
     "ESTIMATORS",
     "Bin",
+    "BinEvenness",
     "BinSpacing",
     "BinSupport",
     "Calibration",

@@ -13,6 +13,7 @@ from coft_core.conformal import codec
 from coft_core.conformal.certifiable import Certifiable, certifiable
 from coft_core.conformal.chain_coverage import ChainCoverage, chain_coverage
 from coft_core.conformal.coverage import CoverageReport, coverage_report
+from coft_core.conformal.evenness import BinEvenness, bin_evenness, evenness_sentence
 from coft_core.conformal.groups import ContextGroups, GroupSummary, group_contexts, group_summary
 from coft_core.conformal.quantile import (
     Estimator,
@@ -56,7 +57,8 @@ class Calibration(codec.Stored):
         chains: How the policy's chains were generated; None for a calibration on references alone.
         bin_spacing: ``widening``: steps 1, 2, 3-4, 5-8, then bins of ``bin_width``; ``even``: all of ``bin_width``.
         bins: The thresholds, one per position bin; computed.
-        coverage: Coverage on the verification split; computed.
+        coverage: Coverage on the verification split, overall, by bin and by step; computed.
+        evenness: Of each bin whose steps could be compared, over all contexts, whether they differ; computed.
     """
 
     fingerprint: Fingerprint
@@ -77,6 +79,7 @@ class Calibration(codec.Stored):
     bin_spacing: BinSpacing = "widening"
     bins: tuple[Bin, ...] = field(init=False, compare=False, repr=False)
     coverage: CoverageReport = field(init=False, compare=False, repr=False)
+    evenness: tuple[BinEvenness, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the settings and read off the thresholds.
@@ -104,6 +107,7 @@ class Calibration(codec.Stored):
         )
         object.__setattr__(self, "bins", bins)
         object.__setattr__(self, "coverage", coverage_report(self._held_out, bins, positions, level, self.seed))
+        object.__setattr__(self, "evenness", self._compared())
 
     @property
     def estimator(self) -> Estimator:
@@ -143,7 +147,7 @@ class Calibration(codec.Stored):
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences that must be shown with the thresholds; empty when there is nothing to add."""
-        sentences = [self.shift.sentence]
+        sentences = [self.shift.sentence, evenness_sentence(self.evenness)]
         if self.chains is not None and self.source == "rollout":
             sentences += [self.chains.sentence, "" if self.as_rolled_out else OTHER_THRESHOLDS]
         return tuple(sentence for sentence in sentences if sentence)
@@ -323,6 +327,14 @@ class Calibration(codec.Stored):
     def smallest_alpha(self) -> Certifiable:
         """What can be certified with this: the smallest risk levels with a threshold, overall and by bin."""
         return certifiable(self.values, self.estimator, self.positions, self.shift, self.seed, self.draws, self.horizon)
+
+    def _compared(self) -> tuple[BinEvenness, ...]:
+        log_tau = np.array([entry.log_tau for entry in self.bins])  # (B,)
+        found = (self.values, self.verification)
+        values, steps, contexts = (
+            np.concatenate([getattr(own, name) for own in found]) for name in ("values", "steps", "contexts")
+        )
+        return bin_evenness(values >= log_tau[self.positions.bins_of(steps)], contexts, steps, self.positions)
 
     def _group_summary(self, name: str) -> GroupSummary:
         found = group_contexts(self.context_groups, name, self.values, self.verification)

@@ -52,7 +52,7 @@ class Certifiable:
         """The answer in words."""
         if self.overall is None:
             return "Nothing can be certified with this: there are no contexts with a supported true token."
-        where = "" if self.everywhere is None else f", and {self.everywhere:.3g} at every step that has data"
+        where = "" if self.everywhere is None else f", and {self.everywhere:.3g} in every bin that has data"
         return f"With {self.contexts} contexts the smallest alpha is {self.overall:.3g}{where}."
 
 

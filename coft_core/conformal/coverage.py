@@ -13,7 +13,7 @@ from scipy.special import betaincinv
 
 from coft_core.conformal.contexts import context_codes, draw_one_per_context
 from coft_core.conformal.quantile import check_alpha, check_level, check_seed, minimum_contexts
-from coft_core.conformal.stepwise import Bin, PositionBins
+from coft_core.conformal.stepwise import Bin, PositionBins, steps_label
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 
@@ -72,11 +72,14 @@ class CoverageReport:
     Attributes:
         overall: One step of each context, drawn uniformly from all its steps.
         bins: One row per position bin, in the bins' order: one step of each context that reaches the bin.
+        steps: One row per step that any context reaches, in order. No threshold promises a single step anything: a
+            bin's bounds the average over its steps.
         level: Probability of the intervals.
     """
 
     overall: CoverageRow
     bins: tuple[CoverageRow, ...]
+    steps: tuple[CoverageRow, ...]
     level: float
 
     @property
@@ -206,16 +209,23 @@ def kept_report(
     """
     risk = check_alpha(alpha)
     streams = np.random.default_rng(check_seed(seed)).spawn(1 + positions.count)
+    reached, starts = np.unique(np.sort(order[0]), return_index=True)  # (S,)
+    by_step = np.split(np.argsort(order[0], kind="stable"), starts[1:]) if reached.size else []
+    later = np.random.default_rng([check_seed(seed), 1]).spawn(reached.size)
     bin_of_row = positions.bins_of(order[0])  # (n,)
 
-    def row(label: str, rows: npt.NDArray[np.bool_], generator: np.random.Generator) -> CoverageRow:
-        codes = context_codes(contexts[rows], int(rows.sum()))
+    def row(label: str, rows: npt.NDArray[Any], generator: np.random.Generator) -> CoverageRow:
+        codes = context_codes(contexts[rows], kept[rows].size)
         drawn = draw_one_per_context(codes, (order[0][rows], order[1][rows]), generator)
         return _coverage_row(label, int(kept[rows][drawn].sum()), drawn.size, risk, level)
 
     return CoverageReport(
         overall=row("All steps", np.ones(kept.size, dtype=bool), streams[0]),
         bins=tuple(row(positions.label(i), bin_of_row == i, streams[1 + i]) for i in range(positions.count)),
+        steps=tuple(
+            row(steps_label(step, step), rows, stream)
+            for step, rows, stream in zip(reached.tolist(), by_step, later, strict=True)
+        ),
         level=level,
     )
 

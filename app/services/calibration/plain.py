@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from app.services.views import (
+    BinView,
     CalibrationSummary,
     CalibrationView,
     Certifiable,
@@ -37,9 +38,10 @@ def calibration_json(view: CalibrationView) -> dict[str, Any]:
         "reading": asdict(view.reading),
         "group": view.group,
         "family": view.family,
-        "bins": [{name: getattr(entry, name) for name in BIN_FIELDS} for entry in view.bins],
+        "bins": [bin_json(entry) for entry in view.bins],
         "coverage": coverage_json(view.coverage[0]) if view.coverage else None,
         "coverage_by_bin": {row.label: coverage_json(row) for row in view.coverage[1:]},
+        "coverage_by_step": {row.label: coverage_json(row) for row in view.coverage_by_step},
         "smallest_alpha": smallest_alpha_json(view.smallest_alpha),
         "sequence": sequence_json(view.sequence),
         "sequence_coverage": {row.label: coverage_json(row) for row in view.sequence_coverage},
@@ -58,6 +60,16 @@ def calibration_summary_json(item: CalibrationSummary) -> dict[str, Any]:
     record["calibration_id"] = record.pop("id")
     record["created_at"] = item.created_at.isoformat()
     return record
+
+
+def bin_json(entry: BinView) -> dict[str, Any]:
+    """A position bin; ``uneven`` tells whether its steps differ, and is null where they could not be compared."""
+    found = entry.evenness
+    return {
+        **{name: getattr(entry, name) for name in BIN_FIELDS},
+        "uneven": None if found is None else found.uneven,
+        "evenness": None if found is None else asdict(found),
+    }
 
 
 def coverage_json(row: CoverageView) -> dict[str, Any]:

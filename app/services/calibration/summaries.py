@@ -96,6 +96,7 @@ def calibration_view(record: CalibrationRecord, shown: Shown) -> CalibrationView
         iterations=() if part.chains is None else part.chains.iterations,
         has_chains=len(whole.chosen) > 0,
         sequence_coverage=chain_rows(whole.sequence_coverage()) if isinstance(whole, Calibration) else (),
+        coverage_by_step=tuple(_coverage_view(row) for row in whole.coverage.steps),
     )
 
 
@@ -144,6 +145,7 @@ def _bin_view(group: list[Bin], calibration: Calibration) -> BinView:
         coverage_high=first.coverage_high,
         inherited_from=lender,
         needed=minimum_contexts(calibration.shift.level(calibration.exact_alpha)),
+        evenness=next((found for found in calibration.evenness if found.label == first.label), None),
     )
 
 

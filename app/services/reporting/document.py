@@ -102,6 +102,12 @@ def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group
         applied=own == layout,
         families=families,
         digest=thresholds_digest(families),
+        uneven=tuple(
+            found.label if name is None else f"{found.label} of {name}"
+            for name, part in named
+            for found in part.evenness
+            if found.uneven
+        ),
     )
 
 

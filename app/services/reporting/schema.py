@@ -197,7 +197,8 @@ class FamilyBinsPart(Part):
 class ThresholdsPart(Part):
     """Thresholds that were used, and the calibration that they were read off.
 
-    ``applied`` is false where the calibration has another mask layout, so that no threshold was applied.
+    ``applied`` is false where the calibration has another mask layout, so that no threshold was applied. ``uneven``
+    lists the bins whose steps differ beyond noise, by their steps; it is None where that was not yet looked for.
     """
 
     calibration: Text
@@ -208,6 +209,7 @@ class ThresholdsPart(Part):
     applied: Flag
     families: tuple[FamilyBinsPart, ...]
     digest: Text
+    uneven: tuple[Text, ...] | None = None
 
 
 class SummaryPart(Part):

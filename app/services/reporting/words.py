@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from app.services.policy_words import info_of, policy_name
 from app.services.reporting.formats import plural, probability, quoted, times_likelier
-from app.services.reporting.schema import ReportPart, SummaryPart
+from app.services.reporting.schema import ReportPart, SummaryPart, ThresholdsPart
 from app.services.reporting.summary import SENSITIVE, has_threshold
 from app.services.views import AuditSettings, NumericNoise, Step
 from app.services.views.policies import PolicyInfo
@@ -143,10 +143,22 @@ def claims(report: ReportPart) -> tuple[str, ...]:
     info = info_of(session.policy)
     reached = "is in the certified set" if info.kind != "constraint" else "reaches the threshold τ"
     return (
-        f"At one step of a new text{group} like those of the calibration “{thresholds.calibration}”, the true next "
-        f"token {reached} with probability at least {level}, on average over such texts.",
+        f"In a new text{group} like those of the calibration “{thresholds.calibration}”, the true next token {reached} "
+        f"with probability at least {level}, averaged over such texts and over the steps that share a threshold; "
+        "nothing is promised of single steps.",
         *_certified_tokens(info),
         f"The thresholds rest on up to {plural(contexts, 'independent text')} a range of steps.",
+        *_differing(thresholds),
+    )
+
+
+def _differing(thresholds: ThresholdsPart) -> tuple[str, ...]:
+    """Which ranges of steps hold steps that differ from each other."""
+    if not thresholds.uneven:
+        return ()
+    return (
+        f"Beyond noise, the steps within {', '.join(thresholds.uneven)} differ from each other: at some of them the "
+        "true token can be missed more often.",
     )
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from app.services.views.policies import CertifiedIn
 from coft_core.conformal.certifiable import Certifiable
+from coft_core.conformal.evenness import BinEvenness
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.record import Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold
@@ -28,6 +29,7 @@ class BinView:
         coverage_high: Upper end.
         inherited_from: Label of the lending bin.
         needed: Contexts needed for this alpha.
+        evenness: Whether its steps differ from each other; None where they could not be compared.
     """
 
     label: str
@@ -41,11 +43,12 @@ class BinView:
     coverage_high: float | None
     inherited_from: str | None
     needed: int
+    evenness: BinEvenness | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageView:
-    """Empirical coverage on the verification split; ``label`` is ``"All steps"`` or a bin's label."""
+    """Empirical coverage on the verification split; ``label`` is ``"All steps"``, a bin's label or a step."""
 
     label: str
     contexts: int
@@ -122,6 +125,7 @@ class CalibrationView:
         family: With factorized masks, the family whose bins these are.
         effective_contexts: Effective number of contexts under shift weights; None without weights.
         iterations: Rounds of a rollout calibration, in order.
+        coverage_by_step: One row per step that has verification data.
         has_chains: Whether it keeps chains of the policy itself, against which drift can be measured.
     """
 
@@ -146,3 +150,4 @@ class CalibrationView:
     iterations: tuple[Iteration, ...] = ()
     has_chains: bool = False
     sequence_coverage: tuple[CoverageView, ...] = ()
+    coverage_by_step: tuple[CoverageView, ...] = ()

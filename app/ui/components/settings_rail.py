@@ -117,7 +117,10 @@ def _strength(put: dict[str, Component], defaults: AuditSettings) -> None:
     )
     hint("How much the masked view counts: 0 reads only your text, 1 only the masked one.", "lam-hint")
     put["alpha"] = gr.Slider(0.001, 0.3, defaults.alpha, step=0.001, label="Alpha", buttons=[], elem_id="alpha")
-    hint("How often the true next token may be missed: 0.10 keeps it 9 times in 10.", "alpha-hint")
+    hint(
+        "How often the true next token may be missed: 0.10 keeps it 9 times in 10, averaged over the steps of a bin.",
+        "alpha-hint",
+    )
 
 
 def _sampling(put: dict[str, Component], defaults: AuditSettings) -> None:

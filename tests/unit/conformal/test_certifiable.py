@@ -30,7 +30,7 @@ def test_smallest_levels_are_one_over_the_contexts_and_one_more() -> None:
         ("1", 99, 0.01),
         ("2", 49, 0.02),
     ]
-    assert found.sentence == "With 99 contexts the smallest alpha is 0.01, and 0.02 at every step that has data."
+    assert found.sentence == "With 99 contexts the smallest alpha is 0.01, and 0.02 in every bin that has data."
 
 
 @pytest.mark.parametrize("estimator", ["hierarchical", "one_per_context", "pooled"])

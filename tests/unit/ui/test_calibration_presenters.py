@@ -131,7 +131,9 @@ def test_a_bound_and_weights_are_said_with_the_promise(services):
 
 def test_the_smallest_alpha_is_given_overall_everywhere_for_chains_and_by_position(services):
     shown = smallest_alpha(view(services))
-    assert [text in shown for text in ("at some step", "at every step that has data", "for whole chains")] == [True] * 3
+    assert [text in shown for text in ("in some bin of steps", "in every bin that has data", "for whole chains")] == [
+        True
+    ] * 3
     assert "steps 25–32" in shown
     assert "for whole chains" not in smallest_alpha(view(services, "factorized"))
 

@@ -116,6 +116,8 @@ def _compare_lists(found: Findings, stated: ThresholdsPart, fresh: ThresholdsPar
     place = "report.json"
     for name in ("calibration", "alpha", "group", "layout", "applied"):
         found.same(place, f"{name} of the thresholds", getattr(stated, name), getattr(fresh, name))
+    if stated.uneven is not None:
+        found.same(place, "the bins whose steps differ", stated.uneven, fresh.uneven)
     sizes, counted = ([(part.family, part.alpha, len(part.bins)) for part in one.families] for one in (stated, fresh))
     found.same(place, "the list of families and bins", sizes, counted)
     for own, other in zip(stated.families, fresh.families, strict=False):
