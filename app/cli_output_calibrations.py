@@ -102,8 +102,8 @@ def _print_steps(view: CalibrationView) -> None:
 def _state(entry: BinView) -> str:
     state = entry.state if entry.inherited_from is None else f"{entry.state} from {entry.inherited_from}"
     if entry.state != "uninformative":
-        differing = entry.evenness is not None and entry.evenness.uneven
-        return f"{state}, its steps differ (p {entry.evenness.p:.2g})" if differing else state
+        found = entry.evenness
+        return state if found is None or not found.uneven else f"{state}, its steps differ (p {found.p:.2g})"
     return f"{state}: needs {entry.needed} contexts" if entry.contexts < entry.needed else f"{state}: no joint support"
 
 

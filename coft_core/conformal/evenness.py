@@ -82,7 +82,7 @@ def evenness_sentence(found: Sequence[BinEvenness]) -> str:
     bins = f"steps {labels[0]}" if len(labels) == 1 else f"steps {', '.join(labels[:-1])} and {labels[-1]}"
     return (
         f"Within the {'bin' if len(labels) == 1 else 'bins'} of {bins} single steps differ beyond noise (level "
-        f"{EVENNESS_LEVEL:g} over {len(found)} bins compared): the level holds averaged over the steps of such a bin, "
+        f"{EVENNESS_LEVEL:g} over {len(found)} {'bin' if len(found) == 1 else 'bins'} compared): the level holds averaged over the steps of such a bin, "
         "and at some of them coverage can be lower."
     )
 
