@@ -175,6 +175,8 @@ def _request(wired: Services, options: argparse.Namespace) -> CalibrationRequest
         weighting=weighting,
         deployment=deployment,
         certified_in=options.certify_in,
+        prompt_format=options.prompt_format,
+        chat_date=options.chat_date,
     )
 
 

@@ -11,6 +11,7 @@ from app.bootstrap import Services
 from app.services.detection import families_from_text
 from app.services.errors import ServiceError
 from app.services.known_policies import KNOWN_POLICIES
+from app.services.prompting import FORMATS
 from app.services.views import FAMILIES, AuditSettings, replace
 from app.settings import Settings
 
@@ -29,6 +30,7 @@ def add_policy_options(command: Any) -> None:
     command.add_argument("--top-p", type=float, default=defaults.top_p)
     command.add_argument("--top-k", type=int, default=defaults.top_k, help="0 is off")
     command.add_argument("--seed", type=int, default=defaults.seed)
+    _add_prompt_options(command)
     _add_mask_options(command)
     add_json(command)
 
@@ -109,6 +111,8 @@ def masked(settings: AuditSettings, wired: Services, options: argparse.Namespace
         whitelist=tuple(options.whitelist),
         masked_families=families,
         user_list_id=list_id(wired, options),
+        prompt_format=options.prompt_format,
+        chat_date=options.chat_date,
     )
 
 
@@ -118,6 +122,24 @@ def show(options: argparse.Namespace, data: Any, as_text: Callable[[], None]) ->
         print(json.dumps(data, ensure_ascii=False, allow_nan=False))
     else:
         as_text()
+
+
+def _add_prompt_options(command: Any) -> None:
+    command.add_argument(
+        "--prompt-format",
+        choices=FORMATS,
+        default=AuditSettings().prompt_format,
+        help="'chat' puts prompts into the model's chat template, 'plain' gives the text alone, 'auto' (the default) "
+        "takes the template where the model has one",
+    )
+    command.add_argument(
+        "--no-chat-template", action="store_const", const="plain", dest="prompt_format", help="--prompt-format plain"
+    )
+    command.add_argument(
+        "--chat-date",
+        metavar="DAY",
+        help="day as of which a chat template that prints the date is rendered, such as 2026-11-21 (default: today)",
+    )
 
 
 def _add_mask_options(command: Any) -> None:

@@ -19,6 +19,7 @@ from app.services.measurements import Measurements
 from app.services.memory_budget import Waiting
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
+from app.services.prompting import rendering_of
 from app.services.rollout_pool import RolloutPool
 from app.services.rollouts import Rollouts
 from app.services.run_until import checked, met
@@ -142,7 +143,9 @@ class AuditService:
         """
         settings = request.settings
         model = self._host.get(settings.model)
-        prepared = self._planner.plan(model, request.prompt, request.spans, settings)
+        before = None if request.repeats is None else self._sessions.get(request.repeats)
+        rendering = None if before is None else rendering_of(before.rendering, model)
+        prepared = self._planner.plan(model, request.prompt, request.spans, settings, rendering)
         record = self._sessions.create(
             self._planner.session_fields(request, prepared),
             [span_record(span) for span in prepared.prompt.spans],

@@ -23,6 +23,7 @@ from coft_core.engine.loading import LoadingPhase
 from coft_core.engine.memory.fit import fit_is_known, fit_of
 from coft_core.engine.model import LanguageModel
 from coft_core.engine.packed import weights_text
+from coft_core.masking.rendering import moment_of
 from coft_core.masking.sentinel import default_sentence
 from coft_core.needed_models import check_models
 from coft_core.numeric_noise import noise_of
@@ -200,7 +201,16 @@ class ModelHost:
         with nullcontext() if fit_is_known(model) else self.turn():
             fit = fit_of(model)
         kept = KeptMemory(BASE, fit.kind, fit.reason, 0, fit.joins)
-        return f"Keys and values: {kept.text}. Log-probabilities agree within {noise_of(model.dtype_name).text}."
+        noise = noise_of(model.dtype_name).text
+        return f"{_prompts(model)}Keys and values: {kept.text}. Log-probabilities agree within {noise}."
+
+
+def _prompts(model: LanguageModel) -> str:
+    """How prompts are put before a model that has a chat template; empty for others."""
+    if not model.tokenizer.chat_template:
+        return ""
+    dated = ", which prints the date" if moment_of(model.rendering_label) else ""
+    return f"Prompts go through its chat template{dated}. " if model.chat else "Prompts are plain text. "
 
 
 def _steps_note(model: LanguageModel) -> str:

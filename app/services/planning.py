@@ -12,12 +12,14 @@ from app.services.mapping import preview_to_json
 from app.services.mask_previews import branch_names, preview_of
 from app.services.model_host import ModelHost, label_of
 from app.services.policy_choice import other_layout, policy_of
+from app.services.prompting import prompted
 from app.services.views import AuditSettings, MaskPreview, Span, StartAudit
 from coft_core.decode import Plan, plan
 from coft_core.engine.group import BranchGroup
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import SentinelError
 from coft_core.footprint import footprint_of
+from coft_core.masking.rendering import Rendering
 from coft_core.policies.base import PreparesByWriting
 from db.records import BatchPlaceRecord, SessionFields
 
@@ -56,10 +58,24 @@ class Planner:
             prepared = self.plan(model, prompt, spans, replace(masks, policy="vanilla", mask_layout="joint"))
         return preview_of(prepared, branch_names(prepared), spans)
 
-    def plan(self, model: LanguageModel, prompt: str, spans: tuple[Span, ...] | None, settings: AuditSettings) -> Plan:
+    def plan(
+        self,
+        model: LanguageModel,
+        prompt: str,
+        spans: tuple[Span, ...] | None,
+        settings: AuditSettings,
+        rendering: Rendering | None = None,
+    ) -> Plan:
         """Mask a prompt and check that it can be decoded with these settings.
 
         Some policies have a model rewrite the prompt for that, in a turn of its own: the caller holds none.
+
+        Args:
+            model: The model.
+            prompt: The reviewer's text.
+            spans: Its sensitive spans; None lets the detector find them.
+            settings: The settings.
+            rendering: How the model read the prompt before; None renders it as the settings say.
 
         Raises:
             InvalidInputError: The prompt, a span or a setting cannot be used, or the prompt fills the context.
@@ -67,6 +83,7 @@ class Planner:
             CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
             ServiceError: There is no such policy, mask or group.
         """
+        model = prompted(model, settings) if rendering is None else model.rendered_as(rendering)
         calibration = self._thresholds.of(settings) if policy_info(settings.policy).certifies else None
         refused = None if calibration is None else other_layout(settings, calibration)
         policy = policy_of(settings, None if refused else calibration)
@@ -128,6 +145,7 @@ class Planner:
             calibration_label=calibration.name if calibration else "",
             batch=None if request.batch is None else BatchPlaceRecord(request.batch.batch_id, request.batch.line),
             footprint=asdict(footprint_of(prepared)),
+            rendering=model.prompting.to_dict(),
             warnings=prepared.warnings + (() if thresholds is None else own_notes(thresholds)),
         )
 

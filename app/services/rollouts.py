@@ -14,6 +14,7 @@ from app.services.mapping import settings_from_json, span_from, step_from
 from app.services.memory_budget import Waiting
 from app.services.model_host import ModelHost
 from app.services.planning import Planner, without_calibration
+from app.services.prompting import rendering_of
 from app.services.rollout_pool import RolloutPool
 from coft_core.decode import Plan, Rollout
 from coft_core.digests import same_digests
@@ -131,7 +132,8 @@ class Rollouts:
         # What stands for masked tokens is chosen once: a later version may choose otherwise.
         settings = replace(settings, sentinel=stored["sentinel"] or None)
         used = settings if thresholds else without_calibration(settings)
-        return self._planner.plan(model, record.prompt, tuple(span_from(span) for span in record.spans), used)
+        spans = tuple(span_from(span) for span in record.spans)
+        return self._planner.plan(model, record.prompt, spans, used, rendering_of(record.rendering, model))
 
     def _rebuilt(self, branch: BranchRecord, waiting: Waiting | None) -> Rollout:
         # The session is read here and not at every step: a live rollout has its plan already.

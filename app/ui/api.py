@@ -69,7 +69,8 @@ class Endpoints:
                 policy's own parameters by name), calibration_id (without one, nothing is certified), group, lam, alpha,
                 temperature, top_p, top_k, greedy, seed, max_new_tokens, sentinel, proceed_uncertified,
                 masked_families, user_list_id, mask_layout (joint or factorized), mask_mode (hard or soft), mask_hint,
-                whitelist.
+                whitelist, prompt_format (auto, chat or plain) and chat_date (a day such as 2026-11-21, for a chat
+                template that prints the date).
 
         Returns:
             The session: session_id, branch_id, prompt, spans, settings, certificate, text, steps, chain, branches,

@@ -33,8 +33,9 @@ class CalibrationEndpoints:
             file: CSV or JSONL with a prompt and a reference in each row, and optionally group, context and weight.
             settings: All optional: name, model, alpha, lam, estimator (hierarchical, one_per_context or pooled), draws,
                 source (reference or rollout), mask_layout (joint or factorized), alpha_by_family ({"gender": 0.05}),
-                masked_families, by_group, rho, weighting with deployment (a list of prompts), and others; and columns,
-                which says for a field of a prompt set what column of the file to read it from ({"prompt": "question"}).
+                masked_families, prompt_format (auto, chat or plain), chat_date, by_group, rho, weighting with
+                deployment (a list of prompts), and others; and columns, which says for a field of a prompt set what
+                column of the file to read it from ({"prompt": "question"}).
 
         Returns:
             The job: job_id, status, progress and message; ask job how far it is.

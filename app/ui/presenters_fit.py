@@ -24,6 +24,9 @@ NAMES = {
     "tokenizer": "tokenizer",
     "dtype": "number type",
     "chat_template": "chat template",
+    "rendering": "day that the chat template prints:",
+    "prompt_format": "prompt format",
+    "chat_date": "day that the chat template prints",
     "lam": "lambda",
     "temperature": "temperature",
     "top_p": "top-p",
@@ -117,11 +120,22 @@ def difference_text(name: str, made: str, used: str) -> str:
         return f"{NAMES[name]} {_families_text(made, used)}"
     if name == "mask_layout":
         made, used = LAYOUTS.get(made, made), LAYOUTS.get(used, used)
+    if name == "chat_template" and "none" in (made, used):
+        return f"{_prompted(made)} there, {_prompted(used)} here"
+    if name == "rendering":
+        days = [own.rpartition(" as of ")[2] if " as of " in own else "" for own in (made, used)]
+        if not all(days):
+            return "another rendering of the chat template"
+        made, used = days
     if name in ("weights", "tokenizer", "detector", "chat_template"):
         return f"another {NAMES[name]}" if name != "weights" else "other weights of the model"
     if name == "user_list":
         made, used = (value.rpartition("+")[0].removeprefix("list ") or value for value in (made, used))
     return f"{NAMES.get(name, name)} {made} there, {used} here"
+
+
+def _prompted(template: str) -> str:
+    return "plain prompts" if template == "none" else "the model's chat template"
 
 
 def group_choices(groups: Sequence[GroupSummary]) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ FIELDS = (
     "name", "model", "source", "max_new_tokens", "max_iterations", "tolerance", "record_chains", "alpha", "lam",
     "layout", "family", "masked_families", "split", *SHARES, "user_list_id", "mask_mode", "mask_hint", "sentinel",
     "whitelist", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "shift", "rho", "deployment",
-    "temperature", "top_p", "top_k", "by_group", "verification_share", "seed",
+    "temperature", "top_p", "top_k", "by_group", "verification_share", "seed", "prompt_format", "chat_date",
 )  # fmt: skip
 """The form's fields in the order of its controls."""
 
@@ -100,6 +100,8 @@ def calibration_request(
         **numbers,
         **{name: given[name] for name in ("estimator", "source", "mask_mode", "bin_spacing")},
         by_group=bool(given["by_group"]),
+        prompt_format=str(given["prompt_format"]),
+        chat_date=_text(given["chat_date"]),
     )
 
 

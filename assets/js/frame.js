@@ -47,13 +47,14 @@
     summary(values) {
       if (!values) return [];
       coft.frame.values = values;
-      const [model, key, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, userList, , mask, attribute, mode, , whitelist, , parameters] = values;
+      const [model, key, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, userList, , mask, attribute, mode, , whitelist, , parameters, promptFormat, chatDate] = values;
       const rail = document.querySelector(".rail");
       const info = coft.parameters.info(key);
       if (rail) Object.assign(rail.dataset, { policy: key, mask, mode, fuses: info.fuses, certifies: info.certifies, layouts: info.layouts.length });
       const folded = [
         `${greedy ? "greedy" : `T ${Number(temperature).toFixed(1)}`}, top-p ${Number(topP)}${Number(topK) ? `, top-k ${topK}` : ""}`,
         `${mode}${sentinel ? `, ${sentinel}` : ""}${Number(userList) ? ", word list" : ""}${whitelist ? ", some kept" : ""}`,
+        `${{ chat: "chat template", plain: "plain text" }[promptFormat] || "as the model has it"}${chatDate ? `, ${chatDate}` : ""}`,
         `${steps} steps, ${seed}`,
       ];
       document.querySelectorAll(".rail .fold .label-wrap").forEach((node, at) => { node.dataset.summary = folded[at] || ""; });

@@ -84,8 +84,12 @@ class LanguageModel:
 
     @property
     def rendering_label(self) -> str:
-        """What the chat template in use makes of a fixed text, as fingerprints hold it; empty without one."""
-        return rendering_label(self.tokenizer, self.prompting.moment) if self.chat else ""
+        """What the chat template in use makes of a fixed text, as fingerprints hold it.
+
+        Empty without a template, and where prompts are rendered at no moment in particular.
+        """
+        moment = self.prompting.moment
+        return rendering_label(self.tokenizer, moment) if self.chat and moment is not None else ""
 
     @property
     def rendering_note(self) -> str:

@@ -52,7 +52,8 @@ class Rendering:
 
     Attributes:
         chat: Whether they go through the tokenizer's chat template.
-        moment: The local time at which a template that prints the time is rendered; None takes the present.
+        moment: The local time at which a template that prints the time is rendered; None takes the present each time
+            and records nothing of it, as in audits of earlier versions.
         kept: Ids and offsets of each text rendered so far; a text that is there is not rendered anew. None keeps none.
     """
 
@@ -190,11 +191,16 @@ def moment_of(label: str) -> str | None:
 
 def is_dated(label: str) -> bool:
     """Whether a rendering's label is of a template that gives another text at another time."""
-    return moment_of(label) is not None or label.endswith(CHANGES)
+    return moment_of(label) is not None or not is_steady(label)
 
 
 _OTHERS = (datetime(1999, 1, 3, 4, 5, 6, 7), datetime(2087, 12, 30, 22, 58, 57, 123456))
 """Two moments that share no part of any date or time."""
+
+
+def is_steady(label: str) -> bool:
+    """Whether a rendering's label is of a template that gives one text for one message at one moment."""
+    return not label.endswith(CHANGES)
 
 
 def rendering_note(label: str) -> str:
@@ -203,7 +209,7 @@ def rendering_note(label: str) -> str:
         return (
             f"The model's chat template prints the date; it is rendered as of {at}, whenever this audit is read again."
         )
-    if label.endswith(CHANGES):
+    if not is_steady(label):
         return (
             "The model's chat template renders the same text in another way each time; this audit keeps what the model "
             "read, and a new audit of the same text reads something else."
@@ -217,7 +223,7 @@ def require_steady(label: str) -> None:
     Raises:
         InvalidInputError: The label is of such a template.
     """
-    if label.endswith(CHANGES):
+    if not is_steady(label):
         raise InvalidInputError(NO_CALIBRATION)
 
 

@@ -49,6 +49,7 @@ class AuditSession(Base):
     updated_at: Mapped[datetime]
     archived_at: Mapped[datetime | None]
     footprint: Mapped[dict[str, Any] | None]
+    rendering: Mapped[dict[str, Any] | None]
     # The session and its branches point at each other, so this key is added after both tables exist.
     active_branch_id: Mapped[int | None] = mapped_column(ForeignKey("branches.id", ondelete="SET NULL", use_alter=True))
 

@@ -45,6 +45,7 @@ class SessionFields:
         status: Where the audit stands, in the application's words.
         batch: Its place in a batch; None for a session of its own.
         footprint: Memory that its chains need, as computed when it began; None for sessions that were stored without.
+        rendering: How the model read the prompt, to the token; None for sessions that were stored without.
     """
 
     name: str
@@ -70,6 +71,7 @@ class SessionFields:
     status: str = "open"
     batch: BatchPlaceRecord | None = None
     footprint: JsonObject | None = None
+    rendering: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

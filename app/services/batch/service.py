@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from app.jobs import JobRunner
@@ -21,6 +21,7 @@ from app.services.errors import CalibrationMismatch, ColumnMismatch, ServiceErro
 from app.services.job_views import JobService
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
+from app.services.prompting import pinned, prompted
 from app.services.prompts.files import PromptRow, row_from, row_record, rows_of
 from app.services.prompts.reading import PromptSetReader, refused_rows
 from app.services.prompts.samples import listed_samples
@@ -36,6 +37,7 @@ from app.services.views.batches import (
     Outcomes,
 )
 from app.services.views.prompt_sets import ParsedPromptSet, RowError, SamplePromptSet
+from coft_core.engine.model import LanguageModel
 from db.records import BatchRecord
 from db.repositories import BatchesRepository, PromptSetsRepository
 
@@ -85,7 +87,7 @@ class BatchService(PromptSetReader):
             ServiceError: None of the columns holds the prompts.
             CoftError: The model cannot be loaded.
         """
-        return row_errors(prompts, request, self._host.get(request.settings.model), self._thresholds)
+        return row_errors(prompts, request, self._model(request), self._thresholds)
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """Prompt sets that come with the program, to be audited."""
@@ -98,7 +100,7 @@ class BatchService(PromptSetReader):
             ServiceError: No row can be used.
             CoftError: A setting is outside its range, or the model cannot be loaded.
         """
-        model = self._host.get(request.settings.model)
+        model = self._model(request)
         usable = self._usable(prompts, row_errors(prompts, request, model, self._thresholds))
         return estimated(usable, request, self._planner, model, self._host.memory)
 
@@ -132,17 +134,24 @@ class BatchService(PromptSetReader):
         if errors and not all(request.accept_errors for request in requests):
             raise ServiceError(refused_rows(prompts, errors))
         usable = self._usable(prompts, errors)
+        # All sessions of all batches are to read the same prompt alike, those of rows that wait until tomorrow too.
+        requests = [self._pinned(request) for request in requests]
         for place, request in enumerate(requests):
             self._require(place, request, usable[0])
         records, lines = [row_record(row) for row in usable], [row.line for row in usable]
         stored = self._prompt_sets.add(requests[0].name, prompts.filename, prompts.digest, records)
         return [self._batches.add(request.name, stored.id, asdict(request), lines) for request in requests]
 
+    def _model(self, request: BatchRequest) -> LanguageModel:
+        return prompted(self._host.get(request.settings.model), request.settings)
+
+    def _pinned(self, request: BatchRequest) -> BatchRequest:
+        return replace(request, settings=pinned(self._host.get(request.settings.model), request.settings))
+
     def _require(self, place: int, request: BatchRequest, first: PromptRow) -> None:
         """Refuse settings under which no row could be audited; a mismatch says whose they are."""
-        model = self._host.get(request.settings.model)
         try:
-            require_settings(request.settings, first, self._audits, self._planner, model)
+            require_settings(request.settings, first, self._audits, self._planner, self._model(request))
         except CalibrationMismatch as mismatch:
             raise ColumnMismatch(place, mismatch) from mismatch
 

@@ -13,17 +13,19 @@ from app.services.errors import ServiceError
 from app.services.known_policies import fitted, policy_info
 from app.services.model_host import ModelHost
 from app.services.policy_choice import policy_of
+from app.services.prompting import prompted
 from app.services.views import AuditSettings, SettingsFit
 from coft_core.digests import same_digests
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.masking.masker import DEFAULT_HINT
+from coft_core.masking.rendering import moment_of
 from coft_core.masking.sentinel import resolve_sentinel
 from coft_core.masking.settings import MaskSettings
 
 Difference = tuple[str, str, str]
 
-_OF_THE_MODEL = ("model", "revision", "weights", "tokenizer", "dtype", "chat_template")
+_OF_THE_MODEL = ("model", "revision", "weights", "tokenizer", "dtype", "chat_template", "rendering")
 """Fields of a fingerprint that the model alone decides."""
 
 
@@ -84,6 +86,8 @@ class Fitting:
             top_p=made.top_p,
             top_k=made.top_k,
             proceed_uncertified=False,
+            prompt_format=self._prompt_format(settings, made),
+            chat_date=moment_of(made.rendering),
         )
         if readings_of(stored) == "factual":
             return adopted
@@ -113,11 +117,21 @@ class Fitting:
             yield from _unequal([("model", made.model, settings.model)])
             return
         # A sentinel that is still being typed may be no token yet; it is compared as text.
-        used = policy_of(_for_model(settings), None).fingerprint(model, "")
-        differs = [name for name in _OF_THE_MODEL if not same_digests(getattr(made, name), getattr(used, name))]
+        used = policy_of(_for_model(settings), None).fingerprint(prompted(model, settings), "")
+        found = {name: (own, other) for name, own, other in made.differences(used) if name in _OF_THE_MODEL}
+        if "chat_template" in found:
+            found.pop("rendering", None)
+        differs = list(found)
         # Another model has other weights and another tokenizer, of course; its name says it all.
         shown = differs[:1] if differs[:1] == ["model"] else differs
-        yield from ((name, str(getattr(made, name)), str(getattr(used, name))) for name in shown)
+        yield from ((name, *found[name]) for name in shown)
+
+    def _prompt_format(self, settings: AuditSettings, made: Fingerprint) -> str:
+        """The prompt format of a calibration; the settings' own where it comes to the same, as far as that is known."""
+        model, chat = self._host.loaded(settings.model), made.chat_template != "none"
+        own = settings.prompt_format
+        used = (model is not None and model.chat) if own == "auto" else own == "chat"
+        return own if used == chat or (own == "auto" and model is None) else "chat" if chat else "plain"
 
     def _own_sentinel(self, name: str) -> str | None:
         """The name that a fingerprint holds where none is asked for; None while the model is not loaded."""

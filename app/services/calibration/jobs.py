@@ -14,6 +14,7 @@ from app.services.detection import Detectors
 from app.services.errors import ServiceError
 from app.services.job_waits import MemoryWait
 from app.services.model_host import ModelHost
+from app.services.prompting import pinned, prompted
 from app.services.prompts.checks import require_maskable, usable_rows
 from app.services.prompts.files import PromptRow, row_from, row_record
 from app.services.prompts.reading import first_refused, refused_rows
@@ -111,7 +112,8 @@ class CalibrationJobs:
                     f"The prompt set of job {job_id} has been deleted, so it cannot be resumed; calibrate anew."
                 ) from error
             check_request(request)
-            work = CalibrationWork(self._host.get(request.model), self._detectors.choose(request), rows, request)
+            model = prompted(self._host.get(request.model), request)
+            work = CalibrationWork(model, self._detectors.choose(request), rows, request)
             return self._start(work, prompt_set_id, job_id)
 
     def _work(
@@ -119,7 +121,10 @@ class CalibrationJobs:
     ) -> tuple[CalibrationWork, tuple[RowError, ...]]:
         check_request(request)
         detector = self._detectors.choose(request)
-        model = self._host.get(request.model)
+        loaded = self._host.get(request.model)
+        # A run that is resumed on another day must read its prompts as it did.
+        request = pinned(loaded, request)
+        model = prompted(loaded, request)
         # Thresholds of the factual reading alone mask nothing.
         find = require_sentinel if request.certified_in == "both" else resolve_sentinel
         find(model.tokenizer, request.sentinel or None)

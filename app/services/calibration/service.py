@@ -18,6 +18,7 @@ from app.services.calibration.summaries import summary_of
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
 from app.services.model_host import ModelHost
+from app.services.prompting import prompted
 from app.services.prompts.checks import NOTHING_MASKED, nothing_masked, preview_rows, usable_rows
 from app.services.prompts.files import row_from
 from app.services.prompts.reading import PromptSetReader
@@ -86,7 +87,7 @@ class CalibrationService(PromptSetReader):
 
     def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, in the order of lines; loads the model."""
-        rows, errors = usable_rows(prompts, request, self._host.get(request.model))
+        rows, errors = usable_rows(prompts, request, prompted(self._host.get(request.model), request))
         if rows and nothing_masked(rows, request, self._detectors.choose(request)):
             errors = tuple(sorted((*errors, RowError(rows[0].line, "spans", NOTHING_MASKED)), key=lambda e: e.line))
         return errors

@@ -23,6 +23,8 @@ from app.services.verdict.rules import log_entry, reviews, standing, verdict_at
 from app.services.views import FAMILY_NAMES, AuditSettings, Span, Step
 from app.services.views.verdicts import StandingVerdict, Target
 from coft_core.assets import assets_path
+from coft_core.masking.rendering import moment_of
+from db.records import SessionRecord
 
 TALLEST_BAR = 13
 _PIXELS_PER_LOG = 10.0
@@ -267,6 +269,16 @@ def _policy(settings: AuditSettings) -> str:
     return ", ".join([*parts, *([changed] if changed else [])])
 
 
+def _prompt_format(record: SessionRecord) -> str:
+    """How the model read the prompt; empty for sessions of versions that did not keep it."""
+    if record.rendering is None:
+        return ""
+    if not record.rendering["chat"]:
+        return "plain text"
+    at = moment_of(str(record.fingerprint.get("rendering", "")))
+    return "chat template" + (f", which prints the date, as of {at}" if at else "")
+
+
 def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str]]:
     record = data.record
     return [
@@ -277,6 +289,7 @@ def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str
         ("word list", str(record.policy_settings.get("user_list") or "none")),
         ("whitelist", ", ".join(settings.whitelist) or "none"),
         ("group", settings.group or "all contexts together"),
+        *((("prompt format", words),) if (words := _prompt_format(record)) else ()),
         *(("computed", item.sentence) for item in computations_of(record)),
         ("numeric noise", f"log-probabilities agree within {session_noise(record).text}"),
         *(

@@ -77,6 +77,13 @@ class SessionPart(Part):
     updated_at: datetime
     active_branch_id: Whole
     spans: tuple[SpanPart, ...]
+    rendering: dict[str, Any] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what sessions stored earlier do not have, so that their reports keep their digest."""
+        plain: dict[str, Any] = handler(self)
+        return plain if self.rendering is not None else {k: v for k, v in plain.items() if k != "rendering"}
 
 
 class CandidatePart(Part):

@@ -46,7 +46,9 @@ class Departures:
         """
         target = _target(reading)
         view = self._audits.start(
-            StartAudit(record.prompt, _with(settings, reading), _spans(record), _name(record, reading))
+            StartAudit(
+                record.prompt, _with(settings, reading), _spans(record), _name(record, reading), repeats=record.id
+            )
         )
         session, current = view.session_id, view.branch_id
         yield Departure(session, current, 0, target)

@@ -15,6 +15,7 @@ from app.services.job_waits import FOR_MEMORY
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
 from app.services.policy_words import policy_name
+from app.services.prompting import prompted
 from app.services.rollout_pool import RolloutPool
 from app.services.swap.distributions import Distributions, candidates_of, distributions_at, gaps_between, views_of
 from app.services.swap.notes import swap_notes
@@ -179,7 +180,7 @@ class SwapService:
 
     def _plans(self, variants: Sequence[SwapVariant], settings: AuditSettings) -> list[tuple[Plan, Plan]]:
         """Each variant planned for vanilla decoding and for the policy."""
-        model, alone = self._host.get(settings.model), _vanilla(settings)
+        model, alone = prompted(self._host.get(settings.model), settings), _vanilla(settings)
         return [
             (
                 self._planner.plan(model, variant.prompt, variant.spans, alone),

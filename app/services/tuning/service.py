@@ -15,6 +15,7 @@ from app.services.errors import ServiceError
 from app.services.known_policies import FACTORIZED, policy_info
 from app.services.model_host import ModelHost
 from app.services.policy_choice import controls_of
+from app.services.prompting import prompted
 from app.services.prompts.files import parse_prompt_set
 from app.services.prompts.samples import sample_of
 from app.services.tuning.files import read_tuning_set
@@ -103,7 +104,7 @@ class TuningService:
         examples = () if calibration_set is None else self._examples(calibration_set, source)
         named = None if calibration_set is None else calibration_set.name
         own = replace(request, calibration_set=named)
-        self._host.get(request.settings.model)
+        prompted(self._host.get(request.settings.model), request.settings)
         return self._runner.submit(
             JOB_KIND,
             request.name,
@@ -139,7 +140,9 @@ class TuningService:
         key = FACTORIZED if settings.mask_layout == "factorized" else settings.policy
         for job in self._finished():
             request = request_from(job.payload)
-            if request.settings.model != settings.model or controls_of(request.settings) != controls_of(settings):
+            own = request.settings
+            alike = (own.model, own.prompt_format) == (settings.model, settings.prompt_format)
+            if not alike or controls_of(own) != controls_of(settings):
                 continue
             tuned = None if job.result is None else str(job.result.get("weights"))
             if loaded is not None and tuned is not None and not same_digests(tuned, loaded.weights_digest):
@@ -194,9 +197,8 @@ class TuningService:
     def _work(self, context: JobContext, examples: tuple[Example, ...]) -> JsonObject:
         request, tuning_set = request_from(context.payload), set_from(context.payload)
         settings = request.settings
-        work = TuningWork(
-            self._host.get(settings.model), self._host, self._detectors.choose(settings), tuning_set, request, examples
-        )
+        model = prompted(self._host.get(settings.model), settings)
+        work = TuningWork(model, self._host, self._detectors.choose(settings), tuning_set, request, examples)
         return tuned(work, context)
 
 

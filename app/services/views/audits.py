@@ -80,6 +80,9 @@ class AuditSettings:
         whitelist: Terms that the policy never masks.
         group: Group whose own thresholds are used, of a calibration by group; None takes all contexts together.
         parameters: The policy's own parameters by name; those that are left out have their defaults.
+        prompt_format: ``auto`` (the model's chat template if it has one), ``chat`` or ``plain`` (the text alone).
+        chat_date: Local day, or day and time, as of which a chat template that prints the date is rendered, such as
+            ``"2026-11-21"``; None takes the present.
     """
 
     model: str = "demo"
@@ -103,6 +106,8 @@ class AuditSettings:
     whitelist: tuple[str, ...] = ()
     group: str | None = None
     parameters: tuple[tuple[str, ParameterValue], ...] = ()
+    prompt_format: str = "auto"
+    chat_date: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,8 @@ class StartAudit:
         spans: Sensitive spans, kept and suggested ones included; None lets the detector find them.
         name: Session name; None makes one from the prompt.
         batch: Its place in a batch, which holds one session; None for a session of its own.
+        repeats: A session of the same prompt whose model read it as this one's is to read it, to the token; None
+            renders the prompt anew.
     """
 
     prompt: str
@@ -130,6 +137,7 @@ class StartAudit:
     spans: tuple[Span, ...] | None = None
     name: str | None = None
     batch: BatchPlace | None = None
+    repeats: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

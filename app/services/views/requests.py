@@ -46,6 +46,8 @@ class CalibrationRequest:
             lambda and masks have no say in the latter.
         bin_spacing: ``widening``: steps 1, 2, 3-4, 5-8, then bins of ``bin_width``; ``even``: all of ``bin_width``, as
             in the paper.
+        prompt_format: As in an audit's settings: ``auto``, ``chat`` or ``plain``.
+        chat_date: As in an audit's settings; None takes the moment at which the calibration is asked for.
     """
 
     name: str
@@ -81,6 +83,8 @@ class CalibrationRequest:
     deployment: tuple[str, ...] = ()
     certified_in: str = "both"
     bin_spacing: str = "widening"
+    prompt_format: str = "auto"
+    chat_date: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

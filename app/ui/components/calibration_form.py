@@ -10,6 +10,7 @@ from gradio.components import Component
 
 from app.services.views import FAMILIES, FAMILY_NAMES, CalibrationRequest
 from app.ui.components.pieces import hint, markup, upload
+from app.ui.components.settings_rail import prompt_format
 from app.ui.presenters_form import BOXES, FIELDS, equal_shares
 from app.ui.presenters_session import family_choices, list_choices
 
@@ -73,6 +74,8 @@ def calibration_form(families: tuple[str, ...]) -> CalibrationForm:
         _shift(form, usual)
     with gr.Accordion("Sampling", open=False, elem_classes=["fold"], elem_id="fold-sampling"):
         _sampling(form, usual)
+    with gr.Accordion("Prompt format", open=False, elem_classes=["fold"], elem_id="fold-format"):
+        prompt_format(form.controls)
     with gr.Accordion("Groups, check and record", open=False, elem_classes=["fold"], elem_id="fold-check"):
         _check(form, usual)
     return form

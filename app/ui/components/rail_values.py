@@ -32,7 +32,7 @@ from app.ui.presenters_session import list_choices
 FIELDS = (
     "model", "policy", "calibration_id", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "sentinel",
     "max_new_tokens", "seed", "user_list_id", "masked_families", "mask", "attribute", "mask_mode", "mask_hint",
-    "whitelist", "group", "parameters",
+    "whitelist", "group", "parameters", "prompt_format", "chat_date",
 )  # fmt: skip
 """The controls in their order; ``mask`` and ``attribute`` stand for layout and families together."""
 
@@ -65,7 +65,7 @@ def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSetti
     given["parameters"] = parameters_from(policy, given["parameters"])
     given["calibration_id"] = int(str(given["calibration_id"] or 0)) or None
     given["whitelist"] = terms(given["whitelist"])
-    for name in ("sentinel", "mask_hint", "group"):
+    for name in ("sentinel", "mask_hint", "group", "chat_date"):
         given[name] = str(given[name] or "").strip() or None
     if given["mask_mode"] == "hard":
         given["mask_hint"] = None
@@ -124,7 +124,7 @@ def control_values(settings: AuditSettings, stored: Stored) -> list[object]:
         values["calibration_id"] = 0
     if settings.user_list_id not in {item.id for item in stored.user_lists}:
         values["user_list_id"] = 0
-    for name in ("sentinel", "mask_hint", "group"):
+    for name in ("sentinel", "mask_hint", "group", "chat_date"):
         values[name] = getattr(settings, name) or ""
     values["whitelist"] = ", ".join(settings.whitelist)
     values["parameters"] = parameters_text(settings)

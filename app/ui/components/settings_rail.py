@@ -21,6 +21,7 @@ MASKS = [
     ("One mask for each family", "factorized"),
 ]
 MODES = [("Hard: the sentinel", "hard"), ("Soft: a neutral hint", "soft")]
+PROMPT_FORMATS = [("As the model has it", "auto"), ("Chat template", "chat"), ("Plain text", "plain")]
 CHANGED = "(...values) => coft.settings(values)"
 """Runs in the browser with all values whenever one changes; ``input`` events of text fields lag one key behind."""
 
@@ -81,6 +82,8 @@ def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> Set
         _sampling(put, defaults)
     with gr.Accordion("Masking", open=False, elem_classes=["fold"]):
         _masking(put, defaults, families)
+    with gr.Accordion("Prompt format", open=False, elem_classes=["fold"]):
+        prompt_format(put)
     with gr.Accordion("Length and seed", open=False, elem_classes=["fold"]):
         put["max_new_tokens"] = gr.Slider(1, 1024, defaults.max_new_tokens, step=1, label="Steps at most", buttons=[])
         put["seed"] = gr.Number(defaults.seed, label="Seed", precision=0)
@@ -150,6 +153,17 @@ def _masking(put: dict[str, Component], defaults: AuditSettings, families: tuple
         defaults.sentinel or "", label="Sentinel", placeholder="the model's own", max_lines=1, elem_id="sentinel"
     )
     hint("One token that stands for every masked one, by its text or name; a hint is filled up with it.")
+
+
+def prompt_format(put: dict[str, Component]) -> None:
+    """Whether prompts go through the chat template, and as of which day; also on the calibrate page."""
+    put["prompt_format"] = gr.Dropdown(
+        PROMPT_FORMATS, value=AuditSettings().prompt_format, label="Prompt format", elem_id="prompt-format"
+    )
+    put["chat_date"] = gr.Textbox(
+        "", label="Day that the template prints", placeholder="today", max_lines=1, elem_id="chat-date"
+    )
+    hint("A chat template may print the date; a calibration then holds for prompts of its own day, such as 2026-11-21.")
 
 
 def _note() -> gr.HTML:

@@ -8,6 +8,7 @@ from app.services.errors import CoftError, ServiceError
 from app.services.mapping import span_from
 from app.services.model_host import ModelHost
 from app.services.policy_choice import policy_of
+from app.services.prompting import rendering_of
 from app.services.reporting.document import session_record
 from app.services.reporting.schema import BranchPart
 from app.services.reporting.verify.findings import Findings, failed, skipped
@@ -20,6 +21,7 @@ from coft_core.digests import same_digests
 from coft_core.engine.model import LanguageModel
 from coft_core.footprint import reserved_bytes
 from coft_core.masking.masker import mask_prompt
+from coft_core.masking.rendering import is_steady
 from coft_core.masking.whitelist import keep_whitelisted
 from coft_core.needed_models import with_scorers
 from coft_core.policies.base import Certificate, Preparing
@@ -58,6 +60,8 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
     found = Findings(NAME)
     tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
     try:
+        model = model.rendered_as(rendering_of(session.rendering, model))
+        drawn = _check_rendering(found, loaded, model)
         plan = _plan(loaded, model, host)
         for branch, chain in zip(loaded.report.branches, loaded.chains().values(), strict=True):
             with host.memory.held(reserved_bytes(plan, len(chain))):
@@ -65,7 +69,25 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
     except (CoftError, ServiceError) as error:
         return failed(NAME, f"The audit cannot be decoded again: {error}")
     steps = sum(len(branch.steps) for branch in loaded.report.branches)
-    return found.check(f"{steps:,} steps; tokens exactly, logarithms within {tolerance:g}")
+    return found.check(f"{steps:,} steps; tokens exactly, logarithms within {tolerance:g}{drawn}")
+
+
+def _check_rendering(found: Findings, loaded: Loaded, model: LanguageModel) -> str:
+    """What the model read follows from the prompt, its format and its moment; what cannot be told of it."""
+    session, rendering = loaded.report.session, model.prompting
+    if rendering.kept is None:
+        return ""
+    label = model.rendering_label
+    if is_steady(label):
+        stated = str(session.fingerprint.get("rendering", ""))
+        found.same("Fingerprint", "the rendering of the chat template", stated, label)
+        fresh = replace(rendering, kept=None)
+        for text, (ids, offsets) in rendering.kept.items():
+            made = mask_prompt(model.tokenizer, text, (), chat=fresh)
+            same = (made.factual_ids, made.offsets) == (ids, offsets)
+            found.expect(same, f"What the model read: {text!r} does not give the tokens that are stated.")
+        return ""
+    return "; what the chat template drew at random in the prompt cannot be told"
 
 
 def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
@@ -87,6 +109,7 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
     )
     certificate = Certificate(session.certificate, mismatched=loaded.mismatched and loaded.applied is not None)
     further = host.further(policy, model)
+    further = {role: own.dated(model.prompting.moment) for role, own in further.items()}
     policy = with_scorers(policy, host.scorers(policy, model), str(model.device))
     if isinstance(policy, Preparing):
         policy = policy.prepared(model, further, prompt)

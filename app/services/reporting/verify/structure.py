@@ -7,7 +7,7 @@ from app.services.known_policies import policy_info
 from app.services.mapping import preview_from_json
 from app.services.policy_choice import policy_of
 from app.services.reporting.document import log_records
-from app.services.reporting.schema import BranchPart, StepPart
+from app.services.reporting.schema import BranchPart, SessionPart, StepPart
 from app.services.reporting.verify.findings import Findings, failed
 from app.services.reporting.verify.loaded import Loaded
 from app.services.verdict.wholeness import check_log
@@ -16,6 +16,7 @@ from app.services.views.verification import Check
 from coft_core.decode import fork_path
 from coft_core.digests import same_digests
 from coft_core.fingerprint import Fingerprint
+from coft_core.masking.rendering import Rendering, moment_of
 from coft_core.policies.baseline import BaselinePolicy
 from coft_core.policies.single_branch import SingleBranchPolicy
 
@@ -79,6 +80,7 @@ def check_prompt(loaded: Loaded) -> Check:
     found.expect(
         fits, f"Fingerprint: its digest is stated as {session.fingerprint_digest!r} and is {fingerprint.digest!r}."
     )
+    _check_rendering(found, session, fingerprint, preview.token_count)
     settings = loaded.settings
     try:
         method = _method(settings)
@@ -116,6 +118,27 @@ def _method(settings: AuditSettings) -> str:
     if isinstance(policy, BaselinePolicy):
         return policy.label
     return policy.name if isinstance(policy, SingleBranchPolicy) else ""
+
+
+def _check_rendering(found: Findings, session: SessionPart, fingerprint: Fingerprint, tokens: int) -> None:
+    """What the model read is of this prompt, in the format that the fingerprint names."""
+    if session.rendering is None:
+        return
+    place = "What the model read"
+    try:
+        rendering = Rendering.from_dict(session.rendering)
+    except CoftError as error:
+        found.expect(False, f"{place}: {error}")
+        return
+    kept = rendering.kept or {}
+    found.same(place, "whether through a chat template", rendering.chat, fingerprint.chat_template != "none")
+    dated = moment_of(fingerprint.rendering) is not None
+    found.expect(rendering.moment is not None or not dated, f"{place}: the moment of its chat template is missing.")
+    if found.expect(session.prompt in kept, f"{place}: it is not said for the session's prompt."):
+        found.same(place, "the number of tokens", len(kept[session.prompt][0]), tokens)
+    for text, (ids, offsets) in kept.items():
+        inside = all(0 <= start <= end <= len(text) for start, end in offsets)
+        found.expect(len(ids) == len(offsets) and inside, f"{place}: the places of its tokens lie outside the text.")
 
 
 def check_verdicts(loaded: Loaded) -> Check:

@@ -35,6 +35,7 @@ TUNED_BY = (
     "mask_mode",
     "mask_hint",
     "whitelist",
+    "prompt_format",
 )
 """Settings that must be those of a tuning for its strengths to be offered."""
 

@@ -1,0 +1,198 @@
+"""Audits, calibrations and batches of models whose chat template prints the date, and prompts without the template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from app.bootstrap import Services, services, verifier
+from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
+from app.settings import Settings
+from coft_core.engine.fake import tiny_model
+from coft_core.engine.model import LanguageModel
+from coft_core.errors import CalibrationMismatch, InvalidInputError
+
+TURN = "{% for message in messages %}[{{ message['content'] }}]{% endfor %}"
+TEMPLATES = {
+    "dated": "{{ strftime_now('%d %b %Y') }}" + TURN,
+    "random": "{{ range(10000, 99999)|random }}" + TURN,
+    "steady": TURN,
+    "plain": None,
+}
+PROMPT = "The nurse said he would come"
+SPANS = (Span(15, 17, "gender"),)
+SETTINGS = AuditSettings(model="dated", max_new_tokens=4, top_p=1.0, alpha=0.2)
+ROWS = "\n".join(["prompt,reference", *(f"He gave {i} apples,and she counted {i}" for i in range(20))])
+MONDAY, TUESDAY = datetime(2026, 3, 2, 9), datetime(2026, 3, 3, 9)
+
+
+class Today:
+    """The day that programs see; changed by a test."""
+
+    now_is = MONDAY
+
+
+@pytest.fixture(autouse=True)
+def today(monkeypatch: pytest.MonkeyPatch) -> type[Today]:
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:
+            return Today.now_is
+
+    for module in ("coft_core.engine.model", "coft_core.masking.rendering", "coft_core.masking.chat"):
+        monkeypatch.setattr(f"{module}.datetime", Clock)
+    Today.now_is = MONDAY
+    return Today
+
+
+def load(name: str, **_: object) -> LanguageModel:
+    return replace(tiny_model(chat_template=TEMPLATES[name]), name=name)
+
+
+@pytest.fixture
+def wired(tmp_path: Path) -> Iterator[Services]:
+    settings = Settings(database_url=f"sqlite:///{tmp_path / 'audits.sqlite3'}", pipeline="none")
+    with services(settings, loader=load) as opened:
+        yield opened
+
+
+def calibrated(wired: Services, folder: Path, **changes: object) -> int:
+    path = folder / "set.csv"
+    path.write_text(ROWS, "utf-8")
+    request = replace(CalibrationRequest(name="set", model="dated", top_p=1.0, alpha=0.2), **changes)
+    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    assert job.status == "done", job.error
+    assert job.result is not None
+    return int(str(job.result["calibration_id"]))
+
+
+def stepped(wired: Services, session: int, count: int) -> list[int]:
+    for _ in range(count):
+        wired.audits.step(session)
+    return [step.token_id for step in wired.audits.view(session).steps]
+
+
+def fresh(wired: Services) -> None:
+    """Forget every live rollout, so that sessions are rebuilt from the store."""
+    while wired.audits._rollouts._pool.close_oldest():
+        pass
+
+
+@pytest.mark.parametrize("name", ["dated", "random"])
+def test_an_audit_goes_on_tomorrow_with_the_prompt_that_it_was_begun_with(
+    wired: Services, today: type[Today], name: str
+):
+    settings = replace(SETTINGS, model=name, greedy=True)
+    whole = wired.audits.start(StartAudit(PROMPT, settings, SPANS)).session_id
+    record = wired.audits._sessions.get(whole)
+    cut = wired.audits.start(StartAudit(PROMPT, settings, SPANS, repeats=whole)).session_id
+    tokens = stepped(wired, whole, 4)
+    stepped(wired, cut, 2)
+    today.now_is = TUESDAY
+    fresh(wired)
+    assert stepped(wired, cut, 2) == tokens
+    plan = wired.audits._rollouts.plan(wired.audits._sessions.get(cut))
+    assert record.rendering is not None
+    assert list(plan.prompt.factual_ids) == record.rendering["texts"][0]["ids"]
+
+
+def test_a_session_of_an_earlier_version_renders_its_prompt_anew(wired: Services, today: type[Today]):
+    session = wired.audits.start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
+    before = wired.audits._sessions.get(session)
+    old = replace(before, rendering=None)
+    first = wired.audits._rollouts.plan(old)
+    assert first.warnings == ()
+    today.now_is = TUESDAY
+    second = wired.audits._rollouts.plan(old)
+    assert first.prompt.factual_ids != second.prompt.factual_ids
+    assert len(first.prompt.factual_ids) == len(second.prompt.factual_ids)
+    assert first.policy.fingerprint(first.model, "d").rendering == ""
+
+
+def test_a_calibration_of_yesterday_is_named_and_adopted_with_its_day(
+    wired: Services, today: type[Today], tmp_path: Path
+):
+    number = calibrated(wired, tmp_path)
+    settings = replace(SETTINGS, calibration_id=number)
+    assert wired.audits.fit(settings).differences == ()
+    assert wired.audits.start(StartAudit(PROMPT, settings, SPANS)).certificate == "certified"
+    today.now_is = TUESDAY
+    ((name, made, used),) = wired.audits.fit(settings).differences
+    assert (name, made.rpartition(" ")[2], used.rpartition(" ")[2]) == ("rendering", "2026-03-02", "2026-03-03")
+    with pytest.raises(CalibrationMismatch, match="as of 2026-03-02"):
+        wired.audits.start(StartAudit(PROMPT, settings, SPANS))
+    adopted = wired.audits.adopt(settings)
+    assert adopted.chat_date == "2026-03-02"
+    assert wired.audits.fit(adopted).differences == ()
+    view = wired.audits.start(StartAudit(PROMPT, adopted, SPANS))
+    assert view.certificate == "certified"
+    assert any("as of 2026-03-02" in warning for warning in view.warnings)
+
+
+def test_a_calibration_of_a_steady_template_fits_on_all_days(wired: Services, today: type[Today], tmp_path: Path):
+    settings = replace(SETTINGS, model="steady", calibration_id=calibrated(wired, tmp_path, model="steady"))
+    today.now_is = TUESDAY
+    assert wired.audits.fit(settings).differences == ()
+    assert wired.audits.start(StartAudit(PROMPT, settings, SPANS)).certificate == "certified"
+
+
+def test_a_calibration_keeps_the_day_on_which_it_was_asked_for(wired: Services, today: type[Today], tmp_path: Path):
+    path = tmp_path / "set.csv"
+    path.write_text(ROWS, "utf-8")
+    request = CalibrationRequest(name="set", model="dated", top_p=1.0, alpha=0.2)
+    job = wired.calibrations.submit(wired.calibrations.parse(path), request)
+    wired.jobs.wait(job)
+    stored = wired.calibrations._jobs._runner.get(job).payload["request"]
+    assert stored["chat_date"] == "2026-03-02"
+
+
+def test_a_model_with_a_template_is_prompted_without_it_and_its_calibrations_are_told_apart(
+    wired: Services, tmp_path: Path
+):
+    number = calibrated(wired, tmp_path, prompt_format="plain")
+    settings = replace(SETTINGS, calibration_id=number)
+    assert [name for name, _, _ in wired.audits.fit(settings).differences] == ["chat_template"]
+    adopted = wired.audits.adopt(settings)
+    assert adopted.prompt_format == "plain"
+    session = wired.audits.start(StartAudit(PROMPT, adopted, SPANS)).session_id
+    record = wired.audits._sessions.get(session)
+    assert record.fingerprint["chat_template"] == "none"
+    assert record.rendering is not None
+    assert (record.rendering["chat"], record.rendering["at"]) == (False, None)
+    assert len(record.rendering["texts"][0]["ids"]) == len(PROMPT.encode())
+    with pytest.raises(InvalidInputError, match="no chat template"):
+        wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, model="plain", prompt_format="chat"), SPANS))
+
+
+def test_a_model_without_a_template_keeps_the_fingerprint_that_it_had(wired: Services):
+    session = wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, model="plain"), SPANS)).session_id
+    assert "rendering" not in wired.audits._sessions.get(session).fingerprint
+
+
+@pytest.mark.parametrize("name", ["dated", "random", "plain"])
+def test_a_report_is_replayed_tomorrow_and_a_forged_reading_is_found(
+    wired: Services, today: type[Today], tmp_path: Path, name: str
+):
+    session = wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, model=name), SPANS)).session_id
+    stepped(wired, session, 3)
+    today.now_is = TUESDAY
+    fresh(wired)
+    path = wired.exports.write(session, "json", tmp_path)
+    checker = verifier(Settings(pipeline="none"), loader=load)
+    found = checker.verify(path, True)
+    assert not [check for check in found.checks if check.status == "failed"], found.checks
+    document = json.loads(path.read_text("utf-8"))
+    read = document["session"]["rendering"]["texts"][0]
+    read["ids"][-2] = (read["ids"][-2] + 1) % 200
+    forged = tmp_path / "forged.json"
+    forged.write_text(json.dumps(document), "utf-8")
+    names = {check.name for check in checker.verify(forged, True).checks if check.status == "failed"}
+    assert "Replay on the model" in names
+    read["offsets"][0] = [0, 9999]
+    forged.write_text(json.dumps(document), "utf-8")
+    names = {check.name for check in checker.verify(forged, False).checks if check.status == "failed"}
+    assert "Prompt, spans and settings" in names
