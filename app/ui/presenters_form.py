@@ -18,7 +18,7 @@ FIELDS = (
     "name", "model", "source", "max_new_tokens", "max_iterations", "tolerance", "record_chains", "alpha", "lam",
     "layout", "family", "masked_families", "split", *SHARES, "user_list_id", "mask_mode", "mask_hint", "sentinel",
     "whitelist", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "shift", "rho", "deployment",
-    "temperature", "top_p", "top_k", "by_group", "verification_share", "seed", "prompt_format", "chat_date",
+    "temperature", "top_p", "top_k", "by_group", "verification_share", "prompt_format", "chat_date", "seed",
 )  # fmt: skip
 """The form's fields in the order of its controls."""
 

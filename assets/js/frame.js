@@ -47,7 +47,7 @@
     summary(values) {
       if (!values) return [];
       coft.frame.values = values;
-      const [model, key, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, userList, , mask, attribute, mode, , whitelist, , parameters, promptFormat, chatDate] = values;
+      const [model, key, , lam, alpha, temperature, topP, topK, greedy, sentinel, steps, seed, userList, , mask, attribute, mode, , whitelist, , promptFormat, chatDate, parameters] = values;
       const rail = document.querySelector(".rail");
       const info = coft.parameters.info(key);
       if (rail) Object.assign(rail.dataset, { policy: key, mask, mode, fuses: info.fuses, certifies: info.certifies, layouts: info.layouts.length });

@@ -32,7 +32,7 @@ from app.ui.presenters_session import list_choices
 FIELDS = (
     "model", "policy", "calibration_id", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "sentinel",
     "max_new_tokens", "seed", "user_list_id", "masked_families", "mask", "attribute", "mask_mode", "mask_hint",
-    "whitelist", "group", "parameters", "prompt_format", "chat_date",
+    "whitelist", "group", "prompt_format", "chat_date", "parameters",
 )  # fmt: skip
 """The controls in their order; ``mask`` and ``attribute`` stand for layout and families together."""
 

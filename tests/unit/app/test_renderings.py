@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+import app.cli_audit
 from app.bootstrap import Services, services, verifier
+from app.cli import main
 from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
+from app.services.views.batches import BatchRequest
 from app.settings import Settings
+from app.ui.presenters_api import audit_settings, calibration_request
 from coft_core.engine.fake import tiny_model
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import CalibrationMismatch, InvalidInputError
@@ -196,3 +201,63 @@ def test_a_report_is_replayed_tomorrow_and_a_forged_reading_is_found(
     forged.write_text(json.dumps(document), "utf-8")
     names = {check.name for check in checker.verify(forged, False).checks if check.status == "failed"}
     assert "Prompt, spans and settings" in names
+
+
+def test_the_command_line_prompts_without_the_template_and_as_of_a_day(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    monkeypatch.setenv("COFT_PIPELINE", "none")
+    monkeypatch.setattr(app.cli_audit, "services", functools.partial(services, loader=load))
+    audit = ["audit", "--prompt", PROMPT, "--model", "dated", "--steps", "1", "--policy", "vanilla"]
+    warnings = []
+    for options in (["--chat-date", "2025-07-01"], ["--no-chat-template"], ["--prompt-format", "chat"]):
+        assert main([*audit, *options]) == 0
+        warnings.append("as of 2025-07-01" in (out := capsys.readouterr().out) or "as of 2026-03-02" in out)
+    assert warnings == [True, False, True]
+    assert main([*audit, "--chat-date", "soon"]) != 0
+    assert "give a day such as 2026-11-21" in capsys.readouterr().err
+
+
+def test_the_command_line_tells_of_a_text_in_another_language(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    monkeypatch.setenv("COFT_PIPELINE", "none")
+    monkeypatch.setattr(app.cli_audit, "services", functools.partial(services, loader=load))
+    prompt = "Die Krankenschwester sagte, dass der Arzt nicht kam."
+    assert main(["audit", "--prompt", prompt, "--model", "plain", "--steps", "1", "--policy", "vanilla"]) == 0
+    assert "in German" in capsys.readouterr().out
+
+
+def test_the_preview_a_session_and_its_report_tell_of_a_text_in_another_language(wired: Services, tmp_path: Path):
+    prompt = "La enfermera dijo que el médico no quería hablar con ella."
+    settings = replace(SETTINGS, model="plain")
+    told = [
+        wired.audits.preview(prompt, (), settings).warnings,
+        wired.audits.start(StartAudit(prompt, settings)).warnings,
+    ]
+    assert all(any("in Spanish" in warning for warning in warnings) for warnings in told)
+    page = wired.exports.write(1, "html", tmp_path).read_text("utf-8")
+    assert "in Spanish" in page
+    assert "plain text" in page
+
+
+def test_endpoints_take_the_prompt_format_and_the_day():
+    given = {"prompt_format": "plain", "chat_date": "2026-03-02"}
+    for made in (audit_settings(given), calibration_request("set", given)):
+        assert (made.prompt_format, made.chat_date) == ("plain", "2026-03-02")
+
+
+def test_a_batch_is_begun_and_resumed_as_of_the_day_on_which_it_was_asked_for(wired: Services, tmp_path: Path):
+    path = tmp_path / "prompts.csv"
+    path.write_text("prompt\nThe nurse said he\nThe doctor said she\n", "utf-8")
+    settings = replace(SETTINGS, policy="vanilla", max_new_tokens=1)
+    number = wired.batches.submit(wired.batches.parse(path), BatchRequest("two", settings))
+    assert wired.batches.view(number).request.settings.chat_date == "2026-03-02"
+
+
+def test_the_page_says_how_a_model_is_prompted(wired: Services):
+    assert "chat template, which prints the date." in wired.audits.model("dated").details
+    assert "chat template." in wired.audits.model("steady").details
+    assert "chat template" not in wired.audits.model("plain").details

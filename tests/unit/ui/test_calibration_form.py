@@ -48,6 +48,11 @@ def test_the_untouched_form_asks_for_what_is_usual():
     assert request() == CalibrationRequest(name="notes", masked_families=MASKED)
 
 
+def test_the_prompt_format_and_the_day_of_its_template_are_asked_for():
+    made = request(prompt_format="plain", chat_date=" 2026-03-02 ")
+    assert (made.prompt_format, made.chat_date) == ("plain", "2026-03-02")
+
+
 def test_fields_that_do_not_apply_leave_no_trace_in_the_request():
     hidden = {"rho": 3.0, "draws": 9, "mask_hint": "someone", "share_gender": 0.5, "record_chains": False}
     assert request(**hidden) == request()

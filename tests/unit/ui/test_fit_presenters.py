@@ -95,6 +95,13 @@ def test_vanilla_decoding_is_said_to_use_no_calibration_and_start_does_not_ask()
         (("user_list", "none", "list 'ward'+0123456789ab"), "word list none there, 'ward' here"),
         (("weights", "sha256:1", "sha256:2"), "other weights of the model"),
         (("detector", "lexicon 1, a", "lexicon 2, a"), "another detector"),
+        (("chat_template", "none", "0123"), "plain prompts there, the model's chat template here"),
+        (("chat_template", "0123", "4567"), "another chat template"),
+        (
+            ("rendering", "01 as of 2026-03-02", "23 as of 2026-03-03"),
+            "day that the chat template prints: 2026-03-02 there, 2026-03-03 here",
+        ),
+        (("rendering", "01", "23"), "another rendering of the chat template"),
     ],
 )
 def test_a_difference_says_what_matters_of_it(difference, words):
@@ -141,6 +148,8 @@ def test_notes_from_the_outside_are_shown_and_never_run(services):
         {"masked_families": ()},
         {"mask_mode": "soft", "mask_hint": "someone", "whitelist": ("nurse", "he said")},
         {"sentinel": "_", "calibration_id": 1, "group": "ward"},
+        {"prompt_format": "plain"},
+        {"prompt_format": "chat", "chat_date": "2026-03-02"},
         {"policy": "vanilla", "sentinel": "_"},
         {"policy": "sdd", "parameters": (("descriptions", ("one", "two")), ("decay", 20.0))},
     ],
