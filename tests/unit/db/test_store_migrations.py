@@ -227,6 +227,18 @@ def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_
             session.execute(text("UPDATE annotations SET note = 'other'"))
 
 
+def test_sessions_of_an_older_store_do_not_say_what_their_model_read(
+    sqlite_url: str, engine: Engine, new_session: Callable[..., SessionFields]
+) -> None:
+    read = {"chat": True, "at": "2026-03-02T09:00:00", "texts": [{"text": "he", "ids": [1], "offsets": [[0, 2]]}]}
+    with Database(sqlite_url) as database:
+        made = SessionsRepository(database).create(new_session(rendering=read))
+        assert SessionsRepository(database).get(made.id).rendering == read
+    downgrade(engine, "0009")
+    with Database(sqlite_url) as database:
+        assert SessionsRepository(database).get(made.id) == replace(made, rendering=None)
+
+
 def test_foreign_keys_are_enforced_again_after_migrating(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:

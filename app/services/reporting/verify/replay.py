@@ -21,6 +21,7 @@ from coft_core.digests import same_digests
 from coft_core.engine.model import LanguageModel
 from coft_core.footprint import reserved_bytes
 from coft_core.masking.masker import mask_prompt
+from coft_core.masking.placing import read_tokens
 from coft_core.masking.rendering import is_steady
 from coft_core.masking.whitelist import keep_whitelisted
 from coft_core.needed_models import with_scorers
@@ -82,9 +83,8 @@ def _check_rendering(found: Findings, loaded: Loaded, model: LanguageModel) -> s
         stated = str(session.fingerprint.get("rendering", ""))
         found.same("Fingerprint", "the rendering of the chat template", stated, label)
         fresh = replace(rendering, kept=None)
-        for text, (ids, offsets) in rendering.kept.items():
-            made = mask_prompt(model.tokenizer, text, (), chat=fresh)
-            same = (made.factual_ids, made.offsets) == (ids, offsets)
+        for text, stated_tokens in rendering.kept.items():
+            same = read_tokens(model.tokenizer, text, fresh) == stated_tokens
             found.expect(same, f"What the model read: {text!r} does not give the tokens that are stated.")
         return ""
     return "; what the chat template drew at random in the prompt cannot be told"

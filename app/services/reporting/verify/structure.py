@@ -16,6 +16,7 @@ from app.services.views.verification import Check
 from coft_core.decode import fork_path
 from coft_core.digests import same_digests
 from coft_core.fingerprint import Fingerprint
+from coft_core.masking.placing import LOST
 from coft_core.masking.rendering import Rendering, moment_of
 from coft_core.policies.baseline import BaselinePolicy
 from coft_core.policies.single_branch import SingleBranchPolicy
@@ -137,7 +138,7 @@ def _check_rendering(found: Findings, session: SessionPart, fingerprint: Fingerp
     if found.expect(session.prompt in kept, f"{place}: it is not said for the session's prompt."):
         found.same(place, "the number of tokens", len(kept[session.prompt][0]), tokens)
     for text, (ids, offsets) in kept.items():
-        inside = all(0 <= start <= end <= len(text) for start, end in offsets)
+        inside = all((start, end) == LOST or 0 <= start <= end <= len(text) for start, end in offsets)
         found.expect(len(ids) == len(offsets) and inside, f"{place}: the places of its tokens lie outside the text.")
 
 
