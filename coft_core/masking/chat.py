@@ -14,6 +14,9 @@ from coft_core.masking.rendering import render
 PROBE = "\u2042coft\u2042"
 """A text that no template contains, to find where a template puts the user's message."""
 
+MARK = "\uf8f0"
+"""One character, which no template can cut, to find the message in one rendering."""
+
 
 @dataclass(frozen=True, slots=True)
 class Copy:
@@ -78,8 +81,8 @@ def _copies(templated: str, probe: str, text: str) -> tuple[Copy, ...]:
 def _marked(tokenizer: Any, text: str, moment: datetime) -> tuple[str, tuple[Copy, ...]]:
     """The templated text and its copies by a template that renders each time in another way: one rendering, marked."""
     core, stripped = text.strip(), len(text) - len(text.lstrip())
-    message = f"{text[:stripped]}{PROBE}{core}{PROBE}{text[stripped + len(core) :]}"
-    parts = render(tokenizer, message, moment).split(PROBE)
+    message = f"{text[:stripped]}{MARK}{core}{MARK}{text[stripped + len(core) :]}"
+    parts = render(tokenizer, message, moment).split(MARK)
     if len(parts) < 3 or len(parts) % 2 == 0 or set(parts[1::2]) != {core}:
         return "", ()
     ends = list(itertools.accumulate(map(len, parts)))

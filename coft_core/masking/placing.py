@@ -149,8 +149,10 @@ def _inside(a: int, b: int, copy: Copy) -> Range:
 def _in_spans(own: Range, masked: Sequence[Span]) -> Range:
     """The range of a token; one between two characters is put into the masked spans that it touches."""
     start, end = own
+    if start != end or own in (NOWHERE, LOST):
+        return own
     touched = [span for span in masked if span.start <= start <= span.end]
-    if start != end or own in (NOWHERE, LOST) or not touched:
+    if not touched:
         return own
     return max(start - 1, min(span.start for span in touched)), min(start + 1, max(span.end for span in touched))
 

@@ -28,8 +28,11 @@ RESERVED = re.compile(
 )
 """Names of tokens that vocabularies keep free, such as ``<|reserved_special_token_0|>`` and ``[unused1]``."""
 
-PLAIN_RESERVED = ("[unused0]", "[unused1]", "<unused0>", "<unused1>")
-"""Names of such tokens that vocabularies hold among their plain pieces."""
+FIRST_RESERVED = (
+    "<|reserved_special_token_0|>",
+    *(f"{before}unused{number}{after}" for before, after in ("<>", "[]") for number in (0, 1)),
+)
+"""The usual ones, asked for by name: listing thousands of added tokens takes long, and plain pieces are not listed."""
 
 _SPACE = " "
 
@@ -152,13 +155,16 @@ def _candidates(tokenizer: Any) -> Iterator[Sentinel]:
 
 
 def _reserved(tokenizer: Any) -> Iterator[Sentinel]:
-    """Tokens that are kept free, by id; one that the chat template writes is free no longer."""
+    """Tokens that are kept free, the usual ones first, then by id; one that the chat template writes is not free."""
     template = str(tokenizer.chat_template or "")
-    found = {int(token_id): str(text) for text, token_id in tokenizer.get_added_vocab().items()}
-    found |= {i: text for text in PLAIN_RESERVED if (i := _exact(tokenizer, text)) is not None}
-    for token_id, text in sorted(found.items()):
+    reason = "a token that the vocabulary keeps free"
+    for text in FIRST_RESERVED:
+        if text not in template and (token_id := _exact(tokenizer, text)) is not None:
+            yield Sentinel(text, token_id, reason)
+    added = {int(token_id): str(text) for text, token_id in tokenizer.get_added_vocab().items()}
+    for token_id, text in sorted(added.items()):
         if RESERVED.fullmatch(text) and text not in template:
-            yield Sentinel(text, token_id, "a token that the vocabulary keeps free")
+            yield Sentinel(text, token_id, reason)
 
 
 def _structural(tokenizer: Any) -> dict[int, str]:

@@ -11,6 +11,7 @@ from coft_core.masking.partial import mask_families, show_span
 from tests.vocabularies import LETTERS, byte_level, characters, random_model, sentencepiece
 
 TWICE = "Title: {{ messages[0].content }}\n<user>{{ messages[0].content | trim }}</user>"
+RANDOM = "{{ range(10000, 99999)|random }}[{{ messages[0].content | trim }}]"
 BEGINNING = "Title: {{ messages[0].content[:6] }}\n<user>{{ messages[0].content }}</user>"
 
 
@@ -139,6 +140,17 @@ def test_a_hint_stands_in_every_copy_of_the_message():
 def test_a_template_that_prints_a_part_of_the_message_again_is_refused():
     with pytest.raises(InvalidInputError, match="does more with the message than print it"):
         cc.mask_prompt(byte_tokenizer(BEGINNING), "then he ran", [cc.Span(5, 7, "gender")], chat=True)
+
+
+def test_a_template_that_renders_each_time_otherwise_is_masked_where_the_message_stands_or_refused():
+    text = " then he ran "
+    tokenizer = byte_tokenizer(RANDOM + RANDOM)
+    masked = cc.mask_prompt(tokenizer, text, [cc.Span(6, 8, "gender")], chat=True)
+    assert len(masked.positions) == 4
+    assert tokenizer.decode(masked.masked_ids).count("[then <mask><mask> ran]") == 2
+    assert masked.text == " then <mask><mask> ran "
+    with pytest.raises(InvalidInputError, match="does more with the message than print it"):
+        cc.mask_prompt(byte_tokenizer(RANDOM + BEGINNING), text, [cc.Span(6, 8, "gender")], chat=True)
 
 
 def test_copies_that_share_a_token_are_refused_where_something_is_masked():
