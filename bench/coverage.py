@@ -28,7 +28,8 @@ import torch
 import coft_core as cc
 from app.services.prompts.files import parse_prompt_set, rows_of
 from coft_core.assets import assets_path
-from coft_core.conformal import BIN_SPACINGS, ESTIMATORS, CalibrationValues, clopper_pearson
+from coft_core.conformal import BIN_SPACINGS, ESTIMATORS, CalibrationValues, CoverageRow, clopper_pearson
+from coft_core.conformal.chain_coverage import chain_coverage
 from coft_core.engine.model import LanguageModel
 from coft_core.masking.spans import default_detector
 from coft_core.types import Example
@@ -94,7 +95,7 @@ def measured(
         seed: Seed of the bootstraps.
 
     Returns:
-        ``overall`` and ``chains``, and ``bins``, ``steps``, ``groups`` and ``families`` by name; an absent row is None.
+        ``overall``, and ``chains``, ``bins``, ``steps``, ``groups`` and ``families`` by name; an absent row is None.
     """
     positions = calibration.positions
     log_tau = np.array([entry.log_tau for entry in calibration.bins])  # (B,)
@@ -127,16 +128,17 @@ def measured(
     }
 
 
-def chains_kept(calibration: cc.Calibration, values: CalibrationValues, seed: int = 0) -> Row | None:
-    """Chains of which every true token reaches the threshold of whole chains, up to the horizon; None where none is."""
-    threshold = calibration.sequence()
-    if threshold.state != "calibrated":
+def chains_kept(calibration: cc.Calibration, values: CalibrationValues, seed: int = 0) -> dict[str, Row | None]:
+    """Chains of which every true token reaches the threshold of whole chains, overall and by length."""
+    level = calibration.shift.level(calibration.exact_alpha)
+    found = chain_coverage(values, calibration.sequence(), level, seed)
+    return {row.label: _exact(row) for row in (found.overall, *found.lengths)}
+
+
+def _exact(row: CoverageRow) -> Row | None:
+    if row.coverage is None or row.low is None or row.high is None:
         return None
-    numbers = values.sequences  # (n,)
-    lasting = values.steps < (threshold.horizon or np.inf)
-    fails = np.bincount(numbers, (values.values < threshold.log_tau) & lasting)  # (chains,)
-    first = np.unique(numbers, return_index=True)[1]  # (chains,)
-    return row_of(fails == 0, values.contexts[first], seed)
+    return Row(row.coverage, row.low, row.high, row.contexts, row.contexts, "exact")
 
 
 def calibrated(

@@ -79,11 +79,12 @@ def evenness_sentence(found: Sequence[BinEvenness]) -> str:
     labels = [entry.label for entry in found if entry.uneven]
     if not labels:
         return ""
-    bins = f"steps {labels[0]}" if len(labels) == 1 else f"steps {', '.join(labels[:-1])} and {labels[-1]}"
+    named = f"steps {labels[0]}" if len(labels) == 1 else f"steps {', '.join(labels[:-1])} and {labels[-1]}"
+    compared = "1 bin" if len(found) == 1 else f"{len(found)} bins"
     return (
-        f"Within the {'bin' if len(labels) == 1 else 'bins'} of {bins} single steps differ beyond noise (level "
-        f"{EVENNESS_LEVEL:g} over {len(found)} {'bin' if len(found) == 1 else 'bins'} compared): the level holds averaged over the steps of such a bin, "
-        "and at some of them coverage can be lower."
+        f"Within the {'bin' if len(labels) == 1 else 'bins'} of {named} single steps differ beyond noise (level "
+        f"{EVENNESS_LEVEL:g} over {compared} compared): the level holds averaged over the steps of such a bin, and at "
+        "some of them coverage can be lower."
     )
 
 
