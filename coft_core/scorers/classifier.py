@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from coft_core.engine.digest import weights_digest
-from coft_core.engine.loading import explain
+from coft_core.engine.loading import explain, out_of_memory
 from coft_core.engine.requirements import require_all_weights
 from coft_core.errors import ModelLoadError
 
@@ -74,13 +74,20 @@ def load_classifier(name: str, device: str = "cpu") -> ClassifierScorer:
         tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:
         # What a checkpoint's files make others raise has no end.
-        reason = str(error) if isinstance(error, ModelLoadError) else explain(source, error)
-        raise ModelLoadError(f"The toxicity scorer cannot be used. {reason}") from error
+        raise ModelLoadError(f"The toxicity scorer cannot be used: {_reason(source, error)}") from error
     labels = {str(text).lower(): int(index) for index, text in module.config.id2label.items()}
     several = module.config.problem_type == "multi_label_classification"
     index = _label(source, labels, label.lower())
     module.eval().requires_grad_(False)
     return ClassifierScorer(name, weights_digest(module), module, tokenizer, index, several)
+
+
+def _reason(source: str, error: Exception) -> str:
+    if isinstance(error, ModelLoadError):
+        return str(error)
+    if out_of_memory(error):
+        return f"{source!r} does not fit into the memory here; choose a smaller classifier."
+    return explain(source, error)
 
 
 def _label(source: str, labels: dict[str, int], wanted: str) -> int:

@@ -19,7 +19,7 @@ from transformers import (
 )
 
 import coft_core as cc
-from coft_core.engine.fake import byte_tokenizer, tiny_model
+from coft_core.engine.fake import byte_tokenizer
 from coft_core.engine.load import wrap_model
 from coft_core.engine.memory.fit import fit_of
 from coft_core.engine.requirements import require_steps
@@ -153,17 +153,14 @@ def test_a_model_that_keeps_other_tensors_than_it_attends_to_shares_no_forwards(
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        (lambda data: data[: len(data) // 2], "are damaged"),
-        (lambda data: b"\xff" * 1000, "are damaged"),
-        (lambda data: b"", "are damaged"),
-    ],
+    "damage",
+    [lambda data: data[: len(data) // 2], lambda data: b"\xff" * 1000, lambda data: b""],
+    ids=["half", "other", "empty"],
 )
-def test_damaged_weights_are_one_sentence(folder, damage, said):
+def test_damaged_weights_are_one_sentence(folder, damage):
     path = folder / "model.safetensors"
     path.write_bytes(damage(path.read_bytes()))
-    assert said in refusal(folder)
+    assert "are damaged" in refusal(folder)
 
 
 def test_weights_of_other_shapes_are_one_sentence_that_names_no_option_that_is_not_there(folder):
@@ -249,15 +246,23 @@ def test_a_classifier_without_its_own_head_is_refused_rather_than_given_a_random
     config = BertConfig(**SMALL, vocab_size=258)
     BertForMaskedLM(config).save_pretrained(tmp_path)
     byte_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(ModelLoadError, match=r"toxicity scorer cannot be used\..*lack .* of its weights"):
+    with pytest.raises(ModelLoadError, match=r"toxicity scorer cannot be used: .*lack .* of its weights"):
         load_classifier(f"{tmp_path}#label_1")
     BertForSequenceClassification(config).save_pretrained(tmp_path)
     assert load_classifier(f"{tmp_path}#label_1", "cpu").label == 1
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ModelLoadError, match=r"toxicity scorer cannot be used\..*damaged"):
+    with pytest.raises(ModelLoadError, match=r"toxicity scorer cannot be used: .*damaged"):
         load_classifier(f"{tmp_path}#label_1")
 
 
-def test_the_tiny_model_of_tests_passes_the_same_check():
-    require_steps(tiny_model())
+def test_a_classifier_that_does_not_fit_names_no_option_that_scorers_lack(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("coft_core.scorers.classifier.AutoModelForSequenceClassification.from_pretrained", full)
+    with pytest.raises(
+        ModelLoadError, match="does not fit into the memory here; choose a smaller classifier"
+    ) as caught:
+        load_classifier(str(tmp_path))
+    assert "quantization" not in str(caught.value)
