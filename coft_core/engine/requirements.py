@@ -37,7 +37,7 @@ STEP_ERROR = {torch.float32: 0.01, torch.float64: 0.01}
 """Root mean square error of stepped logits over their spread that sums in another order stay far below."""
 
 STEP_ERROR_16_BIT = 0.25
-"""The same for shorter types, in which a router of experts may choose otherwise; keys that were wiped gave 0.47 to 1.26."""
+"""The same for shorter types, in which a router of experts may choose otherwise; wiped keys gave 0.47 to 1.26."""
 
 _CAUSAL = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
 _WITH_OTHER_INPUTS = frozenset(
