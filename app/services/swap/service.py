@@ -15,7 +15,7 @@ from app.services.job_waits import FOR_MEMORY
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
 from app.services.policy_words import policy_name
-from app.services.prompting import prompted
+from app.services.prompting import pinned, prompted
 from app.services.rollout_pool import RolloutPool
 from app.services.swap.distributions import Distributions, candidates_of, distributions_at, gaps_between, views_of
 from app.services.swap.notes import swap_notes
@@ -164,7 +164,8 @@ class SwapService:
         _check(request)
         variants = self.variants(request)
         length = max(request.max_new_tokens, request.answer_step + 1)
-        settings = replace(request.settings, max_new_tokens=length)
+        # Another step may be read, and a chain begun as a session, on another day.
+        settings = pinned(self._host.get(request.settings.model), replace(request.settings, max_new_tokens=length))
         # Everything is planned before anything runs, so that a refused variant costs no chain.
         plans = self._plans(variants, settings)
         first = _masked_ids(plans[0][1])

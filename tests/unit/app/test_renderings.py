@@ -15,6 +15,7 @@ from app.bootstrap import Services, services, verifier
 from app.cli import main
 from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
 from app.services.views.batches import BatchRequest
+from app.services.views.swaps import SwapRequest, SwapResult
 from app.settings import Settings
 from app.ui.presenters_api import audit_settings, calibration_request
 from coft_core.engine.fake import tiny_model
@@ -255,6 +256,17 @@ def test_a_batch_is_begun_and_resumed_as_of_the_day_on_which_it_was_asked_for(wi
     settings = replace(SETTINGS, policy="vanilla", max_new_tokens=1)
     number = wired.batches.submit(wired.batches.parse(path), BatchRequest("two", settings))
     assert wired.batches.view(number).request.settings.chat_date == "2026-03-02"
+
+
+def test_a_chain_of_a_swap_is_begun_as_a_session_with_the_prompt_that_it_had(wired: Services, today: type[Today]):
+    settings = replace(SETTINGS, policy="vanilla", max_new_tokens=3, greedy=True)
+    change = SwapRequest(PROMPT, settings, SPANS, pronouns=("she",), max_new_tokens=3)
+    *_, result = wired.swaps.run(change)
+    assert isinstance(result, SwapResult)
+    chain = result.outcomes[0].policy
+    today.now_is = TUESDAY
+    session = wired.audits.start(chain.start).session_id
+    assert stepped(wired, session, 3) == [step.token_id for step in chain.steps]
 
 
 def test_the_page_says_how_a_model_is_prompted(wired: Services):
