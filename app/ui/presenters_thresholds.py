@@ -10,7 +10,6 @@ from app.services.views.policies import CertifiedIn
 from app.ui.components.markup import badge, table
 from app.ui.presenters_format import count, level, plural, table_threshold
 from app.ui.presenters_result import risk
-from coft_core.conformal.evenness import EVENNESS_LEVEL
 
 OTHER_ALPHAS = (0.20, 0.10, 0.05, 0.01, 0.002)
 
@@ -48,7 +47,7 @@ def thresholds(view: CalibrationView) -> str:
         f"k), 95 %, drawn from {floor:.2f} to 1. The blue line is the {level(asked)} that was asked for; in the "
         "picture, a diamond is what was measured. A threshold holds averaged over the steps of its bin, not at each of "
         "them; “steps differ” marks bins whose steps are certified unequally often beyond noise, by a score test over "
-        f"contexts at level {EVENNESS_LEVEL:g} divided by the number of bins compared.</p>"
+        "contexts at level 0.05, shared out among the bins compared.</p>"
     )
 
 

@@ -46,17 +46,17 @@ def test_a_single_step_has_the_exact_interval_and_an_average_a_bootstrap_over_co
 
 
 def test_every_figure_is_over_contexts_and_rows_are_told_by_group_and_family() -> None:
-    examples = [
-        Example(f"{who} said so", group=group) for who in ("He", "The box") for group in "ab" for _ in range(25)
-    ]
-    contexts = np.repeat(np.arange(100), 2)
-    values = CalibrationValues(np.where(contexts < 30, -9.0, -1.0), np.tile([0, 1], 100), contexts, contexts + 1)
-    made = cc.Calibration(TOY_FINGERPRINT, 0.1, values)
-    strict = CalibrationValues(values.values + 5.0 * (values.values < -5) - 5.0, values.steps, contexts, values.rows)
-    found = coverage.measured(made, strict, examples)
-    assert {name: row.n for name, row in found["groups"].items()} == {"a": 50, "b": 50}
-    assert {name: row.n for name, row in found["families"].items()} == {"gender": 50, coverage.UNMASKED: 50}
-    assert {name: row.coverage for name, row in found["steps"].items()} == {"1": 1.0, "2": 1.0}
+    whose = [(who, group) for who in ("He", "The box") for group in "ab"]
+    examples = [Example(f"{who} said so", group=group) for who, group in whose for _ in range(25)]
+    contexts, steps = np.repeat(np.arange(100), 2), np.tile([0, 1], 100)
+    made = cc.Calibration(TOY_FINGERPRINT, 0.1, CalibrationValues(np.full(200, -5.0), steps, contexts))
+    # The first 30 contexts, all of them about "He", miss both steps.
+    values = CalibrationValues(np.where(contexts < 30, -9.0, -1.0), steps, contexts, contexts + 1)
+    found = coverage.measured(made, values, examples)
+    assert {name: (row.n, row.coverage) for name, row in found["groups"].items()} == {"a": (50, 0.5), "b": (50, 0.9)}
+    families = {name: (row.n, row.coverage) for name, row in found["families"].items()}
+    assert families == {"gender": (50, 0.4), coverage.UNMASKED: (50, 1.0)}
+    assert {name: row.coverage for name, row in found["steps"].items()} == {"1": 0.7, "2": 0.7}
 
 
 def test_the_script_prints_one_json_object_last(
@@ -78,4 +78,4 @@ def test_the_script_prints_one_json_object_last(
     coverage.main(["--prompts", str(prompts), "--threads", "1", "--calibration", str(stored), "--bin-spacing", "even"])
     again = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (again["calibration"], again["bin_spacing"], again["overall"]["n"]) == ("stored.zip", "even", 60)
-    assert list(again["bins"])[0] == "1–8"
+    assert next(iter(again["bins"])) == "1–8"
