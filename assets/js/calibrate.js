@@ -53,6 +53,7 @@
     "fold-estimator": `${String(of.estimator).replaceAll("_", " ")}, ${of.bin_spacing === "even" ? "even bins" : "bins"} of ${of.bin_width}`,
     "fold-shift": { none: "like these", rho: `ρ ${of.rho}`, column: "weighted by column", estimated: "weights estimated" }[of.shift],
     "fold-sampling": `T ${number(of.temperature).toFixed(1)}, top-p ${number(of.top_p)}${number(of.top_k) ? `, top-k ${of.top_k}` : ""}`,
+    "fold-format": `${{ chat: "chat template", plain: "plain text" }[of.prompt_format] || "as the model has it"}${of.chat_date ? `, ${of.chat_date}` : ""}`,
     "fold-check": `${Math.round(100 * number(of.verification_share))} % kept apart${of.by_group ? ", by group" : ""}`,
   });
 

@@ -88,7 +88,7 @@ def session(visit: Opener, services: FakeServices, **options: Any) -> Page:
     line = page.locator(".summaryline [data-do=rail]")
     if line.is_visible():
         line.click()
-    unfold(page, 3)
+    unfold(page, 4)
     for figure in page.locator("[data-figure]").all():
         figure.scroll_into_view_if_needed()
         expect(figure.locator("svg.main-svg").first).to_be_visible()
@@ -105,7 +105,7 @@ def calibrate(visit: Opener, services: FakeServices, **options: Any) -> Page:
     path = Path(__file__).parents[2] / "assets" / "prompts" / "hiring_questions.csv"
     page.locator("#prompt-set input[type=file]").set_input_files(path)
     expect(page.locator("#parsed")).to_contain_text("hiring_questions.csv")
-    unfold(page, 6)
+    unfold(page, 7)
     return page
 
 
@@ -152,7 +152,7 @@ def swap(visit: Opener, services: FakeServices, **options: Any) -> Page:
     expect(page.locator("[data-do=run]")).to_be_enabled()
     page.locator("[data-do=run]").click()
     expect(page.locator("#swap-plot .main-svg").first).to_be_visible()
-    unfold(page, 4)
+    unfold(page, 5)
     return page
 
 
@@ -162,7 +162,7 @@ def new_batch(visit: Opener, services: FakeServices, **options: Any) -> Page:
     expect(page.locator("#past li")).to_have_count(1)
     page.get_by_role("button", name="Hiring questions, by race").click()
     expect(page.locator("#preview li")).to_have_count(12)
-    unfold(page, 4)
+    unfold(page, 5)
     return page
 
 
