@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from app.jobs import JobRunner
 from app.services.audit_views import AuditViews
@@ -22,6 +23,7 @@ from app.services.job_views import JobService
 from app.services.memory_budget import MemoryBudget
 from app.services.model_host import ModelHost
 from app.services.planning import Planner
+from app.services.reporting.calibration_prompts import PromptsOfCalibrations
 from app.services.reporting.exports import ExportService
 from app.services.reporting.verify.run import BundleVerifier
 from app.services.reports import ReportService
@@ -106,7 +108,14 @@ def verifier(settings: Settings, loader: Callable[..., LanguageModel] = load_mod
     """
     budget = MemoryBudget(settings.kv_memory_mb)
     host = ModelHost(settings.device, settings.dtype, loader=loader, options=settings.placement, budget=budget)
-    return BundleVerifier(host)
+    return BundleVerifier(host, partial(_detector, settings))
+
+
+def _detector(settings: Settings) -> SpanDetector:
+    return SpanDetector(
+        pipeline=None if settings.pipeline == "none" else settings.pipeline,
+        masked_families=families_from_text(settings.mask_families),
+    )
 
 
 def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Callable[..., LanguageModel]) -> Services:
@@ -119,10 +128,7 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
         budget=MemoryBudget(settings.kv_memory_mb),
     )
     pool = RolloutPool(settings.live_rollouts, host.memory)
-    detector = SpanDetector(
-        pipeline=None if settings.pipeline == "none" else settings.pipeline,
-        masked_families=families_from_text(settings.mask_families),
-    )
+    detector = _detector(settings)
     sessions, runs, jobs = SessionsRepository(database), CalibrationsRepository(database), JobsRepository(database)
     largest = settings.max_upload_mb * 1_000_000
     stored_batches = BatchesRepository(database)
@@ -144,7 +150,9 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
         calibrations=calibrations,
         user_lists=user_lists,
         reports=reports,
-        exports=ExportService(reports, sessions, runs, thresholds),
+        exports=ExportService(
+            reports, sessions, runs, thresholds, PromptsOfCalibrations(runs, jobs, prompt_sets, user_lists)
+        ),
         verdicts=VerdictService(sessions, log),
         jobs=listed,
         library=SessionLibrary(LibraryRepository(database), sessions, audits, reports, detectors),

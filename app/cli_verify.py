@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -51,8 +52,11 @@ def print_verification(found: Verification) -> None:
         + ("nothing contradicts the report." if found.ok else "the report does not hold together.")
     )
     print("\nWhat these checks cannot tell:")
-    for sentence in found.beyond:
-        print("\n".join(wrap(sentence, WIDTH, initial_indent="- ", subsequent_indent="  ")))
+    for file, listed in groupby(sorted(found.beyond, key=lambda item: item.file), key=lambda item: item.file):
+        print(f"{file}:")
+        for item in listed:
+            sentence = f"{item.reason} ({', '.join(item.fields)})"
+            print("\n".join(wrap(sentence, WIDTH, initial_indent="- ", subsequent_indent="  ")))
 
 
 def _print_check(check: Check, width: int) -> None:

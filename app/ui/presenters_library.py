@@ -21,6 +21,11 @@ EXPORTS = (
     ("html", "HTML report", "To read, print or hand on: one file that needs nothing else."),
     ("json", "JSON", "Everything in the report as data with a fixed form. For other programs."),
     ("bundle", "Evidence bundle", "The report with all that a third party needs to recompute and check it."),
+    (
+        "bundle-with-prompts",
+        "Evidence bundle with calibration prompts",
+        "The same with the prompts of its calibration, so that this can be made again. They may be confidential.",
+    ),
 )
 """Kinds of reports, their names, and what each is for."""
 

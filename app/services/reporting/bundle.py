@@ -85,6 +85,8 @@ def manifest_of(report: ReportPart, files: dict[str, bytes]) -> dict[str, object
             name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
             for name, data in sorted(files.items())
         },
+        # Signatures come with accounts. They will be of this very document with an empty list in this place.
+        "signatures": [],
     }
 
 

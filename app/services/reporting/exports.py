@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from app.services.calibration.thresholds import Thresholds
@@ -9,16 +10,26 @@ from app.services.errors import ServiceError
 from app.services.mapping import settings_from_json
 from app.services.reporting.archive import write_bytes
 from app.services.reporting.bundle import Evidence, bundle_of, tables_zip
+from app.services.reporting.calibration_prompts import PromptsOfCalibrations
 from app.services.reporting.document import document_of, thresholds_of
 from app.services.reporting.html import render
 from app.services.reporting.logits import FILE, logits_file
+from app.services.reporting.prompts import FILE as PROMPTS
 from app.services.reporting.schema import ReportPart, report_text
 from app.services.reports import ReportService, SessionData
 from db.errors import NotFoundError
 from db.records import SessionRecord
 from db.repositories import CalibrationsRepository, SessionsRepository
 
-SUFFIXES = {"csv": ".csv", "json": ".json", "html": ".html", "zip": ".zip", "bundle": "-bundle.zip"}
+WITH_PROMPTS = "bundle-with-prompts"
+SUFFIXES = {
+    "csv": ".csv",
+    "json": ".json",
+    "html": ".html",
+    "zip": ".zip",
+    "bundle": "-bundle.zip",
+    WITH_PROMPTS: "-bundle-with-prompts.zip",
+}
 """Kinds of exports with the ends of their files' names."""
 
 
@@ -31,6 +42,7 @@ class ExportService:
         sessions: SessionsRepository,
         runs: CalibrationsRepository,
         thresholds: Thresholds,
+        made_of: PromptsOfCalibrations,
     ) -> None:
         """Wire the service.
 
@@ -39,7 +51,9 @@ class ExportService:
             sessions: The store of sessions, for their logits.
             runs: The store of calibrations, for their values.
             thresholds: Calibrations as sessions read them.
+            made_of: Prompts that calibrations were made of.
         """
+        self._made_of = made_of
         self._reports = reports
         self._sessions = sessions
         self._runs = runs
@@ -58,22 +72,34 @@ class ExportService:
         evidence = self._evidence(session_id)
         return render(evidence.data, evidence.report)
 
-    def bundle(self, session_id: int) -> bytes:
-        """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all."""
-        return bundle_of(self._evidence(session_id, with_logits=True))
+    def bundle(self, session_id: int, with_prompts: bool = False) -> bytes:
+        """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all.
+
+        Args:
+            session_id: The session.
+            with_prompts: Also the prompts of its calibration, so that this can be made again.
+
+        Raises:
+            ServiceError: These prompts are asked for and are not stored.
+        """
+        evidence = self._evidence(session_id, with_logits=True)
+        if with_prompts:
+            prompts = self._made_of.file(evidence.data.record)
+            evidence = replace(evidence, extra=(*evidence.extra, (PROMPTS, prompts)))
+        return bundle_of(evidence)
 
     def content(self, session_id: int, kind: str) -> bytes:
         """An export as a file's content.
 
         Args:
             session_id: The session.
-            kind: ``csv``, ``json``, ``html``, ``zip`` or ``bundle``.
+            kind: ``csv``, ``json``, ``html``, ``zip``, ``bundle`` or ``bundle-with-prompts``.
 
         Raises:
             ServiceError: There is no such kind.
         """
-        if kind == "bundle":
-            return self.bundle(session_id)
+        if kind in ("bundle", WITH_PROMPTS):
+            return self.bundle(session_id, with_prompts=kind == WITH_PROMPTS)
         if kind == "zip":
             return self.tables(session_id)
         texts = {"csv": self._reports.csv, "json": self.json, "html": self.html}

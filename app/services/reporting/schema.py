@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, Valid
 from app.services.errors import ServiceError
 from app.services.reporting.canonical import canonical
 from app.services.reporting.values import Flag, Real, Text, Whole
+from coft_core.types import BinState, CertificateState
 
 KIND = "coft-audit-report"
 VERSION = 1
@@ -106,7 +107,7 @@ class FamilyPart(Part):
     log_joint: Real
     log_tau: Real
     certified: Flag
-    state: Text
+    state: CertificateState
 
 
 class StepPart(Part):
@@ -126,7 +127,7 @@ class StepPart(Part):
     forced: Flag
     policy_token_id: Whole
     policy_token: Text
-    state: Text
+    state: CertificateState
     entropy_factual: Real
     entropy_masked: Real
     entropy_fused: Real
@@ -160,7 +161,7 @@ class BranchPart(Part):
     parent_id: Whole | None
     fork_step: Whole | None
     name: Text
-    finished: Text | None
+    finished: Literal["length", "end", "context"] | None
     created_at: datetime
     steps: tuple[StepPart, ...]
 
@@ -189,7 +190,7 @@ class BinPart(Part):
     first_step: Whole
     last_step: Whole | None
     log_tau: Real
-    state: Text
+    state: BinState
     contexts: Whole
 
 

@@ -28,6 +28,21 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class Untold:
+    """Something in a file that no check can tell.
+
+    Attributes:
+        file: The file, such as ``"report.json"``.
+        fields: Its fields, from the top down, such as ``"session.name"``.
+        reason: What it is and why it cannot be told, a sentence.
+    """
+
+    file: str
+    fields: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """The finding on a report or an evidence bundle.
 
@@ -37,14 +52,14 @@ class Verification:
         bundle_digest: SHA-256 of the bundle's manifest, to be compared with what the auditor published; None for a
             report without a bundle.
         checks: What was verified, in order.
-        beyond: What could not be recomputed without the model, in sentences.
+        beyond: What no check could tell, file by file.
     """
 
     source: str
     session: str
     bundle_digest: str | None
     checks: tuple[Check, ...]
-    beyond: tuple[str, ...] = ()
+    beyond: tuple[Untold, ...] = ()
 
     @property
     def ok(self) -> bool:

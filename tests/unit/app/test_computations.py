@@ -12,6 +12,7 @@ from app.services.views import AuditSettings, Span, StartAudit
 from app.services.views.computing import Computation, KeptMemory
 from app.ui.presenters_session import session_message, steps_message
 from coft_core.engine.compiled import StepPath
+from coft_core.masking.spans import SpanDetector
 from coft_core.numeric_noise import BOUNDS
 
 PROMPT = "The nurse said he would come"
@@ -69,7 +70,9 @@ def test_reports_name_the_way_and_the_bound_and_verify_against_themselves(wired,
     page = wired.exports.html(audit)
     assert "preallocated memory" in page
     assert "log-probabilities agree within 0.00005 nats, float32" in page
-    found = BundleVerifier(wired.audits._host).verify(wired.exports.write(audit, "bundle", tmp_path), replay=True)
+    found = BundleVerifier(wired.audits._host, SpanDetector).verify(
+        wired.exports.write(audit, "bundle", tmp_path), replay=True
+    )
     assert [check for check in found.checks if check.status == "failed"] == []
 
 

@@ -135,6 +135,7 @@ def check_choices(loaded: Loaded) -> Check:
         found.same(
             place, "whether total variation is undefined", step.diagnostics.tv_on_set is None, step.set_size == 0
         )
+        _check_order(found, place, step)
         _check_choice(found, place, step, members, loaded.report.session.greedy)
         _check_divergences(found, place, step)
     return found.check()
@@ -157,6 +158,13 @@ def check_summary(loaded: Loaded) -> Check:
             else:
                 found.same(f"Summary of branch {path}", name, own, other)
     return found.check()
+
+
+def _check_order(found: Findings, place: str, step: Step) -> None:
+    """Candidates are listed by their factual probability, the largest first."""
+    listed = [row.log_p_factual for row in step.candidates]
+    ordered = listed == sorted(listed, reverse=True)
+    found.expect(ordered, f"{place}: its candidates are not in the order of their factual probabilities.")
 
 
 def _check_choice(found: Findings, place: str, step: Step, members: Sequence[Candidate], greedy: bool) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.services.errors import CoftError, ServiceError
-from app.services.mapping import span_from
-from app.services.model_host import ModelHost
+from app.services.mapping import preview_from_json, span_from
+from app.services.mask_previews import branch_names, preview_of
+from app.services.model_host import ModelHost, label_of
 from app.services.policy_choice import policy_of
 from app.services.prompting import rendering_of
 from app.services.reporting.document import session_record
 from app.services.reporting.schema import BranchPart
 from app.services.reporting.verify.findings import Findings, failed, skipped
 from app.services.reporting.verify.loaded import Loaded
-from app.services.reporting.verify.steps import compare_steps
+from app.services.reporting.verify.steps import compare_steps, compare_texts
 from app.services.views import Step
 from app.services.views.verification import Check
 from coft_core.decode import Plan, Rollout
@@ -50,13 +51,17 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
         model = host.get(loaded.settings.model)
     except CoftError as error:
         return failed(NAME, f"The model {loaded.settings.model} cannot be loaded: {error}")
-    used = (model.weights_digest, model.tokenizer_digest, model.dtype_name)
-    stated = tuple(session.fingerprint.get(name) for name in ("weights", "tokenizer", "dtype"))
+    names = ("weights", "tokenizer", "dtype", "chat_template", "revision")
+    used = (
+        model.weights_digest, model.tokenizer_digest, model.dtype_name, model.chat_template_digest, model.revision,
+    )  # fmt: skip
+    stated = tuple(session.fingerprint.get(name) for name in names)
     if not all(same_digests(own, str(other)) for own, other in zip(used, stated, strict=True)):
         return failed(
             NAME,
-            f"The model {loaded.settings.model} has other weights, another tokenizer or another number type here "
-            f"({', '.join(used)}) than in the report ({', '.join(map(str, stated))}); load the very same model.",
+            f"The model {loaded.settings.model} has other weights, another tokenizer, number type, chat template or "
+            f"revision here ({', '.join(used)}) than in the report ({', '.join(map(str, stated))}); load the very same "
+            "model.",
         )
     found = Findings(NAME)
     tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
@@ -64,6 +69,7 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
         model = model.rendered_as(rendering_of(session.rendering, model))
         drawn = _check_rendering(found, loaded, model)
         plan = _plan(loaded, model, host)
+        _check_plan(found, loaded, plan)
         for branch, chain in zip(loaded.report.branches, loaded.chains().values(), strict=True):
             with host.memory.held(reserved_bytes(plan, len(chain))):
                 _replay(found, plan, branch, chain, tolerance)
@@ -101,7 +107,8 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
         model.tokenizer,
         session.prompt,
         keep_whitelisted(session.prompt, spans, policy.mask.whitelist),
-        sentinel=policy.mask.sentinel,
+        # What the program would choose by itself may follow its version.
+        sentinel=policy.mask.sentinel or session.fingerprint.get("sentinel") or None,
         mode=policy.mask.mode,
         hint=policy.mask.hint,
         chat=model.prompting,
@@ -117,6 +124,19 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
     return Plan(model, policy, prompt, certificate, *drawn, models=further)
 
 
+def _check_plan(found: Findings, loaded: Loaded, plan: Plan) -> None:
+    """The masked prompt is the tokenizer's, token by token, and the certificate the policy's."""
+    session = loaded.report.session
+    stated, fresh = preview_from_json(session.policy_settings["preview"]), preview_of(plan, branch_names(plan))
+    for name in ("pieces", "token_count", "masked_count", "branches"):
+        same = getattr(stated, name) == getattr(fresh, name)
+        found.expect(same, f"Masked prompt: {name.replace('_', ' ')} of the preview are not those of the tokenizer.")
+    found.same("Session", "the label of the model", session.policy_settings.get("model_label"), label_of(plan.model))
+    if loaded.report.thresholds is None:
+        claims = plan.policy.certificate(plan.model, str(session.fingerprint["detector"])).text
+        found.same("Session", "the certificate", session.certificate, claims)
+
+
 def _replay(found: Findings, plan: Plan, branch: BranchPart, chain: tuple[Step, ...], tolerance: float) -> None:
     first = branch.fork_step or 0
     rollout = Rollout(plan, branch.path, chain[:first])
@@ -129,11 +149,13 @@ def _replay(found: Findings, plan: Plan, branch: BranchPart, chain: tuple[Step, 
             fresh = rollout.step(step.token_id if step.forced else None)
             if fresh.token_id != step.token_id:
                 found.same(place, "the emitted token", step.token, fresh.token)
+                compare_texts(found, place, step, plan.model.token_text)
                 # The rest of the chain is compared after the token that was reported.
                 rollout.back()
                 rollout.step(step.token_id)
                 continue
             compare_steps(found, place, step, fresh, tolerance)
+            compare_texts(found, place, step, plan.model.token_text)
         if branch.finished is not None:
             found.same(f"Branch {branch.path}", "why it ended", branch.finished, rollout.finished)
     finally:

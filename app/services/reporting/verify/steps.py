@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 
 from app.services.reporting.verify.findings import Findings
-from app.services.views import Diagnostics, Step
+from app.services.views import Candidate, Diagnostics, Step
 
 NUMBERS = ("log_p_factual", "log_p_masked", "log_p_fused", "log_tau", "certified_mass")
 FLAGS = ("certified", "fallback", "forced", "state")
@@ -53,19 +54,46 @@ def compare_steps(found: Findings, place: str, stated: Step, fresh: Step, tolera
             for name in ("log_p_masked", "log_joint", "log_tau"):
                 what = f"{name} of the family {part.family}"
                 found.near(place, what, getattr(part, name), getattr(other, name), tolerance)
+            if not boundary:
+                what = f"the certificate of the family {part.family}"
+                found.same(place, what, (part.certified, part.state), (other.certified, other.state))
+
+
+def compare_texts(found: Findings, place: str, stated: Step, text_of: Callable[[int], str]) -> None:
+    """Expect every token of a stored step to read as the tokenizer decodes it.
+
+    Args:
+        found: Collects what does not fit.
+        place: Where the step stands, in words.
+        stated: The stored step.
+        text_of: The tokenizer's text of a token.
+    """
+    pairs = [(stated.token_id, stated.token), (stated.policy_token_id, stated.policy_token)]
+    for token_id, text in dict.fromkeys(pairs + [(row.token_id, row.token) for row in stated.candidates]):
+        found.same(place, f"the text of the token {token_id}", text, text_of(token_id))
 
 
 def _compare_candidates(
     found: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int
 ) -> None:
-    rows = {row.token_id: row for row in fresh.candidates}
+    rows, listed = ({row.token_id: row for row in step.candidates} for step in (fresh, stated))
+    found.same(place, "the number of candidates", len(listed), len(rows))
+    left_out = [_likeliest(row) for token_id, row in rows.items() if token_id not in listed]
     for row in stated.candidates:
         other = rows.get(row.token_id)
+        what = f"of {row.token!r} ({row.token_id})"
         if other is None:
             # Which of two equally likely tokens ends the list may follow the computer; the emitted one is always there.
+            tied = any(abs(_likeliest(row) - likelihood) <= tolerance for likelihood in left_out)
+            found.expect(tied, f"{place}: a row {what} is listed among the likeliest tokens, and is none of them.")
             continue
-        what = f"of {row.token!r} ({row.token_id})"
         for view in ("log_p_factual", "log_p_masked", "log_p_fused"):
             found.near(place, f"{view} {what}", getattr(row, view), getattr(other, view), tolerance)
         if not boundary:
             found.same(place, f"the certificate {what}", row.certified, other.certified)
+            found.same(place, f"the families that refuse {what[3:]}", row.refused_by, other.refused_by)
+
+
+def _likeliest(row: Candidate) -> float:
+    """By which candidates are listed."""
+    return max(row.log_p_factual, row.log_p_masked, row.log_p_fused)

@@ -64,14 +64,14 @@ def audit(wired: Services, name: str, **changes: Any) -> int:
     return view.session_id
 
 
-def judge(wired: Services, session_id: int) -> None:
-    """A disagreement, its decision, and a blind review that is still open."""
+def judge(wired: Services, session_id: int, last: int = 5) -> None:
+    """A disagreement, its decision, and a blind review that is still open; the longest span ends at the last step."""
     branch = wired.audits.view(session_id).branches[0].id
     one = VerdictRequest(session_id, "R. Osei", "unfair", branch, 1, None, "=copied <b>from</b> the prompt", "pronoun")
     wired.verdicts.add(one)
     wired.verdicts.start_review(session_id, "M. Lind")
     wired.verdicts.add(VerdictRequest(session_id, "M. Lind", "fair", branch, 1))
-    wired.verdicts.add(VerdictRequest(session_id, "M. Lind", "fair", branch, 3, 5, "plain"))
+    wired.verdicts.add(VerdictRequest(session_id, "M. Lind", "fair", branch, min(3, last), last, "plain"))
     wired.verdicts.adjudicate(VerdictRequest(session_id, "K. Abe", "unfair", branch, 1, None, "nobody is named"))
 
 

@@ -48,16 +48,16 @@ def test_a_session_with_thresholds_is_checked_from_the_calibrations_own_values(
     assert check_named(found, "steps.csv").detail.startswith("1")
     assert check_named(found, "Verdict log").detail == "5 entries, chained by SHA-256"
     skipped = {check.name for check in found.checks if check.status == "skipped"}
-    assert skipped == {"Steps from stored logits", "Replay on the model"}
+    assert skipped == {"Steps from stored logits", "Replay on the model", "Calibration from its prompts"}
 
 
 def test_what_only_the_model_can_tell_is_said_unless_it_was_asked(audited: Audited, verify: Verify) -> None:
-    without = " ".join(verify(audited.bundles["joint"]).beyond)
-    replayed = " ".join(verify(audited.bundles["joint"], replay=True).beyond)
+    without = " ".join(item.reason for item in verify(audited.bundles["joint"]).beyond)
+    replayed = " ".join(item.reason for item in verify(audited.bundles["joint"], replay=True).beyond)
     for words in ("those of the named model", "entropies", "draws", "sensitivity in logits"):
         assert words in without
         assert words not in replayed
-    assert "not signed" in replayed
+    assert "unsigned" in replayed
 
 
 def test_a_replay_masks_with_the_reports_sentinel_whatever_would_be_chosen_here(
@@ -214,7 +214,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], None], str, str]] = {
     "a span": (lambda r: r["session"]["spans"][0].__setitem__("end", 999), "Prompt, spans and settings", "5 to 999"),
     "the number of masked tokens": (
         lambda r: r["session"]["policy_settings"]["preview"].__setitem__("masked_count", 1),
-        "Prompt, spans and settings", "Masked prompt",
+        "Masked prompt", "Masked prompt",
     ),
 }  # fmt: skip
 
