@@ -51,17 +51,13 @@ def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
         model = host.get(loaded.settings.model)
     except CoftError as error:
         return failed(NAME, f"The model {loaded.settings.model} cannot be loaded: {error}")
-    names = ("weights", "tokenizer", "dtype", "chat_template", "revision")
-    used = (
-        model.weights_digest, model.tokenizer_digest, model.dtype_name, model.chat_template_digest, model.revision,
-    )  # fmt: skip
-    stated = tuple(session.fingerprint.get(name) for name in names)
+    used = (model.weights_digest, model.tokenizer_digest, model.dtype_name, model.revision)
+    stated = tuple(session.fingerprint.get(name) for name in ("weights", "tokenizer", "dtype", "revision"))
     if not all(same_digests(own, str(other)) for own, other in zip(used, stated, strict=True)):
         return failed(
             NAME,
-            f"The model {loaded.settings.model} has other weights, another tokenizer, number type, chat template or "
-            f"revision here ({', '.join(used)}) than in the report ({', '.join(map(str, stated))}); load the very same "
-            "model.",
+            f"The model {loaded.settings.model} has other weights, another tokenizer, number type or revision here "
+            f"({', '.join(used)}) than in the report ({', '.join(map(str, stated))}); load the very same model.",
         )
     found = Findings(NAME)
     tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
@@ -107,8 +103,7 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
         model.tokenizer,
         session.prompt,
         keep_whitelisted(session.prompt, spans, policy.mask.whitelist),
-        # What the program would choose by itself may follow its version.
-        sentinel=policy.mask.sentinel or session.fingerprint.get("sentinel") or None,
+        sentinel=policy.mask.sentinel,
         mode=policy.mask.mode,
         hint=policy.mask.hint,
         chat=model.prompting,
@@ -131,6 +126,9 @@ def _check_plan(found: Findings, loaded: Loaded, plan: Plan) -> None:
     for name in ("pieces", "token_count", "masked_count", "branches"):
         same = getattr(stated, name) == getattr(fresh, name)
         found.expect(same, f"Masked prompt: {name.replace('_', ' ')} of the preview are not those of the tokenizer.")
+    template = str(session.fingerprint.get("chat_template"))
+    fits = same_digests(plan.model.chat_template_digest, template)
+    found.expect(fits, f"The model's chat template is {plan.model.chat_template_digest}, not {template}.")
     found.same("Session", "the label of the model", session.policy_settings.get("model_label"), label_of(plan.model))
     if loaded.report.thresholds is None:
         claims = plan.policy.certificate(plan.model, str(session.fingerprint["detector"])).text

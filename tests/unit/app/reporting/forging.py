@@ -70,7 +70,11 @@ def rebuilt(bundle: bytes, change: Callable[[Report, Files], object], folder: Pa
         group, layout = loaded.settings.group, loaded.settings.mask_layout
         fresh = thresholds_of(loaded.calibration, files[CALIBRATION], layout, group)
         loaded = _drafted(report.model_copy(update={"thresholds": fresh}), files, folder)
-    summary = tuple(summary_of(path, steps, loaded.chain_certificate(steps)) for path, steps in loaded.chains().items())
+    finished = {branch.path: branch.finished for branch in loaded.report.branches}
+    summary = tuple(
+        summary_of(path, steps, loaded.chain_certificate(steps, finished[path]))
+        for path, steps in loaded.chains().items()
+    )
     report = loaded.report.model_copy(update={"summary": summary})
     files[REPORT] = report_text(report).encode()
     files.update(tables_of(_drafted(report, files, folder).data()))

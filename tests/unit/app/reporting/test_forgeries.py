@@ -20,7 +20,7 @@ from app.services.reporting.verify.run import BundleVerifier
 from app.services.views.verification import Verification
 from coft_core.conformal.calibration import Calibration
 from coft_core.engine.model import LanguageModel
-from coft_core.errors import ModelLoadError
+from coft_core.errors import CoftError, ModelLoadError
 from tests.conftest import load_tiny
 from tests.unit.app.reporting.conftest import Audited, audit, check_named, failures, files_of, judge
 from tests.unit.app.reporting.forging import Files, Forgery, Report, fields_of, rebuilt
@@ -458,18 +458,18 @@ def test_no_field_of_a_report_can_be_changed_without_being_caught_or_named(
     bundle = wired.exports.bundle(number)
     unnoticed, seen = [], 0
     for path, change in fields_of(json.loads(files_of(bundle)[REPORT])):
-        seen += 1
         try:
             forged = rebuilt(bundle, lambda report, _, change=change: change(report), tmp_path)
+            seen += 1
             without = found(forged, False)
-            if forged == bundle or not without.ok:
-                continue
-            replayed = found(forged, True)
-        except (ServiceError, ValueError, KeyError, TypeError, AssertionError):
-            # No program can read it any more.
+        except (ServiceError, CoftError, ValueError, KeyError):
+            # Nobody can read it any more.
             continue
+        if forged == bundle or not without.ok:
+            continue
+        replayed = found(forged, True)
         told = without if not replayed.ok else replayed
         if not named(told, REPORT, path):
             unnoticed.append((path, "by a replay alone" if not replayed.ok else "by nothing"))
     assert unnoticed == [], "\n" + "\n".join(map(str, unnoticed))
-    assert seen > 100
+    assert seen > 80
