@@ -171,8 +171,9 @@ def shown_word(report: Report, _: Files) -> None:
 
 
 def reworded(report: Report, _: Files) -> None:
-    """One letter of the prompt, outside of all spans, and of its masked reading."""
+    """One letter of the prompt, outside of all spans, wherever the prompt is said."""
     session = report["session"]
+    session["rendering"] = json.loads(json.dumps(session["rendering"]).replace("come", "came"))
     session["prompt"] = session["prompt"].replace("come", "came")
     for piece in session["policy_settings"]["preview"]["pieces"]:
         piece[0] = piece[0].replace("come", "came")
@@ -308,8 +309,7 @@ FORGERIES: dict[str, Forgery] = {
         put("session", "prompt", lambda text: text.replace("come", "came")), PREVIEW
     ),
     "the number of the prompt's tokens": Forgery(
-        put("session", "policy_settings", "preview", "token_count", lambda own: own + 1),
-        REPLAY, True, REPORT, "session.policy_settings.preview.token_count",
+        put("session", "policy_settings", "preview", "token_count", lambda own: own + 1), SETTINGS
     ),
     "a span moved": Forgery(put("session", "spans", 2, "end", lambda own: own + 6), PREVIEW),
     "a span said to be kept": Forgery(put("session", "spans", 0, "kept", True), PREVIEW),
@@ -344,8 +344,7 @@ FORGERIES: dict[str, Forgery] = {
         REPORT, "session.model_revision", kind="uncalibrated",
     ),
     "the chat template": Forgery(
-        put("session", "fingerprint", "chat_template", "0" * 64), REPLAY, True, REPORT,
-        "session.fingerprint.chat_template", kind="uncalibrated",
+        put("session", "fingerprint", "chat_template", "0" * 64), SETTINGS, kind="uncalibrated"
     ),
     "the method": Forgery(setting("policy", "vanilla", "session"), SETTINGS),
     "how steps were computed": Forgery(recomputed, file=REPORT, field="session.policy_settings.computed.steps"),
