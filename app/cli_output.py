@@ -14,12 +14,13 @@ from app.services.views import (
     Step,
     UserListSummary,
     UserListView,
+    silence,
 )
 
 STATES = {
     "calibrated": "",
     "inherited": "inherited threshold",
-    "uninformative": "uninformative: too few contexts",
+    "uninformative": "uninformative",
     "mismatch": "uncertified: policy mismatch",
     "none": "no calibration",
 }
@@ -78,6 +79,8 @@ def _span(prompt: str, span: Span) -> str:
 def _row(step: Step) -> str:
     mark = "yes" if step.certified else "fallback" if step.fallback else "no"
     reservation = STATES[step.state]
+    if step.state == "uninformative":
+        reservation = f"{reservation}: {silence(step.log_tau)}"
     token = step.token.replace("\n", "\\n").replace(" ", "·", 1) if step.token.startswith(" ") else step.token
     return (
         f"{step.index + 1:>4}  {token:<16} {math.exp(step.log_p_factual):>8.4f} {math.exp(step.log_p_masked):>8.4f} "

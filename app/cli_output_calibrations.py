@@ -57,7 +57,7 @@ def print_comparison(first: CalibrationView, second: CalibrationView) -> None:
         cells = [_tau(_bin_at(view, step)) for view in (first, second)]
         label = (taus[0].get(step) or taus[1][step]).label
         print(f"{label:<14} {cells[0]:>12} {cells[1]:>12}")
-    print("* inherited from a neighbour, ? uninformative: everything passes")
+    print("* inherited from a neighbour, ? uninformative: too few contexts or too weak, nothing is said")
     rows = [next(iter(view.coverage), None) for view in (first, second)]
     measured = [(None if row is None else _interval(row)) or "not measured" for row in rows]
     print(f"\ncoverage: {measured[0]} and {measured[1]}")
@@ -104,6 +104,8 @@ def _state(entry: BinView) -> str:
     if entry.state != "uninformative":
         found = entry.evenness
         return state if found is None or not found.uneven else f"{state}, its steps differ (p {found.p:.2g})"
+    if entry.tau > 0:
+        return f"{state}: {entry.silence}"
     return f"{state}: needs {entry.needed} contexts" if entry.contexts < entry.needed else f"{state}: no joint support"
 
 

@@ -13,6 +13,7 @@ from coft_core.engine.forwards import Forwards, OwnForwards
 from coft_core.engine.group import BranchGroup, score_branches
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
+from coft_core.informative import warning
 from coft_core.masking.continuation import continuation_ids
 from coft_core.masking.spans import SpanDetector
 from coft_core.next_step import NextStep
@@ -246,7 +247,7 @@ def generate(
             seed=seed,
             finished=rollout.finished,
             certificate=prepared.certificate.text,
-            warnings=prepared.warnings,
+            warnings=(*prepared.warnings, *filter(None, [warning(rollout.steps)])),
         )
     finally:
         rollout.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coft_core.informative import certifies
 from coft_core.stored import Mode
 from coft_core.types import CertificateState, Step
 
@@ -106,7 +107,7 @@ class RereadStep:
     @property
     def certified(self) -> bool | None:
         """Whether the emitted token is certified: in the set of a calibration that fits; None if that is not known."""
-        return False if self.state in ("mismatch", "none") else self.in_set
+        return self.in_set if certifies(self.state) else False
 
     @property
     def hangs_on_tail(self) -> bool:

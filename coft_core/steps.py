@@ -11,6 +11,7 @@ from torch import Tensor
 
 from coft_core.certify import step_figures, total_variation_bound
 from coft_core.errors import CoftError
+from coft_core.informative import certifies, stated
 from coft_core.policies.base import FamilyView, Views
 from coft_core.sampling import Choice
 from coft_core.types import Candidate, CertificateState, Diagnostics, FamilyStep, Step
@@ -94,11 +95,11 @@ def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: Ste
             f"The model returned NaN at step {context.index + 1}; load it in float32, or check its weights."
         )
     emitted, chosen = int(scalar["emitted"]), int(scalar["chosen"])
-    state, log_tau = effective_state(views.state, context.mismatched), views.log_tau
+    log_tau, set_size, mass = views.log_tau, int(scalar["set_size"]), min(scalar["certified_mass"], 1.0)
+    state = effective_state(stated(views.state, log_tau, set_size, mass), context.mismatched)
     rest = packed[len(SCALARS) :]
     table = _table(rest[len(views.families) :], text_of, tuple(view.family for view in views.families))
     own = table[emitted]
-    valid = state not in ("mismatch", "none")
     families = tuple(_family_step(view, own, log_p, context) for view, log_p in zip(views.families, rest, strict=False))
     candidates = sorted(table.values(), key=lambda c: (-c.log_p_factual, c.token_id))
     return Step(
@@ -109,9 +110,9 @@ def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: Ste
         log_p_masked=own.log_p_masked,
         log_p_fused=own.log_p_fused,
         log_tau=log_tau,
-        certified=own.certified and valid,
-        set_size=int(scalar["set_size"]),
-        certified_mass=min(scalar["certified_mass"], 1.0),
+        certified=own.certified and certifies(state),
+        set_size=set_size,
+        certified_mass=mass,
         fallback=bool(scalar["fallback"]),
         forced=context.forced,
         policy_token_id=chosen,

@@ -12,6 +12,7 @@ import torch
 from coft_core.deciding import decide_together, remember
 from coft_core.decode import ROOT_PATH
 from coft_core.engine.group import BranchGroup
+from coft_core.informative import warning
 from coft_core.planning import Plan
 from coft_core.policies.base import Past
 from coft_core.sampling import keyed_uniform
@@ -104,5 +105,5 @@ def _run(chain: _Chain) -> Run:
         seed=plan.seed,
         finished=chain.finished,
         certificate=plan.certificate.text,
-        warnings=plan.warnings,
+        warnings=(*plan.warnings, *filter(None, [warning(chain.steps)])),
     )

@@ -185,7 +185,8 @@ class Step:
         log_p_masked: The same in the masked branch.
         log_p_fused: The same after fusion.
         log_tau: Log-threshold used at this step; ``-inf`` when it certifies everything.
-        certified: Whether the emitted token lies in the certified set of a calibration that fits the policy.
+        certified: Whether the emitted token lies in the certified set of a calibration that fits the policy, and the
+            threshold says something (see :mod:`coft_core.informative`).
         set_size: Number of tokens in the certified set.
         certified_mass: Fused probability of the certified set.
         fallback: True when the set was empty and ``argmax p_fused`` was emitted (Eq. 8, second case).

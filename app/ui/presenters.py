@@ -210,7 +210,7 @@ def _digits(step: Step, tau: float) -> int:
 def _worded_by_bin(step: Step) -> bool:
     if step.families:
         return False
-    if step.state == "uninformative":
+    if step.state == "uninformative" and step.log_tau == -math.inf:
         return True
     return step.state == "inherited" and step.certified and not step.fallback
 
@@ -227,7 +227,7 @@ def _spoken_certificate(step: Step) -> str:
     if step.state in ("none", "mismatch"):
         return {"none": "uncertified, no calibration", "mismatch": "uncertified, policy mismatch"}[step.state]
     if step.state == "uninformative" and not _is_refused(step):
-        return "threshold uninformative"
+        return "threshold uninformative" if step.log_tau == -math.inf else "threshold too weak"
     if not step.certified:
         return "not certified"
     return "inherited threshold" if step.state == "inherited" else "certified"

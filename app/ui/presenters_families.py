@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TypedDict
 
-from app.services.views import FAMILY_NAMES, Candidate, FamilyStep, Step
+from app.services.views import FAMILY_NAMES, Candidate, FamilyStep, Step, silence
 from app.ui.presenters_format import probability, threshold
 
 
@@ -80,7 +80,7 @@ def verdict(step: Step, effect: str) -> tuple[str, str]:
     if weak := in_state(step, "uninformative"):
         return (
             f"Not certified in any useful sense for {named(weak)}:",
-            "too few contexts for this alpha, so every token passes there.",
+            f"{silence(min(part.log_tau for part in step.families if part.state == 'uninformative'))}.",
         )
     if borrowed := in_state(step, "inherited"):
         return ("Certified with a borrowed threshold:", f"no calibration data at this position for {named(borrowed)}.")

@@ -8,6 +8,7 @@ from html import escape
 from app.services.policy_words import info_of, policy_name
 from app.services.views import (
     FAMILY_NAMES,
+    WHY_WEAK,
     CalibrationSummary,
     CalibrationView,
     DriftReport,
@@ -88,6 +89,8 @@ def calibration_status(view: CalibrationView | str | None, policy: str = "coft")
         names = ", ".join(FAMILY_NAMES.get(part.family, part.family) for part in view.families)
         lines.append(f"own thresholds for {names}")
     if first is None or first.state != "calibrated":
+        if first is not None and first.silence and first.tau > 0:
+            return ("uninformative", f"too weak, {_contexts(view)}", [f"{first.silence}: {WHY_WEAK}", *lines])
         needed = f", {count(first.needed)} needed" if first else ""
         return ("uninformative", f"uninformative, {_contexts(view)}{needed}", lines)
     if view.calibrated_up_to is not None:

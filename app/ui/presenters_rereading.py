@@ -103,9 +103,11 @@ def certificate_word(certified: bool | None, state: str) -> str:
         return "no threshold"
     if state == "mismatch":
         return "uncertified"
+    if state == "uninformative":
+        return "says nothing"
     if not certified:
         return "not certified"
-    return {"inherited": "certified, borrowed", "uninformative": "every token passes"}.get(state, "certified")
+    return "certified, borrowed" if state == "inherited" else "certified"
 
 
 def settings_text(lam: float, alpha: float | None) -> str:

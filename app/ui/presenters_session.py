@@ -165,7 +165,7 @@ def session_warnings(view: AuditView) -> list[str]:
 
 def bin_message(item: BinView) -> Message:
     """A bin for the overview, and the verdict of tokens whose state comes from it."""
-    short = {"uninformative": " none", "inherited": " inh."}.get(item.state, "")
+    short = {"uninformative": " weak" if item.tau > 0 else " none", "inherited": " inh."}.get(item.state, "")
     return {
         "first": item.first_step,
         "last": item.last_step,
@@ -181,7 +181,9 @@ def bin_verdict(item: BinView) -> tuple[str, str] | None:
     if item.state == "uninformative":
         return (
             "Not certified in any useful sense:",
-            f"{count(item.contexts)} context{'' if item.contexts == 1 else 's'}, {count(item.needed)} needed, "
+            f"{item.silence}."
+            if item.tau > 0
+            else f"{count(item.contexts)} context{'' if item.contexts == 1 else 's'}, {count(item.needed)} needed, "
             "so every token passes.",
         )
     if item.state == "inherited":

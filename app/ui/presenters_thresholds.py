@@ -54,6 +54,9 @@ def thresholds(view: CalibrationView) -> str:
 def _threshold_row(item: BinView, highest: float, floor: float, asked: float) -> list[str]:
     mark = badge("uneven", "steps differ") if item.evenness is not None and item.evenness.uneven else ""
     steps = f'<th scope="row">{escape(item.label)}{mark}</th>'
+    if item.state == "uninformative" and item.tau > 0:
+        weak = f'<td colspan="2" class="caution">{item.silence}</td>'
+        return [steps, count(item.contexts), '<div class="stem uninformative"></div>', f"{item.tau:.1e}", weak]
     if item.state == "uninformative":
         return [
             steps,
@@ -101,7 +104,7 @@ def _alpha_row(alpha: float, found: CalibrationView | str, strong: bool) -> list
     usable = (
         f"1–{found.calibrated_up_to}"
         if found.calibrated_up_to
-        else badge("uninformative", f"needs {plural(first.needed, 'context')}")
+        else badge("uninformative", first.silence if first.tau > 0 else f"needs {plural(first.needed, 'context')}")
     )
     tau = table_threshold(first.tau) if first.state != "uninformative" else "none"
     cells = [level(alpha), count(first.rank), tau, usable]

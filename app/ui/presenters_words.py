@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from app.services.views import NumericNoise, Step
+from app.services.views import NumericNoise, Step, silence
 from app.ui import presenters_families as families
 from app.ui.presenters_format import count, probability, quoted, signed, threshold, times_likelier
 
@@ -26,7 +26,7 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
     if step.families:
         return families.verdict(step, _effect_of_masking(step, digits))
     if step.state == "uninformative":
-        return ("Not certified in any useful sense:", "too few contexts for this alpha, so every token passes.")
+        return ("Not certified in any useful sense:", f"{silence(step.log_tau)}.")
     if step.forced and not step.certified:
         if step.certified_in == "factual":
             return ("You forced a token that is not certified:", f"{_as_typed(step, digits)}.")
@@ -111,14 +111,14 @@ def facts(step: Step, noise: NumericNoise | None = None) -> list[tuple[str, str,
 
 def _set_fact(step: Step, noise: NumericNoise | None) -> tuple[str, str, str]:
     notes = {
-        "uninformative": "every token passes: the threshold is uninformative",
+        "uninformative": f"tokens pass: {silence(step.log_tau)}",
         "none": "there is no threshold",
         "mismatch": "tokens over a threshold of another policy",
         "inherited": "tokens over a borrowed threshold",
     }
     if step.families:
         notes |= {
-            "uninformative": "tokens that no family refuses; a family lets every token pass",
+            "uninformative": "tokens that no family refuses; the threshold of a family, or all together, say nothing",
             "calibrated": "tokens certified for every family",
         }
     if step.state == "none":

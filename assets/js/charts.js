@@ -92,7 +92,7 @@
     dtick: EVERY * 2 ** Math.max(0, Math.ceil(Math.log2(length / (EVERY * MOST_TICKS)))),
   });
 
-  const TAU = { none: () => "none", uninformative: () => "none, every token passes", calibrated: (c) => c.tt, inherited: (c) => `${c.tt}, borrowed`, mismatch: (c) => `${c.tt}, of another policy` };
+  const TAU = { none: () => "none", uninformative: (c) => c.tt ? `${c.tt}, too weak` : "none, every token passes", calibrated: (c) => c.tt, inherited: (c) => `${c.tt}, borrowed`, mismatch: (c) => `${c.tt}, of another policy` };
   coft.pictures.add("candidates", {
     title: "Candidates", needs: "card", node: () => plot("candidates-plot"), place: () => document.getElementById("candidates-plot"),
     labelled: () => document.getElementById("candidates-plot"), figure: candidates,

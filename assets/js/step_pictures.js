@@ -218,7 +218,7 @@
     },
     numbers: ({ cards }) => ({
       caption: "Distance to the threshold by step", head: [["Step", "tnum"], ["Token", "mono"], ["Margin, nats", "n"], ["Threshold"]],
-      rows: cards.map((c) => [c.i + 1, c.w, c.mg, { calibrated: "own", inherited: "borrowed", uninformative: "every token passes", none: "none", mismatch: "of another policy" }[c.st]]),
+      rows: cards.map((c) => [c.i + 1, c.w, c.mg, { calibrated: "own", inherited: "borrowed", uninformative: c.mg === null ? "every token passes" : "too weak", none: "none", mismatch: "of another policy" }[c.st]]),
     }),
   });
 })();

@@ -31,6 +31,7 @@ from coft_core.conformal.stepwise import Bin, BinSpacing, PositionBins, check_sp
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
+from coft_core.informative import silence
 from coft_core.types import BinState
 
 
@@ -174,6 +175,13 @@ class Calibration(codec.Stored):
             InvalidInputError: The step is negative.
         """
         return self.bins[self.positions.bin_of(step)]
+
+    @property
+    def silence(self) -> str:
+        """Why none of the thresholds says anything, see :mod:`coft_core.informative`; empty if one does."""
+        if any(entry.state == "calibrated" for entry in self.bins):
+            return ""
+        return silence(max(entry.log_tau for entry in self.bins))
 
     def threshold(self, step: int) -> float:
         """``log_tau`` at a step, see :meth:`bin`; ``-inf`` where every token passes."""

@@ -153,6 +153,12 @@ class FactorizedCalibration(codec.Stored):
         sentences += intersection.family_notes(dict(self.parts), self.unmasked, self.coverage.contexts)
         return tuple(sentence for sentence in sentences if sentence)
 
+    @property
+    def silence(self) -> str:
+        """Why no family's thresholds say anything; empty if one of them does."""
+        found = [part.silence for _, part in self.parts]
+        return found[0] if all(found) else ""
+
     def part(self, family: str) -> Calibration | None:
         """A family's calibration; None if no calibration prompt had it masked."""
         return dict(self.parts).get(family)

@@ -25,6 +25,7 @@ from coft_core.conformal.quantile import (
 from coft_core.conformal.support import as_log_support
 from coft_core.conformal.weighted import effective_size
 from coft_core.errors import InvalidInputError
+from coft_core.informative import is_weak
 from coft_core.types import BinState
 
 BinSpacing = Literal["widening", "even"]
@@ -130,7 +131,8 @@ class Bin:
         first_step: First step, 0-based.
         last_step: Last step, 0-based and inclusive; None for the last bin, which has no end.
         state: ``calibrated`` (own data, a threshold), ``inherited`` (no data; the threshold of the nearest
-            calibrated bin), or ``uninformative`` (``log_tau`` is ``-inf``: every token passes).
+            calibrated bin), or ``uninformative`` (``log_tau`` is ``-inf``, so that every token passes, or so low that
+            it says nothing, see :mod:`coft_core.informative`).
         log_tau: Log-threshold, in nats.
         contexts: Number of contexts with a value in the bin.
         values: Number of values in the bin.
@@ -276,7 +278,7 @@ def _own_bin(
         index=index,
         first_step=positions.first_step(index),
         last_step=positions.last_step(index),
-        state="calibrated" if calibrated else "uninformative",
+        state="calibrated" if calibrated and not is_weak(log_tau) else "uninformative",
         log_tau=log_tau,
         contexts=group.contexts,
         values=group.values,
@@ -288,12 +290,13 @@ def _own_bin(
 
 
 def _lend(bins: list[Bin], borrower: Bin) -> Bin:
-    lenders = [entry for entry in bins if entry.state == "calibrated"]
+    lenders = [entry for entry in bins if entry.values and entry.log_tau > -math.inf]
     if borrower.values or not lenders:
         return borrower
     # min keeps the first of equals, and bins are in order: the earlier neighbour wins a tie.
     lender = min(lenders, key=lambda entry: abs(entry.index - borrower.index))
-    return replace(borrower, state="inherited", log_tau=lender.log_tau, inherited_from=lender.index)
+    state: BinState = "uninformative" if is_weak(lender.log_tau) else "inherited"
+    return replace(borrower, state=state, log_tau=lender.log_tau, inherited_from=lender.index)
 
 
 def steps_label(first: int, last: int | None) -> str:

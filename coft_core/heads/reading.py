@@ -12,6 +12,7 @@ import torch
 from coft_core.errors import StoredLogitsError
 from coft_core.heads.draw import drawn, likeliest, pool_of
 from coft_core.heads.numbers import Criterion, Head, Members, divergence, head_of, members, set_mass, set_size
+from coft_core.informative import stated
 from coft_core.keeping import fusion_weight
 from coft_core.policies.base import Policy, Views
 from coft_core.reread_types import Bounds, RereadFamily, RereadStep
@@ -59,6 +60,7 @@ def read_head(step: Step, stored: StoredLogits, circumstances: Circumstances) ->
     fallback = _is_empty(found) if calibrated else False
     chosen = _chosen(head, found if calibrated else _everything(head), fallback, circumstances, stored.vocabulary_size)
     own = head.place(step.token_id)
+    size, mass = set_size(found), set_mass(head, found)
     families = tuple(
         RereadFamily(
             family=view.family,
@@ -76,10 +78,10 @@ def read_head(step: Step, stored: StoredLogits, circumstances: Circumstances) ->
         mode=stored.mode,
         log_p_fused=_log_p(head, own),
         log_tau=views.log_tau,
-        state=effective_state(views.state, circumstances.mismatched),
+        state=effective_state(stated(views.state, views.log_tau, size.low, mass.low), circumstances.mismatched),
         in_set=_known(found, own),
-        set_size=set_size(found),
-        certified_mass=set_mass(head, found),
+        set_size=size,
+        certified_mass=mass,
         margin=_smallest([_margin(head, c, own) for c in head.criteria]),
         kl_fused_masked=divergence(head, lam),
         fallback=fallback,

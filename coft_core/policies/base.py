@@ -100,13 +100,16 @@ class Certificate:
     mismatched: bool = False
 
 
-def compared_certificate(calibrated: Fingerprint, used: Fingerprint, accept_mismatch: bool) -> Certificate:
+def compared_certificate(
+    calibrated: Fingerprint, used: Fingerprint, accept_mismatch: bool, silence: str = ""
+) -> Certificate:
     """What may be claimed for a policy whose thresholds were calibrated for another, or for the same.
 
     Args:
         calibrated: Fingerprint of the calibration.
         used: Fingerprint of the policy.
         accept_mismatch: Whether a mismatch is used knowingly.
+        silence: Why none of the calibration's thresholds says anything; empty if one does.
 
     Raises:
         CalibrationMismatch: They differ and ``accept_mismatch`` is False.
@@ -116,7 +119,7 @@ def compared_certificate(calibrated: Fingerprint, used: Fingerprint, accept_mism
     if differences := calibrated.differences(used):
         names = ", ".join(name for name, _, _ in differences)
         return Certificate(f"uncertified: policy mismatch ({names})", mismatched=True)
-    return Certificate("certified")
+    return Certificate(f"uncertified: {silence}" if silence else "certified")
 
 
 @runtime_checkable

@@ -89,4 +89,5 @@ class DtcdPolicy(ScoredPolicy):
         if self.calibration is None:
             return Certificate("uncertified: no calibration")
         used = factual_only(self.calibration, self.fingerprint(model, detector))
-        return compared_certificate(self.calibration.fingerprint, used, self.accept_mismatch)
+        own = self.calibration
+        return compared_certificate(own.fingerprint, used, self.accept_mismatch, own.silence)

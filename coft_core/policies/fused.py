@@ -135,4 +135,5 @@ class FusedPolicy(ABC, Generic[Thresholds]):
         if self.calibration is None:
             return Certificate(NO_CALIBRATION)
         used = self.required(self.fingerprint(model, detector))
-        return compared_certificate(self.calibration.fingerprint, used, self.accept_mismatch)
+        own = self.calibration
+        return compared_certificate(own.fingerprint, used, self.accept_mismatch, own.silence)

@@ -101,7 +101,7 @@ def steps_chart(steps: Sequence[Step], name: str) -> Markup:
 def _note_open_steps(figure: go.Figure, steps: Sequence[Step], limited: Sequence[bool]) -> None:
     if not any(limited):
         none = all(step.state == "none" for step in steps)
-        text = "no calibration, so there is no set" if none else "too few calibration texts: every token passes"
+        text = "no calibration, so there is no set" if none else "the thresholds say nothing"
         figure.add_annotation(
             x=0.5, y=0.75, xref="paper", yref="paper", text=text, showarrow=False, font={"color": QUIET}
         )

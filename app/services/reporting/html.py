@@ -193,6 +193,13 @@ def _token(step: Step, shared: bool, policy: str) -> Token:
     )
 
 
+def _open_size(step: Step) -> str:
+    """The set's size at a step whose threshold says nothing."""
+    if step.state != "uninformative":
+        return "none"
+    return "all" if step.log_tau == -math.inf else f"{step.set_size:,}"
+
+
 def _row(step: Step, verdict: StandingVerdict | None) -> dict[str, str]:
     diagnostics = step.diagnostics
     limited = step.state not in ("none", "uninformative")
@@ -204,7 +211,7 @@ def _row(step: Step, verdict: StandingVerdict | None) -> dict[str, str]:
         "fused": formats.probability(math.exp(step.log_p_fused)),
         "tau": formats.threshold(words.tau_of(step)),
         "status": words.status_word(step),
-        "size": f"{step.set_size:,}" if limited else "all" if step.state == "uninformative" else "none",
+        "size": f"{step.set_size:,}" if limited else _open_size(step),
         "mass": formats.probability(step.certified_mass) if limited else "",
         "ratio": formats.signed(diagnostics.log_ratio),
         "times": formats.times(diagnostics.log_ratio),

@@ -241,12 +241,13 @@ class SummaryPart(Part):
     mean_certified_mass: Real | None
     mean_kl_fused_masked: Real | None
     chain: dict[str, Any] | None
+    too_weak: Whole | None = None
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what only chains that are certified in the factual reading alone have."""
+        """Leave out what only some chains have, and what earlier versions did not count."""
         plain: dict[str, Any] = handler(self)
-        absent = {"least_log_factual"} if self.least_log_factual is None else set()
+        absent = {name for name in ("least_log_factual", "too_weak") if getattr(self, name) is None}
         return {name: value for name, value in plain.items() if name not in absent}
 
 

@@ -17,7 +17,7 @@ SENSITIVE = 0.5
 
 def has_threshold(step: Step) -> bool:
     """Whether a threshold that refuses something was applied."""
-    return step.state in ("calibrated", "inherited", "mismatch") and step.log_tau > -math.inf
+    return step.state != "none" and step.log_tau > -math.inf
 
 
 def summary_of(branch: str, steps: Sequence[Step], chain: ChainCertificate | None) -> SummaryPart:
@@ -48,4 +48,5 @@ def summary_of(branch: str, steps: Sequence[Step], chain: ChainCertificate | Non
         mean_certified_mass=fmean(step.certified_mass for step in steps) if steps else None,
         mean_kl_fused_masked=fmean(step.diagnostics.kl_fused_masked for step in steps) if steps else None,
         chain=chain_json(chain),
+        too_weak=sum(step.state == "uninformative" and step.log_tau > -math.inf for step in steps),
     )

@@ -11,6 +11,7 @@ from app.services.reporting.schema import ReportPart, SummaryPart, ThresholdsPar
 from app.services.reporting.summary import SENSITIVE, has_threshold
 from app.services.views import AuditSettings, NumericNoise, Step
 from app.services.views.policies import PolicyInfo
+from coft_core.informative import TOO_WEAK, WHY_WEAK, silence
 
 STATE_WORDS = {
     "calibrated": "calibrated",
@@ -42,7 +43,10 @@ def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[
         return ["Nothing is certified: there is no calibration of this very policy."]
     if summary.uninformative == summary.steps:
         return [
-            "Nothing useful is certified: the calibration has too few texts for this risk level, so every token passes."
+            "Nothing useful is certified: the thresholds are too weak to say anything."
+            if summary.too_weak
+            else "Nothing useful is certified: the calibration has too few texts for this risk level, so every token "
+            "passes."
         ]
     every = summary.certified == summary.steps
     counted = "Every token" if every else plural(summary.certified, "token")
@@ -57,10 +61,13 @@ def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[
             f"{plural(summary.inherited, 'token')} {_are(summary.inherited)} certified with a threshold borrowed from "
             "other steps, because no calibration text reached so far."
         )
-    if summary.uninformative:
+    weak = summary.too_weak or 0
+    if weak:
+        found.append(f"At {plural(weak, 'step')} {TOO_WEAK}: {WHY_WEAK}.")
+    if summary.uninformative > weak:
         found.append(
-            f"At {plural(summary.uninformative, 'step')} there were too few calibration texts for this risk level, so "
-            "that every token passes and nothing is shown."
+            f"At {plural(summary.uninformative - weak, 'step')} there were too few calibration texts for this risk "
+            "level, so that every token passes and nothing is shown."
         )
     if summary.fallback:
         enough = _enough(info_of(settings.policy))
@@ -227,7 +234,7 @@ def step_words(step: Step, policy: str = "coft") -> str:
     elif step.state == "mismatch":
         sentence = "Not certified: the threshold belongs to another policy."
     elif step.state == "uninformative":
-        sentence = "Not certified in any useful sense: too few calibration texts, so every token passes."
+        sentence = f"Not certified in any useful sense: {silence(step.log_tau)}."
     elif step.fallback:
         where = "in the prompt as typed" if factual else "in both readings"
         sentence = f"Fallback: no token reached the threshold {where}, so nothing is certified here."
@@ -247,7 +254,8 @@ def step_words(step: Step, policy: str = "coft") -> str:
 def status_word(step: Step) -> str:
     """A step's state in a word or two, for a column."""
     if step.state in ("none", "mismatch", "uninformative"):
-        return {"none": "no threshold", "mismatch": "other policy", "uninformative": "uninformative"}[step.state]
+        weak = "too weak" if step.log_tau > -math.inf else "uninformative"
+        return {"none": "no threshold", "mismatch": "other policy", "uninformative": weak}[step.state]
     if step.fallback:
         return "fallback"
     if not step.certified:

@@ -46,6 +46,7 @@ from coft_core.conformal.record import Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold, UnionBound
 from coft_core.contributions import LeaveOneOut, SpanContribution
 from coft_core.engine.loading import LoadingPhase
+from coft_core.informative import WHY_WEAK, silence
 from coft_core.masking.user_list import UserTerm
 from coft_core.numeric_noise import NumericNoise
 from coft_core.overhead import Overhead
@@ -56,6 +57,7 @@ __all__ = [
     "FAMILY_NAMES",
     "PROMPT_SET_FIELDS",
     "PROXY_FAMILIES",
+    "WHY_WEAK",
     "AuditSettings",
     "AuditView",
     "BinSupport",
@@ -107,4 +109,5 @@ __all__ = [
     "UserListView",
     "UserTerm",
     "replace",
+    "silence",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,6 +12,7 @@ from coft_core.conformal.evenness import BinEvenness
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.record import Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold
+from coft_core.informative import silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,13 @@ class BinView:
     inherited_from: str | None
     needed: int
     evenness: BinEvenness | None = None
+
+    @property
+    def silence(self) -> str:
+        """Why an uninformative bin says nothing; empty for another one."""
+        if self.state != "uninformative":
+            return ""
+        return silence(math.log(self.tau) if self.tau > 0 else -math.inf)
 
 
 @dataclass(frozen=True, slots=True)

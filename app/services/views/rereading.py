@@ -175,9 +175,9 @@ class Rereading:
         return sum(row.now.certified is True and not row.then.certified for row in self.rows)
 
     @property
-    def passing(self) -> int:
-        """How many certified tokens owe it to a threshold that lets every token pass."""
-        return sum(row.now.certified is True and row.now.state == "uninformative" for row in self.rows)
+    def silent(self) -> int:
+        """At how many steps the threshold says nothing now, so that nothing is certified there."""
+        return sum(row.now.state == "uninformative" for row in self.rows)
 
     @property
     def token_sentence(self) -> str:
@@ -206,8 +206,8 @@ class Rereading:
         if self.thresholds.certificate != "certified":
             return f"Certified: none of {len(self.rows)} now, because the thresholds do not fit; {then}."
         text = f"Certified: {self.certified_now} of {len(self.rows)} now, {then}"
-        if self.passing:
-            text += f"; {self.passing} of them only because every token passes there"
+        if self.silent:
+            text += f"; at {self.silent} the threshold says nothing, so that nothing is certified there"
         if self.lost or self.gained:
             text += f"; {self.lost} would lose the certificate and {self.gained} would gain one"
         hangs = (

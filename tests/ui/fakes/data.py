@@ -85,7 +85,7 @@ def make_step(index: int, token: str, state: str | None = None, forced: bool = F
     rows = candidates(token, ratio, low, tau)
     row = next(item for item in rows if item.token == token)
     good = sum(item.certified for item in rows)
-    counted = state in ("calibrated", "inherited", "uninformative")
+    counted = state in ("calibrated", "inherited")
     return Step(
         index=index,
         token_id=row.token_id,

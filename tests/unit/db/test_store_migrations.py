@@ -239,6 +239,35 @@ def test_sessions_of_an_older_store_do_not_say_what_their_model_read(
         assert SessionsRepository(database).get(made.id) == replace(made, rendering=None)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "state", "certified"),
+    [
+        ({"state": "uninformative", "log_tau": -math.inf, "set_size": 2048, "certified_mass": 1.0}, "uninformative", False),
+        ({"state": "calibrated", "log_tau": -16.5, "set_size": 20, "certified_mass": 0.9}, "uninformative", False),
+        ({"state": "calibrated", "log_tau": -5.0, "set_size": 616, "certified_mass": 0.9}, "uninformative", False),
+        ({"state": "inherited", "log_tau": -5.0, "set_size": 120, "certified_mass": 0.995}, "uninformative", False),
+        ({"state": "calibrated", "log_tau": -5.0, "set_size": 2, "certified_mass": 0.999}, "calibrated", True),
+        ({"state": "inherited", "log_tau": -5.0, "set_size": 120, "certified_mass": 0.9}, "inherited", True),
+    ],
+)  # fmt: skip
+def test_steps_of_an_older_store_certify_nothing_where_their_threshold_says_nothing(
+    sqlite_url: str,
+    engine: Engine,
+    new_session: Callable[..., SessionFields],
+    new_step: Callable[..., StepRecord],
+    numbers: dict[str, Any],
+    state: str,
+    certified: bool,
+) -> None:
+    with Database(sqlite_url) as database:
+        sessions = SessionsRepository(database)
+        branch = sessions.create(new_session()).active_branch_id
+        made = sessions.append_step(branch, new_step(0, certified=True, **numbers))
+    downgrade(engine, "0010")
+    with Database(sqlite_url) as database:
+        assert SessionsRepository(database).chain(branch) == [replace(made, state=state, certified=certified)]
+
+
 def test_foreign_keys_are_enforced_again_after_migrating(engine: Engine) -> None:
     upgrade(engine)
     with engine.connect() as connection:

@@ -84,7 +84,7 @@ def test_a_table_of_a_long_chain_is_cut_and_says_so(rereads):
 
 def test_certificates_are_named_with_what_they_rest_on():
     assert certificate_word(None, "calibrated") == "cannot be told"
-    assert certificate_word(True, "uninformative") == "every token passes"
+    assert certificate_word(True, "uninformative") == "says nothing"
     assert certificate_word(True, "inherited") == "certified, borrowed"
     assert certificate_word(False, "mismatch") == "uncertified"
     assert certificate_word(False, "calibrated") == "not certified"

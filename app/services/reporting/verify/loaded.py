@@ -89,6 +89,11 @@ class Loaded:
         return certify_chain(calibration, steps, finished) if steps and isinstance(calibration, Calibration) else None
 
     @property
+    def before_weakness(self) -> bool:
+        """Whether the report was written before thresholds that say nothing took back the certificate of a token."""
+        return any(item.too_weak is None for item in self.report.summary)
+
+    @property
     def claims_longest_chain(self) -> bool:
         """Whether the report was written when a certificate of whole chains was for any up to the longest one.
 

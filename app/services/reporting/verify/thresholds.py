@@ -14,6 +14,7 @@ from app.services.reporting.verify.loaded import Loaded
 from app.services.reporting.verify.rules import uncalibrated_threshold
 from app.services.views import Step
 from app.services.views.verification import Check
+from coft_core import informative
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import CalibrationFormatError
 from coft_core.fingerprint import Fingerprint
@@ -53,8 +54,12 @@ def check_certificate(loaded: Loaded) -> Check:
         return failed(CERTIFICATE, str(error))
     if policy_info(loaded.settings.policy).certified_in == "factual" and isinstance(loaded.calibration, Calibration):
         used = factual_only(loaded.calibration, used)
-    expected = compared_certificate(loaded.calibration.fingerprint, used, accept_mismatch=True).text
-    found.same("Session", "the certificate", session.certificate, expected)
+    own = loaded.calibration
+    expected = compared_certificate(own.fingerprint, used, accept_mismatch=True, silence=own.silence).text
+    # Reports of earlier versions called a session certified although its thresholds say nothing.
+    earlier = compared_certificate(own.fingerprint, used, accept_mismatch=True).text
+    allowed = earlier if loaded.before_weakness and session.certificate == earlier else expected
+    found.same("Session", "the certificate", session.certificate, allowed)
     found.same("Session", "the risk level", session.alpha, loaded.calibration.alpha)
     return found.check("fingerprints of calibration and policy")
 
@@ -70,7 +75,7 @@ def check_thresholds(loaded: Loaded) -> Check:
     if stated is not None and loaded.calibration is not None and loaded.files is not None:
         settings = loaded.settings
         fresh = thresholds_of(loaded.calibration, loaded.files[CALIBRATION], settings.mask_layout, settings.group)
-        _compare_lists(found, stated, fresh)
+        _compare_lists(found, stated, fresh, loaded.before_weakness)
     steps, uncalibrated = 0, uncalibrated_threshold(loaded.settings)
     for branch, step in loaded.own_steps():
         steps += 1
@@ -112,7 +117,8 @@ def _without(loaded: Loaded, name: str) -> Check:
     return skipped(name, "the calibration's values are not with the report; they are in its bundle")
 
 
-def _compare_lists(found: Findings, stated: ThresholdsPart, fresh: ThresholdsPart) -> None:
+def _compare_lists(found: Findings, stated: ThresholdsPart, fresh: ThresholdsPart, earlier: bool) -> None:
+    """Compare the listed thresholds; an ``earlier`` report did not know which of them are too weak to say anything."""
     place = "report.json"
     for name in ("calibration", "alpha", "group", "layout", "applied"):
         found.same(place, f"{name} of the thresholds", getattr(stated, name), getattr(fresh, name))
@@ -123,6 +129,8 @@ def _compare_lists(found: Findings, stated: ThresholdsPart, fresh: ThresholdsPar
     for own, other in zip(stated.families, fresh.families, strict=False):
         family = "" if own.family is None else f", family {own.family}"
         for index, (listed, computed) in enumerate(zip(own.bins, other.bins, strict=False)):
+            if earlier and computed.state == "uninformative" and computed.log_tau > -math.inf:
+                computed = computed.model_copy(update={"state": listed.state})
             found.same(f"{place}, bin {index + 1}{family}", "the threshold", listed, computed)
 
 
@@ -141,7 +149,10 @@ def _check_step(found: Findings, loaded: Loaded, place: str, step: Step, uncalib
         log_tau = min((value for value, _ in families), default=-math.inf)
         state = min((own for _, own in families), key=_WORST_FIRST.index, default="uninformative")
     found.near(place, "the log-threshold", step.log_tau, log_tau, TOLERANCE)
-    found.same(place, "what the threshold rests on", step.state, _effective(loaded, state))
+    expected = _effective(loaded, informative.stated(state, log_tau, step.set_size, step.certified_mass))
+    if loaded.before_weakness and expected == "uninformative":
+        expected = step.state if step.state in ("calibrated", "inherited") and log_tau > -math.inf else expected
+    found.same(place, "what the threshold rests on", step.state, expected)
 
 
 def _is_applied(loaded: Loaded) -> bool:
