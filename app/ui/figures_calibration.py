@@ -155,7 +155,7 @@ def _missing(bins: Sequence[BinView]) -> go.Scatter:
     return go.Scatter(
         x=places, y=[0.0] * len(places), mode="markers+text", text=["none"] * len(places), textposition="top center",
         marker={"symbol": "x", "size": 8}, cliponaxis=False,
-        hovertemplate="no threshold: every token passes<extra></extra>",
+        hovertemplate="no threshold that says anything<extra></extra>",
     )  # fmt: skip
 
 

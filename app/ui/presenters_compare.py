@@ -109,7 +109,7 @@ def _tau(item: BinView | None) -> str:
     if item is None:
         return "–"
     if item.state == "uninformative":
-        return '<span class="caution">none</span>'
+        return f'<span class="caution">{"too weak" if item.tau > 0 else "none"}</span>'
     note = ' <span class="hint">inherited</span>' if item.state == "inherited" else ""
     return f"{table_threshold(item.tau)}{note}"
 

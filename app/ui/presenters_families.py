@@ -121,7 +121,7 @@ def _status(part: FamilyStep) -> tuple[str, str]:
         "calibrated": ("tick", "certified"),
         "inherited": ("borrowed", "borrowed τ"),
         "mismatch": ("open", "≥ τ, another policy’s"),
-    }.get(part.state, ("open", "every token passes"))
+    }.get(part.state, ("open", "every token passes" if part.log_tau == -math.inf else "≥ τ, too weak"))
 
 
 def _is_short(part: FamilyStep) -> bool:

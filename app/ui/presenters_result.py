@@ -43,9 +43,7 @@ def headline(view: CalibrationView) -> str:
     """The four figures that matter first."""
     first = view.bins[0] if view.bins else None
     tau = first.tau if first and first.state != "uninformative" else 0.0
-    at_start = (
-        f"masked and fused must both give a word {100 * tau:.2g} %" if tau else "every token passes: too few contexts"
-    )
+    at_start = f"masked and fused must both give a word {100 * tau:.2g} %" if tau else first.silence if first else ""
     up_to = f"step {view.calibrated_up_to}" if view.calibrated_up_to else "nowhere"
     items = (
         ("Coverage on unseen contexts", *_coverage_figure(view)),
@@ -174,7 +172,10 @@ def _gaps(view: CalibrationView) -> list[str]:
     reasons = []
     for item in view.bins:
         if item.state == "uninformative":
-            reasons.append(f"{escape(item.label)} has too few contexts")
+            weak = item.tau > 0
+            reasons.append(
+                f"{escape(item.label)}: {item.silence}" if weak else f"{escape(item.label)} has too few contexts"
+            )
         elif item.state == "inherited":
             lender = escape(item.inherited_from or "a neighbour")
             reasons.append(f"{escape(item.label)} is borrowed from {lender} and was not tested")

@@ -71,7 +71,7 @@
     });
     const annotations = found.filter((run) => run.state === "uninformative" || run.state === "none").map((run) => ({
       x: (run.start + run.end + 1) / 2, y: 0.72, yref: "paper", showarrow: false, font: { color: colour("text-3"), size: 11 },
-      text: run.end - run.start < 6 ? "" : run.state === "none" ? "no threshold" : "every token passes",
+      text: run.end - run.start < 6 ? "" : run.state === "none" ? "no threshold" : "says nothing",
     }));
     return { data, layout: {
       ...node.layout, annotations,

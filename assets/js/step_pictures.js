@@ -204,7 +204,7 @@
           yaxis: { ...frame.yaxis, range: [span[0] - (span[0] < 0 ? room : 0), span[1] + room], autorange: false },
           annotations: runs(cards).filter((run) => run.state === "uninformative" || run.state === "none").map((run) => ({
             x: (run.start + run.end + 1) / 2, y: 0.5, yref: "paper", showarrow: false, font: { color: colour("text-3"), size: 11 },
-            text: run.end - run.start < 6 ? "" : run.state === "none" ? "no threshold" : "every token passes",
+            text: run.end - run.start < 6 ? "" : run.state === "none" ? "no threshold" : "says nothing",
           })),
         },
       };

@@ -61,6 +61,9 @@ def read_head(step: Step, stored: StoredLogits, circumstances: Circumstances) ->
     chosen = _chosen(head, found if calibrated else _everything(head), fallback, circumstances, stored.vocabulary_size)
     own = head.place(step.token_id)
     size, mass = set_size(found), set_mass(head, found)
+    # Whether the set is too wide to say anything can hang on tokens that were not kept, as its members can.
+    state = stated(views.state, views.log_tau, size.low, mass.low)
+    widest = stated(views.state, views.log_tau, size.high, mass.high)
     families = tuple(
         RereadFamily(
             family=view.family,
@@ -78,8 +81,8 @@ def read_head(step: Step, stored: StoredLogits, circumstances: Circumstances) ->
         mode=stored.mode,
         log_p_fused=_log_p(head, own),
         log_tau=views.log_tau,
-        state=effective_state(stated(views.state, views.log_tau, size.low, mass.low), circumstances.mismatched),
-        in_set=_known(found, own),
+        state=effective_state(state, circumstances.mismatched),
+        in_set=_known(found, own) if state == widest else None,
         set_size=size,
         certified_mass=mass,
         margin=_smallest([_margin(head, c, own) for c in head.criteria]),

@@ -26,9 +26,9 @@ from tests.conftest import TOY_FINGERPRINT
 
 @pytest.fixture
 def calibration() -> Calibration:
-    """39 chains of 4 steps; chain i has supports -(i + 1), but for its second step, which is 0.5 lower."""
-    level = -np.arange(1.0, 40.0)
-    values = np.stack([level, level - 0.5, level, level], axis=1)
+    """39 chains of 4 steps; chain i has supports -(i + 1) / 8, but for its second step, which is 1/16 lower."""
+    level = -np.arange(1.0, 40.0) / 8
+    values = np.stack([level, level - 0.0625, level, level], axis=1)
     return Calibration(
         TOY_FINGERPRINT,
         0.1,
@@ -42,24 +42,24 @@ def calibration() -> Calibration:
 def test_threshold_is_the_ranked_minimum_of_the_chains(calibration: Calibration) -> None:
     sequence = calibration.sequence()
     assert (sequence.contexts, sequence.sequences, sequence.horizon, sequence.rank) == (39, 39, 4, 4)
-    assert sequence.log_tau == -36.5
-    assert sequence.tau == pytest.approx(math.exp(-36.5))
-    assert calibration.sequence(horizon=1).log_tau == -36.0
+    assert sequence.log_tau == -4.5625
+    assert sequence.tau == pytest.approx(math.exp(-4.5625))
+    assert calibration.sequence(horizon=1).log_tau == -4.5
     assert calibration.sequence(alpha=0.02).state == "uninformative"
 
 
 def test_chain_holds_until_a_token_falls_below(calibration: Calibration) -> None:
-    good = certify_supports(calibration, [-3.0, -36.5, -1.0, -1.0])
+    good = certify_supports(calibration, [-3.0, -4.5625, -1.0, -1.0])
     assert good.sequence_certified is True
-    assert (good.weakest, good.log_support) == (1, -36.5)
-    bad = certify_supports(calibration, [-3.0, -36.6, -1.0, -1.0])
+    assert (good.weakest, good.log_support) == (1, -4.5625)
+    bad = certify_supports(calibration, [-3.0, -4.575, -1.0, -1.0])
     assert bad.sequence_certified is False
     assert "step 2 misses" in bad.sentence
 
 
 def test_step_by_step_and_as_a_chain_are_told_apart(calibration: Calibration) -> None:
-    between = certify_supports(calibration, [-1.0, -1.0, -36.4, -1.0])
-    assert calibration.threshold(2) == -36.0
+    between = certify_supports(calibration, [-1.0, -1.0, -4.55, -1.0])
+    assert calibration.threshold(2) == -4.5
     assert between.sequence_certified is True
     assert between.union_certified is False
 
@@ -75,8 +75,8 @@ def test_chain_longer_than_any_calibrated_one_is_not_certified_as_a_chain(calibr
 
 
 def test_chain_with_all_the_steps_that_it_was_given_is_read_at_their_number(calibration: Calibration) -> None:
-    found = certify_supports(calibration, [-36.0], finished="length")
-    assert (found.sequence.horizon, found.sequence.log_tau, found.sequence_certified) == (1, -36.0, True)
+    found = certify_supports(calibration, [-4.5], finished="length")
+    assert (found.sequence.horizon, found.sequence.log_tau, found.sequence_certified) == (1, -4.5, True)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_density_ratio_bound_is_charged_to_both(calibration: Calibration) -> Non
     shifted = certify_supports(calibration.read(rho=2.0), [-1.0])
     assert shifted.sequence.alpha == 0.1
     assert shifted.sequence.rank == 2
-    assert shifted.sequence.log_tau == -38.5
+    assert shifted.sequence.log_tau == -4.8125
     assert shifted.union.level == pytest.approx(1 - 2 * 0.05)
 
 

@@ -27,6 +27,7 @@ from app.ui.presenters_calibrate import job_said, job_status, resumable_jobs, ru
 from app.ui.presenters_checks import families_table, fingerprint, groups_table, result_checks
 from app.ui.presenters_compare import comparison_choices, comparison_settings, comparison_thresholds
 from app.ui.presenters_drift import drift_foot, drift_head
+from app.ui.presenters_fit import calibration_status
 from app.ui.presenters_format import duration
 from app.ui.presenters_prompt_set import (
     bad_rows,
@@ -38,6 +39,7 @@ from app.ui.presenters_prompt_set import (
     row_errors,
 )
 from app.ui.presenters_result import promises, result_head, smallest_alpha
+from app.ui.presenters_session import bin_verdict
 from app.ui.presenters_thresholds import alphas, thresholds
 from tests.ui.fakes import FakeServices
 from tests.ui.fakes.calibration_views import drift_report
@@ -271,3 +273,16 @@ def test_the_note_names_each_change_of_a_reading(services):
     assert "ρ in place of the weights" in reading_note(bounded, base)
     assert math.isclose(base.alpha, 0.1)
     assert "As it was calibrated." in reading_note(base, base)
+
+
+def test_a_threshold_that_is_too_weak_is_amber_and_told_so_wherever_it_shows(services):
+    shown = view(services)
+    weak = replace(shown.bins[0], state="uninformative", tau=7e-8, contexts=35)
+    weak_view = replace(shown, bins=(weak, *shown.bins[1:]), calibrated_up_to=None)
+    told = "the threshold is too weak to say anything"
+    assert weak.silence == told
+    assert told in thresholds(weak_view)
+    assert '<td colspan="2" class="caution">' in thresholds(weak_view)
+    assert f"1–8: {told}" in promises(weak_view)
+    assert calibration_status(weak_view)[:2] == ("uninformative", "too weak, 412 contexts")
+    assert bin_verdict(weak) == ("Not certified in any useful sense:", f"{told}.")

@@ -21,6 +21,7 @@ from app.services.views import AuditSettings, Step
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.factorized import load_calibration
+from coft_core.informative import certifies, stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,17 @@ class Loaded:
         return self.report.session.certificate.startswith("uncertified: policy mismatch")
 
     def chains(self) -> dict[str, tuple[Step, ...]]:
-        """The whole chain of every branch by the branch's path; only where the branches hold together."""
+        """The whole chain of every branch by the branch's path; only where the branches hold together.
+
+        Steps of a report that was written before thresholds could be too weak are put under today's rule.
+        """
+        chains = self.stated_chains()
+        if not self.before_weakness:
+            return chains
+        return {path: tuple(_under_rule(step) for step in steps) for path, steps in chains.items()}
+
+    def stated_chains(self) -> dict[str, tuple[Step, ...]]:
+        """The same, as the report states them."""
         paths = {branch.id: branch.path for branch in self.report.branches}
         chains = chain_records(self.report)
         return {paths[key]: tuple(step_from(step) for step in chain) for key, chain in chains.items()}
@@ -121,6 +132,12 @@ class Loaded:
             certificates=certificates,
             drift=self.report.drift,
         )
+
+
+def _under_rule(step: Step) -> Step:
+    """A step of an earlier report, whose threshold may say nothing, as it is stated today."""
+    state = stated(step.state, step.log_tau, step.set_size, step.certified_mass)
+    return replace(step, state=state, certified=step.certified and certifies(state))
 
 
 def load(path: Path) -> Loaded:

@@ -15,6 +15,7 @@ from app.services.reporting.verify.loaded import Loaded
 from app.services.reporting.verify.steps import compare_steps
 from app.services.views import Step
 from app.services.views.verification import Check
+from coft_core import informative
 from coft_core.certify import joint_support
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.base import Policy, Views
@@ -105,7 +106,12 @@ def _compare_bounds(found: Findings, place: str, stated: Step, fresh: RereadStep
         ("whether its token is certified", stated.certified, fresh.certified),
         ("whether it is a fallback", stated.fallback, fresh.fallback),
         ("the policy's token", stated.policy_token_id, fresh.policy_token_id),
-        ("what the threshold rests on", stated.state, fresh.state),
+        (
+            "what the threshold rests on",
+            stated.state,
+            # Whether the set is too wide to say anything is known of the stated set where the kept logits leave it open.
+            informative.stated(fresh.state, fresh.log_tau, stated.set_size, stated.certified_mass),
+        ),
     )
     for what, stated_flag, computed in flags:
         if computed is not None:

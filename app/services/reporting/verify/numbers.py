@@ -64,8 +64,7 @@ def check_certified(loaded: Loaded) -> Check:
     for branch, step in loaded.own_steps():
         place = f"Branch {branch.path}, step {step.index + 1}"
         own = next((row for row in step.candidates if row.token_id == step.token_id), None)
-        says = certifies(step.state) or (loaded.before_weakness and step.state == "uninformative")
-        claims = own is not None and own.certified and says
+        claims = own is not None and own.certified and certifies(step.state)
         found.same(place, "whether its token is certified", step.certified, claims)
         for row in step.candidates:
             what = f"{place}, token {row.token!r} ({row.token_id})"
@@ -147,7 +146,7 @@ def check_summary(loaded: Loaded) -> Check:
     """The summary's counts and extremes are those of the steps."""
     found = Findings("Summary numbers")
     stated = {item.branch: item for item in loaded.report.summary}
-    chains = loaded.chains()
+    chains = loaded.stated_chains()
     found.same("Summary", "the list of branches", list(stated), list(chains))
     for path, steps in chains.items():
         fresh = summary_of(path, steps, None)

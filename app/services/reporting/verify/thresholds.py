@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 from app.services.known_policies import policy_info
 from app.services.plain import chain_json
@@ -20,6 +21,7 @@ from coft_core.errors import CalibrationFormatError
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.base import compared_certificate
 from coft_core.policies.single_branch import factual_only
+from coft_core.types import CertificateState
 
 THRESHOLDS = "Thresholds by step"
 CERTIFICATE = "Calibration and certificate"
@@ -149,9 +151,9 @@ def _check_step(found: Findings, loaded: Loaded, place: str, step: Step, uncalib
         log_tau = min((value for value, _ in families), default=-math.inf)
         state = min((own for _, own in families), key=_WORST_FIRST.index, default="uninformative")
     found.near(place, "the log-threshold", step.log_tau, log_tau, TOLERANCE)
-    expected = _effective(loaded, informative.stated(state, log_tau, step.set_size, step.certified_mass))
-    if loaded.before_weakness and expected == "uninformative":
-        expected = step.state if step.state in ("calibrated", "inherited") and log_tau > -math.inf else expected
+    expected = _effective(
+        loaded, informative.stated(cast(CertificateState, state), log_tau, step.set_size, step.certified_mass)
+    )
     found.same(place, "what the threshold rests on", step.state, expected)
 
 

@@ -105,7 +105,11 @@ def test_hostile_text_is_shown_as_text_and_hides_nothing(audited: Audited) -> No
     ("kind", "stamp", "claim"),
     [
         ("joint", "certified", "with probability at least 0.7"),
-        ("uninformative", "certified, but uninformative: every token passes", "Nothing: at the risk level 0.001"),
+        (
+            "uninformative",
+            "uncertified: too few contexts for this alpha, so every token passes",
+            "Nothing is certified.",
+        ),
         ("mismatch", "uncertified: policy mismatch (lam)", "Nothing is certified."),
         ("vanilla", "uncertified: vanilla decoding", "Nothing is certified."),
         ("uncalibrated", "uncertified: no calibration", "Nothing is certified."),

@@ -17,7 +17,8 @@ from app.services.errors import ServiceError
 from app.services.reporting.bundle import CALIBRATION, MANIFEST, REPORT, bundle_digest
 from app.services.reporting.verify.files import check_table
 from app.services.reporting.verify.loaded import load
-from app.services.reporting.verify.thresholds import check_chains
+from app.services.reporting.verify.numbers import check_certified, check_summary
+from app.services.reporting.verify.thresholds import check_certificate, check_chains, check_thresholds
 from app.services.views.verification import Verification
 from coft_core.conformal.values import UNKNOWN, CalibrationValues
 from coft_core.engine.fake import tiny_model
@@ -356,3 +357,26 @@ def test_a_chain_certificate_of_an_earlier_version_is_skipped_and_said_to_claim_
     found = check_chains(older)
     assert (found.status, "chains cut short do not support" in found.detail) == ("skipped", True)
     assert check_table(older, "steps.csv").status == "passed"
+
+
+def test_a_report_from_before_thresholds_could_be_too_weak_is_still_read(audited: Audited, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle.zip"
+    bundle.write_bytes(audited.bundles["uninformative"])
+    loaded = load(bundle)
+    branch = loaded.report.branches[0]
+    steps = tuple(step.model_copy(update={"certified": True}) for step in branch.steps)
+    summary = tuple(part.model_copy(update={"too_weak": None}) for part in loaded.report.summary)
+    older = loaded.report.model_copy(
+        update={
+            "branches": (branch.model_copy(update={"steps": steps}),),
+            "summary": summary,
+            "session": loaded.report.session.model_copy(update={"certificate": "certified"}),
+        }
+    )
+    found = replace(loaded, report=older)
+    for check in (check_certificate, check_thresholds, check_certified, check_summary):
+        assert check(found).status == "passed"
+    # Without that excuse the same claims are too much.
+    today = replace(loaded, report=older.model_copy(update={"summary": loaded.report.summary}))
+    assert check_certificate(today).status == "failed"
+    assert check_certified(today).status == "failed"
