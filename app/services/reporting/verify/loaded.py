@@ -18,10 +18,10 @@ from app.services.reporting.document import branch_records, chain_records, log_r
 from app.services.reporting.schema import BranchPart, ReportPart, report_from
 from app.services.reports import SessionData
 from app.services.views import AuditSettings, Step
+from coft_core import informative
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.factorized import load_calibration
-from coft_core.informative import certifies, stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ class Loaded:
 
 def _under_rule(step: Step) -> Step:
     """A step of an earlier report, whose threshold may say nothing, as it is stated today."""
-    state = stated(step.state, step.log_tau, step.set_size, step.certified_mass)
-    return replace(step, state=state, certified=step.certified and certifies(state))
+    state = informative.stated(step.state, step.log_tau, step.set_size, step.certified_mass)
+    return replace(step, state=state, certified=step.certified and informative.certifies(state))
 
 
 def load(path: Path) -> Loaded:

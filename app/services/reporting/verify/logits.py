@@ -109,7 +109,7 @@ def _compare_bounds(found: Findings, place: str, stated: Step, fresh: RereadStep
         (
             "what the threshold rests on",
             stated.state,
-            # Whether the set is too wide to say anything is known of the stated set where the kept logits leave it open.
+            # Whether the set is too wide is known of the stated one where the kept logits leave it open.
             informative.stated(fresh.state, fresh.log_tau, stated.set_size, stated.certified_mass),
         ),
     )
