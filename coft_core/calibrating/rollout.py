@@ -103,6 +103,13 @@ def calibrate_on_rollouts(task: RolloutTask[Thresholds]) -> Thresholds:
     return task.assemble(parts, apart.chosen if apart else CalibrationValues.empty())
 
 
+BELOW = 1e-4
+"""How far under the thresholds that were read off those lie that write chains, in nats: twice the rounding of float32.
+
+Coarser number types round by more than could be given away; there a copy can still fall on either side.
+"""
+
+
 @dataclass
 class _Rounds(Generic[Thresholds]):
     """Generates chains of contexts under thresholds, and reads thresholds off them."""
@@ -116,7 +123,7 @@ class _Rounds(Generic[Thresholds]):
         wanted = set(contexts)
         return generate_chains(
             task.model,
-            replace(task.policy, calibration=self._assembled(thresholds) if thresholds else None),
+            replace(task.policy, calibration=self._assembled(in_force(thresholds)) if thresholds else None),
             [prompt for prompt in task.prompts if prompt.context in wanted],
             settings.max_new_tokens,
             settings.seed,
@@ -165,6 +172,18 @@ class _Rounds(Generic[Thresholds]):
             seed=settings.seed,
             draws=settings.draws,
         )
+
+
+def in_force(parts: Parts) -> Parts:
+    """Thresholds as chains are written under them: :data:`BELOW` under what was read off.
+
+    A threshold is the support of some prompt's true token. A copy of that prompt has the same support, up to the
+    rounding of its batch, so that it would lie on the one or the other side as its neighbours have it.
+    """
+    return {
+        name: replace(part, values=replace(part.values, values=part.values.values - BELOW))
+        for name, part in parts.items()
+    }
 
 
 def largest_change(before: Calibration | None, after: Calibration) -> float:

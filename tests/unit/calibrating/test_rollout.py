@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from coft_core.calibrating import calibrate, record_chains
-from coft_core.calibrating.rollout import largest_change
-from coft_core.conformal import Calibration
+from coft_core.calibrating.rollout import BELOW, in_force, largest_change
+from coft_core.conformal import Calibration, CalibrationValues
 from coft_core.engine.fake import tiny_model
 from coft_core.engine.model import LanguageModel
 from coft_core.errors import CalibrationMismatch, InvalidInputError
@@ -134,7 +134,7 @@ class TestReference:
         assert recorded.chosen.context_count == 20
         assert recorded.bins == reference.bins
         assert recorded.as_rolled_out
-        assert recorded.notes == ()
+        assert [note for note in recorded.notes if "beyond noise" not in note] == []
         with pytest.raises(InvalidInputError, match="no calibration"):
             record_chains(model, EXAMPLES[:2], CoftPolicy(0.6))
 
@@ -200,3 +200,28 @@ def test_rollouts_can_be_grouped(model: LanguageModel) -> None:
     own = made.for_group("1")
     assert not own.as_rolled_out
     assert np.isfinite(own.threshold(0))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed: int) -> None:
+    """A threshold is the support of a copy's token, which rounding must not put on either side of it."""
+    prompts = ("He said number one to the nurse", "She said it to me", "The old man went", "My sister and he ran home")
+    examples = [Example(prompts[i % 4]) for i in range(160)]
+
+    def supports(batch_size: int | None) -> dict[tuple[int, int], float]:
+        made = calibrate(
+            tiny_model(), examples, alpha=0.2, source="rollout", max_new_tokens=6, top_p=1.0, seed=seed,
+            batch_size=batch_size,
+        )  # fmt: skip
+        found = CalibrationValues.concat([made.values, made.verification])
+        return dict(zip(zip(found.contexts.tolist(), found.steps.tolist(), strict=True), found.values, strict=True))
+
+    alone = supports(1)
+    for batch_size in (2, 5, None):
+        assert supports(batch_size) == pytest.approx(alone, abs=1e-4)
+
+
+def test_thresholds_in_force_stand_below_what_was_read_off_by_more_than_rounding(made: Calibration) -> None:
+    (lower,) = in_force({"": made}).values()
+    for written, read in zip(lower.bins, made.bins, strict=True):
+        assert written.log_tau == pytest.approx(read.log_tau - BELOW, abs=1e-6)
