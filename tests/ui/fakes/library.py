@@ -23,7 +23,14 @@ from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.branching import FakeBranching
 
 FIELDS = {"updated": "updated_at", "created": "created_at"}
-NAMES = {"csv": ".csv", "json": ".json", "html": ".html", "zip": ".zip", "bundle": "-bundle.zip"}
+NAMES = {
+    "csv": ".csv",
+    "json": ".json",
+    "html": ".html",
+    "zip": ".zip",
+    "bundle": "-bundle.zip",
+    "bundle-with-prompts": "-bundle-with-prompts.zip",
+}
 
 
 class FakeExports:

@@ -22,6 +22,7 @@ from coft_core.digests import same_digests
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.masking.merge import validate_spans
+from coft_core.masking.rendering import FORMATS
 from coft_core.policies.baseline import BaselinePolicy
 from coft_core.policies.single_branch import SingleBranchPolicy
 from coft_core.types import FAMILIES
@@ -81,6 +82,8 @@ def _check_types(found: Findings, loaded: Loaded) -> None:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         found.expect(False, f"Settings: {place} is of another type than it can be ({first['msg']}).")
+    chosen = loaded.settings.prompt_format
+    found.expect(chosen in FORMATS, f"Settings: there is no prompt format {chosen!r}.")
     found.expect(session.status in STATUSES, f"Session: there is no status {session.status!r}.")
     for branch, step in loaded.own_steps():
         place = f"Branch {branch.path}, step {step.index + 1}"
@@ -115,6 +118,8 @@ def _pairs(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]:
         yield "calibration_id", session.calibration_id, settings.calibration_id
     yield "method with its parameters", _method(policy), fingerprint.method
     yield "masks", policy.mask.label, fingerprint.mask_mode
+    if settings.prompt_format != "auto":
+        yield "prompt format", settings.prompt_format == "chat", fingerprint.chat_template != "none"
     if loaded.mismatched:
         yield "whether going on uncertified was allowed", settings.proceed_uncertified, True
     if settings.sentinel:

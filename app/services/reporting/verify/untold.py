@@ -67,8 +67,8 @@ _ALWAYS = (
     ),
     Untold(
         REPORT,
-        ("session.warnings", "session.policy_settings.preview.warnings"),
-        "Warnings that stood on the page: their wording belongs to the program.",
+        ("session.warnings", "session.policy_settings.preview.warnings", "session.policy_settings.preview.sentinel"),
+        "Warnings and reasons that stood on the page: their wording belongs to the program.",
     ),
     Untold(
         REPORT,
@@ -150,7 +150,7 @@ _WITHOUT_REPLAY = (
         REPORT,
         (
             "session.prompt", "session.policy_settings.preview", "session.policy_settings.preview.token_count",
-            "session.policy_settings.preview.branches",
+            "session.policy_settings.preview.branches", "session.rendering.texts",
         ),
         "Which tokens the prompt and its masked reading have: that needs the model's tokenizer.",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import stat
 import zipfile
 from collections.abc import Callable
@@ -13,8 +14,10 @@ import pytest
 from app.services.errors import ServiceError
 from app.services.reporting import archive
 from app.services.reporting.archive import pack, unpack, write_bytes
+from app.services.reporting.bundle import MANIFEST
+from app.services.reporting.prompts import FILE as PROMPTS
 from app.services.views.verification import Verification
-from tests.unit.app.reporting.conftest import Audited, files_of
+from tests.unit.app.reporting.conftest import Audited, files_of, with_file
 
 
 def zipped(entries: list[tuple[zipfile.ZipInfo | str, bytes]]) -> bytes:
@@ -112,3 +115,29 @@ def test_an_archive_that_unpacks_to_too_much_is_not_read(
 def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="There is no file"):
         unpack(tmp_path / "none.zip")
+
+
+def test_a_bundle_has_the_calibrations_prompts_only_where_they_are_asked_for(audited: Audited) -> None:
+    exports, number = audited.wired.exports, audited.sessions["joint"]
+    assert PROMPTS not in files_of(exports.content(number, "bundle"))
+    rows = json.loads(files_of(exports.content(number, "bundle-with-prompts"))[PROMPTS])["rows"]
+    assert len(rows) == 40
+    for kind in ("uncalibrated", "deleted"):
+        with pytest.raises(ServiceError, match="choose the bundle without"):
+            exports.content(audited.sessions[kind], "bundle-with-prompts")
+
+
+@pytest.mark.parametrize(
+    ("signatures", "said"), [([], "unsigned"), (["x", "y"], "2 signatures, which"), (None, "unsigned")]
+)
+def test_a_bundle_says_whether_it_is_signed(
+    signatures: list[str] | None, said: str, audited: Audited, verify: Callable[..., Verification]
+) -> None:
+    manifest = json.loads(files_of(audited.bundles["joint"])[MANIFEST])
+    assert manifest.pop("signatures") == []
+    if signatures is not None:
+        manifest["signatures"] = signatures
+    found = verify(with_file(audited.bundles["joint"], MANIFEST, json.dumps(manifest).encode()))
+    assert found.ok
+    (who,) = [item.reason for item in found.beyond if item.fields == ("signatures",)]
+    assert said in who

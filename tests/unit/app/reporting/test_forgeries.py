@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 
 from app.bootstrap import verifier
+from app.services.errors import ServiceError
 from app.services.reporting.bundle import CALIBRATION, REPORT
 from app.services.reporting.prompts import FILE as PROMPTS
 from app.services.reporting.verify.run import BundleVerifier
 from app.services.views.verification import Verification
 from coft_core.conformal.calibration import Calibration
 from coft_core.engine.model import LanguageModel
-from coft_core.errors import ModelLoadError
+from coft_core.errors import CoftError, ModelLoadError
 from tests.conftest import load_tiny
-from tests.unit.app.reporting.conftest import Audited, check_named, failures
-from tests.unit.app.reporting.forging import Files, Forgery, Report, rebuilt
+from tests.unit.app.reporting.conftest import Audited, audit, check_named, failures, files_of, judge
+from tests.unit.app.reporting.forging import Files, Forgery, Report, fields_of, rebuilt
 
 BRANCHES, TOKENS, REPLAY = "Branches and steps", "Certified tokens", "Replay on the model"
 SETTINGS, PREVIEW, TIMES = "Prompt, spans and settings", "Masked prompt", "Times"
@@ -442,3 +443,32 @@ def test_there_are_forgeries_of_every_kind() -> None:
     assert len(FORGERIES) >= 40
     assert {forgery.caught == "" for forgery in FORGERIES.values()} == {True, False}
     assert any(forgery.replay for forgery in FORGERIES.values())
+
+
+@pytest.mark.parametrize(("kind", "alpha"), [("joint", 0.3), ("factorized", 0.9)])
+def test_no_field_of_a_report_can_be_changed_without_being_caught_or_named(
+    kind: str, alpha: float, audited: Audited, found: Callable[[bytes, bool], Verification], tmp_path: Path
+) -> None:
+    wired = audited.wired
+    number = audit(
+        wired, "short", calibration_id=audited.calibrations[kind], mask_layout=kind, max_new_tokens=4, alpha=alpha
+    )
+    judge(wired, number, 1)
+    bundle = wired.exports.bundle(number)
+    unnoticed, seen = [], 0
+    for path, change in fields_of(json.loads(files_of(bundle)[REPORT])):
+        try:
+            forged = rebuilt(bundle, lambda report, _, change=change: change(report), tmp_path)
+            seen += 1
+            without = found(forged, False)
+        except (ServiceError, CoftError, ValueError, KeyError):
+            # Nobody can read it any more.
+            continue
+        if forged == bundle or not without.ok:
+            continue
+        replayed = found(forged, True)
+        told = without if not replayed.ok else replayed
+        if not named(told, REPORT, path):
+            unnoticed.append((path, "by a replay alone" if not replayed.ok else "by nothing"))
+    assert unnoticed == [], "\n" + "\n".join(map(str, unnoticed))
+    assert seen > 80
