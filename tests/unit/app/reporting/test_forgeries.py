@@ -206,8 +206,9 @@ def chosen_otherwise(report: Report, _: Files) -> None:
     """Another certified token as the drawn one, with all its numbers."""
     step = report["branches"][0]["steps"][-1]
     row = next(r for r in step["candidates"] if r["certified"] and r["token_id"] != step["token_id"])
-    for name in ("token_id", "token", "log_p_factual", "log_p_masked", "log_p_fused", "certified"):
+    for name in ("token_id", "token", "log_p_factual", "log_p_masked", "log_p_fused"):
         step[name] = row[name]
+    step["certified"] = step["state"] in ("calibrated", "inherited")
     step["policy_token_id"], step["policy_token"] = row["token_id"], row["token"]
     step["margin"] = min(row["log_p_fused"], row["log_p_masked"]) - step["log_tau"]
     step["log_ratio"] = row["log_p_factual"] - row["log_p_masked"]
