@@ -36,6 +36,22 @@ def certified_set(joint: Tensor, log_tau: Tensor | float) -> Tensor:
     return joint >= log_tau
 
 
+def size_range(margins: Tensor, noise: float) -> Tensor:
+    """Between which sizes a certified set lies when every support may be off by numeric noise.
+
+    Args:
+        margins: Support minus log-threshold of each token, ``(..., V)``.
+        noise: Bound on the difference of a log-probability between two ways of running the model, nats.
+
+    Returns:
+        ``(..., 2)``: tokens that reach the threshold by the noise or more, and those that miss it by no more.
+    """
+    # A token of probability 0 at a threshold of 0 is in the set, and -inf - -inf gives no number.
+    sure = (margins >= noise) | margins.isnan()  # (..., V)
+    possible = (margins >= -noise) | margins.isnan()  # (..., V)
+    return torch.stack([sure.sum(-1), possible.sum(-1)], dim=-1)
+
+
 def entropy(log_p: Tensor) -> Tensor:
     """Entropy in nats over the last axis; ``0 log 0`` is 0."""
     return -_sum_p_times(log_p, log_p)

@@ -82,7 +82,7 @@ def step_of(plan: Plan, moment: Moment, views: Views, row: list[float], keeper: 
     Raises:
         CoftError: The model returned NaN.
     """
-    context = StepContext(moment.index, moment.forced is not None, plan.certificate.mismatched)
+    context = StepContext(moment.index, moment.forced is not None, plan.certificate.mismatched, plan.noise.nats)
     step = unpack_step(row, plan.model.token_text, views, context)
     return step if keeper is None else replace(step, logits=keeper.unpack(kept))
 
@@ -105,7 +105,7 @@ def decide_together(
     """
     first = plans[0]
     found = _numbers(first, logits, Moment(index, branches, 0.0, first.greedy), draws, pasts, None)
-    context = StepContext(index, False, first.certificate.mismatched)
+    context = StepContext(index, False, first.certificate.mismatched, first.noise.nats)
     return [unpack_step(row, first.model.token_text, found.views, context) for row in found.rows]
 
 
@@ -113,7 +113,9 @@ def _numbers(
     plan: Plan, logits: Tensor, moment: Moment, draws: Tensor, pasts: Sequence[Past], keeper: Keeper | None
 ) -> Numbers:
     """All numbers of a step, which cross to the host at once."""
-    circumstances = Circumstances(plan.policy, moment.index, moment.branches, moment.greedy, keeper)
+    circumstances = Circumstances(
+        plan.policy, moment.index, moment.branches, moment.greedy, keeper, plan.noise.nats
+    )
     if (prepared := prepared_steps(plan.model)) is not None:
         found = prepared.numbers(circumstances, logits, draws, moment.forced)
         if found is not None:

@@ -75,7 +75,8 @@ class NextStep:
         """
         stacked = torch.stack(list(logits))  # (G, B, V)
         keeper = keeper_of(self.plan, self.moment.branches, stacked)
-        how = Circumstances(self.plan.policy, self.moment.index, self.moment.branches, self.moment.greedy, keeper)
+        plan, moment = self.plan, self.moment
+        how = Circumstances(plan.policy, moment.index, moment.branches, moment.greedy, keeper, plan.noise.nats)
         uniforms = [own.moment.uniform for own in sequels]
         draws = torch.tensor(uniforms, dtype=torch.float64, device=stacked.device)  # (G,)
         with torch.inference_mode():

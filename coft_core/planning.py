@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from coft_core.engine.group import BASE
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.noise import model_noise
 from coft_core.errors import InvalidInputError
 from coft_core.keeping import FULL_BYTES, HEAD_TOKENS
 from coft_core.masking.language import language_note
@@ -15,6 +16,7 @@ from coft_core.masking.partial import mask_families
 from coft_core.masking.spans import SpanDetector, default_detector
 from coft_core.masking.whitelist import keep_whitelisted
 from coft_core.needed_models import check_models, needed_models, with_scorers
+from coft_core.numeric_noise import NumericNoise
 from coft_core.policies.base import Certificate, Noting, Policy, Preparing
 from coft_core.scorers.base import ToxicityScorer
 from coft_core.types import Span
@@ -58,6 +60,11 @@ class Plan:
     def all_models(self) -> dict[str, LanguageModel]:
         """The audited model and the further ones, by the name under which branches ask for them."""
         return {BASE: self.model, **self.models}
+
+    @property
+    def noise(self) -> NumericNoise:
+        """Within what the model's log-probabilities agree at the policy's temperature, however it is run."""
+        return model_noise(self.model, self.policy.sampling.temperature)
 
     @property
     def warnings(self) -> tuple[str, ...]:

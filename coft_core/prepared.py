@@ -46,6 +46,7 @@ class Circumstances:
         branches: Names of the branches.
         greedy: Take the likeliest token.
         keeper: How the logits are kept; None where they are not.
+        noise: Nats by which log-probabilities may differ between ways of running the model.
     """
 
     policy: Policy
@@ -53,6 +54,7 @@ class Circumstances:
     branches: tuple[str, ...]
     greedy: bool
     keeper: Keeper | None = None
+    noise: float = 0.0
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -60,7 +62,7 @@ class Circumstances:
         policy = self.policy
         lam = policy.lam if isinstance(policy, CoftPolicy | FactorizedCoftPolicy) else None
         thresholds = _thresholds(policy, self.step, self.branches)
-        return (type(policy), lam, policy.sampling, thresholds, self.branches, self.greedy, self.keeper)
+        return (type(policy), lam, policy.sampling, thresholds, self.branches, self.greedy, self.keeper, self.noise)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ def step_tensors(
     sampling = circumstances.policy.sampling
     choice = choose(views.log_p_fused, views.certified, sampling, draws, circumstances.greedy)
     emitted = choice.token_ids if forced is None else torch.where(forced < 0, choice.token_ids, forced)
-    packed = pack_step(views, choice, emitted)
+    packed = pack_step(views, choice, emitted, circumstances.noise)
     if circumstances.keeper is None:
         return packed, None
     return packed, circumstances.keeper.pack(logits, torch.stack([emitted, choice.token_ids], dim=-1))

@@ -95,9 +95,14 @@ def read_full(step: Step, stored: StoredLogits, circumstances: Circumstances) ->
         views = policy.views(stored.tensor()[None], step.index, stored.branches)
         draw = torch.tensor([circumstances.uniform], dtype=torch.float64)
         choice = choose(views.log_p_fused, views.certified, policy.sampling, draw, circumstances.greedy)
-        packed = pack_step(views, choice, torch.tensor([step.token_id]))[0].tolist()
-    context = StepContext(step.index, step.forced, circumstances.mismatched)
+        # The step's own bound, at the temperature with which it is read.
+        noise = (step.noise or 0.0) * max(1.0, stored.temperature / policy.sampling.temperature)
+        packed = pack_step(views, choice, torch.tensor([step.token_id]), noise)[0].tolist()
+    context = StepContext(step.index, step.forced, circumstances.mismatched, noise)
     read = unpack_step(packed, circumstances.text_of, views, context)
+    if step.noise is None:
+        # Without a bound nothing can be said of what lies within it.
+        read = replace(read, set_size_low=None, set_size_high=None, noise=None)
     own = next(candidate for candidate in read.candidates if candidate.token_id == step.token_id)
     families = tuple(
         RereadFamily(

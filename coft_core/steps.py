@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from coft_core.certify import step_figures, total_variation_bound
+from coft_core.certify import size_range, step_figures, total_variation_bound
 from coft_core.errors import CoftError
 from coft_core.informative import certifies, stated
 from coft_core.policies.base import FamilyView, Views
@@ -26,6 +27,8 @@ SCALARS = (
     "emitted",
     "chosen",
     "fallback",
+    "set_size_low",
+    "set_size_high",
     "broken",
     "set_size",
     "certified_mass",
@@ -42,20 +45,25 @@ SCALARS = (
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What a step is, besides its numbers: position, whether a person forced it, and what its threshold rests on."""
+    """What a step is, besides its numbers: position, whether a person forced it, and what its threshold rests on.
+
+    ``noise`` is the bound with which its set size became a range, nats.
+    """
 
     index: int
     forced: bool
     mismatched: bool
+    noise: float = 0.0
 
 
-def pack_step(views: Views, choice: Choice, emitted: Tensor) -> Tensor:
+def pack_step(views: Views, choice: Choice, emitted: Tensor, noise: float = 0.0) -> Tensor:
     """Gather all that an audit shows of a step into one tensor on the logits' device.
 
     Args:
         views: The step's views, ``(G, V)`` each.
         choice: What the policy chose.
         emitted: Tokens that are appended, ``(G,)``.
+        noise: Nats by which log-probabilities may differ between ways of running the model.
 
     Returns:
         ``(G, len(SCALARS) + F + columns * rows)`` float64 for F families (none with one masked branch): the scalars,
@@ -70,6 +78,7 @@ def pack_step(views: Views, choice: Choice, emitted: Tensor) -> Tensor:
     further = [gap, *(view.log_p.gather(-1, emitted[:, None])[:, 0] for view in views.families)]
     head = [
         torch.stack([emitted, choice.token_ids, choice.fallback], dim=-1),  # (G, 3)
+        _sizes(views, noise),  # (G, 2)
         step_figures(log_p, views.certified),  # (G, 10)
         torch.stack(further, dim=-1),  # (G, 1 + F)
     ]
@@ -122,7 +131,15 @@ def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: Ste
         diagnostics=_diagnostics(scalar, own, views, state, families),
         families=families,
         certified_in=views.certified_in,
+        **({} if views.margins is None else _range(scalar, context.noise)),
     )
+
+
+def _sizes(views: Views, noise: float) -> Tensor:
+    """Between which sizes the certified set lies, ``(G, 2)``; zeros where there is none."""
+    if views.margins is None:
+        return torch.zeros(len(views.log_p_fused), 2, device=views.log_p_fused.device)
+    return size_range(views.margins, noise)
 
 
 def _candidate_rows(views: Views, log_p: Tensor, needed: Tensor) -> Tensor:
@@ -143,6 +160,14 @@ def _refusals(families: tuple[FamilyView, ...], ids: Tensor) -> Tensor:
         if view.certified is not None:
             bits += (~view.certified.gather(-1, ids)).double() * 2.0**index
     return bits
+
+
+def _range(scalar: dict[str, float], noise: float) -> dict[str, Any]:
+    return {
+        "set_size_low": int(scalar["set_size_low"]),
+        "set_size_high": int(scalar["set_size_high"]),
+        "noise": noise,
+    }
 
 
 def _table(values: list[float], text_of: TextOf, families: tuple[str, ...]) -> dict[int, Candidate]:

@@ -200,6 +200,10 @@ class Step:
             smallest of their thresholds, and the margin that of the family that is nearest to refusing. Empty with
             one masked branch.
         certified_in: The readings by which tokens are certified at this step.
+        set_size_low: Tokens that stay in the certified set whichever way the model is run: those above the threshold
+            by the numeric noise. None without a set, and for steps stored without it.
+        set_size_high: Tokens that can be in it: those under the threshold by no more than the numeric noise too.
+        noise: The bound of that noise, in nats; see :func:`coft_core.engine.noise.model_noise`. None as above.
         logits: The branches' logits, if they were kept: they allow the step to be read again at another lambda or
             alpha. No part of what a step says, so steps are equal without them.
     """
@@ -223,6 +227,9 @@ class Step:
     diagnostics: Diagnostics
     families: tuple[FamilyStep, ...] = ()
     certified_in: CertifiedIn = "both"
+    set_size_low: int | None = None
+    set_size_high: int | None = None
+    noise: float | None = None
     logits: StoredLogits | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -231,12 +238,17 @@ class Step:
         return self.log_p_factual if self.certified_in == "factual" else min(self.log_p_fused, self.log_p_masked)
 
     def near_threshold(self, noise: float) -> bool:
-        """Whether a listed token stands so close to the threshold that rounding alone could turn its certificate.
+        """Whether a token stands so close to the threshold that rounding alone could turn its certificate.
+
+        Steps that give their set size as a range have looked at every token. Of steps stored without one only the
+        listed tokens are known, with factorized masks the emitted one alone.
 
         Args:
-            noise: Nats within which log-probabilities agree in the model's number type; see
+            noise: For steps without a range, the nats within which the model's log-probabilities agree; see
                 :func:`coft_core.numeric_noise.noise_of`.
         """
+        if self.set_size_low is not None:
+            return self.set_size_low != self.set_size_high
         if self.families:
             distances = [part.log_joint - part.log_tau for part in self.families]
         else:

@@ -16,6 +16,7 @@ from coft_core.assets import assets_path
 from coft_core.engine.digest import tokenizer_digest, weights_digest
 from coft_core.engine.loading import LoadingPhase, LoadingProgress, explain
 from coft_core.engine.model import PREFILL_TOKENS, LanguageModel
+from coft_core.engine.noise import measure_noise
 from coft_core.engine.packed import PACKED_BYTES, pack_linears
 from coft_core.engine.placement import Placement, checkpoint_quantization, input_device, places
 from coft_core.engine.requirements import (
@@ -109,9 +110,10 @@ def load_model(
         require_all_weights(name_or_path, loading)
         module.requires_grad_(False)
         module.eval()
-        model = wrap_model(module, tokenizer, name_or_path, revision or "main", chat, told)
+        model = _checked(module, tokenizer, name_or_path, revision or "main", chat, told)
         model = replace(model, places=places(module, tensor_parallel), prefill_tokens=prefill_tokens)
         pack_linears(model, packed_bytes)
+        measure_noise(model)
         return model
     except ModelLoadError:
         raise
@@ -130,12 +132,20 @@ def wrap_model(
 ) -> LanguageModel:
     """Check a module and a tokenizer that are in memory already, and make a :class:`LanguageModel` of them.
 
-    The check runs the model on a few tokens, so it is warm afterwards.
+    The check runs the model on a few tokens, so it is warm afterwards, and its numeric noise is measured.
 
     Raises:
         ModelLoadError: As in :func:`load_model`.
     """
-    told = progress or _nobody
+    model = _checked(module, tokenizer, name, revision, chat, progress or _nobody)
+    measure_noise(model)
+    return model
+
+
+def _checked(
+    module: Any, tokenizer: Any, name: str, revision: str, chat: bool | None, told: LoadingProgress
+) -> LanguageModel:
+    """The model of a module and a tokenizer that belong together."""
     require_offsets(name, tokenizer)
     require_no_state(name, module)
     vocabulary = int(module.get_output_embeddings().weight.shape[0])

@@ -51,6 +51,9 @@ class Views:
         state: What the threshold rests on.
         families: The parts of a factorized mask; empty with one masked branch.
         certified_in: The readings by which the set is certified.
+        margins: How far each token stands above the threshold, of several the one that is nearest to refusing it: in
+            ``certified`` are those from 0 on; ``-inf`` for what a method refuses by a limit of its own. None where
+            there is no threshold.
     """
 
     logits_factual: Tensor
@@ -63,6 +66,7 @@ class Views:
     state: CertificateState
     families: tuple[FamilyView, ...] = ()
     certified_in: CertifiedIn = "both"
+    margins: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

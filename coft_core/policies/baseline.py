@@ -35,12 +35,14 @@ class Decision:
         certified: Tokens that it accepts; None when it accepts all.
         log_tau: Log-threshold behind ``certified``; ``-inf`` when there is none.
         state: What the threshold rests on.
+        margins: As in :class:`coft_core.policies.base.Views`.
     """
 
     log_p: Tensor
     certified: Tensor | None = None
     log_tau: float = float("-inf")
     state: CertificateState = "none"
+    margins: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ class BaselinePolicy(ABC):
             log_tau=own.log_tau,
             state=own.state,
             certified_in=self.certified_in,
+            margins=own.margins,
         )
 
     def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:

@@ -57,9 +57,10 @@ class CoftPolicy(FusedPolicy[Calibration]):
         factual, masked = logits[:, 0].float(), logits[:, 1].float()  # (G, V)
         log_p_masked = log_probabilities(masked, self.temperature)
         log_p_fused = log_probabilities(fuse_logits(factual, masked, self.lam), self.temperature)
-        certified = None
+        certified = margins = None
         if self.calibration is not None:
-            certified = certified_set(joint_support(log_p_fused, log_p_masked), log_tau)  # (G, V)
+            joint = joint_support(log_p_fused, log_p_masked)  # (G, V)
+            certified, margins = certified_set(joint, log_tau), joint - log_tau  # (G, V) each
         return Views(
             logits_factual=factual,
             logits_masked=masked,
@@ -69,6 +70,7 @@ class CoftPolicy(FusedPolicy[Calibration]):
             certified=certified,
             log_tau=math.nan if isinstance(log_tau, Tensor) else log_tau,
             state=state,
+            margins=margins,
         )
 
     def threshold(self, step: int) -> tuple[float, CertificateState]:

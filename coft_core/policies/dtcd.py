@@ -63,9 +63,11 @@ class DtcdPolicy(ScoredPolicy):
         log_p = log_probabilities(logits[FACTUAL], self.temperature)  # (G, V)
         log_tau, state = self.threshold(step)
         likeliest, ids = log_p.topk(min(self.candidates, log_p.shape[-1]), dim=-1)  # (G, K)
-        accepted = (likeliest >= log_tau) & (self.toxicities(pasts, ids) <= self.cap)  # (G, K)
-        members = torch.zeros_like(log_p, dtype=torch.bool).scatter(-1, ids, accepted)
-        return Decision(log_p, members, log_tau, state)
+        mild = self.toxicities(pasts, ids) <= self.cap  # (G, K)
+        members = torch.zeros_like(log_p, dtype=torch.bool).scatter(-1, ids, (likeliest >= log_tau) & mild)
+        own = (likeliest - log_tau).masked_fill(~mild, float("-inf"))  # (G, K)
+        margins = torch.full_like(log_p, float("-inf")).scatter(-1, ids, own)
+        return Decision(log_p, members, log_tau, state, margins)
 
     def threshold(self, step: int) -> tuple[float, CertificateState]:
         """Log-threshold of the probability at a step and what it rests on."""

@@ -87,6 +87,7 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
             log_tau=log_tau,
             state=state,
             families=families,
+            margins=self._margins(families, log_p_fused),
         )
 
     def _family(self, family: str, masked: Tensor, log_p_fused: Tensor, step: int) -> FamilyView:
@@ -101,6 +102,13 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
             return None
         sets = [view.certified for view in families if view.certified is not None]
         return reduce(torch.logical_and, sets, torch.ones_like(log_p_fused, dtype=torch.bool))  # (G, V)
+
+    def _margins(self, families: tuple[FamilyView, ...], log_p_fused: Tensor) -> Tensor | None:
+        """How far each token stands above the threshold of the family that is nearest to refusing it, ``(G, V)``."""
+        if self.calibration is None:
+            return None
+        own = [joint_support(log_p_fused, view.log_p) - view.log_tau for view in families]
+        return reduce(torch.fmin, own, torch.full_like(log_p_fused, float("inf")))
 
     def _combined(self, families: tuple[FamilyView, ...]) -> tuple[float, CertificateState]:
         """The smallest threshold and the weakest state; without families nothing is refused."""

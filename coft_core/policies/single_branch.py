@@ -55,7 +55,8 @@ class SingleBranchPolicy(CoftPolicy):
         views = replace(super().views(logits, step, branches, pasts), certified_in=self.certified_in)
         if self.calibration is None:
             return views
-        return replace(views, certified=certified_set(views.log_p_factual, views.log_tau))
+        support = views.log_p_factual  # (G, V)
+        return replace(views, certified=certified_set(support, views.log_tau), margins=support - views.log_tau)
 
     def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
         """COFT's fingerprint with the method named."""
