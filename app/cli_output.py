@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.services.plain import chain_text, span_state
 from app.services.policy_words import policy_name
+from app.services.step_words import set_size
 from app.services.views import (
     AuditView,
     SessionSummary,
@@ -84,7 +85,7 @@ def _row(step: Step) -> str:
     token = step.token.replace("\n", "\\n").replace(" ", "·", 1) if step.token.startswith(" ") else step.token
     return (
         f"{step.index + 1:>4}  {token:<16} {math.exp(step.log_p_factual):>8.4f} {math.exp(step.log_p_masked):>8.4f} "
-        f"{math.exp(step.log_p_fused):>8.4f} {math.exp(step.log_tau):>8.4f} {step.set_size:>5}  {mark}"
+        f"{math.exp(step.log_p_fused):>8.4f} {math.exp(step.log_tau):>8.4f} {set_size(step):>5}  {mark}"
         + (f" ({reservation})" if reservation else "")
         + (" forced" if step.forced else "")
     )

@@ -113,9 +113,7 @@ def _numbers(
     plan: Plan, logits: Tensor, moment: Moment, draws: Tensor, pasts: Sequence[Past], keeper: Keeper | None
 ) -> Numbers:
     """All numbers of a step, which cross to the host at once."""
-    circumstances = Circumstances(
-        plan.policy, moment.index, moment.branches, moment.greedy, keeper, plan.noise.nats
-    )
+    circumstances = Circumstances(plan.policy, moment.index, moment.branches, moment.greedy, keeper, plan.noise.nats)
     if (prepared := prepared_steps(plan.model)) is not None:
         found = prepared.numbers(circumstances, logits, draws, moment.forced)
         if found is not None:

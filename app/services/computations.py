@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from weakref import WeakKeyDictionary
 
 from app.services.views.computing import Computation, KeptMemory
@@ -50,8 +50,24 @@ def computations_of(record: SessionRecord) -> tuple[Computation, ...]:
 
 
 def session_noise(record: SessionRecord) -> NumericNoise:
-    """The bound on numeric noise of a session's number type, which its fingerprint names."""
-    return noise_of(record.fingerprint.get("dtype"))
+    """The bound on numeric noise for a session's model at its temperature, the largest of all ways it was computed.
+
+    Sessions of earlier versions stored the bound of the number type at temperature 1; what that type has at the
+    session's temperature is said in its place.
+    """
+    stated = stated_noise(record)
+    usual = noise_of(record.fingerprint.get("dtype"), record.temperature)
+    return stated if stated.nats >= usual.nats else usual
+
+
+def stated_noise(record: SessionRecord) -> NumericNoise:
+    """The bound that a session was stored with, which tables of it repeat."""
+    told = computations_of(record)
+    usual = noise_of(record.fingerprint.get("dtype"))
+    largest = max(told, key=lambda item: item.numeric_noise, default=None)
+    if largest is None or largest.temperature is None:
+        return usual
+    return replace(usual, nats=largest.numeric_noise, temperature=largest.temperature)
 
 
 def memory_of(rollout: Rollout) -> tuple[KeptMemory, ...]:
@@ -63,8 +79,9 @@ def memory_of(rollout: Rollout) -> tuple[KeptMemory, ...]:
 
 def _computation(rollout: Rollout, path: str) -> Computation:
     model: LanguageModel = rollout.plan.model
-    noise = noise_of(model.dtype_name)
-    return Computation(model.dtype_name, model.quantization, path, memory_of(rollout), noise.nats)
+    noise = rollout.plan.noise
+    memory = memory_of(rollout)
+    return Computation(model.dtype_name, model.quantization, path, memory, noise.nats, noise.temperature)
 
 
 def _to_json(computation: Computation) -> JsonObject:

@@ -22,11 +22,11 @@ from coft_core.engine.load import DEMO, load_model
 from coft_core.engine.loading import LoadingPhase
 from coft_core.engine.memory.fit import fit_is_known, fit_of
 from coft_core.engine.model import LanguageModel
+from coft_core.engine.noise import model_noise
 from coft_core.engine.packed import weights_text
 from coft_core.masking.rendering import moment_of
 from coft_core.masking.sentinel import default_sentence
 from coft_core.needed_models import check_models
-from coft_core.numeric_noise import noise_of
 from coft_core.policies.base import NeedsModels, NeedsScorers, Policy
 from coft_core.prepared import path_text, prepare_model
 from coft_core.scorers.base import ToxicityScorer, load_scorer
@@ -201,7 +201,7 @@ class ModelHost:
         with nullcontext() if fit_is_known(model) else self.turn():
             fit = fit_of(model)
         kept = KeptMemory(BASE, fit.kind, fit.reason, 0, fit.joins)
-        noise = noise_of(model.dtype_name).text
+        noise = model_noise(model).text
         return f"{_prompts(model)}Keys and values: {kept.text}. Log-probabilities agree within {noise}."
 
 

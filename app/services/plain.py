@@ -52,6 +52,9 @@ def step_numbers(step: Step) -> dict[str, Any]:
         "tv_bound": step.diagnostics.tv_bound,
         "sensitivity": step.diagnostics.sensitivity,
         "log_ratio": step.diagnostics.log_ratio,
+        "set_size_low": step.set_size_low,
+        "set_size_high": step.set_size_high,
+        "noise": step.noise,
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.services.audit_views import AuditViews
-from app.services.computations import computations_of, session_noise
+from app.services.computations import computations_of, stated_noise
 from app.services.csv_files import FORMULA_STARTS, neutralised, to_csv, write_text
 from app.services.errors import ServiceError
 from app.services.mapping import settings_from_json, span_from, step_from
@@ -33,6 +33,9 @@ COLUMNS = (
 
 COMPUTED = ("near_threshold", "numeric_noise", "computed")
 """Further columns of sessions that were stored with how their steps were computed."""
+
+RANGES = ("set_size_low", "set_size_high", "noise")
+"""Further columns of sessions whose steps give their set size as a range."""
 
 CERTIFIED_IN = "certified_in"
 """Further column of tables whose tokens are certified in the factual reading alone."""
@@ -117,7 +120,7 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
     branches = {branch.id: branch for branch in data.branches}
     verdicts = standing(log_entry(record) for record in data.log)
     common = _common_cells(data.record) | {"drift": data.drift}
-    rows, noise = [], session_noise(data.record)
+    rows, noise = [], stated_noise(data.record)
     for branch_id, chain in data.chains.items():
         whole = {"chain_certificate": _json(chain_json(data.certificates[branch_id]))}
         for stored in chain:
@@ -131,7 +134,8 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
                if held]  # fmt: skip
     # The same holds for sessions that do not say how their steps were computed.
     told = COMPUTED if common["computed"] is not None else ()
-    return to_csv((*COLUMNS, *told, *further), rows)
+    ranges = RANGES if any(step.noise is not None for chain in data.chains.values() for step in chain) else ()
+    return to_csv((*COLUMNS, *told, *further, *ranges), rows)
 
 
 def certified_alone(data: SessionData) -> bool:
@@ -166,7 +170,7 @@ def _common_cells(record: SessionRecord) -> dict[str, object]:
         "mask_mode": record.fingerprint["mask_mode"],
         "whitelist": _json(settings.whitelist or None),
         "group": settings.group,
-        "numeric_noise": session_noise(record).text,
+        "numeric_noise": stated_noise(record).text,
         "computed": " | ".join(item.sentence for item in computations_of(record)) or None,
         **({"parameters": _json(dict(settings.parameters))} if settings.parameters else {}),
     }

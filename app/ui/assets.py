@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from app.services.views.running import SENSITIVE
 from app.ui.figures import CONFIG, PALETTES, template
 from app.ui.figures_steps import frames
-from app.ui.presenters import SENSITIVE
 from app.ui.presenters_policies import policies_json
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"

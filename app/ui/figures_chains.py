@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 
 from app.services.views import Step
 from app.services.views.comparisons import Comparison
+from app.services.views.running import SENSITIVE
 from app.ui.figures import MONO, plain_layout
-from app.ui.presenters import SENSITIVE
 from app.ui.presenters_format import shown_token
 
 SENSITIVITY_HEIGHT = 210

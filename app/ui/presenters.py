@@ -10,13 +10,11 @@ import math
 from typing import TypedDict
 
 from app.services.run_until import factual_overruled
+from app.services.step_words import shapes
 from app.services.views import Candidate, NumericNoise, Step
 from app.ui.presenters_families import FamilyRow, candidate_status, family_rows, refused_by
 from app.ui.presenters_format import MOST_DIGITS, digits_for, probability, shown_token, signed, threshold
 from app.ui.presenters_words import facts, has_threshold, hint, verdict
-
-SENSITIVE = 0.5
-"""Absolute log ratio from which a token counts as attribute-sensitive."""
 
 NOTICEABLE = 0.1
 """Absolute log ratio under which no bar is drawn."""
@@ -108,7 +106,7 @@ def step_card(step: Step, noise: NumericNoise | None = None) -> Card:
         id=step.token_id,
         t=step.token,
         w=shown_token(step.token),
-        c=" ".join(token_classes(step)),
+        c=" ".join(shapes(step)),
         k=token_marks(step),
         h=heat_height(ratio),
         n=ratio < 0,
@@ -150,22 +148,6 @@ def shown_candidates(step: Step) -> list[Candidate]:
 def is_plainly_certified(step: Step) -> bool:
     """Whether the token may be shown as certified without a caveat."""
     return step.certified and step.state == "calibrated" and not step.fallback
-
-
-def token_classes(step: Step) -> list[str]:
-    """Classes of the token in the strip; shape carries the state, colour only repeats it."""
-    classes = []
-    if step.fallback:
-        classes.append("fallback")
-    elif step.state == "inherited":
-        classes.append("inherited")
-    elif step.state != "calibrated":
-        classes.append("open")
-    elif not step.certified:
-        classes.append("outside")
-    if abs(step.diagnostics.log_ratio) >= SENSITIVE:
-        classes.append("sensitive")
-    return classes
 
 
 def token_marks(step: Step) -> list[str]:

@@ -7,8 +7,8 @@ from html import escape
 
 from app.services.policy_words import info_of, parameters_line
 from app.services.views.comparisons import ChainSummary, Comparison
+from app.services.views.running import SENSITIVE
 from app.ui.components.markup import table
-from app.ui.presenters import SENSITIVE
 from app.ui.presenters_fit import NAMES
 from app.ui.presenters_format import count, plural, signed
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from html import escape
 
 from app.services.policy_words import parameters_line, policy_name
+from app.services.step_words import shapes
 from app.services.views import Step
 from app.services.views.swaps import SwapChain, SwapOutcome, SwapProgress, SwapResult
 from app.ui.components.markup import icon, table
 from app.ui.figures_swap import drawn_tokens, swap_figure
-from app.ui.presenters import spoken_state, token_classes, token_marks
+from app.ui.presenters import spoken_state, token_marks
 from app.ui.presenters_format import plural, probability, quoted, shown_token
 from app.ui.presenters_session import Message, finished_text
 from app.ui.presenters_swap_form import LETTERS, variant_name
@@ -196,7 +197,7 @@ def chain_claim(chain: SwapChain, alone: bool) -> str:
 
 def token_html(step: Step, answer_step: int, alone: bool) -> str:
     """A token with its marks; vanilla decoding has none, since it certifies nothing."""
-    classes = ["bare"] if alone else token_classes(step)
+    classes = ["bare"] if alone else shapes(step)
     glue = ["glue"] if step.index > 0 and not step.token[:1].isspace() else []
     now = ["now"] if step.index == answer_step else []
     marks = "" if alone else "".join(icon(name) for name in token_marks(step))

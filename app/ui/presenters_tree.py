@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TypedDict
 
+from app.services.step_words import shapes
 from app.services.views import AuditView, BranchView, Step
 from app.services.views.library import PrunePreview
-from app.ui.presenters import spoken_state, token_classes, token_marks
+from app.ui.presenters import spoken_state, token_marks
 from app.ui.presenters_format import shown_token
 
 ENDS = {"length": "length reached", "end": "end of text", "context": "context full"}
@@ -121,4 +122,4 @@ def _beside(view: AuditView, start: int) -> Beside:
 
 def _line(step: Step) -> tuple[str, str, list[str], float, str]:
     ratio = round(step.diagnostics.log_ratio, 4)
-    return (shown_token(step.token), " ".join(token_classes(step)), token_marks(step), ratio, spoken_state(step))
+    return (shown_token(step.token), " ".join(shapes(step)), token_marks(step), ratio, spoken_state(step))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+from app.services.step_words import set_size
 from app.services.views import NumericNoise, Step, silence
 from app.ui import presenters_families as families
-from app.ui.presenters_format import count, probability, quoted, signed, threshold, times_likelier
+from app.ui.presenters_format import probability, quoted, signed, threshold, times_likelier
 
 ROUNDING = 1e-6
 """A token this near to its threshold may fall to either side of it."""
@@ -125,8 +126,8 @@ def _set_fact(step: Step, noise: NumericNoise | None) -> tuple[str, str, str]:
         return ("Set size", "none", notes["none"])
     note = notes.get(step.state, "tokens certified at this step")
     if noise is not None and step.near_threshold(noise.nats):
-        note += f"; one stands at the threshold within numeric noise ({noise.text})"
-    return ("Set size", count(step.set_size), note)
+        note += f"; within numeric noise ({noise.text}) tokens stand at the threshold"
+    return ("Set size", set_size(step), note)
 
 
 def _mass_fact(step: Step) -> tuple[str, str, str]:

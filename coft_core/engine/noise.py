@@ -77,7 +77,7 @@ def _continued(model: LanguageModel, ids: Tensor) -> list[Tensor]:
     with torch.inference_mode():
         for place in range(_PROMPT, min(_PROMPT + _STEPS, ids.shape[1])):
             output = model.module(input_ids=new, past_key_values=cache, use_cache=True)
-            cache, new = output.past_key_values, ids[:, place : place + 1]
+            cache, new = getattr(output, "past_key_values", None), ids[:, place : place + 1]
             if cache is None:
                 break
             found.append(torch.log_softmax(output.logits[0, -1].float(), dim=-1).cpu())

@@ -143,6 +143,9 @@ class Step(Base):
     peak_bytes: Mapped[BigInt | None]
     families: Mapped[list[Any] | None]
     certified_in: Mapped[str] = mapped_column(server_default="both")
+    set_size_low: Mapped[int | None]
+    set_size_high: Mapped[int | None]
+    noise: Mapped[float | None]
     # Compressed already, and far larger than the rest of the row: read only where it is asked for.
     logits: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
     created_at: Mapped[datetime]

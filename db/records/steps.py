@@ -67,6 +67,9 @@ class StepRecord:
         candidates: Top rows of the three views, in the order given.
         families: With factorized masks, each family's part; empty with one masked branch.
         certified_in: The readings that certify: ``"both"``, or ``"factual"`` alone.
+        set_size_low: Least size of the set within numeric noise; None where it was not computed.
+        set_size_high: Largest size; None likewise.
+        noise: Bound of the noise, nats; None likewise.
         logits: The branches' logits as bytes, if they were kept; None also where they were not asked for.
         id: The row's id; None before it is stored.
         branch_id: The branch whose own step this is; None before it is stored.
@@ -104,6 +107,9 @@ class StepRecord:
     candidates: tuple[CandidateRecord, ...] = ()
     families: tuple[FamilyStepRecord, ...] = ()
     certified_in: str = "both"
+    set_size_low: int | None = None
+    set_size_high: int | None = None
+    noise: float | None = None
     logits: bytes | None = field(default=None, repr=False)
     id: int | None = None
     branch_id: int | None = None

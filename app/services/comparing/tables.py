@@ -25,7 +25,9 @@ CHAIN_COLUMNS = (
     "peak_bytes",
 )  # fmt: skip
 
-COLUMNS = ("row", "chain", "all_same", "differs", *STEP_COLUMNS, *CHAIN_COLUMNS)
+RANGES = ("set_size_low", "set_size_high", "noise")
+
+COLUMNS = ("row", "chain", "all_same", "differs", *STEP_COLUMNS, *CHAIN_COLUMNS, *RANGES)
 
 
 def comparison_csv(comparison: Comparison) -> str:
@@ -52,7 +54,7 @@ def _step(step: Step | None, own_model: bool) -> dict[str, object]:
     numbers = {} if step is None else step_numbers(step)
     # The factual reading of a checkpoint of its own is not vanilla's.
     hidden = FROM_VANILLA if own_model else ()
-    return {name: None if name in hidden else numbers.get(name) for name in STEP_COLUMNS}
+    return {name: None if name in hidden else numbers.get(name) for name in (*STEP_COLUMNS, *RANGES)}
 
 
 def _chain(chain: ChainSummary) -> dict[str, object]:

@@ -10,8 +10,9 @@ from markupsafe import Markup
 from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
-from app.services.reporting.summary import SENSITIVE, has_threshold
+from app.services.reporting.summary import has_threshold
 from app.services.views import Step
+from app.services.views.running import SENSITIVE
 
 WIDTH = 680
 """Pixels of a chart: the width of a printed A4 page, so that the same drawing serves screen and paper."""

@@ -19,6 +19,7 @@ from app.services.reporting.bundle import digests_of
 from app.services.reporting.figures import plotly_script, steps_chart, strip
 from app.services.reporting.schema import BranchPart, ReportPart, SummaryPart
 from app.services.reports import SessionData
+from app.services.step_words import set_size, shapes
 from app.services.verdict.rules import log_entry, reviews, standing, verdict_at
 from app.services.views import FAMILY_NAMES, AuditSettings, Span, Step
 from app.services.views.verdicts import StandingVerdict, Target
@@ -183,7 +184,7 @@ def _token(step: Step, shared: bool, policy: str) -> Token:
     return Token(
         text=formats.shown_token(text),
         said=f"step {step.index + 1}: {words.step_words(step, policy)}",
-        classes=words.token_classes(step),
+        classes=" ".join(shapes(step)),
         bar=min(TALLEST_BAR, round(abs(ratio) * _PIXELS_PER_LOG)) if math.isfinite(ratio) else TALLEST_BAR,
         down=ratio < 0,
         forced=step.forced,
@@ -211,7 +212,7 @@ def _row(step: Step, verdict: StandingVerdict | None) -> dict[str, str]:
         "fused": formats.probability(math.exp(step.log_p_fused)),
         "tau": formats.threshold(words.tau_of(step)),
         "status": words.status_word(step),
-        "size": f"{step.set_size:,}" if limited else _open_size(step),
+        "size": set_size(step) if limited else _open_size(step),
         "mass": formats.probability(step.certified_mass) if limited else "",
         "ratio": formats.signed(diagnostics.log_ratio),
         "times": formats.times(diagnostics.log_ratio),

@@ -110,6 +110,10 @@ class FamilyPart(Part):
     state: CertificateState
 
 
+_LATER = ("kl_fused_factual", "tv_fused_factual", "set_size_low", "set_size_high", "noise")
+"""What steps of earlier versions do not have."""
+
+
 class StepPart(Part):
     """One token with everything that an audit shows of it."""
 
@@ -140,6 +144,9 @@ class StepPart(Part):
     kl_fused_factual: Real | None = None
     tv_fused_factual: Real | None = None
     certified_in: Literal["both", "factual"] = "both"
+    set_size_low: Whole | None = None
+    set_size_high: Whole | None = None
+    noise: Real | None = None
     created_at: datetime
     candidates: tuple[CandidatePart, ...]
     families: tuple[FamilyPart, ...]
@@ -148,7 +155,7 @@ class StepPart(Part):
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out what steps stored earlier do not have, so that their reports keep their digest."""
         plain: dict[str, Any] = handler(self)
-        absent = {name for name in ("kl_fused_factual", "tv_fused_factual") if getattr(self, name) is None}
+        absent = {name for name in _LATER if getattr(self, name) is None}
         absent |= {"certified_in"} if self.certified_in == "both" else set()
         return {name: value for name, value in plain.items() if name not in absent}
 

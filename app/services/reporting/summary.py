@@ -8,11 +8,9 @@ from statistics import fmean
 
 from app.services.plain import chain_json
 from app.services.reporting.schema import SummaryPart
+from app.services.views.running import SENSITIVE
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.types import Step
-
-SENSITIVE = 0.5
-"""Absolute log ratio of factual to masked from which a token counts as sensitive: about 1.6 times likelier."""
 
 
 def has_threshold(step: Step) -> bool:

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from app.services.policy_words import info_of, policy_name
 from app.services.reporting.formats import plural, probability, quoted, times_likelier
 from app.services.reporting.schema import ReportPart, SummaryPart, ThresholdsPart
-from app.services.reporting.summary import SENSITIVE, has_threshold
+from app.services.reporting.summary import has_threshold
 from app.services.views import AuditSettings, NumericNoise, Step
 from app.services.views.policies import PolicyInfo
+from app.services.views.running import SENSITIVE
 from coft_core.informative import TOO_WEAK, WHY_WEAK, silence
 
 STATE_WORDS = {
@@ -117,8 +118,8 @@ def near_threshold(steps: Sequence[Step], noise: NumericNoise) -> str:
         return ""
     places = f"step {near[0]}" if len(near) == 1 else f"steps {', '.join(near[:-1])} and {near[-1]}"
     return (
-        f"At {places} a listed token stands at the threshold within numeric noise ({noise.text}), so that another "
-        "machine or another way of computing could certify otherwise."
+        f"At {places} a token stands at the threshold within numeric noise ({noise.text}), so that another machine or "
+        "another way of computing could certify otherwise."
     )
 
 
@@ -263,22 +264,6 @@ def status_word(step: Step) -> str:
     if not step.certified:
         return "not certified"
     return "certified" if step.state == "calibrated" else "certified, borrowed τ"
-
-
-def token_classes(step: Step) -> str:
-    """The shape of a token in the transcript, in the vocabulary of the audit page's style sheet."""
-    found = []
-    if step.fallback:
-        found.append("fallback")
-    elif step.state in ("uninformative", "none", "mismatch"):
-        found.append("open")
-    elif not step.certified:
-        found.append("outside")
-    elif step.state == "inherited":
-        found.append("inherited")
-    if abs(step.diagnostics.log_ratio) >= SENSITIVE:
-        found.append("sensitive")
-    return " ".join(found)
 
 
 def chosen(step: Step) -> str:

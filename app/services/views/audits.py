@@ -222,7 +222,7 @@ class AuditView:
         chain: The certificate of the chain so far as a whole, and the union bound beside it; None without steps,
             without calibration, or with factorized masks.
         drift: What the audits so far say against the calibration; None without calibration.
-        noise: Bound on the numeric noise of the model's number type.
+        noise: Bound on the numeric noise of the model at the session's temperature.
         computed: How its steps were computed, every way that was used; empty before the first step, and for sessions
             stored without it.
     """

@@ -43,7 +43,9 @@ class Computation:
         steps: Path of its steps: ``"traced"``, ``"CUDA graph"``, or ``"eager"`` with why it is no other. Forwards that
             sessions share are eager on every path.
         memory: How keys and values were kept, the audited model's first.
-        numeric_noise: Nats within which log-probabilities of this number type agree between such ways.
+        numeric_noise: Nats within which log-probabilities of this model agree between such ways.
+        temperature: The temperature for which they do; None in sessions of earlier versions, whose bound is that of the
+            number type at temperature 1.
     """
 
     dtype: str
@@ -51,6 +53,7 @@ class Computation:
     steps: str
     memory: tuple[KeptMemory, ...]
     numeric_noise: float
+    temperature: float | None = None
 
     @property
     def sentence(self) -> str:

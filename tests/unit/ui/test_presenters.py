@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.services.step_words import shapes
 from app.services.views import BinView
 from app.ui.figures import PALETTES, candidates_figure, support_histogram, template
-from app.ui.presenters import is_plainly_certified, step_card, token_classes
+from app.ui.presenters import is_plainly_certified, step_card
 from app.ui.presenters_format import digits_for, probability, shown_token, signed, threshold, times_likelier
 from app.ui.presenters_session import bin_verdict, crumbs, session_message, spans_from
 from tests.ui.fakes import FakeServices, make_step, position_bins
@@ -59,7 +60,7 @@ def test_a_forced_token_outside_the_set_names_the_smaller_view():
 def test_sensitive_begins_at_one_half_in_both_directions(ratio, sensitive):
     step = make_step(2, " filed")
     step = replace(step, diagnostics=replace(step.diagnostics, log_ratio=ratio))
-    assert ("sensitive" in token_classes(step)) is sensitive
+    assert ("sensitive" in shapes(step)) is sensitive
     assert step_card(step)["n"] is (ratio < 0)
 
 

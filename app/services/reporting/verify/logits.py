@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from app.services.errors import CoftError, ServiceError
 from app.services.policy_choice import policy_of
@@ -16,9 +15,8 @@ from app.services.reporting.verify.steps import compare_steps
 from app.services.views import Step
 from app.services.views.verification import Check
 from coft_core import informative
-from coft_core.certify import joint_support
 from coft_core.fingerprint import Fingerprint
-from coft_core.policies.base import Policy, Views
+from coft_core.policies.base import Policy
 from coft_core.reread import reread
 from coft_core.reread_types import Bounds, RereadStep
 
@@ -60,7 +58,9 @@ def check_logits(loaded: Loaded) -> Check:
             found.expect(False, f"{place}: {error}")
             continue
         if fresh.step is not None:
-            compare_steps(found, place, step, fresh.step, TOLERANCE, _boundary(kept, fresh, policy))
+            boundary, at_edges = _boundaries(kept, policy)
+            compare_steps(found, place, step, fresh.step, TOLERANCE, boundary)
+            _compare_ranges(found, place, step, fresh.step, at_edges)
         else:
             _compare_bounds(found, place, step, fresh)
     found.expect(not stored, f"{FILE} holds logits of {len(stored)} steps that the report does not have.")
@@ -70,22 +70,25 @@ def check_logits(loaded: Loaded) -> Check:
     )
 
 
-def _boundary(kept: Step, fresh: RereadStep, policy: Policy) -> int:
-    """Tokens so near to a threshold that another processor's rounding may put them on its other side."""
-    if kept.logits is None or fresh.set_size.low == kept.set_size:
-        return 0
+def _boundaries(kept: Step, policy: Policy) -> tuple[int, int]:
+    """Tokens that another processor may put on the other side of the threshold, and of either end of the range."""
+    if kept.logits is None:
+        return 0, 0
     with torch.inference_mode():
-        views = policy.views(kept.logits.tensor()[None], kept.index, kept.logits.branches)
-        near = [(support - log_tau).abs() <= BOUNDARY for support, log_tau in _supports(views)]
-    return int(torch.stack(near).any(0).sum())
+        margins = policy.views(kept.logits.tensor()[None], kept.index, kept.logits.branches).margins
+    if margins is None:
+        return 0, 0
+    noise = kept.noise or 0.0
+    at_edges = (margins.abs() - noise).abs() <= BOUNDARY
+    return int((margins.abs() <= BOUNDARY).sum()), int(at_edges.sum())
 
 
-def _supports(views: Views) -> list[tuple[Tensor, float]]:
-    """What each threshold of a step is compared with, ``(1, V)``, and the threshold."""
-    if views.certified_in == "factual":
-        return [(views.log_p_factual, views.log_tau)]
-    pairs = [(view.log_p, view.log_tau) for view in views.families] or [(views.log_p_masked, views.log_tau)]
-    return [(joint_support(views.log_p_fused, log_p), log_tau) for log_p, log_tau in pairs]
+def _compare_ranges(found: Findings, place: str, stated: Step, fresh: Step, at_edges: int) -> None:
+    """The sizes between which the set lies follow from the logits and the stated bound."""
+    for name in ("set_size_low", "set_size_high"):
+        own, other = getattr(stated, name), getattr(fresh, name)
+        fits = own == other or (own is not None and other is not None and abs(own - other) <= at_edges)
+        found.expect(fits, f"{place}: {name} is stated as {own} and computed as {other}.")
 
 
 def _compare_bounds(found: Findings, place: str, stated: Step, fresh: RereadStep) -> None:

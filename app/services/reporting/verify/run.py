@@ -20,6 +20,7 @@ from app.services.reporting.verify.numbers import (
     check_summary,
 )
 from app.services.reporting.verify.preview import check_preview
+from app.services.reporting.verify.ranges import check_ranges
 from app.services.reporting.verify.replay import check_replay
 from app.services.reporting.verify.settings import check_settings
 from app.services.reporting.verify.structure import check_branches, check_verdicts
@@ -87,6 +88,7 @@ def _of_content(loaded: Loaded) -> list[Check]:
             check_certified(loaded),
             check_derived(loaded),
             check_choices(loaded),
+            check_ranges(loaded),
             check_chains(loaded),
             check_summary(loaded),
             check_logits(loaded),

@@ -37,7 +37,9 @@ def compare_steps(found: Findings, place: str, stated: Step, fresh: Step, tolera
             bool(near) or getattr(stated, name) == getattr(fresh, name),
             f"{place}: {name} is stated as {getattr(stated, name)} and computed as {getattr(fresh, name)}.",
         )
-    sizes_fit = abs(stated.set_size - fresh.set_size) <= boundary
+    low = stated.set_size if stated.set_size_low is None else stated.set_size_low
+    high = stated.set_size if stated.set_size_high is None else stated.set_size_high
+    sizes_fit = low - boundary <= fresh.set_size <= high + boundary
     found.expect(sizes_fit, f"{place}: the set size is stated as {stated.set_size} and computed as {fresh.set_size}.")
     for field in fields(Diagnostics):
         own, other = getattr(stated.diagnostics, field.name), getattr(fresh.diagnostics, field.name)
