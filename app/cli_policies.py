@@ -25,6 +25,7 @@ def _print() -> None:
     for info in KNOWN_POLICIES:
         source = f" ({info.source})" if info.source else ""
         print(f"{info.key}: {info.name}, {info.about}{source}")
+        print(f"    Differs from its authors': {info.differs}")
         for own in info.parameters:
             print(f"    {own.name} = {_default(own.default)}: {own.help}")
 

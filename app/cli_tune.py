@@ -14,7 +14,7 @@ from app.services.errors import ServiceError
 from app.services.known_policies import KNOWN_POLICIES
 from app.services.policy_words import policy_name
 from app.services.tuning.plain import tuning_csv, tuning_json
-from app.services.tuning.words import calibrated_sentence, kept_sentence
+from app.services.tuning.words import calibrated_sentence, kept_sentence, none_sentence
 from app.services.views import AuditSettings
 from app.services.views.tuning import TunedMethod, TunedPoint, TuningRequest, TuningView
 from app.settings import Settings
@@ -120,18 +120,18 @@ def _print(view: TuningView) -> None:
     else:
         print(kept_sentence(view))
     for own in view.methods:
-        _print_method(own, view.complete)
+        _print_method(own, view.complete, view.floor)
 
 
-def _print_method(own: TunedMethod, complete: bool) -> None:
+def _print_method(own: TunedMethod, complete: bool, floor: float) -> None:
     if own.error:
         print(f"{policy_name(own.policy)}: left out: {own.error}")
     for point in own.points:
         print(f"{'*' if point.chosen else ' '}{policy_name(own.policy):<28}{_values(point):<18}{_figures(point)}")
     if not complete and not own.error:
         print(f"{policy_name(own.policy)}: {len(own.points)} of {own.planned} points measured.")
-    elif own.points and own.best is None:
-        print(f"{policy_name(own.policy)}: no point keeps enough accuracy.")
+    elif sentence := none_sentence(own, floor):
+        print(sentence)
 
 
 def _values(point: TunedPoint | None) -> str:

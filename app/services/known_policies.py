@@ -31,6 +31,7 @@ def _info(method: Method) -> PolicyInfo:
         source=method.source,
         parameters=method.parameters,
         certified_in=method.certified_in if method.calibrated else "nothing",
+        differs=method.differs,
     )
 
 

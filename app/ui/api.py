@@ -84,9 +84,10 @@ class Endpoints:
         """List the decoding methods that an audit can be made with.
 
         Returns:
-            A list of policies, each with key, name, about, source, kind, fuses (whether lam counts), certifies (whether
-            it takes a calibration), certified_in, layouts, group and parameters; a parameter has name, kind, default,
-            title, help, low, high, step, choices, strength and optional.
+            A list of policies, each with key, name, about, source, differs (from what its authors published), kind,
+            fuses (whether lam counts), certifies (whether it takes a calibration), certified_in, layouts, group and
+            parameters; a parameter has name, kind, default, title, help, low, high, step, choices, strength and
+            optional.
         """
         return policies_json()
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from app.services.policy_words import policy_name
-from app.services.tuning.words import ENDED, calibrated_sentence, kept_sentence, sampling_sentence
+from app.services.tuning.words import ENDED, calibrated_sentence, kept_sentence, none_sentence, sampling_sentence
 from app.services.views.tuning import TunedMethod, TunedPoint, TunedValues, TuningSet, TuningView
 from app.ui.components.markup import icon, table
 from app.ui.figures_tune import SYMBOLS, values_text
@@ -70,9 +70,9 @@ def run_details(view: TuningView) -> tuple[str, str]:
         if own.error
     )
     none = "".join(
-        f"<li>{icon('tri')}<span>{escape(policy_name(own.policy))}: no point keeps enough accuracy.</span></li>"
+        f"<li>{icon('tri')}<span>{escape(sentence)}</span></li>"
         for own in view.methods
-        if view.complete and own.points and own.best is None
+        if view.complete and (sentence := none_sentence(own, view.floor))
     )
     early = kept_sentence(view)
     early = f"<li>{icon('tri')}<span>{escape(early)}</span></li>" if early else ""

@@ -55,7 +55,7 @@
     }
     if (info.layouts.length > 1) parts.push(field(at, "layout", "Mask", coft.el("select", { class: "select" }, ...info.layouts.map((key) => option(key, LAYOUTS[key] || key, own.layout)))));
     const button = (name, text, label) => coft.el("button", { type: "button", class: "btn small quiet", "data-cmp": name, "data-column": at, "aria-label": label, text });
-    const about = [info.about && `${info.about[0].toUpperCase()}${info.about.slice(1)}`, info.source].filter(Boolean).join(" · ");
+    const about = coft.parameters.about(info);
     return coft.el("fieldset", { class: "colcard" }, coft.el("legend", { text: at ? `Column ${at + 1}` : "Column 1, the one to compare with" }),
       coft.el("div", { class: "colfields" }, ...parts), coft.el("p", { class: "hint about", text: about }), own_fields(own, at, info),
       coft.el("p", { class: "hint caution misfit", role: "status", text: misfit(own) }),

@@ -23,7 +23,7 @@
     if (![...select.options].some((one) => one.value === state.key)) select.append(option(coft.parameters.info(state.key)));
     select.value = state.key;
     const info = coft.parameters.info(state.key);
-    about.textContent = [info.about && `${info.about[0].toUpperCase()}${info.about.slice(1)}`, info.source].filter(Boolean).join(" · ");
+    about.textContent = coft.parameters.about(info);
   };
 
   /* ---- its parameters ---- */

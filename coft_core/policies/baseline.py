@@ -83,6 +83,9 @@ class BaselinePolicy(ABC):
     title: ClassVar[str]
     """Its name on pages and in sentences."""
 
+    rule: ClassVar[str] = ""
+    """What fingerprints call the method since its rule was changed; empty where it is the first one."""
+
     certified_in: ClassVar[CertifiedIn] = "both"
     """The readings by which it certifies, if it does."""
 
@@ -204,6 +207,9 @@ class BaselinePolicy(ABC):
 
     @property
     def label(self) -> str:
-        """The method and its parameters, as fingerprints hold them."""
+        """The method's rule and its parameters, as fingerprints hold them."""
         own = {item.name: getattr(self, item.name) for item in parameters_of(self)}
-        return f"{self.method} {json.dumps(own, sort_keys=True, ensure_ascii=False)}" if own else self.method
+        later = {item.name: item.default for item in parameters_of(self) if item.later}
+        told = {name: value for name, value in own.items() if name not in later or value != later[name]}
+        rule = self.rule or self.method
+        return f"{rule} {json.dumps(told, sort_keys=True, ensure_ascii=False)}" if own else rule

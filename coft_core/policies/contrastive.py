@@ -30,9 +30,13 @@ SMALLEST = 1e-30
 class ContrastivePolicy(BaselinePolicy):
     """Move away from an amateur, within the tokens that the expert finds plausible.
 
-    The paper scores a token by ``log p_expert - log p_amateur`` and searches with a beam. To sample, the scores are
-    used as logits here, with a weight: ``log p_expert + guidance * (log p_expert - log p_amateur)``; no guidance is the
-    expert alone. Tokens under ``plausibility`` times the expert's likeliest are left out.
+    The paper scores a token by ``log p_expert - log p_amateur`` and searches with a beam. Here the scores are logits
+    that are drawn from, ``expert_weight * log p_expert + guidance * (log p_expert - log p_amateur)``; without guidance
+    they are the expert's. Tokens under ``plausibility`` times the expert's likeliest are left out.
+
+    The authors' rule is ``against="amateur"`` with their amateur, ``expert_weight=0``, ``guidance=1`` and
+    ``plausibility=0.1``, decoded greedily (one beam) or drawn; their amateur of GPT-2 reads the newest token alone,
+    which this one does not.
 
     Against a smaller model, the expert is the audited model on the prompt, as in the paper. Against the masked branch,
     which the paper does not know, the expert is the masked reading and the amateur the factual one: what the attribute
@@ -42,6 +46,7 @@ class ContrastivePolicy(BaselinePolicy):
         against: ``"masked"`` or ``"amateur"``.
         amateur: The amateur model; needed for ``"amateur"``.
         guidance: How far.
+        expert_weight: Weight of the expert's own log-probability; 0 in the paper.
         plausibility: The paper's alpha; 0.1 there.
         amateur_temperature: Divides the amateur's logits; the paper uses 0.5 for GPT-2 and 1 for OPT.
     """
@@ -57,6 +62,10 @@ class ContrastivePolicy(BaselinePolicy):
         0.1, "number", "Plausibility", "Least share of the likeliest token's probability.", low=0.0, high=1.0
     )
     amateur_temperature: float = parameter(1.0, "number", "Amateur's temperature", "Above 0.", low=0.01, high=10.0)
+    expert_weight: float = parameter(
+        1.0, "number", "Expert's weight", "Of its own log-probability; 0 is the authors' score.", low=0.0, high=1.0,
+        later=True,
+    )  # fmt: skip
 
     method: ClassVar[str] = "contrastive"
     title: ClassVar[str] = "Contrastive decoding"
@@ -88,6 +97,6 @@ class ContrastivePolicy(BaselinePolicy):
         expert, amateur = (MASKED, FACTUAL) if self.against == MASKED else (FACTUAL, AMATEUR)
         log_p = log_probabilities(logits[expert], self.temperature)  # (G, V)
         other = log_probabilities(logits[amateur], self.temperature * self.amateur_temperature)  # (G, V)
-        score = log_p + self.guidance * (log_p - other)  # (G, V)
+        score = self.expert_weight * log_p + self.guidance * (log_p - other)  # (G, V)
         implausible = log_p < log_p.amax(-1, keepdim=True) + math.log(max(self.plausibility, SMALLEST))
         return Decision(score.masked_fill(implausible, float("-inf")).log_softmax(-1))

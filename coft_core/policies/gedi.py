@@ -35,19 +35,21 @@ class GediPolicy(BaselinePolicy):
     The class readings give ``P(c | x_1..t)`` for every candidate, proportional to ``P(c)`` times the product of
     ``P(x_i | x_<i, c)`` to the power ``scale / t`` (the paper's equation 5). The next token is drawn from
     ``P(x_t) * P(wanted | x_1..t) ** omega`` (equation 6), within the candidates that the filter keeps: sorted by their
-    posterior until their mass under the model reaches ``rho``, and every one whose posterior exceeds
-    ``certain`` (section 4.2).
+    posterior until their mass under that weighted distribution reaches ``rho``, and every one whose posterior exceeds
+    ``certain`` (equation 7). The authors' code filters from the other end and calls ``1 - rho`` its ``filter_p``.
 
     The paper trains a class-conditional model with control codes; name it as the discriminator and give the codes as
-    the two texts. Without one, the audited model with an instruction stands in for it. Which tokens the product runs
-    over is not said for continued prompts; here it is those that were generated, as in the authors' code.
+    the two texts. Without one, the audited model with an instruction stands in for it. The product runs over the
+    generated tokens; in the authors' code it runs over the prompt's as well. Their code weights at temperature 1 and
+    divides by the temperature afterwards, and penalises repeated tokens; here the temperature comes first, as for all
+    methods, and nothing is penalised.
 
     Attributes:
         discriminator: A class-conditional checkpoint; None prompts the audited model.
         wanted_text: Control code or instruction of the wanted class.
         unwanted_text: The same of the other class.
         omega: Power of the posterior; 30 in the paper.
-        rho: Mass under the model that the filter keeps at least; 0.8 in the paper.
+        rho: Mass of the weighted distribution that the filter keeps at least; 0.2 in the authors' scripts.
         certain: Posterior above which a token always stays; 0.97 in the paper.
         scale: Power of the likelihood, the paper's alpha, which it learns; 1 by default.
         prior: Prior probability of the wanted class.
@@ -61,13 +63,16 @@ class GediPolicy(BaselinePolicy):
     omega: float = parameter(
         30.0, "number", "Omega", "Power of the posterior.", low=0.0, high=200.0, step=5.0, strength=True
     )
-    rho: float = parameter(0.8, "number", "Rho", "Mass of the model that the filter keeps.", low=0.0, high=1.0)
+    rho: float = parameter(
+        0.2, "number", "Rho", "Mass of the weighted distribution that the filter keeps.", low=0.0, high=1.0
+    )
     certain: float = parameter(0.97, "number", "Certain", "Tokens above this posterior stay.", low=0.0, high=1.0)
     scale: float = parameter(1.0, "number", "Scale", "Power of the likelihood.", low=0.0, high=10.0)
     prior: float = parameter(0.5, "number", "Prior", "Probability of the wanted class.", low=0.001, high=0.999)
 
     method: ClassVar[str] = "gedi"
     title: ClassVar[str] = "GeDi"
+    rule: ClassVar[str] = "gedi, weighted filter"
 
     @property
     def models(self) -> dict[str, str]:
@@ -95,8 +100,8 @@ class GediPolicy(BaselinePolicy):
         """Weight by the posterior and filter."""
         log_p = log_probabilities(logits[FACTUAL], self.temperature)  # (G, V)
         posterior = self._log_posterior(logits, step, pasts)  # (G, V)
-        weighted = log_p + self.omega * posterior
-        kept = self._kept(log_p, posterior)
+        weighted = (log_p + self.omega * posterior).log_softmax(-1)  # (G, V)
+        kept = self._kept(weighted, posterior)
         return Decision(weighted.masked_fill(~kept, float("-inf")).log_softmax(-1))
 
     def _log_posterior(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Tensor:
@@ -108,9 +113,9 @@ class GediPolicy(BaselinePolicy):
         ]
         return torch.stack(classes).log_softmax(0)[0]  # (G, V)
 
-    def _kept(self, log_p: Tensor, posterior: Tensor) -> Tensor:
+    def _kept(self, weighted: Tensor, posterior: Tensor) -> Tensor:
         order = posterior.argsort(dim=-1, descending=True, stable=True)  # (G, V)
-        p = log_p.gather(-1, order).double().exp()
+        p = weighted.gather(-1, order).double().exp()
         inside = p.cumsum(-1) - p < self.rho  # (G, V), by rank
         kept = torch.zeros_like(inside).scatter(-1, order, inside)
         return kept | (posterior > math.log(max(self.certain, 1e-30)))

@@ -31,6 +31,8 @@ class Parameter:
         choices: The names to choose from.
         strength: Whether it says how strongly the policy acts, so that sweeps turn it.
         optional: Whether it may be left empty.
+        later: Whether it came in a later version than its policy: at its default it is no part of fingerprints, so that
+            those of earlier versions still agree.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     strength: bool = False
     optional: bool = False
+    later: bool = False
 
     def check(self, value: Any) -> None:
         """Refuse a value that the parameter cannot take.

@@ -42,6 +42,7 @@ class Method:
         summary: What it does, in a sentence.
         source: Where it was published.
         policy: The class of its policies.
+        differs: How it differs from what its authors published, in a sentence or two.
         calibrated: Whether it takes a calibration.
         fuses: Whether it has a lambda to set.
     """
@@ -51,6 +52,7 @@ class Method:
     summary: str
     source: str
     policy: type[Any]
+    differs: str
     calibrated: bool = False
     fuses: bool = False
 
@@ -92,75 +94,109 @@ class Method:
 
 
 METHODS: tuple[Method, ...] = (
-    Method("vanilla", "reference", "The model as it is.", "", VanillaPolicy),
+    Method("vanilla", "reference", "The model as it is.", "", VanillaPolicy,
+        "Nothing: it draws from the model under the sampling controls alone.",
+    ),
     Method(
         "coft", "fusion", "Fuses the factual and the masked reading; certifies tokens in both.",
-        "COFT, ICML 2026", CoftPolicy, calibrated=True, fuses=True,
+        "COFT, ICML 2026", CoftPolicy,
+        "The paper pools the tokens of all texts; here thresholds count texts unless the pooled estimator is "
+        "chosen, and scores are compared as logarithms.", calibrated=True, fuses=True,
     ),
     Method(
         "coft-factorized", "fusion", "One masked reading for each attribute family.",
-        "COFT, ICML 2026", FactorizedCoftPolicy, calibrated=True, fuses=True,
+        "COFT, ICML 2026", FactorizedCoftPolicy,
+        "As COFT; the paper leaves open what several masked readings are fused as, which is the mean of their "
+        "logits here.", calibrated=True, fuses=True,
     ),
     Method(
         "coft-no-fusion", "fusion", "Draws from the factual reading; certifies like COFT.",
-        "COFT, ICML 2026, ablations", NoFusionPolicy, calibrated=True,
+        "COFT, ICML 2026, ablations", NoFusionPolicy,
+        "As COFT, which has it as an ablation.", calibrated=True,
     ),
     Method(
         "coft-no-certification", "fusion", "Fuses like COFT and refuses no token.",
-        "COFT, ICML 2026, ablations", NoCertificationPolicy, fuses=True,
+        "COFT, ICML 2026, ablations", NoCertificationPolicy,
+        "As COFT, which has it as an ablation.", fuses=True,
     ),
     Method(
         "coft-single-branch", "fusion",
         "Fuses like COFT, certifies in the factual reading alone.", "COFT, ICML 2026, ablations",
-        SingleBranchPolicy, calibrated=True, fuses=True,
+        SingleBranchPolicy,
+        "As COFT, which has it as an ablation.", calibrated=True, fuses=True,
     ),
     Method(
         "dtcd", "constraint", "Tokens must be likely enough and not too toxic.",
-        "COFT, ICML 2026, section 5", DtcdPolicy, calibrated=True,
+        "COFT, ICML 2026, section 5", DtcdPolicy,
+        "The paper describes it in a sentence; which tokens are scored, the scorer and the cap are this "
+        "program's.", calibrated=True,
     ),
     Method(
         "detox", "constraint", "Leaves out tokens that would make the text toxic.", "", DetoxPolicy,
+        "COFT's paper names a toxicity filter without a rule; the filter, the weights and the scorer are this "
+        "program's.",
     ),
     Method(
         "safety_template", "prompt", "Asks the model to be fair before it reads the prompt.",
         "", SafetyTemplatePolicy,
+        "COFT's paper names safety templates and prints none; the built-in ones are this program's.",
     ),
     Method(
         "cf_substitution", "fusion",
         "Averages the prompt with the same prompt about other groups.", "Maudslay et al., EMNLP 2019",
         CfSubstitutionPolicy,
+        "The authors substitute in training data; here the readings of a prompt and of its substitutions are "
+        "averaged while decoding.",
     ),
     Method(
         "neutral_rewrite", "prompt", "Rewrites the prompt without its attributes first.",
         "Vanmassenhove et al., EMNLP 2021", NeutralRewritePolicy,
+        "The authors train a rewriter; here tables rewrite the masked spans alone, or a model that is named "
+        "does by an instruction.",
     ),
     Method(
         "sdd", "steering", "Scales down what a reading told to be biased finds likelier.",
         "Schick et al., TACL 2021", SddPolicy,
+        "The authors describe toxicity; the descriptions here are of the attributes, and probabilities are "
+        "taken at the policy's temperature.",
     ),
     Method(
         "dexperts", "steering", "Adds what an expert says beyond an anti-expert.",
         "Liu et al., ACL 2021", DExpertsPolicy,
+        "The authors train expert and anti-expert; where none are named, the model itself with an instruction "
+        "before the prompt stands in for them.",
     ),
     Method(
         "gedi", "steering", "Follows a class-conditional reading's judgement of every token.",
         "Krause et al., EMNLP 2021", GediPolicy,
+        "The authors train the discriminator; where none is named, the model with an instruction stands in "
+        "for it. Their product of likelihoods includes the prompt's tokens, they weight before the "
+        "temperature and penalise repetition.",
     ),
     Method(
         "iti", "steering", "Moves chosen attention heads along fitted directions.",
         "Li et al., NeurIPS 2023", ItiPolicy,
+        "The authors move the newest token of each step; here every position is moved. Directions and "
+        "strength are fitted on other texts.",
     ),
     Method(
         "cda", "training", "A checkpoint trained on texts with attributes swapped.",
         "Zmigrod et al., ACL 2019", CdaPolicy,
+        "The authors swap genders with rules for inflected languages; the checkpoint here is trained on this "
+        "program's word tables.",
     ),
     Method(
         "adv_lm_head", "training", "A checkpoint whose head was trained against an adversary.",
         "Ganin et al., JMLR 2016", AdversarialHeadPolicy,
+        "The authors train a network's features against the adversary; here the language-model head alone is "
+        "trained so.",
     ),
     Method(
         "contrastive", "steering",
         "Moves away from an amateur model, or from what the attribute adds.", "Li et al., ACL 2023", ContrastivePolicy,
+        "The authors contrast an expert with a smaller amateur alone and search with a beam: set against to "
+        "amateur, expert_weight to 0 and guidance to 1. The default, which contrasts the masked with the "
+        "factual reading, is this program's.",
     ),
 )  # fmt: skip
 

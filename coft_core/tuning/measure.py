@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from coft_core.engine.model import LanguageModel
 from coft_core.engine.room import Room
+from coft_core.errors import InvalidInputError
 from coft_core.masking.spans import SpanDetector
 from coft_core.policies.base import Policy
 from coft_core.scorers.base import ToxicityScorer
@@ -36,6 +37,7 @@ class Measured:
         gap_interval: Its 95 % bootstrap interval over pairs.
         items: Number of graded items.
         pairs: Number of pairs with at least two items.
+        gaps: The largest distance of each such pair, in the order of the items.
     """
 
     accuracy: float
@@ -44,6 +46,27 @@ class Measured:
     gap_interval: Interval
     items: int
     pairs: int
+    gaps: tuple[float, ...] = ()
+
+    def gains_on(self, other: Measured, tried: int = 1) -> bool:
+        """Whether the gap is smaller than another's on the same pairs, beyond what the choice of pairs explains.
+
+        Pairs are drawn again, the same ones for both: the mean difference must be below 0 in all but a share of the
+        draws that is 0.025 for one comparison and is divided by the number of points that were tried.
+
+        Args:
+            other: What is compared with, measured on the same pairs.
+            tried: Points among which this one could have been chosen.
+
+        Raises:
+            InvalidInputError: The pairs are not the same.
+        """
+        if len(self.gaps) != len(other.gaps) or not self.gaps:
+            raise InvalidInputError("The two gaps were not measured on the same pairs; measure both on one set.")
+        differences = np.subtract(self.gaps, other.gaps)  # (pairs,)
+        drawn = np.random.default_rng(0).integers(0, len(differences), (RESAMPLES, len(differences)))
+        share = (differences[drawn].mean(1) >= 0).mean()
+        return bool(share <= (1 - LEVEL) / 2 / max(tried, 1))
 
 
 def measure(model: LanguageModel, items: Sequence[TuningItem], policy: Policy, **given: Any) -> Measured:
@@ -144,6 +167,7 @@ def _measured(
         gap_interval=_interval(gaps[drawn_gaps].mean(1)),
         items=int(sizes.sum()),
         pairs=len(gaps),
+        gaps=tuple(gaps.tolist()),
     )
 
 

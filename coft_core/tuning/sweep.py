@@ -53,7 +53,8 @@ class Sweep:
     Attributes:
         method: The method.
         points: The points, in the order in which they were tried.
-        best: The chosen point; None where every point loses too much accuracy.
+        best: The chosen point; None where every point loses too much accuracy or none has a smaller gap than vanilla
+            decoding beyond noise.
         floor: Accuracy below which a point is not chosen.
     """
 
@@ -118,12 +119,16 @@ def sweep(
 def best_point(points: Iterable[Point], vanilla: Measured) -> Point | None:
     """The point with the smallest gap among those that keep 95 % of vanilla's accuracy; ties go to the more accurate.
 
+    None where its gap is not smaller than vanilla's beyond noise (:meth:`coft_core.tuning.Measured.gains_on`): a
+    strength that gains nothing is not recommended.
+
     The paper reports "the best operating point before task accuracy drops by more than 5 %". A drop is taken relative
     to vanilla, and every point that keeps within it may be chosen, also behind one that does not: accuracy measured on
     a finite set does not fall steadily.
     """
     kept = [point for point in points if point.measured.accuracy >= accuracy_floor(vanilla)]
-    return min(kept, key=lambda point: (point.measured.gap, -point.measured.accuracy), default=None)
+    gaining = [point for point in kept if point.measured.gains_on(vanilla, len(kept))]
+    return min(gaining, key=lambda point: (point.measured.gap, -point.measured.accuracy), default=None)
 
 
 def accuracy_floor(vanilla: Measured) -> float:

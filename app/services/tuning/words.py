@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.services.policy_words import info_of, policy_name
-from app.services.views.tuning import TuningView
+from app.services.views.tuning import TunedMethod, TuningView
 
 ENDED = {"cancelled": "was cancelled", "interrupted": "was interrupted", "failed": "failed"}
 """How a run ended before all methods were swept."""
@@ -31,6 +31,16 @@ def sampling_sentence(view: TuningView) -> str:
     cuts = [f"top-p {own.top_p:g}"] if own.top_p < 1 else []
     cuts += [f"top-k {own.top_k}"] if own.top_k else []
     return ", ".join([f"temperature {own.temperature:g}", *cuts])
+
+
+def none_sentence(own: TunedMethod, floor: float) -> str:
+    """Why no point of a complete sweep was chosen; empty where one was, or where nothing was measured."""
+    if own.error or not own.points or own.best is not None:
+        return ""
+    name = policy_name(own.policy)
+    if all(point.accuracy[0] < floor for point in own.points):
+        return f"{name}: none, no point keeps enough accuracy."
+    return f"{name}: none, no point that keeps enough accuracy has a smaller gap than the model alone beyond noise."
 
 
 def kept_sentence(view: TuningView) -> str:

@@ -24,6 +24,7 @@ class PolicyInfo:
         layouts: Mask layouts that it has, the usual one first.
         kind: What it acts on: ``reference``, ``fusion``, ``prompt``, ``steering``, ``constraint`` or ``training``.
         source: Where it was published; empty if nowhere.
+        differs: How it differs from what its authors published.
         parameters: Its own parameters, besides the controls that all policies share.
         certified_in: The readings in which it certifies.
     """
@@ -38,3 +39,4 @@ class PolicyInfo:
     source: str = ""
     parameters: tuple[Parameter, ...] = ()
     certified_in: CertifiedIn = "nothing"
+    differs: str = ""

@@ -92,7 +92,7 @@ class TunedMethod:
 
     @property
     def best(self) -> TunedPoint | None:
-        """The point to use; None where every point loses too much accuracy."""
+        """The point to use; None where every point loses too much accuracy or gains nothing on the model alone."""
         return next((point for point in self.points if point.chosen), None)
 
 

@@ -95,12 +95,14 @@ def test_the_discriminators_posterior_weights_and_filters(omega: float, rho: flo
         own = 0.3 * math.exp((sums[0] + math.log(wanted[token])) / (step + 1))
         other = 0.7 * math.exp((sums[1] + math.log(unwanted[token])) / (step + 1))
         posterior.append(own / (own + other))
-    kept, reached = set(), 0.0
-    for token in sorted(range(WORDS), key=lambda t: -posterior[t]):
-        if reached < rho or posterior[token] > certain:
-            kept.add(token)
-        reached += p[token]
-    weights = [p[t] * posterior[t] ** omega if t in kept else 0.0 for t in range(WORDS)]
+    weighted = normalised([p[t] * posterior[t] ** omega for t in range(WORDS)])
+    # As the authors write it: from the least wanted token on, until 1 - rho of the weighted mass is gone.
+    removed, gone = set(), 0.0
+    for token in sorted(range(WORDS), key=lambda t: posterior[t]):
+        gone += weighted[token]
+        if gone < 1 - rho and posterior[token] < certain:
+            removed.add(token)
+    weights = [0.0 if t in removed else weighted[t] for t in range(WORDS)]
     policy = GediPolicy(omega=omega, rho=rho, certain=certain, prior=0.3)
     assert decided(policy, logits, step, memory) == pytest.approx(normalised(weights), abs=1e-6)
 
@@ -124,6 +126,20 @@ def test_contrast_keeps_plausible_tokens_and_prefers_what_the_expert_adds(agains
     weights = [p[t] * (p[t] / q[t]) ** 0.8 if p[t] >= 0.1 * max(p) else 0.0 for t in range(WORDS)]
     policy = ContrastivePolicy(against=against, amateur="small", guidance=0.8, amateur_temperature=0.5)
     assert decided(policy, logits) == pytest.approx(normalised(weights), abs=1e-6)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_the_authors_contrast_of_two_models_is_one_of_the_weights(weight: float):
+    logits = drawn("factual", "amateur", seed=7)
+    p, q = softmax(logits["factual"]), softmax(logits["amateur"])
+    weights = [p[t] ** weight * p[t] / q[t] if p[t] >= 0.1 * max(p) else 0.0 for t in range(WORDS)]
+    policy = ContrastivePolicy(against="amateur", amateur="small", expert_weight=weight, guidance=1.0)
+    assert decided(policy, logits) == pytest.approx(normalised(weights), abs=1e-6)
+
+
+def test_a_parameter_that_was_added_later_leaves_the_labels_of_earlier_versions_as_they_were():
+    assert "expert_weight" not in ContrastivePolicy().label
+    assert '"expert_weight": 0.0' in ContrastivePolicy(expert_weight=0.0).label
 
 
 def test_a_template_is_put_around_the_prompt_and_alone_decides():

@@ -146,7 +146,7 @@ def test_refused_tokens_cannot_be_answers(model):
 
 
 def point(accuracy, gap, strength=1.0):
-    measured = Measured(accuracy, (accuracy, accuracy), gap, (gap, gap), 100, 50)
+    measured = Measured(accuracy, (accuracy, accuracy), gap, (gap, gap), 100, 50, (gap,) * 50)
     return Point("sdd", {"decay": strength}, measured)
 
 
@@ -164,6 +164,29 @@ def test_the_best_point_has_the_smallest_gap_among_those_that_keep_accuracy():
     assert best_point([too_strong], vanilla) is None
     tie = replace(strong, measured=replace(strong.measured, accuracy=0.78))
     assert best_point([strong, tie], vanilla) is tie
+
+
+def with_gaps(gaps):
+    own = point(0.8, float(np.mean(gaps)))
+    return replace(own, measured=replace(own.measured, gaps=tuple(gaps)))
+
+
+@pytest.mark.parametrize(
+    ("differences", "chosen"),
+    [((0.1,) * 50, False), ((0.0,) * 50, False), ((-0.1,) * 50, True), ((-0.3, 0.25) * 25, False)],
+    ids=["larger", "the same", "smaller", "smaller within noise"],
+)
+def test_a_point_is_chosen_only_if_its_gap_is_below_vanillas_beyond_noise(differences, chosen):
+    vanilla = point(0.8, 0.5).measured
+    tried = with_gaps([0.5 + difference for difference in differences])
+    assert best_point([tried], vanilla) is (tried if chosen else None)
+
+
+def test_a_gain_among_many_points_must_be_clearer_than_that_of_one():
+    differences = np.random.default_rng(3).normal(-0.1, 0.3, 50)
+    vanilla, tried = point(0.8, 0.5).measured, with_gaps(0.5 + differences)
+    assert best_point([tried], vanilla) is tried
+    assert best_point([tried] * 200, vanilla) is None
 
 
 def test_a_sweep_tries_every_variant_and_keeps_their_order():

@@ -59,7 +59,9 @@ def check_settings(loaded: Loaded) -> Check:
     )
     for name, stated, other in pairs:
         found.same("Settings", name, stated, other)
-    return found.check(f"{len(session.spans)} spans, {len(pairs)} settings")
+    earlier = all(name != "method with its parameters" for name, _, _ in pairs)
+    told = f"; {session.policy} had another rule then, which only the program of that time can apply" if earlier else ""
+    return found.check(f"{len(session.spans)} spans, {len(pairs)} settings{told}")
 
 
 def _check_spans(found: Findings, loaded: Loaded) -> None:
@@ -116,7 +118,8 @@ def _pairs(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]:
     yield "whether a calibration is named", bool(session.calibration_label), certified
     if session.calibration_id is not None:
         yield "calibration_id", session.calibration_id, settings.calibration_id
-    yield "method with its parameters", _method(policy), fingerprint.method
+    if not _is_earlier_rule(policy, fingerprint.method):
+        yield "method with its parameters", _method(policy), fingerprint.method
     yield "masks", policy.mask.label, fingerprint.mask_mode
     if settings.prompt_format != "auto":
         yield "prompt format", settings.prompt_format == "chat", fingerprint.chat_template != "none"
@@ -139,6 +142,11 @@ def _of_the_detector(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]
     named = str(loaded.report.session.policy_settings.get("user_list", ""))
     yield "the word list", parts.user_list.rpartition("+")[0], f"list {named!r}" if named else ""
     yield "whether there is a word list", loaded.settings.user_list_id is not None, bool(named)
+
+
+def _is_earlier_rule(policy: object, stated: str) -> bool:
+    """Whether the audit was made before the method's rule was changed, which this program cannot apply any more."""
+    return isinstance(policy, BaselinePolicy) and bool(policy.rule) and stated.startswith(f"{policy.method} ")
 
 
 def _method(policy: object) -> str:
