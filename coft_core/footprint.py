@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
 
@@ -48,8 +51,8 @@ class StepCost:
 
     Attributes:
         seconds: From asking for the step to having its numbers on the host.
-        peak_bytes: Most memory that PyTorch held on the model's device meanwhile, weights of everything that is loaded
-            included; None where the device does not count it (only CUDA does).
+        peak_bytes: Most memory that PyTorch held on the model's device meanwhile: weights of everything that is loaded
+            and what others ran at that time included. None where the device does not count it (only CUDA does).
     """
 
     seconds: float
@@ -95,20 +98,77 @@ def weight_bytes(model: LanguageModel) -> int:
     return sum(parameter.nbytes for parameter in model.module.parameters())
 
 
-def measured_step(rollout: Rollout) -> tuple[Step, StepCost]:
+class DevicePeaks:
+    """Most memory held on a device within windows of time that may overlap.
+
+    A device has one high-water mark. Whoever sets it back first notes for all windows that are open what it was, so
+    that nobody loses what was reached before.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[torch.device], int] = torch.cuda.max_memory_allocated,
+        reset: Callable[[torch.device], None] = torch.cuda.reset_peak_memory_stats,
+    ) -> None:
+        """No window is open.
+
+        Args:
+            read: Gives a device's high-water mark, bytes.
+            reset: Sets it back to what is held now.
+        """
+        self._read, self._reset = read, reset
+        self._lock = Lock()
+        self._open: list[_Window] = []
+
+    @contextmanager
+    def window(self, device: torch.device) -> Iterator[_Window]:
+        """Measure inside this block; ``peak`` of what it gives is known when the block has ended."""
+        own = _Window(device)
+        with self._lock:
+            self._note(device)
+            self._reset(device)
+            self._open.append(own)
+        try:
+            yield own
+        finally:
+            with self._lock:
+                self._note(device)
+                self._open.remove(own)
+
+    def _note(self, device: torch.device) -> None:
+        peak = self._read(device)
+        for window in self._open:
+            if window.device == device:
+                window.peak = max(window.peak, peak)
+
+
+@dataclass(eq=False)
+class _Window:
+    """A window of :class:`DevicePeaks` and the most that was held in it so far, bytes."""
+
+    device: torch.device
+    peak: int = 0
+
+
+def measured_step(rollout: Rollout, peaks: DevicePeaks | None = None) -> tuple[Step, StepCost]:
     """Take a step and measure it; a step ends with a transfer to the host, so the device has finished by then.
 
     What it waited for other rollouts' forwards is not counted.
+
+    Args:
+        rollout: The rollout.
+        peaks: What all share who measure on the device at the same time; None where nobody else does.
 
     Raises:
         InvalidInputError: The chain is finished.
         RolloutClosedError: The rollout is closed.
     """
     device = rollout.plan.model.device
-    counted = device.type == "cuda"
-    if counted:
-        torch.cuda.reset_peak_memory_stats(device)
     began = time.perf_counter()
-    step = rollout.step()
-    seconds = time.perf_counter() - began - rollout.waited
-    return step, StepCost(seconds, torch.cuda.max_memory_allocated(device) if counted else None)
+    if device.type == "cuda":
+        with (peaks or DevicePeaks()).window(device) as window:
+            step = rollout.step()
+        peak: int | None = window.peak
+    else:
+        step, peak = rollout.step(), None
+    return step, StepCost(time.perf_counter() - began - rollout.waited, peak)

@@ -14,6 +14,7 @@ from app.services.turns import Turns
 from coft_core.engine.loading import out_of_memory
 from coft_core.engine.room import Room
 from coft_core.errors import DeviceMemoryError
+from coft_core.footprint import DevicePeaks
 
 Result = TypeVar("Result")
 
@@ -30,6 +31,12 @@ class DeviceMemory:
         """Wire to the queue for the device and to the budget."""
         self._turns = turns
         self._budget = budget
+        self._peaks = DevicePeaks()
+
+    @property
+    def peaks(self) -> DevicePeaks:
+        """Where all who measure a step's memory at the same time measure it."""
+        return self._peaks
 
     @property
     def budget(self) -> MemoryBudget:

@@ -25,6 +25,10 @@ Waiting = Callable[[bool], None]
 """Told True, about every second, while memory is waited for, and then False; raising from it gives up."""
 
 
+def _claim_nothing() -> None:
+    """For work that goes on with nothing idle."""
+
+
 class Idle(Protocol):
     """Memory that nobody uses at the moment and that can be given back."""
 
@@ -78,7 +82,9 @@ class MemoryBudget:
         self._idle.append(idle)
 
     @contextmanager
-    def room(self, size: int, waiting: Waiting | None = None) -> Iterator[None]:
+    def room(
+        self, size: int, waiting: Waiting | None = None, claim: Callable[[], None] = _claim_nothing
+    ) -> Iterator[None]:
         """Count so many bytes as in use inside this block; wait, in the order of asking, until they fit.
 
         The thread holds no turn while it waits; see the module's order of locks.
@@ -86,8 +92,10 @@ class MemoryBudget:
         Args:
             size: Bytes that the work holds at most.
             waiting: Told while it waits.
+            claim: Takes out of the idle memory what the work goes on with, at the moment when its size counts as in
+                use: until then it is counted as idle, and may be given back for others.
         """
-        told = self._take(size, waiting)
+        told = self._take(size, waiting, claim)
         with self._given_back(size):
             if told and waiting is not None:
                 waiting(False)
@@ -114,14 +122,14 @@ class MemoryBudget:
                 pass
             self.changed.notify_all()
 
-    def _take(self, size: int, waiting: Waiting | None) -> bool:
+    def _take(self, size: int, waiting: Waiting | None, claim: Callable[[], None]) -> bool:
         """Wait for memory and take it; whether there was anything to wait for."""
         ticket = object()
         with self.changed:
             self._queue.append(ticket)
         told = False
         try:
-            while not self._granted(ticket, size, TELLING_SECONDS if told else 0.0):
+            while not self._granted(ticket, size, claim, TELLING_SECONDS if told else 0.0):
                 told = True
                 if waiting is not None:
                     waiting(True)
@@ -131,9 +139,9 @@ class MemoryBudget:
                 self._queue.remove(ticket)
                 self.changed.notify_all()
 
-    def _granted(self, ticket: object, size: int, seconds: float) -> bool:
+    def _granted(self, ticket: object, size: int, claim: Callable[[], None], seconds: float) -> bool:
         with self.changed:
-            if not self.changed.wait_for(lambda: self._queue[0] is ticket and self._fits(size), seconds):
+            if not self.changed.wait_for(lambda: self._queue[0] is ticket and self._fits(size, claim), seconds):
                 return False
             self._in_use += size
             return True
@@ -147,10 +155,11 @@ class MemoryBudget:
                 self._in_use -= size
                 self.changed.notify_all()
 
-    def _fits(self, size: int) -> bool:
+    def _fits(self, size: int, claim: Callable[[], None] = _claim_nothing) -> bool:
         """Whether so many bytes fit, giving idle memory back as far as it takes; alone, anything does."""
         if not self._within(size):
             return False
+        claim()
         while self._limit is not None and self._in_use + self._idle_size() + size > self._limit:
             if not any(idle.close_oldest() for idle in self._idle):
                 break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable
+from contextlib import ExitStack
 from typing import TypeVar
 
 from app.services.device_memory import DeviceMemory
@@ -103,14 +104,51 @@ class RolloutPool:
         copies: int,
         waiting: Waiting | None,
     ) -> Result:
-        with self._changed:
-            rollout = self._rollouts.pop(key, None)
-        rollout = build() if rollout is None else rollout
-        try:
-            with self._memory.budget.room(rollout.memory_size_next * (1 + copies), waiting):
+        while True:
+            with self._changed:
+                kept = self._rollouts.get(key)
+                if kept is not None:
+                    self._rollouts.move_to_end(key)
+            fresh = build() if kept is None else None
+            found = self._tried(key, fresh or kept, fresh is None, work, copies, waiting)
+            if found is not None:
+                return found[0]
+            # It was closed for somebody else while it waited for memory: it is built anew and asks once more.
+
+    def _tried(
+        self,
+        key: Hashable,
+        rollout: Rollout,
+        kept: bool,
+        work: Callable[[Rollout], Result],
+        copies: int,
+        waiting: Waiting | None,
+    ) -> tuple[Result] | None:
+        """The result, or None where a kept rollout was closed while it waited.
+
+        A kept one stays counted, and may be closed, until its memory is granted: many that wait would otherwise hold
+        more than the budget together, and nobody would know of it.
+        """
+        own = not kept
+
+        def claim() -> None:
+            nonlocal own
+            if self._rollouts.get(key) is rollout:
+                del self._rollouts[key]
+                own = True
+
+        with ExitStack() as held:
+            try:
+                room = self._memory.budget.room(rollout.memory_size_next * (1 + copies), waiting, claim)
+                held.enter_context(room)
+                if not own:
+                    return None
                 done = work(rollout)
-        except BaseException:
-            rollout.close()
-            raise
-        self.put(key, rollout)
-        return done
+            except BaseException:
+                if own:
+                    rollout.close()
+                raise
+            with self._changed:
+                held.close()
+                self.put(key, rollout)
+        return (done,)

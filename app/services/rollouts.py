@@ -18,7 +18,7 @@ from app.services.prompting import rendering_of
 from app.services.rollout_pool import RolloutPool
 from coft_core.decode import Plan, Rollout
 from coft_core.digests import same_digests
-from coft_core.footprint import reserved_bytes
+from coft_core.footprint import DevicePeaks, reserved_bytes
 from coft_core.types import Step
 from db.errors import CalibrationDeletedError
 from db.records import BranchRecord, SessionRecord
@@ -89,6 +89,11 @@ class Rollouts:
             return done
 
         return self._pool.run(branch.id, build, noted, copies, waiting)
+
+    @property
+    def peaks(self) -> DevicePeaks:
+        """Where all who measure a step's memory at the same time measure it."""
+        return self._host.memory.peaks
 
     def keep(self, branch_id: int, rollout: Rollout) -> None:
         """Keep the rollout of a new branch."""

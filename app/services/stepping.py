@@ -85,7 +85,7 @@ class Stepping:
             self._sessions.set_finished(branch.id, rollout.finished)
             return None
         # Each forward takes its own turn, together with those of whoever else steps at this moment.
-        step, cost = measured_step(rollout)
+        step, cost = measured_step(rollout, self._rollouts.peaks)
         self._keep(branch, rollout, cost)
         return step
 

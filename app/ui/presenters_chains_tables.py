@@ -91,7 +91,7 @@ FIGURES: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
 
 MEASURED: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
     ("Further models, their weights", lambda chain: memory(chain.footprint.further_bytes if chain.footprint else None)),
-    ("Device memory, measured peak", lambda chain: memory(chain.peak_bytes)),
+    ("Device memory, measured peak of all that ran", lambda chain: memory(chain.peak_bytes)),
 )
 """Figures that stand only where some chain has them."""
 

@@ -119,7 +119,7 @@ MEANS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 ONCE: tuple[tuple[str, Callable[[SetColumn], int | None]], ...] = (
     ("Weights of the model", lambda own: own.footprint.model_bytes if own.footprint else None),
     ("Weights of further models", lambda own: own.footprint.further_bytes if own.footprint else None),
-    ("Device memory, measured peak", lambda own: own.peak_bytes),
+    ("Device memory, measured peak of all that ran", lambda own: own.peak_bytes),
 )
 """What is the same for all prompts; a line stands only where some column has a value."""
 

@@ -7,6 +7,7 @@ import torch
 
 import coft_core as cc
 from coft_core.footprint import (
+    DevicePeaks,
     footprint_of,
     key_value_token_bytes,
     measured_step,
@@ -63,6 +64,22 @@ def test_a_measured_step_is_the_step_that_is_taken_without_measuring():
         assert step == plain.step()
         assert cost.seconds > 0
         assert cost.peak_bytes is None
+
+
+def test_whoever_measures_a_step_leaves_others_the_peak_that_they_reached_before():
+    mark = 0
+
+    def reset(own):
+        nonlocal mark
+        mark = 2 if own == device else mark
+
+    device, other = torch.device("cuda", 0), torch.device("cuda", 1)
+    peaks = DevicePeaks(read=lambda own: mark if own == device else 1, reset=reset)
+    with peaks.window(device) as first:
+        mark = 10
+        with peaks.window(other), peaks.window(device) as second:
+            mark = 3
+    assert (first.peak, second.peak) == (10, 3)
 
 
 def test_what_is_set_aside_for_a_rollout_is_what_it_holds_at_its_end():

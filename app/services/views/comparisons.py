@@ -47,7 +47,8 @@ class ChainSummary:
         mean_tv_factual: The same as total variation.
         own_model: Whether it decodes a checkpoint of its own: its factual reading is then not the audited model's.
         footprint: Memory of its branches and models as computed from their shapes; None where it was stored without.
-        peak_bytes: Most memory that the device held during any of its steps; None where that was not measured.
+        peak_bytes: Most memory that the device held, for all that ran, during any of its steps; None where that was
+            not measured.
     """
 
     session_id: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -10,7 +12,7 @@ down_revision = "0011"
 branch_labels = None
 depends_on = None
 
-COLUMNS = (
+COLUMNS: tuple[tuple[str, sa.types.TypeEngine[Any]], ...] = (
     ("set_size_low", sa.Integer()),
     ("set_size_high", sa.Integer()),
     ("noise", sa.Double()),

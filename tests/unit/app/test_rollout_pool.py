@@ -108,6 +108,42 @@ def test_what_is_in_use_is_never_closed_and_its_forks_are_counted_with_it(pool):
     assert (used.closed, idle.closed) == (False, True)
 
 
+def asked_while_all_is_in_use(pool, key, build, work):
+    """A thread that asks for a rollout while somebody else has the whole budget, once it waits."""
+    begun = threading.Event()
+
+    def waiting(_):
+        begun.set()
+
+    asking = threading.Thread(target=pool.run, args=(key, build, work), kwargs={"waiting": waiting}, daemon=True)
+    asking.start()
+    assert begun.wait(SECONDS)
+    return asking
+
+
+def test_what_waits_for_its_memory_stays_counted_and_is_not_closed_for_itself(pool):
+    budget, waits, seen = pool._memory.budget, Sized(4), []
+    with budget.room(6 * MEGABYTE):
+        pool.put("waits", waits)
+        waits.memory_size_next = 5 * MEGABYTE
+        asking = asked_while_all_is_in_use(pool, "waits", list, seen.append)
+        assert budget.size == 10 * MEGABYTE
+    asking.join(SECONDS)
+    assert seen == [waits]
+    assert not waits.closed
+
+
+def test_what_waits_for_its_memory_may_be_closed_for_others_and_is_built_anew(pool):
+    waits, anew, seen = Sized(4), Sized(4), []
+    with pool._memory.budget.room(7 * MEGABYTE):
+        pool.put("waits", waits)
+        asking = asked_while_all_is_in_use(pool, "waits", lambda: anew, seen.append)
+        pool._memory.budget.close_idle()
+    asking.join(SECONDS)
+    assert seen == [anew]
+    assert waits.closed
+
+
 def test_after_an_error_a_rollout_is_closed_and_built_anew(pool):
     first, second = Sized(1), Sized(1)
     pool.put("a", first)
