@@ -109,8 +109,7 @@ class RolloutPool:
                 kept = self._rollouts.get(key)
                 if kept is not None:
                     self._rollouts.move_to_end(key)
-            fresh = build() if kept is None else None
-            found = self._tried(key, fresh or kept, fresh is None, work, copies, waiting)
+            found = self._tried(key, kept or build(), kept is not None, work, copies, waiting)
             if found is not None:
                 return found[0]
             # It was closed for somebody else while it waited for memory: it is built anew and asks once more.
