@@ -17,7 +17,7 @@ from app.services.known_policies import policy_info
 from app.services.reporting.bundle import REPORT
 from app.services.reporting.schema import report_from
 from app.services.reporting.words import claims, step_words
-from app.services.reports import COLUMNS, COMPUTED
+from app.services.reports import COLUMNS, COMPUTED, RANGES
 from app.services.views.rereading import RereadRequest
 from app.services.views.verification import Verification
 from tests.unit.app.reporting.conftest import (
@@ -182,7 +182,7 @@ def test_a_report_says_the_methods_name_its_source_and_its_parameters(audited: A
 
 def test_tables_of_sessions_without_parameters_keep_their_columns(audited: Audited):
     table = audited.wired.reports.csv(audited.sessions["joint"])
-    assert table.splitlines()[0].lstrip("\ufeff").split(",") == [*COLUMNS, *COMPUTED]
+    assert table.splitlines()[0].lstrip("\ufeff").split(",") == [*COLUMNS, *COMPUTED, *RANGES]
 
 
 def test_a_step_is_described_by_the_probability_that_its_threshold_is_compared_with(audited: Audited):
