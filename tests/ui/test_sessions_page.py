@@ -73,7 +73,8 @@ def test_filters_narrow_the_list_stand_in_the_address_and_are_cleared(page: Page
 def test_every_report_of_a_session_is_downloaded_under_its_own_name(page: Page):
     for title, file in (
         ("CSV One table", "audit-1.csv"),
-        ("Evidence bundle", "audit-1-bundle.zip"),
+        ("Evidence bundle The report", "audit-1-bundle.zip"),
+        ("Evidence bundle with calibration prompts", "audit-1-bundle-with-prompts.zip"),
         ("HTML", "audit-1.html"),
     ):
         page.get_by_role("button", name="Download Nurse handover").click()
@@ -89,7 +90,7 @@ def test_a_menu_is_used_with_keys_alone(page: Page):
     expect(page.get_by_role("menuitem", name="CSV One table")).to_be_focused()
     expect(opener).to_have_attribute("aria-expanded", "true")
     page.keyboard.press("ArrowUp")
-    expect(page.get_by_role("menuitem", name="Evidence bundle")).to_be_focused()
+    expect(page.get_by_role("menuitem", name="Evidence bundle with calibration prompts")).to_be_focused()
     page.keyboard.press("Escape")
     expect(opener).to_be_focused()
     expect(opener).to_have_attribute("aria-expanded", "false")
