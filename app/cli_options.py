@@ -167,6 +167,7 @@ def _add_mask_options(command: Any) -> None:
         "--mask-families",
         metavar="NAMES",
         help="attribute families whose spans are masked, others being suggested: names separated by commas, "
-        "'protected' (all but proxies) or 'all' (default: COFT_MASK_FAMILIES or 'protected')",
+        "'protected' (all but proxies, whose spans are masked only in texts that say no attribute outright) or 'all' "
+        "(default: COFT_MASK_FAMILIES or 'protected')",
     )
     command.add_argument("--list", metavar="NAME", help="word list whose terms win over what is detected")

@@ -25,7 +25,7 @@ FAMILIES: tuple[str, ...] = (
 """Attribute families, in the order in which pages list them."""
 
 PROXY_FAMILIES: tuple[str, ...] = ("socioeconomic", "family", "name")
-"""Families that only hint at a protected attribute; a detector suggests their spans unless told to mask them."""
+"""Families that only hint at a protected attribute; beside one that is said outright their spans are suggested."""
 
 BinState = Literal["calibrated", "inherited", "uninformative"]
 """Where a position bin's threshold comes from; see :class:`coft_core.conformal.stepwise.Bin`."""

@@ -2,12 +2,14 @@
 
 CrowS-Pairs is for evaluation only: nothing here is used for training; the model card says what its totals influenced.
 Which words name a group by themselves is said by ``markers.json``, a fixed list for each bias type that was written
-from the definition of the type and not from the lexicons.
+from the definition of the type and not from the lexicons. What is masked by default was settled by the totals of one
+part of the pairs, :data:`CHOOSING`; the other, :data:`UNTOUCHED`, was measured once it was settled.
 """
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +25,15 @@ from coft_core.types import Span
 
 Detect = Callable[[str], list[Span]]
 Markers = Mapping[str, frozenset[str]]
+
+
+CHOOSING = "choosing"
+UNTOUCHED = "untouched"
+
+
+def part_of(more: str, less: str) -> str:
+    """The part that a pair of sentences belongs to: by the first byte of SHA-256 of both, even for choosing."""
+    return UNTOUCHED if hashlib.sha256(f"{more}\n{less}".encode()).digest()[0] % 2 else CHOOSING
 
 
 @lru_cache(maxsize=1)
@@ -47,21 +58,24 @@ def measure_pairs(path: Path, detect: Detect, markers: Markers | None = None) ->
         count; ``explicit``, the recall of differing words that are explicit markers of the pair's type; and of the
         words common to both sentences, counted in the first: ``others``, the share that is marked; ``others_unmarked``,
         the share among those that are no explicit marker of any type; ``others_masked`` and
-        ``others_masked_unmarked``, both where a suggestion does not count.
+        ``others_masked_unmarked``, both where a suggestion does not count. ``parts`` has ``pairs``, ``masked_recall``
+        and ``others_masked`` of either part (:func:`part_of`).
     """
     known = read_markers() if markers is None else markers
     anything = frozenset[str]().union(*known.values())
-    hits, trials, pairs = Counter[tuple[str, str]](), Counter[tuple[str, str]](), Counter[str]()
+    hits, trials = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    pairs, in_part = Counter[str](), Counter[str]()
 
-    def count(measure: str, kind: str, hit: bool) -> None:
-        for key in ((measure, "all"), (measure, kind)):
+    def count(measure: str, kind: str, hit: bool, *parts: str) -> None:
+        for key in ((measure, "all"), (measure, kind), *((measure, part) for part in parts)):
             trials[key] += 1
             hits[key] += hit
 
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            kind = row["bias_type"]
+            kind, part = row["bias_type"], part_of(row["sent_more"], row["sent_less"])
             pairs[kind] += 1
+            in_part[part] += 1
             for (text, differs), first in zip(_sides(row["sent_more"], row["sent_less"]), (True, False), strict=True):
                 spans = detect(text)
                 marked = [(span.start, span.end) for span in spans]
@@ -71,14 +85,14 @@ def measure_pairs(path: Path, detect: Detect, markers: Markers | None = None) ->
                     hit, hidden = touches(word, marked), touches(word, masked)
                     if new:
                         count("recall", kind, hit)
-                        count("masked_recall", kind, hidden)
+                        count("masked_recall", kind, hidden, part)
                         if plain in anything or plain not in STOP_WORDS:
                             count("content_recall", kind, hit)
                         if plain in known.get(kind, ()):
                             count("explicit", kind, hit)
                     elif first:
                         count("others", kind, hit)
-                        count("others_masked", kind, hidden)
+                        count("others_masked", kind, hidden, part)
                         if plain not in anything:
                             count("others_unmarked", kind, hit)
                             count("others_masked_unmarked", kind, hidden)
@@ -89,6 +103,11 @@ def measure_pairs(path: Path, detect: Detect, markers: Markers | None = None) ->
         }
     for measure in ("others", "others_unmarked", "others_masked", "others_masked_unmarked"):
         result[measure] = Share(hits[measure, "all"], trials[measure, "all"]).to_dict()
+    result["parts"] = {
+        part: {"pairs": number}
+        | {name: Share(hits[name, part], trials[name, part]).to_dict() for name in ("masked_recall", "others_masked")}
+        for part, number in sorted(in_part.items())
+    }
     return result
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from bench.detector.crows import CHOOSING, UNTOUCHED
+
+_PARTS = {CHOOSING: "by whose totals this was settled", UNTOUCHED: "that were measured only then"}
 _SYSTEMS = {"lexicon": "lexicon alone", "pipeline": "pipeline alone", "both": "both, as shipped"}
 
 
@@ -17,7 +21,13 @@ def tables(measured: dict[str, Any]) -> str:
         Markdown.
     """
     pairs = measured["crows_pairs"]
-    parts = [_corpora(measured["ner"]["all"]), _by_corpus(measured["ner"]), _pairs(pairs), _others(pairs)]
+    parts = [
+        _corpora(measured["ner"]["all"]),
+        _by_corpus(measured["ner"]),
+        _pairs(pairs),
+        _parts(pairs),
+        _others(pairs),
+    ]
     return "\n\n".join([*parts, _ambiguous(measured["ambiguous"]), _ordinary(measured)])
 
 
@@ -34,7 +44,9 @@ def overview(measured: dict[str, Any]) -> str:
     kinds = ("gender", "race-color", "religion", "nationality")
     rows = [
         ("differing words of CrowS-Pairs marked", lexicon["recall"]["all"], pairs["recall"]["all"]),
-        ("the same without function words", lexicon["content_recall"]["all"], pairs["content_recall"]["all"]),
+        ("differing words masked by default", lexicon["masked_recall"]["all"], pairs["masked_recall"]["all"]),
+        *_in_parts("masked_recall", "differing words masked by default", lexicon, pairs),
+        ("marked, without function words", lexicon["content_recall"]["all"], pairs["content_recall"]["all"]),
         *(
             (f"explicit {kind} markers among them marked", lexicon["explicit"][kind], pairs["explicit"][kind])
             for kind in kinds
@@ -42,6 +54,7 @@ def overview(measured: dict[str, Any]) -> str:
         ("other words marked", lexicon["others"], pairs["others"]),
         ("other words marked, explicit markers left out", lexicon["others_unmarked"], pairs["others_unmarked"]),
         ("other words masked by default", lexicon["others_masked"], pairs["others_masked"]),
+        *_in_parts("others_masked", "other words masked by default", lexicon, pairs),
         *(
             (f"F1 of words, {label}", ner["lexicon"][label]["words"]["f1"], ner["both"][label]["words"]["f1"])
             for label in next(iter(ner.values()))
@@ -56,6 +69,15 @@ def overview(measured: dict[str, Any]) -> str:
     speeds = [measured["ordinary_text"][system]["words_per_second"] for system in ("lexicon", "both")]
     lines.append(f"| words per second on one core | | {speeds[0]:,} | {speeds[1]:,} |")
     return "\n".join(lines)
+
+
+def _in_parts(
+    measure: str, name: str, lexicon: dict[str, Any], both: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """A row for either part of the pairs."""
+    for part, said in _PARTS.items():
+        first, second = lexicon["parts"][part], both["parts"][part]
+        yield f"{name}, {second['pairs']:,} pairs {said}", first[measure], second[measure]
 
 
 def cell(share: dict[str, Any], digits: int = 3) -> str:
@@ -95,17 +117,32 @@ def _by_corpus(scores: dict[str, Any]) -> str:
 def _pairs(measured: dict[str, Any]) -> str:
     lexicon, both = measured["lexicon"], measured["both"]
     lines = [
-        "| bias type | words (n) | lexicon alone | both, as shipped | without function words | explicit markers (n) "
-        "| both, as shipped |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| bias type | words (n) | lexicon alone | both, as shipped | masked by default | without function words "
+        "| explicit markers (n) | both, as shipped |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for kind, share in both["recall"].items():
         marker = both["explicit"][kind]
         lines.append(
             f"| {kind} | {share['n']:,} | {cell(lexicon['recall'][kind])} | {cell(share)} "
+            f"| {cell(both['masked_recall'][kind])} "
             f"| {cell(both['content_recall'][kind])} | {marker['n']:,} "
             f"| {cell(marker)} |"
         )
+    return "\n".join(lines)
+
+
+def _parts(measured: dict[str, Any]) -> str:
+    lines = [
+        "| CrowS-Pairs, masked by default | words (n) | lexicon alone | both, as shipped |",
+        "| --- | --- | --- | --- |",
+    ]
+    rows = [
+        row
+        for measure, name in (("masked_recall", "differing words"), ("others_masked", "other words"))
+        for row in _in_parts(measure, name, measured["lexicon"], measured["both"])
+    ]
+    lines += [f"| {name} | {second['n']:,} | {cell(first)} | {cell(second)} |" for name, first, second in rows]
     return "\n".join(lines)
 
 

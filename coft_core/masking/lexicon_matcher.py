@@ -26,6 +26,9 @@ RULE_SCORE: Final = 0.9
 BAR: Final = 0.8
 """Probability from which an ambiguous term is a hit though no context rule holds."""
 
+BAR_APPEARANCE: Final = 0.5
+"""The same for appearance, whose words ("short", "heavy") the pipeline rates too low where they describe a person."""
+
 BAR_WITH_RULE: Final = 0.1
 """The same where a context rule holds."""
 
@@ -165,7 +168,8 @@ def _judged(hit: Hit, view: TokenView, judge: Judge | None) -> Hit | None:
     if judge is None or vetoed_only or isinstance(hit.record, TokenPattern):
         return replace(hit, score=RULE_SCORE) if hit.in_rule else None
     score = judge(view.starts[hit.start], view.ends[hit.end - 1])
-    return replace(hit, score=score) if score >= (BAR_WITH_RULE if hit.in_rule else BAR) else None
+    bar = BAR_APPEARANCE if hit.record.family == "appearance" else BAR
+    return replace(hit, score=score) if score >= (BAR_WITH_RULE if hit.in_rule else bar) else None
 
 
 def _surfaces(entries: Iterable[LexiconEntry]) -> Iterator[tuple[LexiconEntry, str, bool]]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from coft_core.errors import InvalidInputError
+from coft_core.masking.hints import only_hints, settle_hints
 from coft_core.masking.lexicon import Lexicons
 from coft_core.masking.lexicon_matcher import LexicalMatches, LexiconMatcher
 from coft_core.masking.merge import cut_spans, merge_spans
@@ -19,6 +20,9 @@ from coft_core.masking.pipeline import AUTO, Entity, EntityPipeline
 from coft_core.masking.tokens import is_hyphen
 from coft_core.masking.user_list import UserList
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
+
+BESIDE_NAMED = " beside named attributes"
+"""What a version says where hints are suggested only in texts that name an attribute outright."""
 
 _GROUP_FAMILIES = ("religion", "nationality", "race")
 
@@ -42,7 +46,8 @@ class SpanDetector:
             pipeline: A trained spaCy pipeline by package name or folder; ``"auto"`` chooses one by itself,
                 ``"embedded"`` is the one that comes with the program; None matches the lexicons alone.
             masked_families: Families whose spans are masked; spans of the others are suggestions. None masks every
-                family but :data:`coft_core.types.PROXY_FAMILIES`.
+                family but :data:`coft_core.types.PROXY_FAMILIES`. With exactly these families, whoever chose them,
+                :func:`coft_core.masking.hints.settle_hints` decides what is masked of all that only hints.
             user_list: A reviewer's own terms, which win over everything else that is found.
 
         Raises:
@@ -77,10 +82,13 @@ class SpanDetector:
         """What finds spans and what becomes of them.
 
         Version and content digest of the lexicons, the pipeline or ``"no pipeline"``, the families that are only
-        suggested, and the name and content digest of the user list if there is one.
+        suggested, with :data:`BESIDE_NAMED` if some of their spans are masked after all, and the name and content
+        digest of the user list if there is one.
         """
         suggested = [family for family in FAMILIES if family not in self._masked]
         parts = [self._found_by, f"suggestions of {'+'.join(suggested)}" if suggested else "no suggestions"]
+        if self._settles_hints:
+            parts[-1] += BESIDE_NAMED
         if self._user_list is not None:
             parts.append(self._user_list.label)
         return ", ".join(parts)
@@ -103,8 +111,9 @@ class SpanDetector:
 
         Returns:
             Disjoint spans in character offsets into ``text``, sorted by their start; spans of families that are not
-            masked are suggested. Possessive endings stay outside; parts of one family joined by a hyphen are one
-            span. What the user list finds takes its characters from the others.
+            masked are suggested, but for the hints of a text that names no attribute outright. Possessive endings stay
+            outside; parts of one family joined by a hyphen are one span. What the user list finds takes its characters
+            from the others.
 
         Raises:
             InvalidInputError: The text is longer than the trained pipeline takes.
@@ -114,14 +123,26 @@ class SpanDetector:
         spans = self._uncovered([self._offered(span) for span in _lexicon_spans(matches, text)], text)
         for entity in reading.entities if reading is not None else ():
             if not _shielded(entity, matches):
-                spans = _with_entity(spans, self._offered(self._entity_span(entity, text)), text)
+                spans = _with_entity(
+                    spans, self._offered(self._entity_span(entity, text)), text, _is_family(entity.label)
+                )
+        if self._settles_hints:
+            spans = settle_hints(spans, text)
         if self._user_list is None:
             return spans
         own = self._user_list.find(text)
         return sorted((*own, *cut_spans(spans, own, text)))
 
+    @property
+    def _settles_hints(self) -> bool:
+        """Whether the masked families are the protected ones, and so hints are looked at one by one."""
+        return self._masked == _known_families(None)
+
+    def _is_masked(self, family: str, detail: str) -> bool:
+        return family in self._masked and not (self._settles_hints and only_hints(family, detail))
+
     def _offered(self, span: Span) -> Span:
-        return span if span.category in self._masked else replace(span, suggested=True)
+        return span if self._is_masked(span.category, span.detail) else replace(span, suggested=True)
 
     def _uncovered(self, spans: list[Span], text: str) -> list[Span]:
         """The spans, and masked terms that lie within a suggested one, such as the man in "homeless man"."""
@@ -129,7 +150,10 @@ class SpanDetector:
         if all(text[span.start : span.end].isalpha() for span in offered):
             return spans
         read = self._matcher.candidates(text)
-        sure = replace(read, hits=tuple(h for h in read.hits if h.in_rule and h.record.family in self._masked))
+        masked_here = (
+            hit for hit in read.hits if hit.in_rule and self._is_masked(hit.record.family, hit.record.detail)
+        )
+        sure = replace(read, hits=tuple(masked_here))
         within = [
             span
             for span in _lexicon_spans(sure, text)
@@ -181,8 +205,12 @@ def _known_families(families: Iterable[str] | None) -> frozenset[str]:
     return chosen
 
 
+def _is_family(label: str) -> bool:
+    return label.lower() in FAMILIES
+
+
 def _entity_family(label: str) -> str:
-    if label.lower() in FAMILIES:
+    if _is_family(label):
         return label.lower()
     return "name" if label == "PERSON" else "nationality"
 
@@ -215,11 +243,14 @@ def _shielded(entity: Entity, matches: LexicalMatches) -> bool:
     return any(view.starts[a] <= entity.start and entity.end <= view.ends[b - 1] for a, b in matches.shielded)
 
 
-def _with_entity(spans: Sequence[Span], entity: Span, text: str) -> list[Span]:
+def _with_entity(spans: Sequence[Span], entity: Span, text: str, unlisted: bool) -> list[Span]:
     """Add an entity: it widens a span of its own family, and gives way to spans of another.
 
-    A masked entity does not give way to suggestions; they give way to it.
+    A masked entity does not give way to suggestions; they give way to it. What is marked only because no lexicon lists
+    it (``unlisted``) leaves every word that one does list to the lexicon.
     """
+    if unlisted:
+        return sorted((*spans, *cut_spans([entity], spans, text)))
     same = [span for span in spans if span.category == entity.category]
     others = [span for span in spans if span.category != entity.category]
     if not entity.suggested:

@@ -204,12 +204,12 @@ def test_the_embedded_calibration_is_shown_at_another_level(capsys):
 
 
 def test_masked_families_are_an_option_and_a_setting(capsys, monkeypatch):
-    audit = ("audit", "--prompt", "Emily said he left", "--calibration", "none", "--steps", "1", "--json")
+    audit = ("audit", "--prompt", "Emily, a Muslim, said he left", "--calibration", "none", "--steps", "1", "--json")
     suggested = lambda text: [span["suggested"] for span in json.loads(text)["spans"]]  # noqa: E731
-    assert suggested(run(capsys, *audit)[1]) == [True, False]
-    assert suggested(run(capsys, *audit, "--mask-families", "name")[1]) == [False, True]
+    assert suggested(run(capsys, *audit)[1]) == [True, False, False]
+    assert suggested(run(capsys, *audit, "--mask-families", "name")[1]) == [False, True, True]
     monkeypatch.setenv("COFT_MASK_FAMILIES", "all")
-    assert suggested(run(capsys, *audit)[1]) == [False, False]
+    assert suggested(run(capsys, *audit)[1]) == [False, False, False]
     monkeypatch.setenv("COFT_MASK_FAMILIES", "colour")
     code, _, error = run(capsys, *audit)
     assert code == 1

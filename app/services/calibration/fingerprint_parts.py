@@ -10,10 +10,11 @@ from typing import cast
 from coft_core.errors import InvalidInputError
 from coft_core.masking.masker import DEFAULT_HINT, MaskMode
 from coft_core.masking.settings import MaskLayout, MaskSettings
+from coft_core.masking.spans import BESIDE_NAMED
 from coft_core.types import FAMILIES
 
 _DETECTOR = re.compile(
-    r"(?P<found>.*?), (?:suggestions of (?P<suggested>[a-z+]+)|no suggestions)"
+    rf"(?P<found>.*?), (?:suggestions of (?P<suggested>[a-z+]+)(?:{BESIDE_NAMED})?|no suggestions)"
     r"(?:, (?P<listed>list .+\+[0-9a-f]{12,64}))?",
     re.DOTALL,
 )

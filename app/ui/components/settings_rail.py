@@ -143,7 +143,10 @@ def _masking(put: dict[str, Component], defaults: AuditSettings, families: tuple
         elem_id="masked-families",
         elem_classes=["families-masked"],
     )
-    hint("Words of the others are suggested: shown, and not masked until you accept them.")
+    hint(
+        "Words of the others are suggested: shown, and not masked until you accept them. With the protected families "
+        "alone, what hints at an attribute is masked where the prompt says none outright."
+    )
     put["whitelist"] = gr.Textbox(
         "", label="Never masked", placeholder="terms, separated by commas", lines=1, max_lines=4, elem_id="whitelist"
     )

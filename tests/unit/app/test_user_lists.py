@@ -130,7 +130,7 @@ def start(wired, **changes):
 
 
 def test_an_audit_with_a_list_keeps_and_masks_its_terms_and_names_it(wired, stored):
-    view = start(wired, user_list_id=stored.summary.id)
+    view = start(wired, user_list_id=stored.summary.id, masked_families=("gender",))
     found = {(PROMPT[s.start : s.end], s.source, s.kept, s.suggested) for s in view.spans}
     assert found == {
         ("nurse", "list", True, False),
@@ -158,7 +158,7 @@ def test_without_a_list_the_report_names_none_and_the_families_that_are_masked(w
 
 
 def test_spans_come_back_from_the_store_with_score_and_suggestion(wired, settings):
-    view = start(wired)
+    view = start(wired, masked_families=("gender",))
     with services(settings, loader=load_tiny) as other:
         assert other.audits.view(view.session_id).spans == view.spans
     assert {span.suggested for span in view.spans} == {True, False}

@@ -1,13 +1,14 @@
 """The detector's training data are mapped as documented, and its scores are those of the definition."""
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import spacy
 
 from bench.detector.corpora import TaggedSentence, read_corpora
-from bench.detector.crows import measure_pairs
+from bench.detector.crows import CHOOSING, UNTOUCHED, measure_pairs, part_of
 from bench.detector.generated import Fillers, generate, with_other_names
 from bench.detector.labels import Labelled, Labeller
 from bench.detector.scoring import Share, counts, summary, word_counts
@@ -122,6 +123,27 @@ def test_only_words_that_differ_between_a_pair_count_as_wanted(tmp_path: Path) -
     measured = measure_pairs(path, detect)
     assert (measured["recall"]["gender"]["value"], measured["recall"]["gender"]["n"]) == (0.5, 4)
     assert (measured["others"]["value"], measured["others"]["n"]) == (0.3333, 3)
+
+
+def test_what_is_masked_by_default_is_counted_in_each_part_of_the_pairs_and_told_beside_what_is_marked(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "pairs.csv"
+    rows = [f"He met cook {number},She met cook {number},gender" for number in range(40)]
+    path.write_text("\n".join(["sent_more,sent_less,bias_type", *rows]) + "\n", encoding="utf-8")
+    parts = [part_of(f"He met cook {number}", f"She met cook {number}") for number in range(40)]
+
+    def detect(text: str) -> list[Span]:
+        return [Span(0, text.index(" "), "gender", "lexicon", suggested=part_of_text[text] == UNTOUCHED)]
+
+    part_of_text = {f"{who} met cook {number}": parts[number] for number in range(40) for who in ("He", "She")}
+    measured = measure_pairs(path, detect)
+    assert {part: row["pairs"] for part, row in measured["parts"].items()} == dict(Counter(parts))
+    assert set(parts) == {CHOOSING, UNTOUCHED}
+    masked = {part: row["masked_recall"]["value"] for part, row in measured["parts"].items()}
+    assert masked == {CHOOSING: 1.0, UNTOUCHED: 0.0}
+    assert measured["recall"]["all"]["value"] == 1.0
+    assert sum(row["others_masked"]["n"] for row in measured["parts"].values()) == measured["others_masked"]["n"]
 
 
 def test_other_names_take_the_places_of_the_old_ones() -> None:

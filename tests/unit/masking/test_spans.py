@@ -216,7 +216,7 @@ def test_a_term_in_its_own_paragraph_is_found_after_any_text(prefix: str) -> Non
     text = f"{prefix}\n\nThe grandmother slept."
     start = len(text) - len("grandmother slept.")
     last = DETECTOR.detect(text)[-1]
-    assert (last.start, last.end, last.category, last.suggested) == (start, start + 11, "family", True)
+    assert (last.start, last.end, last.category) == (start, start + 11, "family")
 
 
 def test_the_default_detector_is_built_once_and_used() -> None:
@@ -228,5 +228,5 @@ def test_the_default_detector_is_built_once_and_used() -> None:
 def test_the_version_names_the_lexicons_content_and_the_pipeline() -> None:
     shipped = Lexicons.load()
     named = f"lexicon {shipped.version}+{shipped.digest}, no pipeline"
-    assert DETECTOR.version == f"{named}, suggestions of socioeconomic+family+name"
+    assert DETECTOR.version == f"{named}, suggestions of socioeconomic+family+name beside named attributes"
     assert SpanDetector(Lexicons(()), pipeline=None).version != DETECTOR.version

@@ -1,0 +1,86 @@
+"""Cues that only hint at an attribute are masked where a text says none outright, and suggested where it does."""
+
+import pytest
+
+from coft_core.masking.hints import HINT_DETAILS
+from coft_core.masking.lexicon import Lexicons
+from coft_core.masking.spans import SpanDetector
+from coft_core.types import FAMILIES, PROXY_FAMILIES
+
+DETECTOR = SpanDetector(pipeline=None)
+PROTECTED = [family for family in FAMILIES if family not in PROXY_FAMILIES]
+
+
+def pieces(text: str, detector: SpanDetector = DETECTOR) -> tuple[list[str], list[str]]:
+    """What is masked and what is suggested."""
+    spans = detector.detect(text)
+    masked = [text[span.start : span.end] for span in spans if span.masked]
+    return masked, [text[span.start : span.end] for span in spans if span.suggested]
+
+
+@pytest.mark.parametrize("text", ["Emily applied for a loan.", "The poor driver stopped.", "A grandmother knocked."])
+def test_what_hints_alone_is_masked(text: str) -> None:
+    masked, offered = pieces(text)
+    assert len(masked) == 1
+    assert not offered
+
+
+@pytest.mark.parametrize(
+    ("text", "masked", "offered"),
+    [
+        ("Emily, a Muslim, applied.", ["Muslim"], ["Emily"]),
+        ("The poor Mexican driver stopped.", ["Mexican"], ["poor"]),
+        ("A freckled German knocked.", ["German"], ["freckled"]),
+        ("The devout driver from Mexico prayed.", ["Mexico"], ["devout"]),
+    ],
+)
+def test_beside_an_attribute_that_is_said_outright_a_hint_is_suggested(
+    text: str, masked: list[str], offered: list[str]
+) -> None:
+    assert pieces(text) == (masked, offered)
+
+
+def test_a_pronoun_says_nothing_outright_and_another_word_for_gender_leaves_the_name_masked_alone() -> None:
+    assert pieces("Emily said she was late.") == (["Emily", "she"], [])
+    assert pieces("The poor driver said she was late.") == (["poor", "she"], [])
+    assert pieces("The woman was called Emily.") == (["woman", "Emily"], [])
+    assert pieces("The poor woman was late.") == (["woman"], ["poor"])
+
+
+def test_the_strongest_kind_of_hint_is_masked_and_the_others_are_suggested() -> None:
+    assert pieces("The poor driver met Emily.") == (["poor"], ["Emily"])
+    assert pieces("The grandmother met Emily.") == (["Emily"], ["grandmother"])
+
+
+def test_names_of_more_people_than_a_mask_could_keep_apart_stay_visible() -> None:
+    assert pieces("Emily met Brandon.") == (["Emily", "Brandon"], [])
+    assert pieces("Emily met Brandon and Jasmine.") == ([], ["Emily", "Brandon", "Jasmine"])
+    assert pieces("Emily told Brandon that she was late.") == (["she"], ["Emily", "Brandon"])
+    assert pieces("Emily left. Emily said she was late.") == (["Emily", "Emily", "she"], [])
+
+
+def test_hints_are_looked_at_one_by_one_only_with_the_protected_families() -> None:
+    text = "Emily has freckles."
+    assert pieces(text, DETECTOR.adapted(PROTECTED)) == pieces(text) == (["Emily"], ["freckles"])
+    assert pieces(text, DETECTOR.adapted(["appearance"])) == (["freckles"], ["Emily"])
+    assert pieces(text, DETECTOR.adapted(FAMILIES)) == (["Emily", "freckles"], [])
+    assert pieces(text, DETECTOR.adapted(())) == ([], ["Emily", "freckles"])
+
+
+def test_the_version_says_where_hints_are_suggested_only_beside_named_attributes() -> None:
+    assert DETECTOR.version.endswith(", suggestions of socioeconomic+family+name beside named attributes")
+    assert "beside" not in DETECTOR.adapted(FAMILIES).version
+    assert DETECTOR.adapted(["appearance"]).version.endswith("+family+name")
+
+
+def test_every_kind_of_hint_is_one_that_the_lexicons_have() -> None:
+    shipped = Lexicons.load()
+    assert {record.detail for record in shipped.entries} >= HINT_DETAILS
+
+
+def test_a_word_that_a_lexicon_lists_is_never_taken_for_an_unlisted_one_of_another_family() -> None:
+    detector = SpanDetector()
+    found = [(span.category, span.source) for span in detector.detect("A Mother knows best.")]
+    assert found == [("family", "lexicon")]
+    spans = detector.detect("The manager told him she's late")
+    assert [(span.detail, span.source) for span in spans] == [("pronouns", "lexicon")] * 2
