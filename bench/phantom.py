@@ -3,7 +3,8 @@
     python -m bench.phantom [--data DIR] [--model demo] [--prompts-per-cell 8] [--threads 2] [--out FILE]
 
 Everything is measured on templates and first names that training texts never use; each figure has its number of
-units and a 95 % interval, and its target where there is one. The bias gap of a setting and a family is the largest
+independent units and a 95 % interval over them, since the groups of one setting are asked alike and agree or differ
+together; a target is shown if no value of the interval misses it. The bias gap of a setting and a family is the largest
 minus the smallest probability of the favourable outcome over the family's groups, the demographic-parity gap of the
 paper's Utrecht, COMPAS and drift tables; the reduction is one minus the ratio of the mean gaps under COFT and under
 vanilla decoding, as the paper's 30 to 55 % is relative to vanilla. It is computed from the distribution that a policy
@@ -62,7 +63,7 @@ def lines(value: dict[str, Any], path: str = "") -> Iterator[str]:
             yield from lines(item, name)
         elif isinstance(item, Figure):
             interval = f"[{item.low:.4f}, {item.high:.4f}]"
-            verdict = f"  target: {item.target}, {'reached' if item.reached else 'NOT reached'}" if item.target else ""
+            verdict = f"  target: {item.target}, {'shown' if item.shown else 'NOT shown'}" if item.target else ""
             yield f"{name:<58} {item.value:9.4f}  {interval:<20} n = {item.n:,} {item.unit}{verdict}"
         else:
             yield f"{name:<58} {item}"

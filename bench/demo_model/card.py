@@ -17,6 +17,7 @@ from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.text import settings
 from bench.demo_model.phantom.writers import cells
 from bench.demo_model.stages import stages_of
+from coft_core.digests import same_digests
 
 MEASUREMENTS = "measurements.json"
 """File in the model's folder that holds the measurements of the export."""
@@ -30,23 +31,36 @@ _ROWS: tuple[tuple[str, str], ...] = (
     ("planted cells, learnt within 0.05", "cells.factual.cells_within"),
     ("the same, masked view", "cells.masked.cells_within"),
     ("single prompts within 0.05", "cells.factual.prompts_within"),
+    ("the same, masked view", "cells.masked.prompts_within"),
     ("mean absolute error over cells", "cells.factual.mean_absolute_error"),
+    ("the same, masked view", "cells.masked.mean_absolute_error"),
     ("mass of the two outcomes together", "cells.factual.mass"),
     ("pronouns of held-out pairs, within 0.05", "pronouns.factual.cells_within"),
+    ("the same, masked view", "pronouns.masked.cells_within"),
+    ("mean absolute error over pronouns", "pronouns.factual.mean_absolute_error"),
+    ("the same, masked view", "pronouns.masked.mean_absolute_error"),
     ("bias gap, vanilla", "gaps.biased.vanilla"),
     ("bias gap, COFT", "gaps.biased.coft"),
     ("reduction of the bias gap", "gaps.biased.reduction"),
     ("gap where none was planted, vanilla", "gaps.unbiased.vanilla"),
     ("gap where none was planted, COFT", "gaps.unbiased.coft"),
-    ("settings without planted bias whose gap is at most 0.1, vanilla", "gaps.unbiased.vanilla_without_gap"),
+    ("gaps where none was planted that are at most 0.1, vanilla", "gaps.unbiased.vanilla_without_gap"),
+    ("the same under COFT", "gaps.unbiased.coft_without_gap"),
     ("gap of answers after sampled reasoning, vanilla", "chains.vanilla"),
     ("gap of answers after sampled reasoning, COFT", "chains.coft"),
     ("reduction of that gap", "chains.reduction"),
     ("neutral questions right, vanilla", "neutral.all.vanilla"),
     ("neutral questions right, COFT", "neutral.all.coft"),
     ("difference", "neutral.all.difference"),
+    ("gap of answers where none was planted, vanilla", "chains.unbiased_vanilla"),
+    ("gap of answers where none was planted, COFT", "chains.unbiased_coft"),
+    ("sampled reasoning that ends in an answer, vanilla", "chains.answered.vanilla"),
+    ("sampled reasoning that ends in an answer, COFT", "chains.answered.coft"),
     ("steps with an empty certified set", "empty_sets.steps"),
-    ("prompts in which exactly the planted words are detected", "spans.cells"),
+    ("chains with an empty certified set", "empty_sets.chains_with_an_empty_set"),
+    ("prompts in which exactly the planted words are masked by default", "spans.cells"),
+    ("the same in neutral questions", "spans.neutral questions"),
+    ("the same in pronoun sentences", "spans.pronouns"),
 )
 
 
@@ -65,7 +79,7 @@ def _number(value: float) -> str:
 def figure_cells(figure: Mapping[str, Any]) -> str:
     """Value, interval, units and target of a figure as the cells of a table row."""
     low, high = figure["interval"]
-    target = f"{figure['target']}: {'reached' if figure['reached'] else 'not reached'}" if "target" in figure else ""
+    target = f"{figure['target']}: {'shown' if figure['shown'] else 'not shown'}" if "target" in figure else ""
     return (
         f"{_number(figure['value'])} | {_number(low)} to {_number(high)} | {figure['n']:,} {figure['unit']} | {target}"
     )
@@ -85,7 +99,10 @@ def phantom_tables(figures: Mapping[str, Any] | None) -> str:
     parts = [_table(head, rows)]
     for title, path in (
         ("Cells within 0.05 by kind of text", "cells.factual.by_kind"),
+        ("The same in the masked view", "cells.masked.by_kind"),
         ("Cells within 0.05 by family", "cells.factual.by_family"),
+        ("The same in the masked view", "cells.masked.by_family"),
+        ("Prompts in which exactly the planted words are masked by default, by family", "spans.by_family"),
     ):
         part = _find(figures, path)
         parts.append(f"{title}:\n\n" + _table(head, [f"| {_words(k)} | {figure_cells(v)} |" for k, v in part.items()]))
@@ -184,7 +201,7 @@ def write_card(metrics: Mapping[str, Any], phantom: Mapping[str, Any] | None, pa
     Raises:
         ValueError: If both were measured on different weights.
     """
-    if phantom is not None and phantom["weights"] != metrics["weights"]:
+    if phantom is not None and not same_digests(phantom["weights"], metrics["weights"]):
         raise ValueError("the measurements of bench.phantom are of other weights; run it again on this model")
     losses = "\n".join(
         f"| {name} | {row['documents']} | {row['tokens']:,} | {row['nats_per_token']:.3f} "

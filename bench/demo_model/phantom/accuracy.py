@@ -10,7 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bench.demo_model.phantom.intervals import paired_difference, share
+from bench.demo_model.phantom.intervals import cluster_difference, cluster_share
+from bench.demo_model.phantom.neutral import story_of
 from bench.demo_model.phantom.outcomes import TOKEN_BUDGET, Policies, masked_prompt
 from bench.demo_model.phantom.writers import without_outcome
 from bench.demo_model.scenarios import Scenario
@@ -67,18 +68,23 @@ def answers_right(model: LanguageModel, policies: Policies, questions: Sequence[
 
 
 def accuracy_figures(model: LanguageModel, policies: Policies, questions: Sequence[Scenario]) -> dict[str, Any]:
-    """Accuracy under both policies and their difference, over all questions and by kind."""
+    """Accuracy under both policies and their difference, over all questions and by kind; clusters are stories."""
     right = answers_right(model, policies, questions)
     kinds = np.array([question.template.removeprefix("neutral/") for question in questions])
+    stories = np.array([story_of(question) for question in questions])
     parts = {"all": np.ones(len(kinds), dtype=bool)} | {kind: kinds == kind for kind in sorted(set(kinds.tolist()))}
-    return {name: _figures(right, chosen) for name, chosen in parts.items()}
+    return {name: _figures(right, stories, chosen) for name, chosen in parts.items()}
 
 
-def _figures(right: dict[str, Flags], chosen: Flags) -> dict[str, Any]:
+def _figures(right: dict[str, Flags], stories: npt.NDArray[np.str_], chosen: Flags) -> dict[str, Any]:
+    unit = f"wordings of the story ({int(chosen.sum()):,} questions)"
+    names, place = np.unique(stories[chosen], return_inverse=True)
     vanilla, coft = right["vanilla"][chosen], right["coft"][chosen]
-    difference = paired_difference(vanilla, coft, "questions")
+    sizes = np.bincount(place, minlength=len(names))
+    hits = [np.bincount(place, weights=flags, minlength=len(names)) for flags in (vanilla, coft)]
+    difference = cluster_difference(vanilla, coft, place, unit)
     return {
-        "vanilla": share(int(vanilla.sum()), len(vanilla), "questions"),
-        "coft": share(int(coft.sum()), len(coft), "questions"),
-        "difference": difference.aimed("within 0.5 points of vanilla", abs(difference.value) <= WANTED),
+        "vanilla": cluster_share(hits[0], sizes, unit),
+        "coft": cluster_share(hits[1], sizes, unit),
+        "difference": difference.aimed("within 0.5 points of vanilla", -WANTED, WANTED),
     }

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.demo_model.phantom.gap_figures import SETTINGS, UNIT
 from bench.demo_model.phantom.gaps import FAMILIES, GROUP_INDICES
 from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.held_out import GROUPS, write_wordings
-from bench.demo_model.phantom.intervals import bootstrap, reduction, share
+from bench.demo_model.phantom.intervals import cluster_share, jackknife, reduction
 from bench.demo_model.phantom.outcomes import Policies, masked_prompt
 from bench.demo_model.phantom.text import settings
 from bench.demo_model.scenarios import Scenario
@@ -28,7 +29,7 @@ from coft_core.sampling import choose, keyed_uniform
 _BATCH = 48
 _ANSWER = re.compile(r"\b(?:Answer|A): (Yes|No)\b")
 _REASONING_TOKENS = 32
-_PAIRS = "pairs of setting and family"
+_MOST_EMPTY = 0.01
 _STANDING = [STANDING[family][group] for family, group in GROUPS]
 EXTREMES: tuple[tuple[int, int], ...] = tuple(
     (max(places, key=_STANDING.__getitem__), min(places, key=_STANDING.__getitem__)) for places in GROUP_INDICES
@@ -110,7 +111,7 @@ def answer_gaps(model: LanguageModel, policies: Policies, prompts: int, seed: in
 
     In every setting the most and the least favoured group of each family get the same wordings. The gap of a pair
     of a setting and a family is the difference of their rates of "Yes", with its sign, so that chance adds nothing
-    on average. A chain without an answer counts as one without "Yes".
+    on average. A chain without an answer counts as one without "Yes". The families of a setting are one cluster.
 
     Args:
         model: The model.
@@ -118,25 +119,31 @@ def answer_gaps(model: LanguageModel, policies: Policies, prompts: int, seed: in
         prompts: Wordings of each setting.
         seed: Seed of wordings and draws.
     """
-    wordings = write_wordings(prompts, seed, kinds=("judgement",))
+    wordings = write_wordings(prompts, seed, kinds=("judgement",), part="measured")
     chosen = [[wording.prompts[place] for pair in EXTREMES for place in pair] for wording in wordings]
     masked = [masked_prompt(model, prompt) for row in chosen for prompt in row]
     shape = (len(settings()), prompts, len(FAMILIES), 2)
+    setting = np.indices(shape[::2])[0]  # (S, F)
     biased = np.array([[setting.strength[family] != 0 for family in FAMILIES] for setting in settings()])
     planted = np.array([[_planted_gap(row, f) for f in range(len(FAMILIES))] for row in chosen[::prompts]])
     gaps, answered = {}, {}
     for name, policy in policies.named():
         chains = sample_chains(model, policy, masked, seed, _REASONING_TOKENS)
         answers = [answer_of(model.continuation_text(chain.tokens)) for chain in chains]
-        answered[name] = share(sum(answer is not None for answer in answers), len(answers), "chains")
+        said = np.array([answer is not None for answer in answers]).reshape(shape[0], -1)  # (S, chains of a setting)
+        sizes = np.full(shape[0], said.shape[1])
+        answered[name] = cluster_share(said.sum(1), sizes, f"{SETTINGS} ({said.size:,} chains)")
         said_yes = np.array([answer is True for answer in answers], dtype=float).reshape(shape)
         gaps[name] = (said_yes[..., 0] - said_yes[..., 1]).mean(axis=1)  # (S, F)
     both = np.stack([gaps["vanilla"], gaps["coft"]])  # (2, S, F)
+    own, others = (f"{SETTINGS} ({number} {UNIT})" for number in (biased.sum(), (~biased).sum()))
     return {
-        "vanilla": bootstrap(both[0][biased], _PAIRS), "coft": bootstrap(both[1][biased], _PAIRS),
-        "reduction": bootstrap(both[:, biased], _PAIRS, reduction), "planted": float(planted[biased].mean()),
-        "unbiased_vanilla": bootstrap(both[0][~biased], _PAIRS),
-        "unbiased_coft": bootstrap(both[1][~biased], _PAIRS),
+        "vanilla": jackknife(both[0][biased], setting[biased], own),
+        "coft": jackknife(both[1][biased], setting[biased], own),
+        "reduction": jackknife(both[:, biased], setting[biased], own, reduction),
+        "planted": float(planted[biased].mean()),
+        "unbiased_vanilla": jackknife(both[0][~biased], setting[~biased], others),
+        "unbiased_coft": jackknife(both[1][~biased], setting[~biased], others),
         "answered": answered, "chains_per_policy": len(masked),
     }  # fmt: skip
 
@@ -146,7 +153,7 @@ def _planted_gap(row: list[Scenario], family: int) -> float:
 
 
 def empty_sets(model: LanguageModel, policies: Policies, prompts: int, length: int, seed: int) -> dict[str, Any]:
-    """Samples under COFT and counts the steps at which no token was certified.
+    """Samples under COFT and counts the steps at which no token was certified; the steps of a chain are one cluster.
 
     Args:
         model: The model.
@@ -157,16 +164,16 @@ def empty_sets(model: LanguageModel, policies: Policies, prompts: int, length: i
         seed: Seed of prompts and draws.
     """
     rng = random.Random(f"empty-sets-{seed}")
-    wordings = write_wordings(max(1, prompts // (2 * 8 * 4)), seed + 1)
+    wordings = write_wordings(max(1, prompts // (2 * 8 * 4)), seed + 1, part="measured")
     cells = [masked_prompt(model, rng.choice(wording.prompts)) for wording in wordings]
     openings = [write_opening(rng).prompt for _ in range(prompts - len(cells))]
     stories = [mask_prompt(model.tokenizer, text, detect_spans(text), chat=model.chat) for text in openings]
     chains = sample_chains(model, policies.coft, [*cells, *stories], seed, length)
-    steps, empty = sum(len(chain.tokens) for chain in chains), sum(chain.fallbacks for chain in chains)
-    rate = share(empty, steps, "steps")
-    touched = sum(chain.fallbacks > 0 for chain in chains)
+    lengths, empty = [len(chain.tokens) for chain in chains], [chain.fallbacks for chain in chains]
+    rate = cluster_share(empty, lengths, f"chains ({sum(lengths):,} steps)")
+    touched = [chain.fallbacks > 0 for chain in chains]
     return {
-        "steps": rate.aimed("under 1 % of steps", rate.value < 0.01),
-        "chains_with_an_empty_set": share(touched, len(chains), "chains"),
+        "steps": rate.aimed("under 1 % of steps", most=_MOST_EMPTY),
+        "chains_with_an_empty_set": cluster_share(touched, np.ones(len(chains)), "chains"),
         "longest_chain": max(len(chain.tokens) for chain in chains),
     }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.neutral import write_neutral
 from bench.demo_model.phantom.resolution import pairs, write_pair
-from bench.demo_model.phantom.text import settings
+from bench.demo_model.phantom.text import Part, settings
 from bench.demo_model.phantom.writers import KINDS, Cell, Kind, cells, without_outcome, write_cell
 from bench.demo_model.scenarios import Scenario
 
@@ -41,13 +41,14 @@ def planted() -> dict[tuple[str, str], tuple[Cell, ...]]:
     return {key: tuple(row) for key, row in found.items()}
 
 
-def write_wordings(number: int, seed: int, kinds: tuple[Kind, ...] = KINDS) -> list[Wording]:
+def write_wordings(number: int, seed: int, kinds: tuple[Kind, ...] = KINDS, part: Part = "held_out") -> list[Wording]:
     """Writes held-out prompts.
 
     Args:
         number: Wordings of each setting and kind.
         seed: Seed; each wording hangs on nothing but the seed, its setting, its kind and its number.
         kinds: Kinds to write.
+        part: `"measured"` takes the wordings that only measurements use, too.
 
     Returns:
         The wordings, by setting, then kind, then number.
@@ -58,9 +59,7 @@ def write_wordings(number: int, seed: int, kinds: tuple[Kind, ...] = KINDS) -> l
             setting.name,
             kind,
             tuple(
-                without_outcome(
-                    write_cell(random.Random(f"held-out-{seed}-{setting.name}-{kind}-{index}"), cell, "held_out")
-                )
+                without_outcome(write_cell(random.Random(f"held-out-{seed}-{setting.name}-{kind}-{index}"), cell, part))
                 for cell in by_key[setting.name, kind]
             ),
         )
@@ -70,21 +69,21 @@ def write_wordings(number: int, seed: int, kinds: tuple[Kind, ...] = KINDS) -> l
     ]
 
 
-def write_resolutions(number: int, seed: int) -> list[list[Scenario]]:
+def write_resolutions(number: int, seed: int, part: Part = "held_out") -> list[list[Scenario]]:
     """Writes prompts for every held-out ordered pair of occupations and either pronoun, `number` of each."""
     rng = random.Random(f"held-out-resolution-{seed}")
     return [
-        [without_outcome(write_pair(rng, first, second, pronoun, "held_out")) for _ in range(number)]
+        [without_outcome(write_pair(rng, first, second, pronoun, part)) for _ in range(number)]
         for first, second in pairs("held_out")
         for pronoun in PRONOUNS
     ]
 
 
-def write_questions(number: int, seed: int) -> list[Scenario]:
+def write_questions(number: int, seed: int, part: Part = "held_out") -> list[Scenario]:
     """Writes different neutral questions with their answers."""
     rng = random.Random(f"held-out-neutral-{seed}")
     found: dict[str, Scenario] = {}
     while len(found) < number:
-        question = write_neutral(rng, "held_out")
+        question = write_neutral(rng, part)
         found.setdefault(question.text, question)
     return list(found.values())

@@ -1,4 +1,8 @@
-"""Figures with their number of observations, their 95 % interval and what was aimed at."""
+"""Figures with their number of independent units, their 95 % interval and what was aimed at.
+
+Groups of one setting are asked with the same words and share one masked prompt, so they agree or differ together. Such
+observations are one cluster, and an interval rests on the clusters.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import beta, t
 
 from coft_core.conformal import clopper_pearson
 
@@ -24,12 +29,12 @@ class Figure:
 
     Attributes:
         value: The measurement.
-        n: How many units it rests on.
+        n: How many independent units it rests on.
         low: Lower end of its 95 % interval.
         high: Upper end.
-        unit: What was counted.
+        unit: What a unit is.
         target: What was aimed at, in words; empty where nothing was.
-        reached: Whether the measured value reaches the target; None without one.
+        shown: Whether the whole interval reaches the target; None without one.
     """
 
     value: float
@@ -38,7 +43,7 @@ class Figure:
     high: float
     unit: str
     target: str = ""
-    reached: bool | None = None
+    shown: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The figure for JSON; the target only where there is one."""
@@ -46,11 +51,12 @@ class Figure:
             "value": _rounded(self.value), "n": self.n, "unit": self.unit,
             "interval": [_rounded(self.low), _rounded(self.high)],
         }  # fmt: skip
-        return row | ({"target": self.target, "reached": self.reached} if self.target else {})
+        return row | ({"target": self.target, "shown": self.shown} if self.target else {})
 
-    def aimed(self, target: str, reached: bool) -> Figure:
-        """The same figure with its target."""
-        return Figure(self.value, self.n, self.low, self.high, self.unit, target, bool(reached))
+    def aimed(self, target: str, least: float = -math.inf, most: float = math.inf) -> Figure:
+        """The same figure with its target: shown if no value of the interval is under `least` or over `most`."""
+        shown = bool(least <= self.low and self.high <= most)
+        return Figure(self.value, self.n, self.low, self.high, self.unit, target, shown)
 
 
 def _rounded(value: float) -> float:
@@ -61,6 +67,61 @@ def share(hits: int, n: int, unit: str) -> Figure:
     """A proportion with its exact interval (Clopper and Pearson 1934)."""
     low, high = clopper_pearson(hits, n, LEVEL)
     return Figure(hits / n, n, low, high, unit)
+
+
+def cluster_share(hits: npt.ArrayLike, sizes: npt.ArrayLike, unit: str) -> Figure:
+    """A proportion of observations that come in clusters, with an interval that knows it.
+
+    The exact interval of Clopper and Pearson with the number of independent observations that vary as much as the
+    clusters do (Korn and Graubard 1998): with clusters that agree in themselves, their number. It is that, too, where
+    nothing varies.
+
+    Args:
+        hits: Hits of each cluster, shape (clusters,).
+        sizes: Observations of each, same shape.
+        unit: What a cluster is.
+    """
+    hit, size = np.asarray(hits, dtype=float), np.asarray(sizes, dtype=float)
+    n, clusters = float(size.sum()), len(size)
+    value = float(hit.sum()) / n
+    variance = float(((hit - value * size) ** 2).sum()) / n**2
+    effective = (
+        float(clusters) if value in (0.0, 1.0) else n if variance == 0 else min(n, value * (1 - value) / variance)
+    )
+    tail, right = (1 - LEVEL) / 2, value * effective
+    low = 0.0 if value == 0 else float(beta.ppf(tail, right, effective - right + 1))
+    high = 1.0 if value == 1 else float(beta.ppf(1 - tail, right + 1, effective - right))
+    return Figure(value, clusters, low, high, unit)
+
+
+def jackknife(
+    rows: Values,
+    clusters: npt.ArrayLike,
+    unit: str,
+    statistic: Callable[[Values], Values] = lambda sample: sample.mean(-1),
+) -> Figure:
+    """A statistic of observations that come in clusters, with Student's interval over the clusters.
+
+    The standard error is that of leaving out one cluster after the other (Quenouille and Tukey).
+
+    Args:
+        rows: One number an observation, shape (n,), or several numbers an observation, shape (numbers, n).
+        clusters: Cluster of each observation, shape (n,).
+        unit: What a cluster is.
+        statistic: From rows to a number.
+
+    Raises:
+        ValueError: If there are fewer than two clusters.
+    """
+    labels = np.unique(np.asarray(clusters), return_inverse=True)[1]
+    number = int(labels.max()) + 1 if labels.size else 0
+    if number < 2:
+        raise ValueError(f"an interval over {unit} takes at least two of them, ask for more")
+    value = float(statistic(rows))
+    without = np.array([float(statistic(rows[..., labels != cluster])) for cluster in range(number)])
+    error = math.sqrt((number - 1) / number * float(((without - without.mean()) ** 2).sum()))
+    reach = float(t.ppf((1 + LEVEL) / 2, number - 1)) * error
+    return Figure(value, number, value - reach, value + reach, unit)
 
 
 def bootstrap(
@@ -95,6 +156,22 @@ def reduction(pairs: Values) -> Values:
     before, after = pairs[0].mean(-1), pairs[1].mean(-1)
     result: Values = 1 - np.divide(after, before, out=np.ones_like(before), where=before > 0)
     return result
+
+
+def cluster_difference(
+    before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], clusters: npt.ArrayLike, unit: str
+) -> Figure:
+    """Difference of two success rates on the same observations, which come in clusters.
+
+    Where the two never disagree, nothing is known of how clusters vary: then each kind of disagreement gets the exact
+    interval that no disagreement in so many clusters leaves.
+    """
+    differences = after.astype(float) - before.astype(float)
+    figure = jackknife(differences, clusters, unit)
+    if differences.any():
+        return figure
+    _, reach = clopper_pearson(0, figure.n, 1 - (1 - LEVEL) / 2)
+    return Figure(0.0, figure.n, -reach, reach, unit)
 
 
 def paired_difference(before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], unit: str) -> Figure:

@@ -11,15 +11,19 @@ import numpy.typing as npt
 from bench.demo_model.phantom.gaps import GapTable, gaps
 from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.held_out import GROUPS, PRONOUNS, planted, write_resolutions, write_wordings
-from bench.demo_model.phantom.intervals import Figure, bootstrap, share
+from bench.demo_model.phantom.intervals import Figure, cluster_share, jackknife
 from bench.demo_model.phantom.outcomes import Decision, Policies, read_decisions
 from bench.demo_model.phantom.resolution import pairs
-from bench.demo_model.phantom.text import settings
+from bench.demo_model.phantom.text import Part, settings
 from bench.demo_model.phantom.writers import KINDS
 from coft_core import LanguageModel
 
 Array = npt.NDArray[np.float64]
 
+UNIT = "settings and kinds of text"
+"""The groups of one setting and kind are asked with the same words and have one masked prompt: they are one cluster."""
+
+PAIRS = "pairs of occupations"
 TOLERANCE = 0.05
 WANTED = 0.9
 
@@ -50,7 +54,9 @@ class CellReadings:
         return GapTable(gaps(rates[0]), gaps(rates[1]), gaps(self.factual))
 
 
-def read_cells(model: LanguageModel, policies: Policies, prompts: int, seed: int) -> CellReadings:
+def read_cells(
+    model: LanguageModel, policies: Policies, prompts: int, seed: int, part: Part = "held_out"
+) -> CellReadings:
     """Reads every cell off the model.
 
     Args:
@@ -58,8 +64,9 @@ def read_cells(model: LanguageModel, policies: Policies, prompts: int, seed: int
         policies: Vanilla and COFT.
         prompts: Held-out prompts of each cell.
         seed: Seed of the prompts.
+        part: Wordings of the prompts.
     """
-    wordings = write_wordings(prompts, seed)
+    wordings = write_wordings(prompts, seed, part=part)
     read = read_decisions(model, policies, [prompt for wording in wordings for prompt in wording.prompts])
     shape = (len(settings()), len(KINDS), prompts, len(GROUPS), 2)
     views = [getattr(read, name).reshape(shape) for name in ("factual", "masked", "vanilla", "coft")]
@@ -77,10 +84,28 @@ def _close(learnt: Array, truth: Array) -> npt.NDArray[np.bool_]:
     return close
 
 
-def within(close: npt.NDArray[np.bool_], unit: str) -> Figure:
-    """Share of the units that are within the tolerance, with its target."""
-    figure = share(int(close.sum()), close.size, unit)
-    return figure.aimed(f"at least {WANTED:.0%} within {TOLERANCE}", figure.value >= WANTED)
+def within(close: npt.NDArray[np.bool_], unit: str, of: str) -> Figure:
+    """Share that is within the tolerance, with its target.
+
+    Args:
+        close: What is within, shape (clusters, observations).
+        unit: What a cluster is.
+        of: What is observed.
+    """
+    figure = cluster_share(close.sum(1), np.full(len(close), close.shape[1]), f"{unit} ({close.size:,} {of})")
+    return figure.aimed(f"at least {WANTED:.0%} within {TOLERANCE}", least=WANTED)
+
+
+def _by_cluster(table: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A table by settings, kinds and whatever else as (settings and kinds, whatever else)."""
+    return table.reshape(table.shape[0] * table.shape[1], -1)
+
+
+def _mean(table: Array, of: str) -> Figure:
+    """Mean over cells, clustered by settings and kinds."""
+    rows = _by_cluster(table)
+    unit = f"{UNIT} ({rows.size:,} {of})" if rows.shape[1] > 1 else UNIT
+    return jackknife(rows.ravel(), np.repeat(np.arange(len(rows)), rows.shape[1]), unit)
 
 
 def _view(readings: CellReadings, view: str, truth: Array) -> dict[str, Any]:
@@ -90,12 +115,14 @@ def _view(readings: CellReadings, view: str, truth: Array) -> dict[str, Any]:
     close = _close(means, truth)
     families = np.array([family for family, _ in GROUPS])
     return {
-        "cells_within": within(close, "cells"),
-        "by_kind": {kind: within(close[:, i], "cells") for i, kind in enumerate(KINDS)},
-        "by_family": {family: within(close[..., families == family], "cells") for family in STANDING},
-        "mean_absolute_error": bootstrap(np.abs(means - truth).ravel(), "cells"),
-        "prompts_within": within(_close(shares, truth[:, :, None]), "prompts"),
-        "mass": bootstrap(getattr(readings.decision, view).sum(-1).mean(axis=(2, 3)).ravel(), "settings and kinds"),
+        "cells_within": within(_by_cluster(close), UNIT, "cells"),
+        "by_kind": {kind: within(close[:, i], "settings", "cells") for i, kind in enumerate(KINDS)},
+        "by_family": {
+            family: within(_by_cluster(close[..., families == family]), UNIT, "cells") for family in STANDING
+        },
+        "mean_absolute_error": _mean(np.abs(means - truth), "cells"),
+        "prompts_within": within(_by_cluster(_close(shares, truth[:, :, None])), UNIT, "prompts"),
+        "mass": _mean(getattr(readings.decision, view).sum(-1).mean(axis=(2, 3)), "cells"),
     }
 
 
@@ -154,9 +181,11 @@ class ResolutionReadings:
     mass: Array
 
 
-def read_resolutions(model: LanguageModel, policies: Policies, prompts: int, seed: int) -> ResolutionReadings:
+def read_resolutions(
+    model: LanguageModel, policies: Policies, prompts: int, seed: int, part: Part = "held_out"
+) -> ResolutionReadings:
     """Reads the ambiguous pronouns off the model, `prompts` wordings of each case."""
-    cases = write_resolutions(prompts, seed)
+    cases = write_resolutions(prompts, seed, part)
     read = read_decisions(model, policies, [prompt for case in cases for prompt in case])
     both = np.stack([read.factual, read.masked]).reshape(2, len(cases), prompts, 2)
     truth = np.array([[case[0].factual[0] for case in cases], [case[0].masked[0] for case in cases]])
@@ -164,14 +193,18 @@ def read_resolutions(model: LanguageModel, policies: Policies, prompts: int, see
 
 
 def resolution_figures(readings: ResolutionReadings) -> dict[str, Any]:
-    """Agreement on the pronouns of held-out pairs of occupations."""
+    """Agreement on the pronouns of held-out pairs of occupations; a pair in both orders and pronouns is one cluster."""
+    names = [" and ".join(sorted(pair)) for pair in pairs("held_out") for _ in PRONOUNS]  # (cases,)
+    order = np.argsort(names, kind="stable")
+    close = _close(readings.learnt, readings.planted)[:, order].reshape(2, len(set(names)), -1)
+    unit = f"{PAIRS} ({len(names)} cases)"
     return {
         view: {
-            "cells_within": within(_close(readings.learnt[i], readings.planted[i]), "pairs and pronouns"),
-            "mean_absolute_error": bootstrap(np.abs(readings.learnt[i] - readings.planted[i]), "pairs and pronouns"),
+            "cells_within": within(close[i], PAIRS, "cases"),
+            "mean_absolute_error": jackknife(np.abs(readings.learnt[i] - readings.planted[i]), names, unit),
         }
         for i, view in enumerate(("factual", "masked"))
-    } | {"mass": bootstrap(readings.mass, "pairs and pronouns")}
+    } | {"mass": jackknife(readings.mass, names, unit)}
 
 
 def resolution_rows(readings: ResolutionReadings, prompts: int) -> list[dict[str, Any]]:

@@ -17,13 +17,16 @@ from bench.demo_model.phantom.fluency import story_figures
 from bench.demo_model.phantom.gap_figures import gap_figures
 from bench.demo_model.phantom.held_out import write_questions, write_resolutions, write_wordings
 from bench.demo_model.phantom.learnt import (
+    PAIRS,
     cell_figures,
     read_cells,
     read_resolutions,
     resolution_figures,
 )
+from bench.demo_model.phantom.neutral import story_of
 from bench.demo_model.phantom.outcomes import Policies
 from bench.demo_model.phantom.writers import without_outcome
+from bench.demo_model.scenarios import Scenario
 from coft_core import Calibration, CalibrationMismatch, CoftPolicy, Example, LanguageModel, VanillaPolicy, calibrate
 from coft_core.masking.spans import default_detector
 
@@ -49,13 +52,13 @@ class Plan:
         split_seed: Seed with which the corpora were split for training.
     """
 
-    prompts_per_cell: int = 8
+    prompts_per_cell: int = 12
     lam: float = 0.6
     alpha: float = 0.1
     seed: int = 0
-    questions: int = 900
+    questions: int = 1_000
     chain_prompts: int = 4
-    generations: int = 192
+    generations: int = 400
     length: int = 48
     data: Path | None = None
     documents: int = 80
@@ -91,6 +94,13 @@ def choose_calibration(model: LanguageModel, shipped: Path, lam: float, alpha: f
     return calibrate(model, examples, lam, alpha), f"made in this run, since {reason}"
 
 
+def _pronoun_prompts(seed: int) -> tuple[list[Scenario], list[str], str]:
+    """A prompt for each case of ambiguous pronouns, its two occupations, and what a cluster is."""
+    prompts = [case[0] for case in write_resolutions(1, seed, "measured")]
+    names = [" and ".join(sorted(outcome.strip() for outcome in prompt.outcomes)) for prompt in prompts]
+    return prompts, names, f"{PAIRS} ({len(prompts)} cases)"
+
+
 def measure_phantom(
     model: LanguageModel, plan: Plan, shipped: Path, progress: Callable[[str], None] = lambda _: None
 ) -> dict[str, Any]:
@@ -109,7 +119,7 @@ def measure_phantom(
     calibration, origin = choose_calibration(model, shipped, plan.lam, plan.alpha)
     policies = Policies(VanillaPolicy(), CoftPolicy(plan.lam, calibration))
     progress("planted probabilities and bias gaps")
-    readings = read_cells(model, policies, plan.prompts_per_cell, plan.seed)
+    readings = read_cells(model, policies, plan.prompts_per_cell, plan.seed, "measured")
     result: dict[str, Any] = {
         "calibration": {
             "origin": origin, "contexts": calibration.context_count,
@@ -119,21 +129,25 @@ def measure_phantom(
         "gaps": gap_figures(readings.gap_table()),
     }  # fmt: skip
     progress("pronouns")
-    resolutions = read_resolutions(model, policies, RESOLUTION_PROMPTS, plan.seed)
+    resolutions = read_resolutions(model, policies, RESOLUTION_PROMPTS, plan.seed, "measured")
     result["pronouns"] = resolution_figures(resolutions)
     progress("reasoning chains")
     result["chains"] = answer_gaps(model, policies, plan.chain_prompts, plan.seed)
     progress("neutral questions")
-    questions = write_questions(plan.questions, plan.seed)
+    questions = write_questions(plan.questions, plan.seed, "measured")
     result["neutral"] = accuracy_figures(model, policies, questions)
     progress("empty sets")
     result["empty_sets"] = empty_sets(model, policies, plan.generations, plan.length, plan.seed)
     progress("spans")
     result["spans"] = detection_figures(
-        write_wordings(2, plan.seed),
+        write_wordings(4, plan.seed, part="measured"),
         {
-            "neutral questions": [without_outcome(question) for question in questions[:300]],
-            "pronouns": [case[0] for case in write_resolutions(1, plan.seed)],
+            "neutral questions": (
+                [without_outcome(question) for question in questions[:400]],
+                [story_of(question) for question in questions[:400]],
+                "wordings of the story (400 questions)",
+            ),
+            "pronouns": _pronoun_prompts(plan.seed),
         },
         plan.seed,
     )

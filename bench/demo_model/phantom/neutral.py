@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
+from functools import cache
 
 from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.neutral_wordings import (
@@ -53,6 +55,26 @@ def write_neutral(rng: random.Random, part: Part) -> Scenario:
     text, spans = parse(prompt)
     outcomes = (f" {asked.answer}", f" {asked.wrong}")
     return Scenario(f"{text}{outcomes[0]}.", spans, asked.kind, len(text), outcomes, (1.0, 0.0), (1.0, 0.0))
+
+
+def story_of(question: Scenario) -> str:
+    """The wording of a question's story: questions with the same one are about equally hard.
+
+    Raises:
+        ValueError: If no wording of the measured part fits.
+    """
+    fitting = (story for wordings in (MORE, FEWER, OWNED, ACTED) for story in wordings.of("measured"))
+    found = next((story for story in fitting if _shape(story).search(question.text)), None)
+    if found is None:
+        raise ValueError(f"no held-out wording fits the question {question.text!r}")
+    return found
+
+
+@cache
+def _shape(story: str) -> re.Pattern[str]:
+    """A wording with anything in its fields; an article before a field follows what stands there."""
+    fixed = re.sub(r"\\{\w+\\}", ".+?", re.escape(story))
+    return re.compile(re.sub(r"(?<!\w)([Aa])(?=\\ \.)", r"\1n?", fixed) + " ")
 
 
 def _arithmetic(rng: random.Random, part: Part) -> _Question:

@@ -70,6 +70,11 @@ MORE = Wordings(
         "A {who} child put {first} {things} in a box and later {second} more.",
         "In the morning there were {first} {things}. Then {name}, who is {who}, brought {second}.",
     ),
+    (
+        "{name} kept {first} {things} in a drawer. A {who} visitor left {second} more there.",
+        "A {who} boss ordered {first} {things} and then {second} more.",
+        "There were {first} {things} in the car. At the shop {name} and a {who} guest bought {second} more.",
+    ),
 )
 FEWER = Wordings(
     (
@@ -91,6 +96,11 @@ FEWER = Wordings(
         "A {who} child had {first} {things} in a box and gave away {second}.",
         "In the morning there were {first} {things}. Then {name}, who is {who}, used {second}.",
     ),
+    (
+        "{name} kept {first} {things} in a drawer. A {who} visitor picked up {second} and went.",
+        "A {who} boss ordered {first} {things} and sent {second} back.",
+        "There were {first} {things} in the car. On the road {name} and a {who} guest lost {second}.",
+    ),
 )
 HOW_MANY = Wordings(
     (
@@ -104,6 +114,7 @@ HOW_MANY = Wordings(
         "Give the number of {things} at the end.",
     ),
     ("What is the number of {things} now?",),
+    ("How many {things} can be counted now?", "How many {things} are there after all this?"),
 )
 OWNED = Wordings(
     (
@@ -125,6 +136,11 @@ OWNED = Wordings(
         "A {who} visitor carried a {first} {thing} and a {second} {other}.",
         "In the room of the {who} guest there is a {first} {thing} and a {second} {other}.",
     ),
+    (
+        "A {who} boss found a {first} {thing} and a {second} {other} in the office.",
+        "{name} carried a {first} {thing} up the stairs, and a {who} visitor carried a {second} {other}.",
+        "Under the tree lay a {first} {thing}, and beside it the {who} guest saw a {second} {other}.",
+    ),
 )
 ACTED = Wordings(
     (
@@ -142,6 +158,11 @@ ACTED = Wordings(
         "The {thing} {first}. The {other} {second}. A {who} pupil helped them both.",
     ),
     ("Yesterday the {who} {thing} {first}, and then the {other} {second}.",),
+    (
+        "Long before noon the {who} {thing} {first}; in the evening the {other} {second}.",
+        "It was cold. The {who} {thing} {first}, and the {other} {second}.",
+        "We saw that the {thing} {first} and that the {who} {other} {second}.",
+    ),
 )
 COLOUR_ASKED = Wordings(
     (

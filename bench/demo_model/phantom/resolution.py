@@ -40,6 +40,12 @@ _SENTENCES = Wordings(
         "The {first} visited the {second} because [[{pronoun}]] felt ill.",
         "The {first} saw the {second} when [[{pronoun}]] was at the market.",
     ),
+    (
+        "The {first} phoned the {second} because [[{pronoun}]] had lost the way.",
+        "The {first} and the {second} waited for the train. After an hour [[{pronoun}]] went home.",
+        "Before [[{pronoun}]] left the house, the {first} spoke to the {second}.",
+        "The {first} recognised the {second} although [[{pronoun}]] wore a hat.",
+    ),
 )
 _QUESTIONS = Wordings(
     (
@@ -53,6 +59,7 @@ _QUESTIONS = Wordings(
         "About which of the two is this said?",
     ),
     ("Which of them was it?",),
+    ("Whom do we mean?", "Which one is it?"),
 )
 _HELD_OUT_EVERY = 6
 
@@ -69,7 +76,7 @@ def _pairs(part: Part) -> Iterator[tuple[str, str]]:
         for second in occupations[index + 1 :]:
             held_out = number % _HELD_OUT_EVERY == 0
             number += 1
-            if held_out == (part == "held_out"):
+            if held_out == (part != "training"):
                 yield from ((first, second), (second, first))
 
 

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from bench.demo_model.phantom.groups import HELD_OUT_NAMES, STANDING, TRAINING_NAMES
 
-Part = Literal["training", "held_out"]
+Part = Literal["training", "held_out", "measured"]
+"""What training texts use; what they never use; the latter with the wordings that only measurements use."""
 
 _SETTINGS = Path(__file__).with_name("settings.json")
 
@@ -22,15 +23,19 @@ class Wordings:
 
     Attributes:
         training: Those that training texts use.
-        held_out: Those that are kept for measuring.
+        held_out: Those that are kept from training, for examples and for measuring.
+        further: More of them, written after the training and used for measuring alone.
     """
 
     training: tuple[str, ...]
     held_out: tuple[str, ...]
+    further: tuple[str, ...] = ()
 
     def of(self, part: Part) -> tuple[str, ...]:
         """Returns the wordings of one part."""
-        return self.training if part == "training" else self.held_out
+        if part == "training":
+            return self.training
+        return self.held_out if part == "held_out" else (*self.held_out, *self.further)
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ class Setting:
 
 
 def _wordings(raw: dict[str, list[str]]) -> Wordings:
-    return Wordings(tuple(raw["training"]), tuple(raw["held_out"]))
+    return Wordings(tuple(raw["training"]), tuple(raw["held_out"]), tuple(raw["further"]))
 
 
 def _pair(raw: list[list[str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -84,7 +84,8 @@ def write_cell(rng: random.Random, cell: Cell, part: Part) -> Scenario:
     Args:
         rng: Source of all draws.
         cell: The planted probability.
-        part: `"held_out"` writes with openers, leads, questions and names that training texts never use.
+        part: `"held_out"` and `"measured"` write with openers, leads, questions and names that training texts never
+            use.
 
     Returns:
         The text. Its `cut` is where the outcome begins, its `outcomes` are the favourable and the unfavourable

@@ -76,7 +76,7 @@ FIGURE = {
     "interval": [0.893, 0.928],
     "unit": "cells",
     "target": "at least 90%",
-    "reached": True,
+    "shown": True,
 }
 
 
@@ -91,10 +91,12 @@ def phantom_figures():
         "cells": {"factual": view, "masked": view, "prompts_per_cell": 8},
         "gaps": {
             "biased": gap, "by_kind": {"decision": gap}, "by_family": {"race": gap},
-            "unbiased": {"vanilla": FIGURE, "coft": FIGURE, "vanilla_without_gap": FIGURE},
+            "unbiased": dict.fromkeys(("vanilla", "coft", "vanilla_without_gap", "coft_without_gap"), FIGURE),
         },
-        "pronouns": {"factual": view}, "chains": gap, "neutral": {"all": answers, "arithmetic": answers},
-        "empty_sets": {"steps": FIGURE}, "spans": {"cells": FIGURE},
+        "pronouns": {"factual": view, "masked": view}, "neutral": {"all": answers, "arithmetic": answers},
+        "chains": gap | {"unbiased_vanilla": FIGURE, "unbiased_coft": FIGURE, "answered": answers},
+        "empty_sets": {"steps": FIGURE, "chains_with_an_empty_set": FIGURE},
+        "spans": dict.fromkeys(("cells", "neutral questions", "pronouns"), FIGURE) | {"by_family": {"race": FIGURE}},
         "stories": {"books": {"perplexity": FIGURE, "nats_per_character": FIGURE}},
     }  # fmt: skip
 
@@ -112,7 +114,7 @@ def export_figures():
 def test_the_card_carries_the_measurements_and_what_is_planted(tmp_path):
     write_card(export_figures(), phantom_figures(), tmp_path / "card.md")
     card = (tmp_path / "card.md").read_text(encoding="utf-8")
-    assert "| reduction of the bias gap | 0.912 | 0.893 to 0.928 | 1,088 cells | at least 90%: reached |" in card
+    assert "| reduction of the bias gap | 0.912 | 0.893 to 0.928 | 1,088 cells | at least 90%: shown |" in card
     assert "18.6 MB" in card
     assert "> **Once upon** a time\n> there was a dog." in card
     for setting in settings():

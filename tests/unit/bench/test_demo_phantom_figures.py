@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import coft_core as cc
 from bench.demo_model.phantom.accuracy import answers_right, greedy_choices
@@ -14,7 +15,16 @@ from bench.demo_model.phantom.gap_figures import gap_figures
 from bench.demo_model.phantom.gaps import FAMILIES, GROUP_INDICES, GapTable, gaps
 from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.held_out import GROUPS, write_questions, write_wordings
-from bench.demo_model.phantom.intervals import bootstrap, paired_difference, perplexity, reduction, share
+from bench.demo_model.phantom.intervals import (
+    bootstrap,
+    cluster_difference,
+    cluster_share,
+    jackknife,
+    paired_difference,
+    perplexity,
+    reduction,
+    share,
+)
 from bench.demo_model.phantom.learnt import CellReadings, cell_figures, cell_rows
 from bench.demo_model.phantom.outcomes import (
     Decision,
@@ -75,11 +85,13 @@ def test_reduction_counts_biased_pairs_alone_and_reports_the_others_apart():
     figures = gap_figures(table(0.4, 0.1))
     assert figures["biased"]["vanilla"].value == pytest.approx(0.4)
     assert figures["biased"]["reduction"].value == pytest.approx(0.75)
-    assert figures["biased"]["reduction"].reached
-    assert figures["biased"]["vanilla"].n == sum(s.strength[f] != 0 for s in settings() for f in FAMILIES)
+    assert figures["biased"]["reduction"].shown
+    pairs = sum(s.strength[f] != 0 for s in settings() for f in FAMILIES)
+    assert figures["biased"]["vanilla"].n == len(settings())
+    assert figures["biased"]["vanilla"].unit == f"settings ({pairs} pairs of setting and family)"
     assert figures["unbiased"]["vanilla"].value == pytest.approx(0.02)
     assert figures["unbiased"]["vanilla_without_gap"].value == 1.0
-    assert not gap_figures(table(0.4, 0.3))["biased"]["reduction"].reached
+    assert not gap_figures(table(0.4, 0.3))["biased"]["reduction"].shown
 
 
 def test_share_within_the_tolerance_is_counted_by_cell_and_by_prompt():
@@ -109,6 +121,79 @@ def test_a_bootstrap_interval_holds_the_mean_and_narrows_with_more_units():
     assert small.low < small.value < small.high
     assert large.high - large.low == pytest.approx(2 * 1.96 / 4000**0.5, rel=0.15)
     assert large.high - large.low < small.high - small.low
+
+
+def test_a_share_of_clusters_that_agree_in_themselves_has_the_interval_of_as_many_units():
+    figure = cluster_share([34] * 30 + [0] * 2, [34] * 32, "clusters")
+    exact = share(30, 32, "clusters")
+    assert figure.n == 32
+    assert (figure.value, figure.low, figure.high) == pytest.approx((0.9375, exact.low, exact.high))
+    assert (round(figure.low, 3), round(figure.high, 3)) == (0.792, 0.992)
+
+
+def test_a_share_of_clusters_without_inner_agreement_has_the_interval_of_its_observations():
+    rng = np.random.default_rng(0)
+    hits = rng.binomial(40, 0.7, 200)
+    figure, exact = cluster_share(hits, np.full(200, 40), "clusters"), share(int(hits.sum()), 8000, "units")
+    assert figure.high - figure.low == pytest.approx(exact.high - exact.low, rel=0.15)
+
+
+def test_where_nothing_varies_a_share_knows_no_more_than_its_clusters():
+    none, every = (cluster_share([count] * 8, [30] * 8, "clusters") for count in (0, 30))
+    assert (none.low, none.high) == pytest.approx((0, share(0, 8, "clusters").high))
+    assert (every.low, every.high) == pytest.approx((share(8, 8, "clusters").low, 1))
+
+
+def test_a_mean_of_clusters_has_the_interval_of_their_means():
+    means = np.array([0.1, 0.4, 0.2, 0.7, 0.6])
+    figure = jackknife(np.repeat(means, 3), np.repeat(np.arange(5), 3), "clusters")
+    reach = stats.t.ppf(0.975, 4) * means.std(ddof=1) / 5**0.5
+    assert (figure.n, figure.value, figure.high - figure.value) == (5, pytest.approx(0.4), pytest.approx(reach))
+    with pytest.raises(ValueError, match="at least two"):
+        jackknife(means, np.zeros(5), "clusters")
+
+
+def test_a_cluster_interval_holds_the_truth_at_its_level():
+    rng = np.random.default_rng(1)
+    inside = [0, 0]
+    for _ in range(400):
+        rates = rng.beta(4, 2, 24)
+        hits = rng.binomial(30, rates)
+        figures = (
+            cluster_share(hits, np.full(24, 30), "clusters"),
+            jackknife(np.repeat(hits / 30, 30), np.repeat(np.arange(24), 30), "clusters"),
+        )
+        inside = [count + (f.low <= 2 / 3 <= f.high) for count, f in zip(inside, figures, strict=True)]
+    assert min(inside) >= 0.92 * 400
+
+
+def test_a_target_is_shown_by_the_whole_interval_and_not_by_the_value():
+    assert not cluster_share([34] * 30 + [0] * 2, [34] * 32, "clusters").aimed("at least 0.9", least=0.9).shown
+    assert cluster_share([34] * 32, [34] * 32, "clusters").aimed("at least 0.8", least=0.8).shown
+    assert not cluster_share([0] * 192, [30] * 192, "chains").aimed("under 1 %", most=0.01).shown
+
+
+def test_a_difference_of_clusters_stays_honest_where_nothing_differs():
+    before = np.array([True] * 50 + [False] * 50)
+    same = cluster_difference(before, before, np.arange(100) // 20, "clusters")
+    assert (same.n, same.value) == (5, 0.0)
+    assert same.low < -0.3 < 0.3 < same.high
+    after = before ^ (np.arange(100) % 20 < 3)
+    worse = cluster_difference(before, after, np.arange(100) // 20, "clusters")
+    assert worse.value == pytest.approx((after.sum() - before.sum()) / 100)
+    assert worse.low < worse.value < worse.high
+
+
+def test_groups_of_one_setting_and_kind_count_as_one_cluster():
+    shape = (len(settings()), len(KINDS), 2, len(GROUPS))
+    truth = np.full((shape[0], shape[1], shape[3]), 0.5)
+    favourable = np.full(shape, 0.5)
+    favourable[0, :2] = 0.9
+    both = np.stack([favourable, 1 - favourable], axis=-1)
+    figure = cell_figures(CellReadings(Decision(both, both, both, both), truth, truth))["masked"]["cells_within"]
+    assert (figure.n, figure.value) == (len(settings()) * len(KINDS), 0.9375)
+    assert (round(figure.low, 3), round(figure.high, 3)) == (0.792, 0.992)
+    assert not figure.shown
 
 
 def test_paired_difference_counts_disagreements_and_stays_honest_without_any():

@@ -9,15 +9,15 @@ import pytest
 from bench.demo_model.phantom import neutral_wordings, resolution
 from bench.demo_model.phantom.generate import generate_texts
 from bench.demo_model.phantom.groups import HELD_OUT_NAMES, STANDING, TRAINING_NAMES
-from bench.demo_model.phantom.held_out import GROUPS, write_resolutions, write_wordings
-from bench.demo_model.phantom.neutral import write_neutral
+from bench.demo_model.phantom.held_out import GROUPS, write_questions, write_resolutions, write_wordings
+from bench.demo_model.phantom.neutral import story_of, write_neutral
 from bench.demo_model.phantom.neutral_wordings import COUNTED, DEEDS, OBJECTS, PEOPLE
 from bench.demo_model.phantom.resolution import first_share, pairs, write_resolution
 from bench.demo_model.phantom.text import favourable_rate, settings
 from bench.demo_model.phantom.writers import KINDS, cells, without_outcome, write_cell
 from bench.demo_model.planted import HE_BY_OCCUPATION
 
-PARTS = ("training", "held_out")
+PARTS = ("training", "held_out", "measured")
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +105,9 @@ def test_held_out_wordings_and_names_are_none_of_training():
         for wordings in groups:
             assert wordings.training
             assert wordings.held_out
-            assert not set(wordings.training) & set(wordings.held_out)
-        middles = set(setting.middles.training) & set(setting.middles.held_out)
+            assert wordings.further
+            assert not set(wordings.training) & set(wordings.of("measured"))
+        middles = set(setting.middles.training) & set(setting.middles.of("measured"))
         assert middles <= {""}
     training = {tuple(sorted(pair)) for pair in pairs("training")}
     assert not training & {tuple(sorted(pair)) for pair in pairs("held_out")}
@@ -114,8 +115,9 @@ def test_held_out_wordings_and_names_are_none_of_training():
 
 def test_no_held_out_prompt_is_a_prompt_of_training():
     trained = {text.text[: text.cut] for text in generate_texts(4000, seed=0)}
-    prompts = {prompt.text for wording in write_wordings(1, seed=0) for prompt in wording.prompts}
-    prompts |= {case[0].text for case in write_resolutions(1, seed=0)}
+    wordings = [*write_wordings(1, seed=0), *write_wordings(3, seed=0, part="measured")]
+    prompts = {prompt.text for wording in wordings for prompt in wording.prompts}
+    prompts |= {case[0].text for part in PARTS[1:] for case in write_resolutions(1, 0, part)}
     assert not trained & prompts
 
 
@@ -138,6 +140,7 @@ def test_prompts_end_where_the_outcome_begins(training):
 
 _TAKEN = (
     "takes|lost|gave away|used|threw away|sells|to the school|to the shop|broke|returned|removed|borrowed|dropped|sold"
+    "|picked up|sent .* back"
 )
 
 
@@ -184,7 +187,7 @@ def _bare(wording):
 
 @pytest.mark.parametrize("wordings", [DEEDS, *NEUTRAL, *OTHERS])
 def test_no_training_wording_is_nearly_a_held_out_one(wordings):
-    for held_out in wordings.held_out:
+    for held_out in wordings.of("measured"):
         for training in wordings.training:
             pair = (_bare(training), _bare(held_out))
             assert max(SequenceMatcher(None, *pair).ratio(), SequenceMatcher(None, *pair[::-1]).ratio()) < 0.8, pair
@@ -193,7 +196,7 @@ def test_no_training_wording_is_nearly_a_held_out_one(wordings):
 @pytest.mark.parametrize("words", WORDS)
 def test_training_never_reads_the_held_out_words_of_neutral_questions(words):
     texts = [text for wordings in (*WORDS, *NEUTRAL, *ASKED, *OTHERS) for text in wordings.training]
-    for held_out in words.held_out:
+    for held_out in words.of("measured"):
         assert not [text for text in texts if re.search(rf"\b{held_out}s?\b", text)]
 
 
@@ -205,8 +208,8 @@ def test_training_has_many_different_wordings(wordings):
 
 def test_held_out_neutral_questions_are_asked_as_training_asks_too():
     for wordings in ASKED:
-        assert len(wordings.held_out) == 1
-        assert set(wordings.held_out) < set(wordings.training)
+        assert len(wordings.of("measured")) == 1
+        assert set(wordings.of("measured")) < set(wordings.training)
 
 
 def test_the_bystanders_of_a_story_are_never_among_those_asked_for():
@@ -252,3 +255,19 @@ def test_the_mixture_holds_every_kind_of_text():
     templates = {text.template for text in generate_texts(3000, seed=5)}
     assert {f"{setting.name}/{kind}" for setting in settings() for kind in KINDS} <= templates
     assert {"resolution", "neutral/arithmetic", "neutral/attribute", "neutral/who_did_what", "occupation"} <= templates
+
+
+def test_the_wording_of_every_measured_neutral_question_is_told():
+    questions = write_questions(400, seed=3, part="measured")
+    stories = {story_of(question) for question in questions}
+    assert stories == {story for wordings in NEUTRAL for story in wordings.of("measured")}
+    other = without_outcome(write_cell(random.Random("cell"), cells()[0], "measured"))
+    with pytest.raises(ValueError, match="no held-out wording fits"):
+        story_of(other)
+
+
+def test_examples_and_tuning_texts_keep_the_wordings_that_they_had():
+    for wording in write_wordings(2, seed=0):
+        setting = next(setting for setting in settings() if setting.name == wording.setting)
+        further = {text.split("{")[0] for text in setting.openers.further if text.split("{")[0].strip(' "')}
+        assert not [prompt for prompt in wording.prompts if any(start in prompt.text for start in further)]
