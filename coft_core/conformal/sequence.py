@@ -33,6 +33,7 @@ from coft_core.conformal.stepwise import PositionBins
 from coft_core.conformal.values import UNKNOWN, CalibrationValues
 from coft_core.conformal.weighted import effective_size
 from coft_core.errors import InvalidInputError
+from coft_core.informative import TOO_WEAK, is_weak
 from coft_core.types import BinState
 
 HORIZON_SHARE = Fraction(9, 10)
@@ -94,7 +95,7 @@ class SequenceThreshold:
         log_tau: Log-threshold, in nats. All true tokens of a new context's chain, counted up to the horizon, reach it
             together with probability at least ``1 - alpha``, if the chain reaches the horizon or ends by itself.
         alpha: Risk level, for the whole chain at once.
-        state: ``calibrated``, or ``uninformative`` (every chain passes).
+        state: ``calibrated``, or ``uninformative``: (nearly) every chain passes, see :mod:`coft_core.informative`.
         contexts: Number of contexts with such a chain.
         sequences: Number of such chains; a context can have several.
         horizon: Steps of a chain that count; the certificate says nothing of longer ones.
@@ -131,11 +132,13 @@ class SequenceThreshold:
 
     @property
     def reason(self) -> str:
-        """Why there is no threshold; empty where there is one."""
+        """Why there is no threshold that says anything; empty where there is one."""
         if self.state == "calibrated":
             return ""
         if not self.lengths.known:
             return UNKNOWN_ENDS
+        if is_weak(self.log_tau):
+            return f"Of whole chains, {TOO_WEAK}: it is {self.tau:.1g}, and nearly every chain passes."
         return f"{self.contexts} contexts with {self.applies} are too few for a threshold of whole chains."
 
 
@@ -274,7 +277,7 @@ def sequence_threshold(
     return SequenceThreshold(
         log_tau=log_tau,
         alpha=float(risk),
-        state="calibrated" if log_tau > -math.inf else "uninformative",
+        state="calibrated" if log_tau > -math.inf and not is_weak(log_tau) else "uninformative",
         contexts=count,
         sequences=int(minima.size),
         horizon=counted_steps,

@@ -8,6 +8,7 @@ import torch
 import coft_core as cc
 from app.bootstrap import services
 from app.services.device_memory import DeviceMemory
+from app.services.errors import ServiceError
 from app.services.memory_budget import MEGABYTE, MemoryBudget
 from app.services.rollout_pool import RolloutPool
 from app.services.turns import Turns
@@ -212,7 +213,8 @@ def test_an_error_in_one_session_loses_no_step_of_another(wired, alone, monkeypa
     monkeypatch.setattr(BranchBatch, "logits", fail_alone)
     monkeypatch.setattr("coft_core.engine.joint.joint_logits", fail_together)
     errors = run_all(wired, sessions)
-    assert [type(error) for error in errors] == [ZeroDivisionError]
+    assert [type(error) for error in errors] == [ServiceError]
+    assert isinstance(errors[0].__cause__, ZeroDivisionError)
     chains = [chain(wired, session_id) for session_id in sessions]
     assert chains[2] == alone[2][:2]
     assert chains[:2] + chains[3:] == alone[:2] + alone[3:]

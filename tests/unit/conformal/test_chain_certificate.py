@@ -97,7 +97,10 @@ def test_chain_that_stopped_before_the_horizon_gets_no_statement_and_is_told_why
 
 def test_chains_that_end_by_themselves_count_and_are_spoken_of() -> None:
     values = CalibrationValues.of_chains(
-        [np.full(2 if i % 3 else 4, -1.0 - i) for i in range(39)], range(39), range(39), [i % 3 > 0 for i in range(39)]
+        [np.full(2 if i % 3 else 4, -1.0 - i / 8) for i in range(39)],
+        range(39),
+        range(39),
+        [i % 3 > 0 for i in range(39)],
     )
     found = Calibration(TOY_FINGERPRINT, 0.1, values)
     law = found.sequence(horizon=4).lengths
@@ -200,7 +203,19 @@ def test_shipped_calibration_states_its_horizon_and_what_was_measured_there() ->
     shipped = Calibration.load(assets_path("models", "demo", "calibration.zip"))
     sequence, coverage = shipped.sequence(), shipped.sequence_coverage()
     assert shipped.values.ends_known
-    assert sequence.state == "calibrated"
+    assert "too weak to say anything" in sequence.reason
+    assert shipped.sequence(alpha=0.3).reason == ""
     assert sequence.lengths.reached + sequence.lengths.ended >= 0.9 * shipped.context_count
     assert coverage.overall.high is not None
     assert coverage.overall.high >= 0.9
+
+
+def test_a_chain_threshold_that_nearly_every_chain_passes_says_nothing() -> None:
+    values = CalibrationValues.of_chains([np.full(4, -14.0)] * 39, range(39), range(39), [False] * 39)
+    found = Calibration(TOY_FINGERPRINT, 0.1, values)
+    assert found.sequence(horizon=4).state == "uninformative"
+    certificate = certify_supports(found, [-1.0] * 4, finished="length")
+    assert certificate.sequence_certified is None
+    assert certificate.reason == (
+        "Of whole chains, the threshold is too weak to say anything: it is 8e-07, and nearly every chain passes."
+    )
