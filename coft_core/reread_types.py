@@ -81,6 +81,7 @@ class RereadStep:
         changed: Whether that is another token than the policy chose when the step was made (for a forced step: than
             it would have chosen then); None if it is not known.
         families: With factorized masks, each family's part.
+        width_open: Whether it hangs on tokens that were not kept if the set is too wide to say anything.
         step: The whole step as decoding would have given it, candidates and diagnostics included; None where only the
             head was kept.
     """
@@ -102,12 +103,15 @@ class RereadStep:
     policy_token: str | None
     changed: bool | None
     families: tuple[RereadFamily, ...] = ()
+    width_open: bool = False
     step: Step | None = None
 
     @property
     def certified(self) -> bool | None:
         """Whether the emitted token is certified: in the set of a calibration that fits; None if that is not known."""
-        return self.in_set if certifies(self.state) else False
+        if not certifies(self.state) or self.in_set is False:
+            return False
+        return None if self.width_open else self.in_set
 
     @property
     def hangs_on_tail(self) -> bool:

@@ -30,7 +30,7 @@ Estimator = Literal["hierarchical", "one_per_context", "pooled"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 """The estimators' names, the default first."""
 
-MOST_DRAWS = 1_000
+MOST_DRAWS = 10_000
 """Draws that are averaged at most: each keeps a value of every context, and more change no threshold that shows."""
 
 

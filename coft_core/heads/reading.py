@@ -82,7 +82,7 @@ def read_head(step: Step, stored: StoredLogits, circumstances: Circumstances) ->
         log_p_fused=_log_p(head, own),
         log_tau=views.log_tau,
         state=effective_state(state, circumstances.mismatched),
-        in_set=_known(found, own) if state == widest else None,
+        in_set=_known(found, own),
         set_size=size,
         certified_mass=mass,
         margin=_smallest([_margin(head, c, own) for c in head.criteria]),
@@ -92,6 +92,7 @@ def read_head(step: Step, stored: StoredLogits, circumstances: Circumstances) ->
         policy_token=None if chosen is None else circumstances.text_of(chosen),
         changed=None if chosen is None else chosen != step.policy_token_id,
         families=families,
+        width_open=state != widest,
     )
 
 
