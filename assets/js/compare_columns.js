@@ -55,9 +55,8 @@
     }
     if (info.layouts.length > 1) parts.push(field(at, "layout", "Mask", coft.el("select", { class: "select" }, ...info.layouts.map((key) => option(key, LAYOUTS[key] || key, own.layout)))));
     const button = (name, text, label) => coft.el("button", { type: "button", class: "btn small quiet", "data-cmp": name, "data-column": at, "aria-label": label, text });
-    const about = coft.parameters.about(info);
     return coft.el("fieldset", { class: "colcard" }, coft.el("legend", { text: at ? `Column ${at + 1}` : "Column 1, the one to compare with" }),
-      coft.el("div", { class: "colfields" }, ...parts), coft.el("p", { class: "hint about", text: about }), own_fields(own, at, info),
+      coft.el("div", { class: "colfields" }, ...parts), coft.el("div", { class: "hint about" }, ...coft.parameters.about(info)), own_fields(own, at, info),
       coft.el("p", { class: "hint caution misfit", role: "status", text: misfit(own) }),
       coft.el("div", { class: "colacts" }, at ? button("first", "Make first", `Make column ${at + 1} the first`) : null,
         button("remove", "Remove", `Remove column ${at + 1}`)));

@@ -23,7 +23,7 @@
     if (![...select.options].some((one) => one.value === state.key)) select.append(option(coft.parameters.info(state.key)));
     select.value = state.key;
     const info = coft.parameters.info(state.key);
-    about.textContent = coft.parameters.about(info);
+    about.replaceChildren(...coft.parameters.about(info));
   };
 
   /* ---- its parameters ---- */

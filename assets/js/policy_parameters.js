@@ -164,9 +164,11 @@
       return policies.filter((item) => item.key === key).flatMap((item) => item.parameters)
         .filter((own) => own.name in given.values).map((own) => `${own.title} ${[given.values[own.name]].flat().join("; ")}`);
     },
-    /* what a method does, where it was published, and how it differs from that */
-    about: (info) => [info.about && `${info.about[0].toUpperCase()}${info.about.slice(1)}`, info.source,
-      info.differs && `Differs from its authors’: ${info.differs}`].filter(Boolean).join(" · "),
+    /* what a method does and where it was published; how it differs from that, folded away */
+    about: (info) => [
+      [info.about && `${info.about[0].toUpperCase()}${info.about.slice(1)}`, info.source].filter(Boolean).join(" · "),
+      info.differs && coft.el("details", { class: "differs" }, coft.el("summary", { class: "hint", text: "How it differs from its authors’" }), info.differs),
+    ].filter(Boolean),
     /* what is known of a method; a session may have been made with one that is no longer registered */
     info: (key) => policies.find((item) => item.key === key)
       || { key, name: key, about: "", source: "", differs: "", kind: "", fuses: true, certifies: true, layouts: ["joint"], parameters: [] },

@@ -237,7 +237,7 @@
     const [, key, , lam, alpha] = values;
     const info = coft.parameters.info(key);
     const label = document.querySelector("#swap-settings > .label-wrap");
-    if (label) label.dataset.summary = [info.name, ...coft.parameters.words(key, values[20]),
+    if (label) label.dataset.summary = [info.name, ...coft.parameters.words(key, values.at(-1)),
       info.fuses ? `λ ${Number(lam).toFixed(2)}` : "", info.certifies ? `α ${Number(alpha)}` : ""].filter(Boolean).join(", ");
   };
 

@@ -33,7 +33,7 @@
   /* ---- the strip's own region: it has its height before the tokens come, and scrolls when they are more ---- */
   const LINE = 54;
   const TYPICAL = 60;
-  const MOST_LINES = 8;
+  const MOST_LINES = 7;
   coft.reserve = (reel, strip, { cards, total, finished }) => {
     const wide = reel.clientWidth || 640;
     const expected = finished ? 0 : Math.ceil((Math.max(total, cards.length) * TYPICAL) / wide);

@@ -132,7 +132,7 @@ def test_rollouts_recorded_by_the_page_are_compared_with_references_and_watched_
         page.get_by_label("Other run").click()
         page.get_by_role("option", name="Demo prompts").click()
         expect(page.locator("#compare-settings .differ")).to_contain_text("rollouts")
-        expect(page.locator("#compare-table tbody tr").first).to_contain_text("1–8")
+        expect(page.locator("#compare-table tbody tr").nth(3)).to_contain_text("5–8")
         picture(page, "real-rollouts-1440-light")
 
 
@@ -166,7 +166,7 @@ def test_a_word_list_is_uploaded_picked_and_refused_with_a_calibration_made_with
         expect(page.locator("#terms tbody tr")).to_have_count(2)
         page.goto(url)
         expect(page.locator(".rail .note .badge")).to_contain_text("calibrated")
-        page.locator("#prompt").fill("Emily, the nurse, finished rounds and then he left")
+        page.locator("#prompt").fill("Emily, the nurse, finished rounds and then a Muslim left")
         rows = page.locator(".spanlist tbody tr")
         expect(rows).to_have_count(2)
         page.get_by_role("button", name="Accept: Emily").click()

@@ -97,7 +97,7 @@ def _method(put: dict[str, Component], defaults: AuditSettings) -> gr.HTML:
         defaults.policy,
         html_template="""<div class="method"><label for="policy-menu">Policy</label>
           <select class="select" id="policy-menu" aria-describedby="policy-about"></select>
-          <p class="hint about" id="policy-about"></p></div>""",
+          <div class="hint about" id="policy-about"></div></div>""",
         js_on_load="coft.policyMenu.mount(element, props, watch)",
         apply_default_css=False,
         elem_id="policy",
