@@ -251,7 +251,7 @@ def test_a_fault_of_the_program_ends_one_step_with_a_sentence_and_the_audit_goes
     list(wired.audits.run(whole.session_id))
     wired.audits.step(broken.session_id)
 
-    def fails(rollout):
+    def fails(rollout, peaks):
         rollout.step()
         raise RuntimeError("tensors of 3 and 4 columns")
 

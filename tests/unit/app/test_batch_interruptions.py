@@ -143,11 +143,11 @@ def test_a_fault_of_the_program_in_one_row_ends_that_row_alone_with_a_sentence(w
     else:
         calls, measured = [], stepping.measured_step
 
-        def step(rollout):
+        def step(rollout, peaks):
             calls.append(rollout)
             if len(calls) == 6:
                 raise RuntimeError("tensors of 3 and 4 columns")
-            return measured(rollout)
+            return measured(rollout, peaks)
 
         monkeypatch.setattr(stepping, "measured_step", step)
     view = wired.batches.view(run(wired, tmp_path))

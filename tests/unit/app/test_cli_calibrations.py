@@ -125,8 +125,7 @@ def test_a_calibration_is_made_shown_compared_exported_weighted_and_deleted(run,
     for part in (
         "coverage, All steps",
         "smallest alpha is",
-        "Whole chains: tau",
-        "reach the horizon",
+        "Whole chains: nothing is certified at alpha 0.1. Of whole chains, the threshold is too weak",
         "group: The group 'a'",
     ):
         assert part in text
@@ -142,6 +141,9 @@ def test_a_calibration_is_made_shown_compared_exported_weighted_and_deleted(run,
     shown = json.loads(run("calibrations", "show", first, "--alpha", 0.2, "--group", "b", "--json")[1])
     assert (shown["alpha"], shown["group"], shown["calibration_id"]) == (0.2, "b", first)
     assert shown["drift"]["status"] == "unknown"
+    embedded = run("calibrations", "show", 1, "--alpha", 0.3)[1]
+    assert "Whole chains: tau" in embedded
+    assert "reach the horizon" in embedded
     assert shown["sequence"]["alpha"] == 0.2
     text = run("calibrations", "show", first, "--rho", 2)[1]
     assert "Note: Holds for prompts whose density ratio" in text

@@ -147,7 +147,7 @@ def test_the_preview_shows_given_spans_or_what_the_request_would_mask(wired, tmp
     assert (given.line, given.detected, given.group, given.context) == (1, False, "g", "c")
     assert [(span.start, span.end) for span in given.spans] == [(0, 3)]
     assert (found.detected, found.reference) == (True, "x")
-    assert [span.category for span in found.spans] == ["gender"]
+    assert [span.category for span in found.spans] == ["gender", "name"]
     other = CalibrationRequest(name="set", model="tiny", masked_families=("name",), whitelist=("emily",))
     masked = wired.calibrations.preview(parsed, other)[1].spans
     assert [(span.category, span.kept) for span in masked] == [("name", True)]

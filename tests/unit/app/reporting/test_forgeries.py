@@ -29,6 +29,7 @@ BRANCHES, TOKENS, REPLAY = "Branches and steps", "Certified tokens", "Replay on 
 SETTINGS, PREVIEW, TIMES = "Prompt, spans and settings", "Masked prompt", "Times"
 NUMBERS, SETS, FUSION = "Margins, ratios and bounds", "Fallbacks, choices and sets", "Fusion of the candidates"
 THRESHOLDS, CERTIFICATE, LOG = "Thresholds by step", "Calibration and certificate", "Verdict log"
+RANGES = "Set sizes within numeric noise"
 AGAIN, DIGESTS = "Calibration from its prompts", "Digests in the report"
 
 
@@ -258,8 +259,13 @@ FORGERIES: dict[str, Forgery] = {
         put("thresholds", "families", 0, "bins", 0, "log_tau", lambda own: own - 0.01), THRESHOLDS
     ),
     "what a threshold rests on": Forgery(in_step("state", "inherited"), THRESHOLDS),
-    "a set that is larger": Forgery(
-        in_step("set_size", lambda own: own + 1), REPLAY, True, REPORT, "branches.steps.set_size"
+    "a set that is larger than its range": Forgery(in_step("set_size", lambda own: own + 1), RANGES),
+    "a set that is larger, with its range": Forgery(
+        every(*(in_step(name, lambda own: own + 1) for name in ("set_size", "set_size_low", "set_size_high"))),
+        REPLAY,
+        True,
+        REPORT,
+        "branches.steps.set_size",
     ),
     "a smaller certified mass": Forgery(in_step("certified_mass", 0.0), SETS),
     "a larger entropy": Forgery(
