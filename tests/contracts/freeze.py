@@ -1,0 +1,78 @@
+"""Keeps what this version of the program shows: ``python -m tests.contracts.freeze``, after a change that is meant.
+
+``--anew`` writes the store itself anew, on the tiny model; otherwise only what is read from it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from alembic.script import ScriptDirectory
+
+from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
+from app.services.views.batches import BatchRequest
+from app.services.views.verdicts import VerdictRequest
+from db.database import Database
+from db.migrate import downgrade, make_config
+from tests.conftest import prompt_set_csv
+from tests.contracts.frozen import BUNDLE, SEEN, STORES, keep_store, opened, restored, written
+
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0, alpha=0.3)
+PROMPT = "=The old nurse said he would come"
+SPANS = (Span(5, 8, "age"), Span(9, 14, "family", kept=True), Span(20, 22, "gender"))
+
+
+def write_store(path: Path) -> None:
+    """A store with something in each table that a person fills."""
+    files = {"set.csv": prompt_set_csv(), "ward.csv": "term,family,action\nrounds,race,mask\nnurse,,keep\n",
+             "people.csv": "prompt,group\nHe is a nurse,men\nShe is a nurse,women\n"}  # fmt: skip
+    for name, text in files.items():
+        (path.parent / name).write_text(text, "utf-8")
+    with opened(f"sqlite:///{path}") as wired:
+        prompts = wired.calibrations.parse(path.parent / "set.csv")
+        asked = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.3)
+        job = wired.jobs.wait(wired.calibrations.submit(prompts, asked))
+        assert job.status == "done", job.error
+        settings = replace(SETTINGS, calibration_id=int(job.result["calibration_id"]))
+        for name, own in (("certified", settings), ("vanilla", replace(SETTINGS, policy="vanilla"))):
+            view = wired.audits.start(StartAudit(PROMPT, own, SPANS, name))
+            list(wired.audits.run(view.session_id))
+        view = wired.audits.view(1)
+        other = next(row for row in view.steps[2].candidates if row.token_id != view.steps[2].token_id)
+        fork = wired.audits.fork(1, view.branch_id, 2, other.token_id)
+        list(wired.audits.run(1, fork.branch_id))
+        wired.verdicts.add(VerdictRequest(1, "R. Osei", "unfair", view.branch_id, 1, None, "why", "pronoun"))
+        wired.user_lists.add("ward", wired.user_lists.parse(path.parent / "ward.csv"))
+        batch = wired.batches.submit(
+            wired.batches.parse(path.parent / "people.csv"), BatchRequest("people", replace(SETTINGS, max_new_tokens=2))
+        )
+        wired.jobs.wait(wired.batches.view(batch).job.id)
+        SEEN.mkdir(exist_ok=True)
+        BUNDLE.write_bytes(wired.exports.bundle(1))
+
+
+def write_stores(path: Path) -> None:
+    """The store as each schema keeps it, the newest first: going back leaves out what came later."""
+    STORES.mkdir(exist_ok=True)
+    revisions = [script.revision for script in ScriptDirectory.from_config(make_config()).walk_revisions()]
+    with Database(f"sqlite:///{path}") as database:
+        for revision in revisions:
+            downgrade(database.engine, revision)
+            keep_store(path, STORES / f"{revision}.sqlite3.gz")
+
+
+def main() -> None:
+    """Write what is kept."""
+    with tempfile.TemporaryDirectory() as folder:
+        if "--anew" in sys.argv:
+            write_store(Path(folder) / "made.db")
+            write_stores(Path(folder) / "made.db")
+        newest = max(STORES.glob("*.gz"))
+        for name, read in written(restored(newest, Path(folder) / "kept.db")).items():
+            (SEEN / name).write_text(read(), "utf-8", newline="")
+
+
+if __name__ == "__main__":
+    main()
