@@ -10,7 +10,6 @@ from typing import Any
 from transformers.utils.logging import disable_progress_bar
 
 from app.bootstrap import services
-from app.cli_audit import add_audit
 from app.cli_batch import add_batch
 from app.cli_calibrate import add_calibrate
 from app.cli_calibrations import add_calibrations
@@ -22,6 +21,7 @@ from app.cli_output import print_sessions
 from app.cli_policies import add_policies
 from app.cli_report import add_report
 from app.cli_reread import add_reread
+from app.cli_audit import add_audit
 from app.cli_swap import add_swap
 from app.cli_tune import add_tune
 from app.cli_verdicts import add_verdicts

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from app.bootstrap import Services, services
-from app.cli_audit import audit_settings
 from app.cli_calibrate import pairs
 from app.cli_options import EMBEDDED, POLICY_KEYS, add_json, add_parameters, add_policy_options, show
 from app.cli_output_batches import print_batch, print_batches, print_impact
+from app.cli_settings import audit_settings
 from app.cli_waiting import STOPPED, wait_for_all
 from app.services.batch.impact import impact_csv
 from app.services.batch.plain import batch_json, batch_summary_json, impact_json

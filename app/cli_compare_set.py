@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from app.bootstrap import Services, services
-from app.cli_audit import audit_settings
 from app.cli_calibrate import pairs
 from app.cli_compare import interval, megabytes
 from app.cli_options import EMBEDDED, POLICY_KEYS, add_json, add_parameters, add_policy_options, show
+from app.cli_settings import audit_settings
 from app.cli_waiting import STOPPED, wait_for_all
 from app.services.comparing.set_plain import set_json, set_summary_json
 from app.services.policy_words import policy_name

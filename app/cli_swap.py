@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from app.bootstrap import services
-from app.cli_audit import audit_settings, spans_of
 from app.cli_options import EMBEDDED, POLICY_KEYS, add_parameters, add_policy_options, show
+from app.cli_settings import audit_settings, spans_of
 from app.services.csv_files import write_text
 from app.services.policy_words import policy_name
 from app.services.swap.plain import swap_json

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from threading import Event
 
 from app.jobs.rate import Rate
+from app.services.errors import JobCancelled
 from db.records import JsonObject
 from db.repositories import JobsRepository
 
@@ -15,10 +16,6 @@ PROGRESS_SECONDS = 0.2
 
 HEARTBEAT_SECONDS = 5.0
 """Least time between two signs of life of a job that reports no progress."""
-
-
-class JobCancelled(Exception):  # noqa: N818 - cancelling is no error
-    """Raised inside a job's function once the job was cancelled; let it pass."""
 
 
 class JobContext:

@@ -12,7 +12,8 @@ from threading import Event, Lock
 from types import TracebackType
 from typing import Any, Self
 
-from app.jobs.context import JobCancelled, JobContext
+from app.jobs.context import JobContext
+from app.services.errors import JobCancelled
 from db.database import Database
 from db.errors import StoreError
 from db.records import JobRecord, JobStatus, JsonObject

@@ -9,7 +9,6 @@ from threading import Event, Lock, RLock
 
 from app.services.audit_views import AuditViews, summary_from
 from app.services.calibration.fitting import Fitting
-from app.services.calibration.service import CalibrationService
 from app.services.calibration.thresholds import Thresholds
 from app.services.computations import computations_of, session_noise
 from app.services.detection import Detectors
@@ -52,7 +51,7 @@ class AuditService:
     def __init__(
         self,
         sessions: SessionsRepository,
-        calibrations: CalibrationService,
+        thresholds: Thresholds,
         host: ModelHost,
         detectors: Detectors,
         pool: RolloutPool,
@@ -62,13 +61,12 @@ class AuditService:
 
         Args:
             sessions: The store of sessions.
-            calibrations: Where thresholds come from.
+            thresholds: The calibrations that audits use.
             host: Owner of the models.
             detectors: Find sensitive spans.
             pool: Keeps live rollouts between requests.
             full_logits_kb: Kilobytes up to which a step's logits are kept whole; 0 keeps none.
         """
-        thresholds = Thresholds(calibrations)
         self._sessions = sessions
         self._host = host
         self._detectors = detectors

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.jobs import JobCancelled
 from coft_core.errors import CalibrationMismatch, CoftError
 from db.errors import StoreError
 
@@ -24,6 +23,10 @@ logger = logging.getLogger(__name__)
 
 class ServiceError(Exception):
     """A request that a service cannot fulfil; its text is one sentence fit to be shown."""
+
+
+class JobCancelled(Exception):  # noqa: N818 - cancelling is no error
+    """Raised inside a job's function once the job was cancelled; let it pass."""
 
 
 class ColumnMismatch(CalibrationMismatch):

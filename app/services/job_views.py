@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.jobs import JobRunner
-from app.services.calibration.jobs import is_resumable
 from app.services.errors import ServiceError
 from app.services.views import JobView
 from app.services.views.jobs import ACTIVE
 from db.records import JobRecord
 from db.repositories import JobsRepository, PromptSetsRepository
+
+CALIBRATION_JOB = "calibration"
+RESUMABLE = ("cancelled", "failed", "interrupted")
+RESUMED_AS = "resumed_as"
+"""Key in a job's result: the job that took up what it had done."""
 
 
 class JobService:
@@ -68,3 +72,14 @@ def _view(record: JobRecord, seconds_left: float | None, resumable: bool) -> Job
         seconds_left=seconds_left,
         resumable=resumable,
     )
+
+
+def is_resumable(record: JobRecord, prompt_sets: set[int]) -> bool:
+    """Whether a job is a calibration that can be resumed.
+
+    Args:
+        record: The job.
+        prompt_sets: Ids of stored prompt sets.
+    """
+    ended = record.kind == CALIBRATION_JOB and record.status in RESUMABLE and RESUMED_AS not in (record.result or {})
+    return ended and record.payload.get("prompt_set_id") in prompt_sets

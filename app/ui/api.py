@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.plain import (
     contributions_json,
     session_json,
@@ -17,7 +18,6 @@ from app.services.plain import (
     user_list_json,
     user_list_summary_json,
 )
-from app.services.ports import Services
 from app.services.views import StartAudit
 from app.ui.api_batches import batch_endpoints
 from app.ui.api_calibrations import calibration_endpoints

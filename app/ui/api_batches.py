@@ -8,9 +8,9 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from app.bootstrap import Services
 from app.services.batch.plain import batch_json, impact_json
 from app.services.errors import ServiceError
-from app.services.ports import Services
 from app.services.views.batches import OutcomeRule
 from app.ui.errors import shown
 from app.ui.offering import offer, offer_with_files

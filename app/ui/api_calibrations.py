@@ -8,9 +8,9 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from app.bootstrap import Services
 from app.services.calibration.plain import calibration_json, calibration_summary_json, drift_json
 from app.services.plain import job_json
-from app.services.ports import Services
 from app.services.views import ReadingRequest
 from app.ui.errors import shown
 from app.ui.offering import offer, offer_with_files

@@ -8,9 +8,9 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from app.bootstrap import Services
 from app.services.comparing.plain import comparison_json
 from app.services.comparing.set_plain import set_json
-from app.services.ports import Services
 from app.ui.errors import shown
 from app.ui.offering import offer, offer_with_files
 from app.ui.presenters_api import columns_of, set_request

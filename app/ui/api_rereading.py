@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.services.reread.plain import rereading_json
 from app.services.views.rereading import RereadRequest
 from app.ui.errors import shown

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from app.bootstrap import Services
 from app.services.errors import ServiceError
-from app.services.ports import Services
 from app.services.swap.plain import swap_json
 from app.services.views.swaps import SwapRequest
 from app.ui.errors import shown

@@ -8,9 +8,9 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from app.bootstrap import Services
 from app.services.errors import ServiceError
 from app.services.plain import job_json
-from app.services.ports import Services
 from app.services.tuning.plain import tuning_json
 from app.services.views.tuning import TuningRequest
 from app.ui.errors import shown

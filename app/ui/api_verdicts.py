@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.services.verdict.plain import entry_json, verdicts_json
 from app.services.views.verdicts import VerdictRequest
 from app.ui.errors import shown

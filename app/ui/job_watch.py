@@ -10,7 +10,7 @@ import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
 
-from app.services.ports import Jobs
+from app.services.job_views import JobService
 from app.services.views import JobView
 from app.ui.components.pieces import listing, markup
 from app.ui.errors import shown
@@ -81,7 +81,7 @@ class JobKind:
 class JobWatch:
     """What a page asks of the services about its jobs; every method answers one event."""
 
-    def __init__(self, jobs: Jobs, kind: JobKind) -> None:
+    def __init__(self, jobs: JobService, kind: JobKind) -> None:
         """Keep what looks jobs up, and what they are."""
         self._jobs = jobs
         self._kind = kind
@@ -106,7 +106,7 @@ class JobWatch:
     def resume(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Go on with a job from what it had done."""
         if self._kind.resume is None:
-            raise RuntimeError(f"Jobs of the kind {self._kind.name!r} cannot be resumed; place no list of them.")
+            raise RuntimeError(f"JobService of the kind {self._kind.name!r} cannot be resumed; place no list of them.")
         return self._watched(self._kind.resume(int(event.id)), shown_id)
 
     @shown

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.ui import assets
 from app.ui.api import endpoints
 from app.ui.pages.audit import audit_page

@@ -9,6 +9,7 @@ from typing import Any
 
 from app.services.views import FAMILIES, PROMPT_SET_FIELDS, CalibrationRequest
 from app.ui.components.markup import icon
+from app.ui.components.rail_values import terms
 from app.ui.presenters_format import level
 
 SHARES = tuple(f"share_{family}" for family in FAMILIES)
@@ -139,11 +140,6 @@ def shares_line(given: Given) -> str:
             f"{level(float(alpha))}: lower one of them.</p>"
         )
     return f'<p class="hint tnum">The shares sum to {spent.normalize():f} of alpha {level(float(alpha))}.</p>'
-
-
-def terms(text: object) -> tuple[str, ...]:
-    """Comma-separated terms."""
-    return tuple(dict.fromkeys(term for part in str(text or "").split(",") if (term := part.strip())))
 
 
 def _text(value: object) -> str | None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import cast
 
-from app.jobs import JobCancelled, JobContext, JobRunner
+from app.jobs import JobContext, JobRunner
 from app.services.audits import AuditService
-from app.services.errors import ServiceError, sentence_of
+from app.services.errors import JobCancelled, ServiceError, sentence_of
 from app.services.job_waits import MemoryWait
 from app.services.mapping import settings_from_json
 from app.services.prompts.files import PromptRow, row_from

@@ -10,8 +10,16 @@ from app.services.calibration.store import AnyCalibration
 from app.services.views import DriftReport, LeftOut
 from coft_core.conformal.drift import WINDOW, chain_summary, drift_report
 from db.records import SessionBeginning
+from db.repositories import SessionsRepository
 
 CERTIFIED = "certified"
+
+
+def drift_since(calibration: AnyCalibration, calibration_id: int, sessions: SessionsRepository) -> DriftReport:
+    """What the stored audits that used a calibration say against it."""
+    # Without chains there is nothing to compare audits with, however many there are.
+    audits = sessions.beginnings(calibration_id, WINDOW) if len(calibration.chosen) else ()
+    return drift_of(calibration, audits)
 
 
 def drift_of(calibration: AnyCalibration, audits: Sequence[SessionBeginning]) -> DriftReport:

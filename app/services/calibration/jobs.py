@@ -12,6 +12,7 @@ from app.services.calibration.run import CalibrationWork, calibrated, with_chain
 from app.services.calibration.store import AnyCalibration, CalibrationStore
 from app.services.detection import Detectors
 from app.services.errors import ServiceError
+from app.services.job_views import CALIBRATION_JOB, RESUMABLE, RESUMED_AS
 from app.services.job_waits import MemoryWait
 from app.services.model_host import ModelHost
 from app.services.prompting import pinned, prompted
@@ -24,11 +25,6 @@ from coft_core.masking.sentinel import require_sentinel, resolve_sentinel
 from db.errors import NotFoundError
 from db.records import JobRecord, JsonObject
 from db.repositories import JobsRepository, LedgersRepository, PromptSetsRepository
-
-JOB_KIND = "calibration"
-RESUMABLE = ("cancelled", "failed", "interrupted")
-RESUMED_AS = "resumed_as"
-"""Key in a job's result: the job that took up what it had done."""
 
 
 class CalibrationJobs:
@@ -149,7 +145,7 @@ class CalibrationJobs:
                 record = self._store.add(made, prompt_set_id, context.job_id)
             return {"calibration_id": record.id}
 
-        return self._runner.submit(JOB_KIND, work.request.name, run, payload, take_up)
+        return self._runner.submit(CALIBRATION_JOB, work.request.name, run, payload, take_up)
 
     def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
         work = replace(work, room=self._host.memory.room(MemoryWait(context)))
@@ -181,19 +177,8 @@ class _Report:
         self._host.give_way()
 
 
-def is_resumable(record: JobRecord, prompt_sets: set[int]) -> bool:
-    """Whether a job is a calibration that can be resumed.
-
-    Args:
-        record: The job.
-        prompt_sets: Ids of stored prompt sets.
-    """
-    ended = record.kind == JOB_KIND and record.status in RESUMABLE and RESUMED_AS not in (record.result or {})
-    return ended and record.payload.get("prompt_set_id") in prompt_sets
-
-
 def _require_resumable(record: JobRecord) -> None:
-    if record.kind != JOB_KIND:
+    if record.kind != CALIBRATION_JOB:
         raise ServiceError(f"Job {record.id} is no calibration, so it cannot be resumed.")
     if record.status == "done":
         raise ServiceError(f"Job {record.id} is done; there is nothing left to resume.")

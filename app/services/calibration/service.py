@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from app.services.calibration.drift import drift_of
+from app.services.calibration.drift import drift_since
 from app.services.calibration.estimates import Trial
 from app.services.calibration.jobs import CalibrationJobs
 from app.services.calibration.readings import CalibrationReadings
@@ -36,7 +36,6 @@ from app.services.views import (
     SamplePromptSet,
 )
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.drift import WINDOW
 from coft_core.conformal.split import context_numbers
 from db.records import CalibrationRecord
 from db.repositories import PromptSetsRepository, SessionsRepository
@@ -152,10 +151,7 @@ class CalibrationService(PromptSetReader):
 
     def drift(self, calibration_id: int) -> DriftReport:
         """What the audits that used a calibration say against it."""
-        calibration = self._store.load(calibration_id)
-        # Without chains there is nothing to compare audits with, however many there are.
-        audits = self._sessions.beginnings(calibration_id, WINDOW) if len(calibration.chosen) else ()
-        return drift_of(calibration, audits)
+        return drift_since(self._store.load(calibration_id), calibration_id, self._sessions)
 
     def export(self, calibration_id: int, folder: Path) -> Path:
         """Write a calibration as a file that the library and the command line load, and return its path."""

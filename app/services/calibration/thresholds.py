@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import groupby
 from threading import Lock
 
-from app.services.calibration.service import CalibrationService
-from app.services.calibration.store import AnyCalibration, parts_of
-from app.services.calibration.summaries import merged_bins
+from app.services.calibration.drift import drift_since
+from app.services.calibration.store import AnyCalibration, CalibrationStore, parts_of
+from app.services.calibration.summaries import merged_bins, summary_of
 from app.services.errors import ServiceError
 from app.services.views import AuditSettings, BinView, CalibrationSummary, DriftReport
 from app.services.views.policies import CertifiedIn
@@ -19,6 +19,7 @@ from coft_core.conformal.factorized import FactorizedCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.stepwise import PositionBins, steps_label
 from coft_core.fingerprint import certified_in
+from db.repositories import SessionsRepository
 
 READINGS = 32
 """Readings kept at a time; one of a long calibration takes milliseconds, and a page asks for the same one again."""
@@ -29,9 +30,10 @@ _WORST_FIRST = ("uninformative", "inherited", "calibrated")
 class Thresholds:
     """Gives an audit the calibration that its settings name."""
 
-    def __init__(self, calibrations: CalibrationService) -> None:
-        """Wire to the stored calibrations."""
-        self._calibrations = calibrations
+    def __init__(self, store: CalibrationStore, sessions: SessionsRepository) -> None:
+        """Wire to the stored calibrations, and to the audits that used them."""
+        self._store = store
+        self._sessions = sessions
         self._readings: OrderedDict[tuple[int, float, str | None], tuple[AnyCalibration, AnyCalibration]] = (
             OrderedDict()
         )
@@ -72,15 +74,15 @@ class Thresholds:
         Raises:
             NotFoundError: It has been deleted.
         """
-        return self._calibrations.load(calibration_id)
+        return self._store.load(calibration_id)
 
     def summary(self, calibration_id: int | None) -> CalibrationSummary | None:
         """A calibration in a line; None if there is none, or if it has been deleted."""
-        return next((item for item in self._calibrations.list() if item.id == calibration_id), None)
+        return next((summary_of(item) for item in self._store.list() if item.id == calibration_id), None)
 
     def drift(self, calibration_id: int) -> DriftReport:
         """What the audits that used a calibration say against it."""
-        return self._calibrations.drift(calibration_id)
+        return drift_since(self._store.load(calibration_id), calibration_id, self._sessions)
 
 
 def layout_of(calibration: AnyCalibration) -> str:

@@ -25,7 +25,6 @@ from app.services.views import (
 from app.ui.components.markup import badge, icon
 from app.ui.errors import or_refusal
 from app.ui.presenters_fit import calibration_choices, calibration_status, group_choices, misfit_lines
-from app.ui.presenters_form import terms
 from app.ui.presenters_policies import parameters_from, parameters_text
 from app.ui.presenters_session import list_choices
 
@@ -189,3 +188,8 @@ def calibration_note(view: CalibrationView | str | None, fit: SettingsFit, polic
     rows = "".join(f"<li>{icon('tri')}<span>{escape(line)}</span></li>" for line in misfit_lines(fit))
     cautions = f'<ul class="cautions fit">{rows}</ul>' if rows else ""
     return f"<p>{badge(state, text)}</p>{extra}{cautions}"
+
+
+def terms(text: object) -> tuple[str, ...]:
+    """Comma-separated terms."""
+    return tuple(dict.fromkeys(term for part in str(text or "").split(",") if (term := part.strip())))

@@ -8,8 +8,8 @@ from typing import Any
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.errors import ServiceError
-from app.services.ports import Services
 from app.ui import assets
 from app.ui.components.pieces import listing, markup, upload
 from app.ui.components.topbar import topbar

@@ -9,8 +9,8 @@ from typing import Any
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.errors import ServiceError
-from app.services.ports import Services
 from app.services.views.library import BulkResult
 from app.ui.components.session_browser import session_browser
 from app.ui.components.topbar import topbar

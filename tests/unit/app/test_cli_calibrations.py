@@ -12,7 +12,8 @@ import coft_core as cc
 from app.bootstrap import services
 from app.cli import main
 from app.cli_calibrate import STOPPED
-from app.jobs import JobCancelled, JobContext
+from app.jobs import JobContext
+from app.services.errors import JobCancelled
 from app.services.calibration.jobs import CalibrationJobs
 from app.services.job_views import JobService
 from app.services.views import CalibrationRequest

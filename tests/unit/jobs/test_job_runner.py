@@ -12,7 +12,8 @@ from typing import Protocol
 
 import pytest
 
-from app.jobs import JobCancelled, JobContext, JobRunner
+from app.jobs import JobContext, JobRunner
+from app.services.errors import JobCancelled
 from db.database import Database
 from db.errors import NotFoundError, StoreError, UnstorableValueError
 from db.records import JsonObject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.ui.components.branch_tree import branch_link
 from app.ui.errors import shown
 from app.ui.events import On, reply, wire

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.errors import USER_ERRORS, CalibrationMismatch
-from app.services.ports import Services
 from app.services.views import AuditSettings, CalibrationView, LoadingPhase, ReadingRequest, StartAudit
 from app.ui.components.rail_values import (
     FIELDS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.services.views import AuditSettings
 from app.ui import assets
 from app.ui.components.contributions import contributions

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.services.views.rereading import Departure, RereadRequest
 from app.ui.components.rereading import rereading
 from app.ui.errors import or_refusal, shown, shown_stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.services.views.verdicts import VerdictRequest
 from app.ui.components.verdict_panel import verdict_panel
 from app.ui.errors import shown

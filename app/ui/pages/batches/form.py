@@ -10,8 +10,8 @@ from typing import Any
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.errors import ServiceError
-from app.services.ports import Services
 from app.services.views import PROMPT_SET_FIELDS, AuditSettings, CalibrationRequest, ParsedPromptSet
 from app.services.views.batches import BatchRequest
 from app.ui.components.rail_values import (

@@ -8,10 +8,10 @@ from typing import Any
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.batch.impact import impact_csv, impact_table
 from app.services.batch.rows import groups_csv
 from app.services.errors import ServiceError
-from app.services.ports import Services
 from app.services.reports import write_text
 from app.services.views.batches import Outcomes
 from app.ui.errors import or_refusal, shown

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.services.views import AuditSettings
 from app.ui.components.pieces import hint, markup
 from app.ui.components.settings_rail import SettingsRail, settings_controls

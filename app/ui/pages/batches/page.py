@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.ui.components.batch_panels import batch_stage, impact_panel, totals_head, totals_numbers
 from app.ui.components.pieces import chart, markup
 from app.ui.components.topbar import topbar

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.services.calibration.service import CalibrationService
 from app.services.errors import ServiceError
-from app.services.ports import Calibrations
 from app.services.views import PROMPT_SET_FIELDS, CalibrationRequest, ParsedPromptSet
 from app.ui.presenters_form import applicable, calibration_request, columns_from, given_from
 
@@ -22,7 +22,7 @@ class Asked:
     request: CalibrationRequest
 
 
-def asked(calibrations: Calibrations, path: str | None, accept: bool, values: Sequence[object]) -> Asked:
+def asked(calibrations: CalibrationService, path: str | None, accept: bool, values: Sequence[object]) -> Asked:
     """Read the prompt set as the form maps its columns, and make the form's request.
 
     Args:
@@ -42,7 +42,7 @@ def asked(calibrations: Calibrations, path: str | None, accept: bool, values: Se
     return Asked(prompts, calibration_request(given, Path(path).stem, accept, prompts_of(calibrations, other)))
 
 
-def prompts_of(calibrations: Calibrations, path: str | None) -> tuple[str, ...]:
+def prompts_of(calibrations: CalibrationService, path: str | None) -> tuple[str, ...]:
     """The prompts of a file of prompts in use; none without a file."""
     if path is None:
         return ()

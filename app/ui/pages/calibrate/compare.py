@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.services.views import CalibrationView, ReadingRequest
 from app.ui.components.pieces import chart, markup
 from app.ui.components.reading_controls import ONE_PER_CONTEXT, ReadingControls, reading_from

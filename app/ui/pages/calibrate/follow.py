@@ -7,8 +7,8 @@ from typing import Any
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.errors import ServiceError
-from app.services.ports import Services
 from app.ui.components.pieces import chart, hint, markup, upload
 from app.ui.errors import shown
 from app.ui.events import EVENT, LATEST

@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.services.views import JobView
 from app.ui.components.calibration_form import CalibrationForm
 from app.ui.events import EVENT

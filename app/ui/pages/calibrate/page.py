@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.ui.components.calibration_form import CalibrationForm, calibration_form
 from app.ui.components.pieces import listing, markup
 from app.ui.components.topbar import topbar

@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.services.views import PROMPT_SET_FIELDS, ParsedPromptSet, RowError
 from app.ui import assets
 from app.ui.components.calibration_form import CalibrationForm

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.services.views import CalibrationView, ReadingRequest, replace
 from app.ui.components.pieces import chart, listing, markup
 from app.ui.components.reading_controls import (

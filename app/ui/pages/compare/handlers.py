@@ -9,8 +9,8 @@ from typing import Any
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.errors import ColumnMismatch
-from app.services.ports import Services
 from app.services.views import AuditSettings, StartAudit
 from app.services.views.comparisons import Comparison
 from app.services.views.library import LibraryQuery

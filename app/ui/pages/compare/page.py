@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.ui import assets
 from app.ui.components.compared import compare_head, compare_setup, compare_side, compare_stage
 from app.ui.components.compared_sets import set_stage

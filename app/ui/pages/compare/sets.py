@@ -8,8 +8,8 @@ from typing import Any
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.errors import ColumnMismatch, ServiceError
-from app.services.ports import Services
 from app.services.views import PROMPT_SET_FIELDS
 from app.services.views.compared_sets import SetRequest
 from app.ui.components.compared_sets import earlier_sets

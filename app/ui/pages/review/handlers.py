@@ -7,8 +7,8 @@ from pathlib import Path
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.errors import ServiceError
-from app.services.ports import Services
 from app.services.views.library import LibraryQuery
 from app.services.views.verdicts import VerdictRequest
 from app.ui.errors import shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.services.ports import Services
+from app.bootstrap import Services
 from app.ui.components.review_parts import agreement_part, review_sheet, session_picker
 from app.ui.components.topbar import topbar
 from app.ui.events import On, downloaded, told_of_failure, wire

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.errors import CalibrationMismatch
-from app.services.ports import Services
 from app.services.swap.runs import SwapCancelled
 from app.services.views import AuditSettings, ReadingRequest
 from app.services.views.swaps import SwapRequest, SwapResult, SwapTargets

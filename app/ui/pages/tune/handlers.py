@@ -9,8 +9,8 @@ from typing import Any
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.errors import ServiceError
-from app.services.ports import Services
 from app.services.views import AuditSettings, JobView
 from app.services.views.tuning import TuningRequest
 from app.ui.errors import shown

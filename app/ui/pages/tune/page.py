@@ -7,8 +7,8 @@ from typing import Any
 
 import gradio as gr
 
+from app.bootstrap import Services
 from app.services.known_policies import KNOWN_POLICIES
-from app.services.ports import Services
 from app.services.views import AuditSettings
 from app.ui.components.calibration_form import SOURCES
 from app.ui.components.pieces import chart, hint, listing, markup, upload
