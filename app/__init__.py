@@ -1,1 +1,1 @@
-"""The application: services, background jobs, pages and the command line."""
+"""The application: a folder for each feature, and what several of them share."""

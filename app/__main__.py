@@ -1,5 +1,7 @@
 """``python -m app``: the web server and everything that the pages do, from the command line."""
 
+from __future__ import annotations
+
 import signal
 import sys
 

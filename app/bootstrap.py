@@ -8,51 +8,44 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from app.jobs import JobRunner
-from app.services.audit_views import AuditViews
-from app.services.audits import AuditService
-from app.services.batch.service import BatchService
-from app.services.calibration.jobs import CalibrationJobs
-from app.services.calibration.service import CalibrationService
-from app.services.calibration.store import CalibrationStore
-from app.services.calibration.thresholds import Thresholds
-from app.services.comparing.service import ComparisonService
-from app.services.comparing.sets import SetComparisonService
-from app.services.detection import Detectors, families_from_text
-from app.services.job_views import JobService
-from app.services.memory_budget import MemoryBudget
-from app.services.model_host import ModelHost
-from app.services.planning import Planner
-from app.services.reporting.calibration_prompts import PromptsOfCalibrations
-from app.services.reporting.exports import ExportService
-from app.services.reporting.verify.run import BundleVerifier
-from app.services.reports import ReportService
-from app.services.reread.service import RereadService
-from app.services.rollout_pool import RolloutPool
-from app.services.session_library import SessionLibrary
-from app.services.swap.service import SwapService
-from app.services.tuning.service import TuningService
-from app.services.verdict.service import VerdictService
-from app.services.word_lists.service import UserListService
+from app.audit.reread_service import RereadService
+from app.audit.service import AuditService
+from app.batch.service import BatchService
+from app.calibrate.service import CalibrationJobs, CalibrationService
+from app.compare.service import ComparisonService
+from app.compare.sets import SetComparisonService
+from app.lists.service import UserListService
+from app.report.bundle import PromptsOfCalibrations
+from app.report.service import ExportService
+from app.report.tables import ReportService
+from app.report.verify.run import BundleVerifier
+from app.review.service import VerdictService
+from app.sessions.service import SessionLibrary
 from app.settings import Settings
+from app.shared.calibrations import CalibrationStore
+from app.shared.jobs import JobRunner, JobService
+from app.shared.memory import MemoryBudget
+from app.shared.model_host import ModelHost
+from app.shared.planning import Detectors, Planner, families_from_text
+from app.shared.rollouts import RolloutPool
+from app.shared.session_views import AuditViews
+from app.shared.thresholds import Thresholds
+from app.swap.service import SwapService
+from app.tune.service import TuningService
 from coft_core.assets import assets_path
-from coft_core.engine.load import load_model
-from coft_core.engine.model import LanguageModel
-from coft_core.masking.spans import SpanDetector
-from db.database import Database
-from db.location import default_database_url
-from db.repositories import (
-    AnnotationsRepository,
-    BatchesRepository,
-    CalibrationsRepository,
-    ComparisonsRepository,
-    JobsRepository,
-    LedgersRepository,
-    LibraryRepository,
-    PromptSetsRepository,
-    SessionsRepository,
-    UserListsRepository,
-)
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import load_model
+from coft_core.text.detection import SpanDetector
+from db.batches import BatchesRepository
+from db.calibrations import CalibrationsRepository
+from db.comparisons import ComparisonsRepository
+from db.database import Database, default_database_url
+from db.jobs import JobsRepository, LedgersRepository
+from db.library import LibraryRepository
+from db.prompt_sets import PromptSetsRepository
+from db.sessions import SessionsRepository
+from db.user_lists import UserListsRepository
+from db.verdicts import AnnotationsRepository
 
 EMBEDDED_CALIBRATION = ("models", "demo", "calibration.zip")
 SILENT_FOR = timedelta(minutes=5)

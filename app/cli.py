@@ -9,26 +9,20 @@ from typing import Any
 
 from transformers.utils.logging import disable_progress_bar
 
+from app.audit.commands import add_audit, add_policies, add_reread
+from app.batch.operations import add_batch
 from app.bootstrap import services
-from app.cli_batch import add_batch
-from app.cli_calibrate import add_calibrate
-from app.cli_calibrations import add_calibrations
-from app.cli_compare import add_compare
-from app.cli_compare_set import add_compare_set
-from app.cli_lists import add_lists
-from app.cli_options import add_json, show
-from app.cli_output import print_sessions
-from app.cli_policies import add_policies
-from app.cli_report import add_report
-from app.cli_reread import add_reread
-from app.cli_audit import add_audit
-from app.cli_swap import add_swap
-from app.cli_tune import add_tune
-from app.cli_verdicts import add_verdicts
-from app.cli_verify import add_verify
-from app.services.errors import USER_ERRORS
-from app.services.plain import summary_json
+from app.calibrate.commands import add_calibrate, add_calibrations
+from app.compare.commands import add_compare, add_compare_set
+from app.lists.operations import add_lists
+from app.report.operations import add_report, add_verify
+from app.review.operations import add_verdicts
 from app.settings import Settings
+from app.shared.errors import USER_ERRORS
+from app.shared.json import summary_json
+from app.shared.terminal import add_json, print_sessions, show
+from app.swap.operations import add_swap
+from app.tune.operations import add_tune
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,8 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace) -> None:
     # Gradio takes seconds to import, which no other command should wait for.
-    from app.server import require_free_port, serve
-    from app.ui.agents import require_agents_package
+    from app.server import require_agents_package, require_free_port, serve
 
     settings = Settings(**{k: v for k in ("host", "port", "mcp") if (v := getattr(options, k)) is not None})
     if settings.mcp:

@@ -1,17 +1,131 @@
-"""Serving the web application."""
+"""The application's routes, and how it is launched."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import socket
 import sys
 import webbrowser
+from typing import Any
 
+import gradio as gr
+
+from app.audit.operations import endpoints
+from app.audit.page import audit_page
+from app.batch.page import batches_page
 from app.bootstrap import Services
-from app.services.errors import ServiceError
+from app.calibrate.page import calibrate_page
+from app.compare.page import compare_page
+from app.lists.page import lists_page
+from app.review.page import review_page
+from app.sessions.page import sessions_page
 from app.settings import Settings
-from app.ui.agents import finish_agents
-from app.ui.main import build_app, launch_options
+from app.shared import web as assets
+from app.shared.errors import ServiceError
+from app.swap.page import swap_page
+from app.tune.page import tune_page
+
+PACKAGE = "mcp"
+
+
+def require_agents_package() -> None:
+    """Refuse before anything is opened.
+
+    Raises:
+        ServiceError: The package that speaks the protocol is not installed.
+    """
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise ServiceError(
+            f"The MCP server needs the package {PACKAGE!r}, which is not installed; install it with "
+            f"'pip install \"{PACKAGE}>=1.21,<2\"', or start without --mcp and COFT_MCP."
+        )
+
+
+def finish_agents(app: gr.Blocks) -> None:
+    """After the launch: make the tools answer in JSON, like the endpoints; Gradio would print Python's values.
+
+    Args:
+        app: The launched application.
+
+    Raises:
+        ServiceError: Gradio could not start the server, which it says nowhere by itself.
+    """
+    server = app.mcp_server_obj
+    if server is None:
+        raise ServiceError(f"The MCP server could not be started ({app.mcp_error}); start without --mcp and COFT_MCP.")
+    in_python = server.postprocess_output_data
+
+    def in_json(data: Any, root_url: str) -> Any:
+        return in_python([item if _is_file(item) else json.dumps(item) for item in data], root_url)
+
+    server.postprocess_output_data = in_json  # type: ignore[method-assign]
+
+
+def _is_file(item: Any) -> bool:
+    """Gradio gives these an address of their own."""
+    return isinstance(item, dict) and (item.get("meta") or {}).get("_type") == "gradio.FileData"
+
+
+TITLE = "COFT Audit"
+LARGEST_UPLOAD = "20mb"
+WAITING_EVENTS = 64
+CACHE_SECONDS = 24 * 3600
+
+
+def build_app(services: Services) -> gr.Blocks:
+    """The application with all its pages.
+
+    Args:
+        services: What the pages call.
+
+    Returns:
+        Blocks to be launched with :func:`launch_options`.
+    """
+    with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, CACHE_SECONDS), fill_width=True) as app:
+        endpoints(services)  # first, so that no page's handler takes one of their names
+        audit_page(app, services)
+    with app.route("Calibrate", "/calibrate"):
+        calibrate_page(app, services)
+    with app.route("Compare", "/compare"):
+        compare_page(app, services)
+    with app.route("Tune", "/tune"):
+        tune_page(app, services)
+    with app.route("Swap", "/swap"):
+        swap_page(app, services)
+    with app.route("Batches", "/batches"):
+        batches_page(app, services)
+    with app.route("Sessions", "/sessions"):
+        sessions_page(app, services)
+    with app.route("Review", "/review"):
+        review_page(app, services)
+    with app.route("Word lists", "/lists"):
+        lists_page(app, services)
+    app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
+    return app
+
+
+def launch_options(mcp: bool = False) -> dict[str, Any]:
+    """Keyword arguments of :meth:`gradio.Blocks.launch` that belong to the application, not to its host.
+
+    Args:
+        mcp: Offer the endpoints to agents too; :func:`app.server.finish_agents` is called after the launch.
+    """
+    options: dict[str, Any] = {
+        "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
+        "head": assets.head(),
+        "footer_links": [],
+        "run_history": False,
+        "max_file_size": LARGEST_UPLOAD,
+        "enable_monitoring": False,
+        "ssr_mode": False,
+        "pwa": False,
+        "mcp_server": mcp,
+    }
+    if assets.FAVICON.is_file():
+        options["favicon_path"] = str(assets.FAVICON)
+    return options
 
 
 def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:

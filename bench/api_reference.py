@@ -17,9 +17,9 @@ from typing import Any
 import gradio as gr
 
 from app.bootstrap import services
+from app.server import build_app
 from app.settings import Settings
-from app.ui.main import build_app
-from app.ui.offering import EndpointText, text_of
+from app.shared.events import EndpointText, text_of
 
 BEGIN, END = "<!-- endpoints: written by python -m bench.api_reference -->", "<!-- end of the endpoints -->"
 

@@ -31,12 +31,12 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from bench.decode.shapes import as_transformers_has_it
-from coft_core.conformal.scoring import forced_supports
-from coft_core.engine.fake import byte_tokenizer
-from coft_core.engine.forced import ForcedItem
-from coft_core.engine.load import wrap_model
-from coft_core.engine.model import LanguageModel
-from coft_core.engine.packed import pack_linears
+from coft_core.calibrate.true_tokens import forced_supports
+from coft_core.model.fake import byte_tokenizer
+from coft_core.model.forced import ForcedItem
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import wrap_model
+from coft_core.model.packed import pack_linears
 
 TEMPERATURE = 1.0
 SENTINEL_ID = 3

@@ -26,12 +26,15 @@ import numpy.typing as npt
 import torch
 
 import coft_core as cc
-from app.services.prompts.files import parse_prompt_set, rows_of
+from app.shared.prompt_sets import parse_prompt_set, rows_of
 from coft_core.assets import assets_path
-from coft_core.conformal import BIN_SPACINGS, ESTIMATORS, CalibrationValues, CoverageRow, clopper_pearson
-from coft_core.conformal.chain_coverage import chain_coverage
-from coft_core.engine.model import LanguageModel
-from coft_core.masking.spans import default_detector
+from coft_core.conformal.bins import BIN_SPACINGS
+from coft_core.conformal.coverage import CoverageRow, clopper_pearson
+from coft_core.conformal.quantile import ESTIMATORS
+from coft_core.conformal.sequence import chain_coverage
+from coft_core.conformal.values import CalibrationValues
+from coft_core.model.language_model import LanguageModel
+from coft_core.text.detection import default_detector
 from coft_core.types import Example
 
 BOOTSTRAPS = 2000

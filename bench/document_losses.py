@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from bench.demo_model.phantom.intervals import Figure, bootstrap
 from coft_core import LanguageModel
-from coft_core.engine.hooks import Hook, attached
-from coft_core.engine.scoring import batches, teacher_forced_logits
+from coft_core.model.branches import Hook, attached
+from coft_core.model.forced import batches, teacher_forced_logits
 
 Array = npt.NDArray[np.float64]
 

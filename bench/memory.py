@@ -20,11 +20,10 @@ import torch
 from torch import Tensor
 
 import coft_core as cc
-from coft_core.engine.branches import BranchBatch, joint_logits
-from coft_core.engine.memory.fit import fit_of
-from coft_core.engine.memory.growing import GrowingRows
-from coft_core.engine.memory.slotted import Sharing
-from coft_core.engine.memory.tokens import RowTokens
+from coft_core.model.branches import BranchBatch, joint_logits
+from coft_core.model.memory import GrowingRows, Sharing
+from coft_core.model.memory_fit import fit_of
+from coft_core.model.slots import RowTokens
 
 APART, ONCE = Sharing(1 << 40, None), Sharing(1, 1)
 SHAPES = ((16, 1), (16, 2), (64, 2), (200, 2), (400, 1), (400, 2), (200, 4), (400, 4), (200, 8), (400, 8))

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from coft_core.engine import packed
-from coft_core.engine.processor import packed_product
+from coft_core.model import packed
+from coft_core.model.placement import packed_product
 
 MATRICES = ((128, 128), (256, 256), (320, 320), (320, 848), (320, 6144), (768, 768), (768, 2048), (768, 32_000))
 COLD_BYTES = 64 << 20

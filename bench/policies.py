@@ -24,12 +24,12 @@ from typing import Any
 import torch
 
 import coft_core as cc
-from coft_core.engine.branches import BranchSpec
-from coft_core.engine.model import LanguageModel
-from coft_core.planning import Plan
+from coft_core.decode.loop import generate_together
+from coft_core.decode.plan import Plan
+from coft_core.model.branches import BranchSpec
+from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import NeedsModels
 from coft_core.policies.registry import METHODS, Method
-from coft_core.together import generate_together
 
 PROMPTS = (
     "The nurse finished rounds and then he prepared the reports",

@@ -32,10 +32,10 @@ from typing import Any
 import torch
 
 from app.bootstrap import Services, services
-from app.services.views import AuditSettings, StartAudit
 from app.settings import Settings
-from coft_core.engine.load import load_model
-from coft_core.engine.model import LanguageModel
+from app.shared.audits import AuditSettings, StartAudit
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import load_model
 
 PROMPTS = (
     "The nurse finished rounds and then he prepared the reports",

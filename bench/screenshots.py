@@ -16,20 +16,20 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from app.batch.types import BatchRequest
 from app.bootstrap import Services, services
-from app.services.views import AuditSettings, StartAudit, replace
-from app.services.views.batches import BatchRequest
-from app.services.views.tuning import TuningRequest
-from app.services.views.verdicts import VerdictRequest
+from app.review.log import VerdictRequest
+from app.server import build_app, launch_options
 from app.settings import Settings
-from app.ui import assets
-from app.ui.main import build_app, launch_options
+from app.shared import web as assets
+from app.shared.audits import AuditSettings, StartAudit
+from app.tune.types import TuningRequest
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 REVIEWER, READER = "A. Lee", "C. Ruiz"

@@ -41,7 +41,7 @@ from bench.detector.training import (
     family_of_words,
     train,
 )
-from coft_core.masking.pipeline import FAMILIES_PIPE
+from coft_core.text.pipeline import FAMILIES_PIPE
 
 VERSION = "2.0.0"
 

@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,14 @@ import torch
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 from app.bootstrap import Services, services
-from app.services.mapping import step_record
-from app.services.views import AuditSettings, AuditView, Span, StartAudit, replace
+from app.server import build_app, launch_options
 from app.settings import Settings
-from app.ui.main import build_app, launch_options
+from app.shared.audits import AuditSettings, AuditView, StartAudit
+from app.shared.mapping import step_record
 from coft_core import LanguageModel, load_model
+from coft_core.types import Span
 from db.database import Database
-from db.repositories import SessionsRepository
+from db.sessions import SessionsRepository
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 SPANS = (Span(35, 37, "gender"),)

@@ -3,47 +3,40 @@
 The public surface of the core; the names here stay.
 """
 
-from coft_core.calibrating import calibrate, calibrate_factorized, record_chains
+from __future__ import annotations
+
+from coft_core.calibrate.references import calibrate_many
+from coft_core.calibrate.rollouts import record_chains
+from coft_core.calibrate.run import calibrate, calibrate_factorized
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.calibrator import calibrate_many
 from coft_core.conformal.chain import ChainCertificate, certify_chain
-from coft_core.conformal.density_ratio import DensityRatio, estimate_density_ratio
 from coft_core.conformal.drift import DriftReport, audit_summary, drift_report
-from coft_core.conformal.factorized import FactorizedCalibration, load_calibration
-from coft_core.conformal.intersection import FamilySequences
-from coft_core.conformal.ledger import Ledger, ledger_key
-from coft_core.conformal.memory_ledger import MemoryLedger
+from coft_core.conformal.families import FactorizedCalibration, FamilySequences, load_calibration
+from coft_core.conformal.ledger import Ledger, MemoryLedger, ledger_key
 from coft_core.conformal.options import CalibrationOptions
 from coft_core.conformal.quantile import conformal_threshold
-from coft_core.conformal.shift import Shift, weights_by_context
+from coft_core.conformal.shift import DensityRatio, Shift, estimate_density_ratio, weights_by_context
 from coft_core.conformal.split import context_numbers
-from coft_core.contributions import LeaveOneOut, SpanContribution, leave_one_out
-from coft_core.decode import Rollout, generate, plan, score
-from coft_core.engine.load import load_model
-from coft_core.engine.model import LanguageModel
+from coft_core.decode.contributions import LeaveOneOut, SpanContribution, leave_one_out
+from coft_core.decode.cost import Overhead, measure_overhead
+from coft_core.decode.heads import Bounds, RereadFamily, RereadStep
+from coft_core.decode.keep import StoredLogits
+from coft_core.decode.loop import Rollout, generate, score
+from coft_core.decode.plan import plan
+from coft_core.decode.reread import reread
 from coft_core.errors import CalibrationMismatch, CoftError, LedgerMismatchError
-from coft_core.fingerprint import Fingerprint
-from coft_core.fusion import fuse_logits
-from coft_core.masking.masker import MaskedPrompt, mask_prompt
-from coft_core.masking.spans import SpanDetector, detect_spans
-from coft_core.masking.user_list import UserList, UserTerm
-from coft_core.numeric_noise import NumericNoise, noise_of
-from coft_core.overhead import Overhead, measure_overhead
-from coft_core.policies import CoftPolicy, FactorizedCoftPolicy, VanillaPolicy
-from coft_core.reread import reread
-from coft_core.reread_types import Bounds, RereadFamily, RereadStep
-from coft_core.stored import StoredLogits
-from coft_core.types import (
-    FAMILIES,
-    PROXY_FAMILIES,
-    Candidate,
-    Diagnostics,
-    Example,
-    FamilyStep,
-    Run,
-    Span,
-    Step,
-)
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import load_model
+from coft_core.model.noise import NumericNoise, noise_of
+from coft_core.policies.coft import CoftPolicy
+from coft_core.policies.factorized import FactorizedCoftPolicy
+from coft_core.policies.fingerprint import Fingerprint
+from coft_core.policies.fusion import fuse_logits
+from coft_core.policies.vanilla import VanillaPolicy
+from coft_core.text.detection import SpanDetector, detect_spans
+from coft_core.text.masking import MaskedPrompt, mask_prompt
+from coft_core.text.user_list import UserList, UserTerm
+from coft_core.types import FAMILIES, PROXY_FAMILIES, Candidate, Diagnostics, Example, FamilyStep, Run, Span, Step
 
 __all__ = [
     "FAMILIES",

@@ -7,7 +7,8 @@ from functools import total_ordering
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from coft_core.stored import StoredLogits
+    from coft_core.decode.keep import StoredLogits
+
 
 FAMILIES: tuple[str, ...] = (
     "gender",
@@ -28,7 +29,7 @@ PROXY_FAMILIES: tuple[str, ...] = ("socioeconomic", "family", "name")
 """Families that only hint at a protected attribute; beside one that is said outright their spans are suggested."""
 
 BinState = Literal["calibrated", "inherited", "uninformative"]
-"""Where a position bin's threshold comes from; see :class:`coft_core.conformal.stepwise.Bin`."""
+"""Where a position bin's threshold comes from; see :class:`coft_core.conformal.bins.Bin`."""
 
 CertificateState = Literal["calibrated", "inherited", "uninformative", "mismatch", "none"]
 """A bin's state, ``mismatch`` (calibration of another policy, used knowingly), or ``none`` (no calibration)."""
@@ -186,7 +187,7 @@ class Step:
         log_p_fused: The same after fusion.
         log_tau: Log-threshold used at this step; ``-inf`` when it certifies everything.
         certified: Whether the emitted token lies in the certified set of a calibration that fits the policy, and the
-            threshold says something (see :mod:`coft_core.informative`).
+            threshold says something (see :mod:`coft_core.conformal.informative`).
         set_size: Number of tokens in the certified set.
         certified_mass: Fused probability of the certified set.
         fallback: True when the set was empty and ``argmax p_fused`` was emitted (Eq. 8, second case).
@@ -203,7 +204,7 @@ class Step:
         set_size_low: Tokens that stay in the certified set whichever way the model is run: those above the threshold
             by the numeric noise. None without a set, and for steps stored without it.
         set_size_high: Tokens that can be in it: those under the threshold by no more than the numeric noise too.
-        noise: The bound of that noise, in nats; see :func:`coft_core.engine.noise.model_noise`. None as above.
+        noise: The bound of that noise, in nats; see :func:`coft_core.model.noise.model_noise`. None as above.
         logits: The branches' logits, if they were kept: they allow the step to be read again at another lambda or
             alpha. No part of what a step says, so steps are equal without them.
     """
@@ -245,7 +246,7 @@ class Step:
 
         Args:
             noise: For steps without a range, the nats within which the model's log-probabilities agree; see
-                :func:`coft_core.numeric_noise.noise_of`.
+                :func:`coft_core.model.noise.noise_of`.
         """
         if self.set_size_low is not None:
             return self.set_size_low != self.set_size_high

@@ -2,18 +2,253 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sqlite3
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError, StatementError
+from alembic import command
+from alembic.config import Config
+from alembic.util.exc import CommandError
+from platformdirs import user_data_dir
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError, StatementError
 from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.pool import ConnectionPoolEntry
 
-from db.engine import ACCESS, build_engine, parse_url
-from db.errors import ConflictError, StoreError, UnstorableValueError
-from db.migrate import upgrade
+from db.types import ConflictError, StoreError, UnstorableValueError, require_whole
+
+DIRECTORY_NAME = "coft-audit"
+FILE_NAME = "coft-audit.sqlite3"
+
+
+def default_database_url() -> str:
+    """Return the URL of the per-user SQLite file, creating its folder for this user alone (mode 0700).
+
+    Raises:
+        StoreError: The folder cannot be created.
+    """
+    folder = Path(user_data_dir(DIRECTORY_NAME, appauthor=False))
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(
+            f"The data folder {folder} cannot be created ({reason}); give a database URL instead."
+        ) from error
+    return URL.create("sqlite", database=str(folder / FILE_NAME)).render_as_string(hide_password=False)
+
+
+ACCESS = "store_access"
+"""Execution option of a connection: ``"write"`` takes SQLite's write lock at once, ``"read"`` never does."""
+
+BUSY_TIMEOUT_MS = 30_000
+
+
+def parse_url(text: str) -> URL:
+    """Read a database URL, fixing the PostgreSQL driver to psycopg.
+
+    Args:
+        text: A ``sqlite:///file`` or ``postgresql://user@host/name`` URL.
+
+    Raises:
+        StoreError: The URL is malformed, names another kind of database, or an in-memory one
+            (whose content no second connection would see).
+    """
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise StoreError(
+            "The database URL cannot be read; write sqlite:///path/to/file or postgresql://user@host/name."
+        ) from error
+    if url.drivername in ("postgres", "postgresql"):
+        return url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise StoreError(f"A {url.get_backend_name()} database is not supported; use SQLite or PostgreSQL.")
+    if url.get_backend_name() == "sqlite" and (url.database or ":memory:") == ":memory:":
+        raise StoreError("An in-memory SQLite database keeps nothing; give a file, as in sqlite:///audit.db.")
+    return url
+
+
+def build_engine(url: URL) -> Engine:
+    """Create the engine without connecting.
+
+    Raises:
+        StoreError: The database driver is not installed, or the SQLite file cannot be created.
+    """
+    try:
+        engine = create_engine(url, json_serializer=_to_json)
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"The database URL needs the package {error.name}, which is not installed; "
+            f"install it, for example with: pip install '{error.name}[binary]'."
+        ) from error
+    if engine.dialect.name == "sqlite":
+        _create_private_file(Path(url.database or ""))
+        event.listen(engine, "connect", _set_pragmas)
+        event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _to_json(value: Any) -> str:
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UnstorableValueError(
+            f"A value cannot be stored as JSON ({error}); give only finite numbers, text, lists and objects."
+        ) from error
+    if "\\ud" in text:
+        # In ASCII a whole character and half of one both begin like this.
+        require_whole(json.dumps(value, ensure_ascii=False))
+    return text
+
+
+def _create_private_file(path: Path) -> None:
+    """Create a missing database file readable by its owner alone: prompts and verdicts are confidential."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreError(
+            f"The database file {path} cannot be opened for writing ({error.strerror or error}); "
+            "give a path that you may write to."
+        ) from error
+
+
+def _set_pragmas(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
+    # The driver would begin transactions by itself, too late and always deferred; _begin does it instead.
+    connection.isolation_level = None
+    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    connection.execute("PRAGMA journal_mode=WAL")
+    # NORMAL survives the death of the process; FULL survives a power cut too, for one fsync a step,
+    # which is small beside a forward pass.
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    # SQLite's own lower() knows ASCII only, so that a search for "élan" would miss "Élan".
+    connection.create_function("lower", 1, _lower, deterministic=True)
+
+
+def _lower(text: str | None) -> str | None:
+    return None if text is None else text.lower()
+
+
+def _begin(connection: Connection) -> None:
+    reading = connection.get_execution_options().get(ACCESS) == "read"
+    connection.exec_driver_sql(f"PRAGMA query_only={'ON' if reading else 'OFF'}")
+    # A deferred transaction that reads and then writes fails at once when another writer came between,
+    # whatever the busy timeout; taking the write lock first waits for it.
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+_MIGRATION_LOCK = 0x636F6674
+
+
+def make_config(location: Path = MIGRATIONS) -> Config:
+    """Return Alembic's configuration for the migrations in a folder."""
+    config = Config()
+    # A per cent sign in a path would be taken for interpolation.
+    config.set_main_option("script_location", str(location).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def upgrade(engine: Engine, revision: str = "head") -> None:
+    """Run all outstanding migrations in one transaction; a second call changes nothing.
+
+    Raises:
+        StoreError: The database was written by a newer version of the program, or rows break a
+            reference after migrating (nothing is changed then).
+    """
+    with _migrating(engine) as config:
+        try:
+            command.upgrade(config, revision)
+        except CommandError as error:
+            raise StoreError(
+                f"The database's schema is unknown to this version of the program ({error}); "
+                "it was probably written by a newer one: use that, or another database."
+            ) from error
+
+
+def downgrade(engine: Engine, revision: str = "base") -> None:
+    """Undo migrations down to a revision; ``"base"`` removes every table of the store."""
+    with _migrating(engine) as config:
+        command.downgrade(config, revision)
+
+
+def draft(message: str, location: Path = MIGRATIONS) -> Path:
+    """Write the migration that leads from the newest revision to the models.
+
+    Args:
+        message: What changes, in a few words; becomes part of the file name.
+        location: The folder that holds ``env.py`` and ``versions``.
+
+    Returns:
+        The file written.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        engine = build_engine(parse_url(f"sqlite:///{folder}/draft.db"))
+        try:
+            with engine.begin() as connection:
+                config = make_config(location)
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+                script = command.revision(config, message, autogenerate=True)
+        finally:
+            engine.dispose()
+    if script is None or isinstance(script, list):
+        raise StoreError("The migrations have no single newest revision; merge them first.")
+    return Path(script.path)
+
+
+@contextmanager
+def _migrating(engine: Engine) -> Iterator[Config]:
+    """Hand out a configuration bound to one transaction, committed at the end."""
+    sqlite = engine.dialect.name == "sqlite"
+    with engine.connect() as connection:
+        try:
+            if sqlite:
+                # SQLite changes a table by copying and dropping it; with keys enforced, the drop would
+                # cascade to its children. The pragma only works outside a transaction.
+                _set_foreign_keys(connection, enforced=False)
+            with connection.begin():
+                if not sqlite:
+                    # Two processes that start at once must not both create the tables.
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+                config = make_config()
+                config.attributes["connection"] = connection
+                yield config
+                if sqlite:
+                    _check_references(connection)
+        finally:
+            if sqlite:
+                _set_foreign_keys(connection, enforced=True)
+
+
+def _set_foreign_keys(connection: Connection, *, enforced: bool) -> None:
+    cursor = connection.connection.cursor()
+    cursor.execute(f"PRAGMA foreign_keys={'ON' if enforced else 'OFF'}")
+    cursor.close()
+
+
+def _check_references(connection: Connection) -> None:
+    broken = connection.execute(text("PRAGMA foreign_key_check")).first()
+    if broken is not None:
+        raise StoreError(f"A migration left a row of table {broken[0]} pointing at nothing; it was undone.")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit('usage: python -m db.database "what changed"')
+    print(draft(sys.argv[1]))
+
 
 Access = Literal["read", "write"]
 ACCESSES: tuple[Access, ...] = ("read", "write")
@@ -39,7 +274,7 @@ class Database:
             url: ``sqlite:///file`` or ``postgresql://user:password@host/name``.
 
         Raises:
-            StoreError: The URL cannot be used; see :func:`db.engine.parse_url`.
+            StoreError: The URL cannot be used; see :func:`db.database.parse_url`.
         """
         self._url = parse_url(url)
         self._engine: Engine | None = None

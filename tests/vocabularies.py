@@ -9,8 +9,8 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from coft_core.engine.load import wrap_model
-from coft_core.engine.model import LanguageModel
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import wrap_model
 
 CONTROL = ("<unk>", "<s>", "</s>")
 LETTERS = "abcdefghijklmnopqrstuvwxyzTN.,"

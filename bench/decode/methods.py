@@ -13,12 +13,12 @@ import coft_core as cc
 from bench.decode import work as works
 from bench.decode.timing import Method
 from bench.decode.work import TOP_P, Work
-from coft_core.deciding import decide_together, remember
-from coft_core.decode import ROOT_PATH
-from coft_core.engine.group import BranchGroup
-from coft_core.planning import Plan
+from coft_core.decode.decide import decide_together, remember
+from coft_core.decode.loop import ROOT_PATH
+from coft_core.decode.plan import Plan
+from coft_core.model.group import BranchGroup
 from coft_core.policies.base import Past
-from coft_core.sampling import keyed_uniform
+from coft_core.policies.sampling import keyed_uniform
 
 
 def coft(work: Work, mark: Callable[[], None]) -> None:
@@ -76,7 +76,7 @@ def decode(plans: Sequence[Plan], mark: Callable[[], None]) -> None:
 
 
 def _decode_together(plans: Sequence[Plan], mark: Callable[[], None]) -> None:
-    """What :func:`coft_core.together.generate_together` does, with a mark after each token."""
+    """What :func:`coft_core.decode.loop.generate_together` does, with a mark after each token."""
     specs = [branch for plan in plans for branch in plan.policy.branches(plan.prompt)]
     names = tuple(branch.name for branch in plans[0].policy.branches(plans[0].prompt))
     group = BranchGroup(plans[0].all_models, specs)

@@ -10,10 +10,10 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from bench.decode.work import Work
-from coft_core.engine.branches import BranchSpec
-from coft_core.engine.compiled import path_of
-from coft_core.engine.group import BranchGroup
-from coft_core.engine.model import LanguageModel
+from coft_core.model.branches import BranchSpec
+from coft_core.model.compiled import path_of
+from coft_core.model.group import BranchGroup
+from coft_core.model.language_model import LanguageModel
 
 LEAST_LOG_P = -14.0
 """Tokens that are likelier than this are compared: no threshold lies where a token is one in a million."""

@@ -10,10 +10,10 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import coft_core as cc
-from coft_core.engine.fake import byte_tokenizer
-from coft_core.engine.load import wrap_model
-from coft_core.engine.model import LanguageModel
-from coft_core.engine.packed import pack_linears, packed_bytes
+from coft_core.model.fake import byte_tokenizer
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import wrap_model
+from coft_core.model.packed import pack_linears, packed_bytes
 
 DEMO = "demo"
 CONTEXT = 8192

@@ -14,7 +14,7 @@ from bench.decode import work as works
 from bench.decode.shapes import cell_bytes, weight_bytes
 from bench.decode.timing import Method, Timing, rounds, speed_over, summary
 from bench.decode.work import FAMILIES, Work, work_of
-from coft_core.engine.model import LanguageModel
+from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
 
 ROWS = {"coft": 2, "coft_kept": 2, "vanilla": 1, "vanilla_greedy": 1}

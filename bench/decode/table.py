@@ -13,11 +13,11 @@ from bench.decode.shapes import model_of, weight_bytes
 from bench.decode.suites import overhead, peak_memory
 from bench.decode.timing import Method, rounds, summary
 from bench.decode.work import TOP_P, work_of
-from coft_core.engine.model import LanguageModel
+from coft_core.decode.prepared import prepare_model
 from coft_core.errors import CoftError
+from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import NeedsModels, Policy
 from coft_core.policies.registry import METHODS
-from coft_core.prepared import prepare_model
 
 MODELS = {"llama-13b": "LLaMA-2-13B", "mistral-7b": "Mistral-7B-Inst."}
 """The table's models; only their shapes are measured."""

@@ -11,10 +11,10 @@ import numpy as np
 
 import coft_core as cc
 from bench.decode.shapes import DEMO, as_transformers_has_it
-from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.values import CalibrationValues
-from coft_core.engine.model import LanguageModel
-from coft_core.planning import Plan
+from coft_core.decode.plan import Plan
+from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
 
 LAM, LOG_TAU, TOP_P = 0.6, math.log(1e-4), 0.9

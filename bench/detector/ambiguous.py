@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bench.detector.scoring import Share
-from coft_core.masking.pipeline import EntityPipeline
+from coft_core.text.pipeline import EntityPipeline
 from coft_core.types import Span
 
 _BINS = 5

@@ -9,8 +9,8 @@ from typing import Any
 from bench.detector.ambiguous import read_sentences
 from bench.detector.crows import UNTOUCHED
 from bench.detector.tables import tables
-from coft_core.masking.lexicon_matcher import BAR, BAR_APPEARANCE, BAR_WITH_RULE
-from coft_core.masking.pipeline import ALONE
+from coft_core.text.matching import BAR, BAR_APPEARANCE, BAR_WITH_RULE
+from coft_core.text.pipeline import ALONE
 from coft_core.types import FAMILIES
 
 RECALL, ALARMS = 0.75, 0.09

@@ -12,8 +12,8 @@ from pathlib import Path
 from bench.detector.families import NONE, FamilyLabeller
 from bench.detector.generated import Fillers
 from bench.detector.labels import GROUP, PERSON, Labelled, Labeller
-from coft_core.masking.inflection import regular_plural
-from coft_core.masking.lexicon import Lexicons
+from coft_core.text.lexicon import Lexicons
+from coft_core.text.tokens import regular_plural
 
 _SLOT = re.compile(r"\{(\w+)\}")
 _RULES = frozenset(("person", "group", "predicative"))

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from bench.detector.labels import GROUP, PERSON, PLACE, Labelled
 from bench.detector.running_text import word_lists
-from coft_core.masking.lexicon import Lexicons, TokenPattern
-from coft_core.masking.lexicon_matcher import Hit, LexicalMatches, LexiconMatcher
+from coft_core.text.lexicon import Lexicons, TokenPattern
+from coft_core.text.matching import Hit, LexicalMatches, LexiconMatcher
 
 NONE = "NONE"
 _ENTITY_FAMILIES = {PERSON: "NAME", GROUP: "NATIONALITY", PLACE: "NATIONALITY"}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.detector.labels import GROUP, GROUP_DETAILS, PERSON, PLACE, Labelled, read_places
-from coft_core.masking.lexicon import Lexicons
+from coft_core.text.lexicon import Lexicons
 
 _SLOT = re.compile(r"\{(\w+)\}")
 _SLOT_LABELS = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bench.detector.corpora import TaggedSentence
 from bench.detector.running_text import running_text, word_lists
-from coft_core.masking.lexicon import Lexicons
-from coft_core.masking.lexicon_matcher import LexiconMatcher
+from coft_core.text.lexicon import Lexicons
+from coft_core.text.matching import LexiconMatcher
 
 PERSON, GROUP, PLACE = LABELS = ("PERSON", "NORP", "GPE")
 GROUP_DETAILS = frozenset(

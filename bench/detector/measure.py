@@ -13,8 +13,8 @@ from bench.detector.corpora import read_corpora
 from bench.detector.crows import measure_pairs
 from bench.detector.labels import GROUP, GROUP_DETAILS, LABELS, PERSON, PLACE, Labelled, Labeller
 from bench.detector.scoring import WORD, Entities, Share, counts, summary, touches, word_counts
-from coft_core.masking.pipeline import EntityPipeline
-from coft_core.masking.spans import SpanDetector
+from coft_core.text.detection import SpanDetector
+from coft_core.text.pipeline import EntityPipeline
 from coft_core.types import Span
 
 PARAGRAPHS = 1_500

@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 from spacy.language import Language
 
 from bench.detector.ambiguous import Sentence
-from coft_core.masking.pipeline import FAMILIES_PIPE
+from coft_core.text.pipeline import FAMILIES_PIPE
 
 _LOWEST, _HIGHEST = 0.2, 10.0
 

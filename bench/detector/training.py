@@ -18,7 +18,7 @@ from spacy.util import fix_random_seed  # type: ignore[attr-defined]
 
 from bench.detector.families import NONE
 from bench.detector.labels import LABELS, Labelled
-from coft_core.masking.pipeline import FAMILIES_PIPE
+from coft_core.text.pipeline import FAMILIES_PIPE
 from coft_core.types import FAMILIES
 
 FAMILY_LABELS = (NONE, *(family.upper() for family in FAMILIES))

@@ -27,8 +27,8 @@ import torch
 from bench.steering_directions.card import measured, write_card
 from bench.steering_directions.pairs import KINDS, planted_pairs, read_pairs
 from coft_core import CoftError, LanguageModel, load_model
-from coft_core.steering.directions import Directions
-from coft_core.steering.fit import LabelledPair, fit_directions
+from coft_core.model.steering import Directions
+from coft_core.tuning.steering import LabelledPair, fit_directions
 
 DTYPES = ("float32", "bfloat16", "float16")
 

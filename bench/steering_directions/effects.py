@@ -18,8 +18,8 @@ from bench.demo_model.scenarios import Scenario
 from bench.demo_model.stories import write_opening
 from bench.document_losses import document_losses, perplexity_ratio
 from coft_core import LanguageModel
-from coft_core.engine.hooks import Hook
-from coft_core.steering.directions import Directions, SteeringHook
+from coft_core.model.branches import Hook
+from coft_core.model.steering import Directions, SteeringHook
 
 HEADS = (1, 2, 3, 4, 6, 8, 12)
 STRENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)

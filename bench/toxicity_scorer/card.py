@@ -10,9 +10,7 @@ from bench.toxicity_scorer.figures import Figure
 from bench.toxicity_scorer.measuring import CAP, Measured
 from bench.toxicity_scorer.sentences import read_templates
 from bench.toxicity_scorer.words import FOLDER, read_words
-from coft_core.scorers.embedded import EmbeddedScorer
-from coft_core.scorers.features import FEATURES, PIECE_FEATURES, RUN_FEATURES
-from coft_core.scorers.reading import STRIDE, WINDOW
+from coft_core.scorers.embedded import FEATURES, PIECE_FEATURES, RUN_FEATURES, STRIDE, WINDOW, EmbeddedScorer
 
 _TEMPLATE = Path(__file__).with_name("card_template.md")
 _KINDS = {

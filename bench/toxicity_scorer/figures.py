@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from coft_core.conformal import clopper_pearson
+from coft_core.conformal.coverage import clopper_pearson
 
 LEVEL: Final = 0.95
 _DRAWS = 1000

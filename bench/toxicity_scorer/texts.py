@@ -16,9 +16,7 @@ import numpy as np
 
 from bench.demo_model.corpus import read_sources
 from bench.toxicity_scorer.sentences import Sentence
-from coft_core.scorers.features import KINDS, WordLists
-from coft_core.scorers.hashing import word_hashes
-from coft_core.scorers.reading import words_of
+from coft_core.scorers.embedded import KINDS, WordLists, word_hashes, words_of
 
 WIKITEXT: Final = "wikitext"
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+[\"']?|$)")

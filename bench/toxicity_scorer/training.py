@@ -18,9 +18,7 @@ from bench.toxicity_scorer.sentences import Sentence, read_templates, with_parts
 from bench.toxicity_scorer.swaps import retold
 from bench.toxicity_scorer.texts import Ordinary, ordinary_sentences
 from bench.toxicity_scorer.words import FOLDER, Words, read_words
-from coft_core.scorers.embedded import EmbeddedScorer
-from coft_core.scorers.features import FEATURES, LIST_FEATURES, WordLists, feature_matrix
-from coft_core.scorers.reading import windows_of
+from coft_core.scorers.embedded import FEATURES, LIST_FEATURES, EmbeddedScorer, WordLists, feature_matrix, windows_of
 
 _CHUNK = 8192
 _ITERATIONS = 400

@@ -12,9 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from coft_core.masking.inflection import regular_plural
-from coft_core.masking.lexicon import Lexicons
-from coft_core.scorers.features import (
+from coft_core.scorers.embedded import (
     ADDRESS,
     FUNCTION,
     GROUP,
@@ -23,8 +21,10 @@ from coft_core.scorers.features import (
     PHRASE_WORDS,
     PRONOUN,
     WordLists,
+    words_of,
 )
-from coft_core.scorers.reading import words_of
+from coft_core.text.lexicon import Lexicons
+from coft_core.text.tokens import regular_plural
 
 FOLDER: Final = Path(__file__).parent
 SPLITS: Final = ("train", "dev", "test")
@@ -55,7 +55,7 @@ class Hostile:
     """A hostile word.
 
     Attributes:
-        kind: One of :data:`coft_core.scorers.features.HOSTILE_KINDS`.
+        kind: One of :data:`coft_core.scorers.embedded.HOSTILE_KINDS`.
         term: The word or phrase.
         form: Its plural or past participle; empty if it has none.
         listed: Whether the scorer's lists have it.

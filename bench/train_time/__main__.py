@@ -31,7 +31,7 @@ from bench.train_time.runs import AdversarialSettings, train_adversarial, train_
 from bench.train_time.texts import MarkedText, marked, planted_texts, read_texts
 from bench.train_time.training import Schedule
 from coft_core import CoftError, LanguageModel, load_model
-from coft_core.masking.spans import default_detector
+from coft_core.text.detection import default_detector
 
 DEMO = "demo"
 TEXTS_SEED = 30_011

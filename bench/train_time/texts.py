@@ -12,8 +12,8 @@ from bench.demo_model.phantom.generate import generate_texts
 from bench.demo_model.phantom.groups import STANDING
 from coft_core import Span
 from coft_core.errors import InvalidInputError
-from coft_core.rewording.counterfactuals import substitutions
-from coft_core.rewording.text import reword
+from coft_core.text.counterfactuals import substitutions
+from coft_core.text.rewording import reword
 
 _FAMILY_OF = {group: family for family, groups in STANDING.items() for group in groups}
 
@@ -107,7 +107,7 @@ def counterpart(item: MarkedText, rng: random.Random) -> str | None:
     """A text with its attributes swapped, drawn among those that are known; None if there is none.
 
     A group of the embedded model's scenarios becomes another one of its family, since what was planted is defined for
-    these alone; all other words are swapped as the shipped tables say (:mod:`coft_core.rewording.counterfactuals`).
+    these alone; all other words are swapped as the shipped tables say (:mod:`coft_core.text.counterfactuals`).
     """
     if not item.masked:
         return None

@@ -9,12 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from coft_core.conformal import codec
+from coft_core.conformal import archive as codec
+from coft_core.conformal.bins import (
+    Bin,
+    BinEvenness,
+    BinSpacing,
+    PositionBins,
+    bin_evenness,
+    check_spacing,
+    evenness_sentence,
+    stepwise_bins,
+)
 from coft_core.conformal.certifiable import Certifiable, certifiable
-from coft_core.conformal.chain_coverage import ChainCoverage, chain_coverage
 from coft_core.conformal.coverage import CoverageReport, coverage_report
-from coft_core.conformal.evenness import BinEvenness, bin_evenness, evenness_sentence
 from coft_core.conformal.groups import ContextGroups, GroupSummary, group_contexts, group_summary
+from coft_core.conformal.informative import silence
+from coft_core.conformal.options import OTHER_THRESHOLDS, ChainRecord, Reading
 from coft_core.conformal.quantile import (
     Estimator,
     check_alpha,
@@ -24,14 +34,17 @@ from coft_core.conformal.quantile import (
     exact_alpha,
     minimum_contexts,
 )
-from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
-from coft_core.conformal.sequence import SequenceThreshold, sequence_threshold, usual_horizon
+from coft_core.conformal.sequence import (
+    ChainCoverage,
+    SequenceThreshold,
+    chain_coverage,
+    sequence_threshold,
+    usual_horizon,
+)
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
-from coft_core.conformal.stepwise import Bin, BinSpacing, PositionBins, check_spacing, stepwise_bins
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
-from coft_core.fingerprint import Fingerprint
-from coft_core.informative import silence
+from coft_core.policies.fingerprint import Fingerprint
 from coft_core.types import BinState
 
 
@@ -178,7 +191,7 @@ class Calibration(codec.Stored):
 
     @property
     def silence(self) -> str:
-        """Why none of the thresholds says anything, see :mod:`coft_core.informative`; empty if one does."""
+        """Why none of the thresholds says anything, see :mod:`coft_core.conformal.informative`; empty if one does."""
         if any(entry.state == "calibrated" for entry in self.bins):
             return ""
         return silence(max(entry.log_tau for entry in self.bins))

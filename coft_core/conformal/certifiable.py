@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from coft_core.conformal.bins import PositionBins, units_by_bin
 from coft_core.conformal.quantile import Estimator, level_at_least, units
 from coft_core.conformal.sequence import whole_chains
 from coft_core.conformal.shift import Shift
-from coft_core.conformal.stepwise import PositionBins, units_by_bin
 from coft_core.conformal.values import CalibrationValues
 
 

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv
 
-from coft_core.conformal.contexts import context_codes, draw_one_per_context
+from coft_core.conformal.bins import Bin, PositionBins, steps_label
 from coft_core.conformal.quantile import check_alpha, check_level, check_seed, minimum_contexts
-from coft_core.conformal.stepwise import Bin, PositionBins, steps_label
-from coft_core.conformal.values import CalibrationValues
+from coft_core.conformal.values import CalibrationValues, context_codes, draw_one_per_context
 from coft_core.errors import InvalidInputError
 
 CoverageVerdict = Literal["not measured", "too few", "agrees", "above", "below"]

@@ -22,10 +22,9 @@ import numpy.typing as npt
 from scipy import stats
 
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.quantile import check_seed
-from coft_core.conformal.support import as_log_support
-from coft_core.conformal.values import CalibrationValues
+from coft_core.conformal.values import CalibrationValues, as_log_support
 from coft_core.errors import InvalidInputError
 from coft_core.types import Step
 

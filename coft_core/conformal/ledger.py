@@ -1,21 +1,21 @@
-"""What a calibration has worked out so far, so that one that was cancelled is resumed and not repeated.
-
-Results are kept by phase (``"reference"``, ``"rollout/2"``, ``"verification"``, ...) and example. A ledger is bound to
-the inputs that its results depend on, and refused for others.
-"""
+"""A ledger in memory, with a form in bytes that a store can keep."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from coft_core.errors import LedgerMismatchError
-from coft_core.fingerprint import Fingerprint
+from coft_core.policies.fingerprint import Fingerprint
 from coft_core.types import Example
 
 KEY_VERSION = 1
@@ -121,3 +121,110 @@ class LedgerPhase:
 
 def _fits(shape: tuple[int, ...], expected: tuple[int, ...]) -> bool:
     return len(shape) == len(expected) and all(e in (-1, own) for own, e in zip(shape, expected, strict=True))
+
+
+VERSION = 1
+_HEADER = "header"
+_DAMAGE = (KeyError, ValueError, TypeError, EOFError, OSError, MemoryError, zipfile.BadZipFile, zlib.error)
+
+_Block = tuple[str, str, str, int]
+"""Phase, name, type and number of dimensions of arrays that are stored end to end."""
+
+
+class MemoryLedger:
+    """Results of single examples, by phase and number of the example.
+
+    A new one takes the key of the first calibration that it is given to. Its bytes are whole between two batches: take
+    them from the calibration's progress callback, or after it.
+    """
+
+    def __init__(self) -> None:
+        """An empty ledger without a key."""
+        self._key = ""
+        self._found: dict[str, dict[int, Entry]] = {}
+
+    @property
+    def key(self) -> str:
+        """Key of the inputs that it belongs to; empty before its first use."""
+        return self._key
+
+    def bind(self, key: str) -> None:
+        """Take the inputs' key, or see that it is the same.
+
+        Raises:
+            LedgerMismatchError: The ledger belongs to other inputs.
+        """
+        if self._key not in ("", key):
+            raise LedgerMismatchError(
+                "What was worked out so far belongs to another model, prompt set or setting; calibrate from the "
+                "beginning, or resume with exactly what it was begun with."
+            )
+        self._key = key
+
+    def get_many(self, phase: str, examples: Sequence[int]) -> dict[int, Entry]:
+        """What is known of some examples, by number."""
+        found = self._found.get(phase, {})
+        return {number: found[number] for number in examples if number in found}
+
+    def put_many(self, phase: str, results: Mapping[int, Entry]) -> None:
+        """Keep what a batch gave, by number of the example."""
+        self._found.setdefault(phase, {}).update(results)
+
+    def __len__(self) -> int:
+        """Number of results, over all phases."""
+        return sum(len(entries) for entries in self._found.values())
+
+    def to_bytes(self) -> bytes:
+        """Compressed NumPy archive; equal arrays of all examples lie end to end in it."""
+        blocks: dict[_Block, list[tuple[int, npt.NDArray[Any]]]] = {}
+        for phase, entries in self._found.items():
+            for number, entry in entries.items():
+                for name, array in entry.items():
+                    blocks.setdefault((phase, name, array.dtype.str, array.ndim), []).append((number, array))
+        header = {"version": VERSION, "key": self._key, "blocks": [block[:2] for block in blocks]}
+        arrays: dict[str, npt.NDArray[Any]] = {_HEADER: np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
+        for index, members in enumerate(blocks.values()):
+            arrays[f"examples{index}"] = np.array([number for number, _ in members], dtype=np.int64)
+            arrays[f"shapes{index}"] = np.array([array.shape for _, array in members], dtype=np.int64)
+            arrays[f"data{index}"] = np.concatenate([array.ravel() for _, array in members])
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+        return buffer.getvalue()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> MemoryLedger:
+        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
+
+        Raises:
+            LedgerMismatchError: The data is damaged, or of another version.
+        """
+        made = cls()
+        try:
+            with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+                header = json.loads(archive[_HEADER].tobytes())
+                if header["version"] != VERSION:
+                    raise ValueError(header["version"])
+                made._key = str(header["key"])
+                for index, (phase, name) in enumerate(header["blocks"]):
+                    parts = (archive[f"{part}{index}"] for part in ("examples", "shapes", "data"))
+                    for number, array in _members(*parts):
+                        entries = made._found.setdefault(phase, {})
+                        entries[number] = {**entries.get(number, {}), name: array}
+        except _DAMAGE as error:
+            raise LedgerMismatchError(
+                "What was worked out so far is damaged or was kept by another version; calibrate from the beginning."
+            ) from error
+        return made
+
+
+def _members(
+    examples: npt.NDArray[Any], shapes: npt.NDArray[Any], data: npt.NDArray[Any]
+) -> list[tuple[int, npt.NDArray[Any]]]:
+    sizes = shapes.prod(axis=1)  # (n,)
+    if sizes.sum() != data.size:
+        raise ValueError("the arrays do not fill their block")
+    pieces = np.split(data, np.cumsum(sizes)[:-1])
+    return [
+        (number, piece.reshape(shape))
+        for number, shape, piece in zip(examples.tolist(), shapes.tolist(), pieces, strict=True)
+    ]

@@ -19,21 +19,22 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from coft_core.conformal.bins import PositionBins
+from coft_core.conformal.coverage import CoverageRow, clopper_pearson
+from coft_core.conformal.informative import TOO_WEAK, is_weak
 from coft_core.conformal.quantile import (
     check_draws,
     check_estimator,
     check_seed,
     conformal_rank,
     coverage_range,
+    effective_size,
     exact_alpha,
     minimum_contexts,
     units,
 )
-from coft_core.conformal.stepwise import PositionBins
-from coft_core.conformal.values import UNKNOWN, CalibrationValues
-from coft_core.conformal.weighted import effective_size
+from coft_core.conformal.values import UNKNOWN, CalibrationValues, draw_one_per_context
 from coft_core.errors import InvalidInputError
-from coft_core.informative import TOO_WEAK, is_weak
 from coft_core.types import BinState
 
 HORIZON_SHARE = Fraction(9, 10)
@@ -95,7 +96,8 @@ class SequenceThreshold:
         log_tau: Log-threshold, in nats. All true tokens of a new context's chain, counted up to the horizon, reach it
             together with probability at least ``1 - alpha``, if the chain reaches the horizon or ends by itself.
         alpha: Risk level, for the whole chain at once.
-        state: ``calibrated``, or ``uninformative``: (nearly) every chain passes, see :mod:`coft_core.informative`.
+        state: ``calibrated``, or ``uninformative``: (nearly) every chain passes, see
+            :mod:`coft_core.conformal.informative`.
         contexts: Number of contexts with such a chain.
         sequences: Number of such chains; a context can have several.
         horizon: Steps of a chain that count; the certificate says nothing of longer ones.
@@ -394,3 +396,89 @@ def _largest_context(values: CalibrationValues | None, positions: PositionBins) 
     largest = np.zeros(positions.count, dtype=np.int64)
     np.maximum.at(largest, found // (int(codes.max()) + 1), counts)
     return [int(size) for size in largest]
+
+
+SHORTEST_CLASS = 8
+"""Chains of up to this many steps make the first class of lengths; every further class is twice as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainCoverage:
+    """Coverage of whole chains on the verification split, over contexts.
+
+    Attributes:
+        overall: The chains that the threshold speaks of, one of each context.
+        lengths: The chains of each length, one of each context, counted up to the horizon: those that end by themselves
+            before it, those that reach it, then those that were cut short before it. The threshold promises nothing for
+            one length alone, and nothing at all for chains that were cut short.
+        level: Probability of the intervals.
+    """
+
+    overall: CoverageRow
+    lengths: tuple[CoverageRow, ...]
+    level: float = 0.95
+
+    @property
+    def sentence(self) -> str:
+        """The overall measurement in words; empty where nothing was measured."""
+        row = self.overall
+        if row.coverage is None:
+            return ""
+        return (
+            f"On {row.contexts} contexts not used for calibration, {row.kept} whole chains were kept: coverage "
+            f"{row.coverage:.3f} ({self.level:.0%} interval {row.low:.3f} to {row.high:.3f}), asked for "
+            f"{1 - row.alpha:g}."
+        )
+
+
+def chain_coverage(
+    verification: CalibrationValues,
+    threshold: SequenceThreshold,
+    alpha: float | Fraction,
+    seed: int = 0,
+    level: float = 0.95,
+) -> ChainCoverage:
+    """Measure how many whole chains a threshold keeps.
+
+    Args:
+        verification: Values of contexts kept apart.
+        threshold: The threshold; one that keeps every chain is not measured.
+        alpha: Risk level at which it was read.
+        seed: Seed of the draws of one chain of each context.
+        level: Probability of the exact intervals.
+    """
+    generator = np.random.default_rng([seed, 2])
+    risk = float(alpha)
+    if threshold.log_tau == -math.inf or not len(verification):
+        return ChainCoverage(CoverageRow("Whole chains", 0, 0, risk, None, None, None), (), level)
+    chains = whole_chains(verification, threshold.horizon)
+    so_far = np.where(verification.steps < threshold.horizon, verification.values, 0.0)  # (n,)
+    kept = np.minimum.reduceat(so_far, chains.starts) >= threshold.log_tau  # (S,), as far as the chain goes
+
+    def row(label: str, chosen: npt.NDArray[np.bool_]) -> CoverageRow:
+        contexts = chains.contexts[chosen]
+        if not contexts.size:
+            return CoverageRow(label, 0, 0, risk, None, None, None)
+        codes = np.unique(contexts, return_inverse=True)[1]
+        drawn = draw_one_per_context(codes, (chains.starts[chosen], chains.lengths[chosen]), generator)
+        good = int(kept[chosen][drawn].sum())
+        low, high = clopper_pearson(good, drawn.size, level)
+        return CoverageRow(label, int(drawn.size), good, risk, good / drawn.size, low, high)
+
+    rows = [row(label, chosen) for label, chosen in _classes(chains, threshold.horizon)]
+    return ChainCoverage(row("Whole chains", chains.usable), tuple(own for own in rows if own.contexts), level)
+
+
+def _classes(chains: WholeChains, horizon: int) -> list[tuple[str, npt.NDArray[np.bool_]]]:
+    """Label and members of every class of lengths."""
+    shorter = chains.lengths < horizon  # (S,)
+    bounds = [(1, SHORTEST_CLASS)]
+    while bounds[-1][1] < horizon - 1:
+        bounds.append((bounds[-1][1] + 1, 2 * bounds[-1][1]))
+    found: list[tuple[str, npt.NDArray[np.bool_]]] = []
+    for kind, members in (("ended", shorter & chains.usable), ("cut short", shorter & ~chains.usable)):
+        for first, last in bounds:
+            inside = members & (chains.lengths >= first) & (chains.lengths <= last)
+            found.append((f"{first}–{min(last, horizon - 1)} steps, {kind}", inside))
+    place = len(bounds)
+    return [*found[:place], (f"{horizon} steps, the horizon", ~shorter), *found[place:]]

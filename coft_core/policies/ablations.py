@@ -1,15 +1,23 @@
-"""The ablations that take a part of COFT away: no fusion, or no certification.
+"""The ablation with certification in one branch: fused like COFT, certified by the factual reading alone.
 
-COFT, section 5 (ablations). The third one, certification in one branch, is
-:class:`coft_core.policies.single_branch.SingleBranchPolicy`.
+COFT, section 5 (ablations): "single-branch CP (factual)", which cannot promise robustness to masking.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from torch import Tensor
+
+from coft_core.conformal.calibration import Calibration
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Past, Views
+from coft_core.policies.certify import certified_set
 from coft_core.policies.coft import CoftPolicy
+from coft_core.policies.fingerprint import SINGLE_BRANCH, Fingerprint
+from coft_core.types import CertifiedIn
 
 
 @dataclass(frozen=True)
@@ -17,7 +25,7 @@ class NoFusionPolicy(CoftPolicy):
     """Certify like COFT and draw from the factual distribution: lambda is 0 and cannot be changed.
 
     The certified set stays joint, ``min(p_factual, p_masked) >= tau``, so that a calibration of COFT at lambda 0 fits.
-    Its other parameters are those of :class:`coft_core.policies.fused.FusedPolicy`.
+    Its other parameters are those of :class:`coft_core.policies.coft.FusedPolicy`.
     """
 
     lam: float = field(default=0.0, init=False)
@@ -34,7 +42,7 @@ class NoFusionPolicy(CoftPolicy):
 class NoCertificationPolicy(CoftPolicy):
     """Fuse like COFT and refuse no token: there is no calibration.
 
-    Its other parameters are those of :class:`coft_core.policies.fused.FusedPolicy`.
+    Its other parameters are those of :class:`coft_core.policies.coft.FusedPolicy`.
     """
 
     calibration: None = field(default=None, init=False)
@@ -45,3 +53,50 @@ class NoCertificationPolicy(CoftPolicy):
     def name(self) -> str:
         """Short name of the policy."""
         return "coft-no-certification"
+
+
+def factual_only(calibration: Calibration, used: Fingerprint) -> Fingerprint:
+    """What a policy's fingerprint comes to for a calibration of the factual reading, on which no mask has a say."""
+    own = calibration.fingerprint
+    return replace(
+        used,
+        method=SINGLE_BRANCH,
+        lam=own.lam,
+        mask_mode=own.mask_mode,
+        sentinel=own.sentinel,
+        detector=own.detector,
+    )
+
+
+@dataclass(frozen=True)
+class SingleBranchPolicy(CoftPolicy):
+    """COFT whose certified set is ``{v: log p_factual(v) >= log tau}``.
+
+    Its calibration is one made by :func:`coft_core.calibrate_single_branch`. Its parameters are those of
+    :class:`coft_core.policies.coft.FusedPolicy`.
+    """
+
+    certified_in: ClassVar[CertifiedIn] = "factual"
+
+    title: ClassVar[str] = "COFT, factual certificate"
+
+    @property
+    def name(self) -> str:
+        """Short name of the policy."""
+        return "coft-single-branch"
+
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
+        """Fuse as COFT does and certify in the factual branch; ``logits`` is ``(G, 2, V)``."""
+        views = replace(super().views(logits, step, branches, pasts), certified_in=self.certified_in)
+        if self.calibration is None:
+            return views
+        support = views.log_p_factual  # (G, V)
+        return replace(views, certified=certified_set(support, views.log_tau), margins=support - views.log_tau)
+
+    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
+        """COFT's fingerprint with the method named."""
+        return replace(super().fingerprint(model, detector), method=self.name)
+
+    def required(self, own: Fingerprint) -> Fingerprint:
+        """The factual reading that this policy certifies by, on which lambda and masks have no say."""
+        return own if self.calibration is None else factual_only(self.calibration, own)

@@ -10,18 +10,37 @@ from typing import ClassVar, Self
 
 from torch import Tensor
 
-from coft_core.engine.branches import BranchSpec
-from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
-from coft_core.fingerprint import Fingerprint
-from coft_core.fusion import log_probabilities
-from coft_core.masking.masker import DEFAULT_HINT, MaskedPrompt, MaskMode
-from coft_core.masking.settings import MaskSettings
-from coft_core.policies.base import Certificate, Past, Views
-from coft_core.policies.fingerprint import policy_fingerprint
-from coft_core.policies.parameters import check_parameters, parameters_of
-from coft_core.sampling import Sampling
+from coft_core.model.branches import BranchSpec
+from coft_core.model.group import BASE
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Certificate, Past, Views, check_parameters, parameters_of
+from coft_core.policies.fingerprint import Fingerprint, policy_fingerprint
+from coft_core.policies.fusion import log_probabilities
+from coft_core.policies.sampling import Sampling
+from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, MaskSettings, prompt_ids
 from coft_core.types import CertificateState, CertifiedIn
+
+
+def reading(name: str, model: LanguageModel, text: str, role: str = BASE) -> BranchSpec:
+    """A branch that reads a text, put through the model's chat template where the prompt is.
+
+    Args:
+        name: Name of the branch.
+        model: The audited model, for its tokenizer and template.
+        text: The text.
+        role: Name under which the branch asks for its model.
+
+    Raises:
+        InvalidInputError: The text is empty.
+    """
+    return BranchSpec(name, prompt_ids(model.tokenizer, text, model.prompting), role)
+
+
+def framed(text: str, before: str = "", after: str = "") -> str:
+    """A text between two others."""
+    return f"{before}{text}{after}"
+
 
 FACTUAL, MASKED = "factual", "masked"
 

@@ -15,17 +15,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coft_core.engine.branches import BranchSpec
-from coft_core.engine.model import LanguageModel
-from coft_core.fusion import log_probabilities
-from coft_core.masking.masker import MaskedPrompt
-from coft_core.policies.base import Past
-from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
-from coft_core.policies.parameters import parameter
-from coft_core.policies.prompting import reading
-from coft_core.rewording.counterfactuals import Substitutions, substitutions
-from coft_core.rewording.own_pairs import parse_pairs, substituted
-from coft_core.rewording.version import rewording_version
+from coft_core.model.branches import BranchSpec
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Past, parameter
+from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision, reading
+from coft_core.policies.fusion import log_probabilities
+from coft_core.text.counterfactuals import Substitutions, parse_pairs, rewording_version, substituted, substitutions
+from coft_core.text.masking import MaskedPrompt
 
 PREFIX = "substituted "
 PROBABILITIES, LOGITS = "probabilities", "logits"
@@ -54,7 +50,7 @@ class CfSubstitutionPolicy(BaselinePolicy):
 
     A substitution changes one attribute and every word that belongs to it: she and he are exchanged with the words and
     names that tell the gender, or become they; groups are replaced by others of their kind, ages by other ages. Which
-    ones, and in which order, is fixed by the shipped tables (:mod:`coft_core.rewording.counterfactuals`).
+    ones, and in which order, is fixed by the shipped tables (:mod:`coft_core.text.counterfactuals`).
 
     Attributes:
         most: Substitutions at most, K; each is a branch of its own.

@@ -1,23 +1,142 @@
-"""COFT with a joint mask: fuse the factual and the masked branch, certify in both (paper Algorithm 1)."""
+"""What all COFT policies have in common: their controls, their fingerprint, and whether a calibration fits them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Self, TypeVar
 
 from torch import Tensor
 
-from coft_core.certify import certified_set, joint_support
 from coft_core.conformal.calibration import Calibration
-from coft_core.engine.branches import BranchSpec
-from coft_core.fusion import fuse_logits, log_probabilities
-from coft_core.masking.masker import MaskedPrompt
-from coft_core.masking.partial import mask_families
-from coft_core.policies.base import Past, Views
-from coft_core.policies.fused import FusedPolicy
-from coft_core.types import CertificateState
+from coft_core.conformal.families import FactorizedCalibration
+from coft_core.model.branches import BranchSpec
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Certificate, Past, Views, compared_certificate
+from coft_core.policies.certify import certified_set, joint_support
+from coft_core.policies.fingerprint import Fingerprint, policy_fingerprint
+from coft_core.policies.fusion import check_lambda, fuse_logits, log_probabilities
+from coft_core.policies.sampling import Sampling
+from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskLayout, MaskMode, MaskSettings, mask_families
+from coft_core.types import CertificateState, CertifiedIn
+
+NO_CALIBRATION = "uncertified: no calibration"
+
+Thresholds = TypeVar("Thresholds", bound=Calibration | FactorizedCalibration)
+"""The kind of calibration that a policy takes."""
+
+
+@dataclass(frozen=True)
+class FusedPolicy(ABC, Generic[Thresholds]):
+    """Controls of COFT decoding, whatever the layout of its masks.
+
+    Attributes:
+        lam: Fusion weight, 0 (factual) to 1 (masked).
+        calibration: Thresholds; None fuses without certifying anything.
+        temperature: Sampling temperature, the same in every branch.
+        top_p: Nucleus mass; 1 is off.
+        top_k: Tokens kept; 0 is off.
+        sentinel: Sentinel text; None takes the tokenizer's own.
+        mask_mode: ``"hard"`` or ``"soft"``.
+        mask_hint: Hint of the soft mask.
+        accept_mismatch: Use a calibration of another policy knowingly; the run is then marked
+            ``"uncertified: policy mismatch"`` and no token counts as certified.
+        families: Attribute families that are masked, for example one alone; None masks all.
+        whitelist: Terms that are never masked.
+
+    Raises:
+        InvalidInputError: A parameter is outside its range.
+    """
+
+    lam: float = 0.6
+    calibration: Thresholds | None = None
+    temperature: float = 1.0
+    top_p: float = 0.9
+    top_k: int = 0
+    sentinel: str | None = None
+    mask_mode: MaskMode = "hard"
+    mask_hint: str = DEFAULT_HINT
+    accept_mismatch: bool = False
+    families: tuple[str, ...] | None = None
+    whitelist: tuple[str, ...] = ()
+
+    layout: ClassVar[MaskLayout] = "joint"
+    title: ClassVar[str]
+    """Its name on pages and in sentences."""
+
+    certified_in: ClassVar[CertifiedIn] = "both"
+    """The readings by which it certifies."""
+
+    def __post_init__(self) -> None:
+        """Validate by building what the parameters are for."""
+        check_lambda(self.lam)
+        _ = self.sampling, self.mask
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Short name of the policy."""
+
+    @abstractmethod
+    def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
+        """Branches that the policy needs for a prompt, factual first."""
+
+    @abstractmethod
+    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
+        """Fuse and certify; ``logits`` is ``(G, B, V)``, branches in the order of :meth:`branches`."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """The sampling controls."""
+        return Sampling(self.temperature, self.top_p, self.top_k)
+
+    @property
+    def needs_masked(self) -> bool:
+        """Fusing and certifying read the masked branch."""
+        return True
+
+    @property
+    def mask(self) -> MaskSettings:
+        """How spans are masked."""
+        return MaskSettings(self.mask_mode, self.mask_hint, self.sentinel, self.families, self.layout, self.whitelist)
+
+    def keeping(self, terms: Iterable[str]) -> Self:
+        """This policy with more terms that are never masked; they are part of its fingerprint."""
+        return replace(self, whitelist=self.mask.keeping(terms).whitelist)
+
+    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
+        """This policy's fingerprint on a model; estimator and source are those of its calibration."""
+        return policy_fingerprint(
+            model,
+            lam=self.lam,
+            sampling=self.sampling,
+            mask=self.mask,
+            detector=detector,
+            estimator=self.calibration.estimator if self.calibration else "none",
+            source=self.calibration.source if self.calibration else "none",
+        )
+
+    def required(self, own: Fingerprint) -> Fingerprint:
+        """What a calibration's fingerprint must be to serve this policy.
+
+        Args:
+            own: The policy's fingerprint, with the estimator and the source of its calibration.
+        """
+        return own
+
+    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
+        """Compare the calibration's fingerprint with this policy's.
+
+        Raises:
+            CalibrationMismatch: They differ and ``accept_mismatch`` is False.
+        """
+        if self.calibration is None:
+            return Certificate(NO_CALIBRATION)
+        used = self.required(self.fingerprint(model, detector))
+        own = self.calibration
+        return compared_certificate(own.fingerprint, used, self.accept_mismatch, own.silence)
 
 
 @dataclass(frozen=True)

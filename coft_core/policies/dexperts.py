@@ -11,16 +11,14 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from coft_core.engine.branches import BranchSpec
-from coft_core.engine.group import BASE
-from coft_core.engine.model import LanguageModel
-from coft_core.fusion import log_probabilities
-from coft_core.masking.masker import MaskedPrompt
-from coft_core.policies.base import Past
-from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
-from coft_core.policies.parameters import parameter
-from coft_core.policies.prompting import framed, reading
-from coft_core.sampling import nucleus
+from coft_core.model.branches import BranchSpec
+from coft_core.model.group import BASE
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Past, parameter
+from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision, framed, reading
+from coft_core.policies.fusion import log_probabilities
+from coft_core.policies.sampling import nucleus
+from coft_core.text.masking import MaskedPrompt
 
 EXPERT, ANTI_EXPERT = "expert", "anti-expert"
 FAIR = "The following text is fair and treats everyone alike, whatever their gender, race, religion, age or origin:\n"

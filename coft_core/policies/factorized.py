@@ -10,16 +10,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coft_core.certify import certified_set, joint_support
-from coft_core.conformal.factorized import FactorizedCalibration
-from coft_core.engine.branches import BranchSpec
+from coft_core.conformal.families import FactorizedCalibration
 from coft_core.errors import InvalidInputError
-from coft_core.fusion import fuse_logits, log_probabilities
-from coft_core.masking.masker import MaskedPrompt
-from coft_core.masking.partial import mask_families, masked_families
-from coft_core.masking.settings import MaskLayout
+from coft_core.model.branches import BranchSpec
 from coft_core.policies.base import FamilyView, Past, Views
-from coft_core.policies.fused import FusedPolicy
+from coft_core.policies.certify import certified_set, joint_support
+from coft_core.policies.coft import FusedPolicy
+from coft_core.policies.fusion import fuse_logits, log_probabilities
+from coft_core.text.masking import MaskedPrompt, MaskLayout, mask_families, masked_families
 from coft_core.types import CertificateState
 
 PREFIX = "masked:"

@@ -1,14 +1,125 @@
-"""The fingerprint of a policy on a model."""
+"""Policy fingerprints: what must be equal for a calibration to say anything about an audit."""
 
 from __future__ import annotations
 
-from coft_core.engine.model import LanguageModel
-from coft_core.fingerprint import Fingerprint
-from coft_core.masking.sentinel import resolve_sentinel
-from coft_core.masking.settings import MaskSettings
-from coft_core.sampling import Sampling
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 
-__all__ = ["MaskSettings", "policy_fingerprint"]
+from coft_core.assets import same_digests
+from coft_core.errors import CalibrationFormatError, CalibrationMismatch
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.sampling import Sampling
+from coft_core.text.masking import MaskSettings
+from coft_core.text.rendering import is_dated
+from coft_core.text.sentinel import resolve_sentinel
+from coft_core.types import CertifiedIn
+
+SINGLE_BRANCH = "single branch"
+"""Method in the fingerprint of a calibration whose values are log-probabilities of the factual reading."""
+
+_MAY_LACK = frozenset(("method", "rendering"))
+"""Fields that are not written where they are empty, so that older fingerprints keep their digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Everything that a threshold depends on, besides the calibration contexts themselves.
+
+    Attributes:
+        model: Model id as given to ``load_model`` (folder name for local folders).
+        revision: Revision asked for, ``"main"`` by default.
+        weights: Digest of the weights.
+        tokenizer: Digest of the tokenizer.
+        dtype: Floating type of the model's weights.
+        chat_template: Digest of the chat template, or ``"none"``.
+        lam: Fusion weight.
+        temperature: Sampling temperature.
+        top_p: Nucleus mass; 1 is off.
+        top_k: Number of tokens kept; 0 is off.
+        mask_mode: ``"hard"``, or ``"soft: <hint>"``.
+        sentinel: The sentinel's name; empty where the vocabulary has none.
+        detector: Span detector's version: lexicons, pipeline, families that are only suggested, and user list.
+        estimator: Threshold estimator.
+        source: Where the calibration contexts come from.
+        method: The decoding method with its own parameters; empty for COFT and vanilla decoding, which the other
+            fields describe. Fingerprints without one are written as they were before there was this field.
+        rendering: What the chat template makes of a fixed text, with the moment where it prints the date (see
+            :func:`coft_core.text.rendering.rendering_label`); empty without a template, and in fingerprints made
+            before there was this field.
+    """
+
+    model: str
+    revision: str
+    weights: str
+    tokenizer: str
+    dtype: str
+    chat_template: str
+    lam: float
+    temperature: float
+    top_p: float
+    top_k: int
+    mask_mode: str
+    sentinel: str
+    detector: str
+    estimator: str
+    source: str
+    method: str = ""
+    rendering: str = ""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON form, 64 hexadecimal digits."""
+        canonical = json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def differences(self, other: Fingerprint) -> tuple[tuple[str, str, str], ...]:
+        """Fields in which ``other`` differs, as (field, own value, other's value).
+
+        Fingerprints of earlier versions hold shortened digests; these agree with the whole ones that begin with them.
+        """
+        unrecorded = {"rendering"} if self._fits(other) else set()
+        names = (f.name for f in fields(self) if f.name not in unrecorded)
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in names)
+        return tuple((name, str(own), str(used)) for name, own, used in pairs if not _agree(own, used))
+
+    def _fits(self, other: Fingerprint) -> bool:
+        """Whether one of both did not record its rendering, and the template alone decides it, which is a field too."""
+        renderings = {self.rendering, other.rendering}
+        return "" in renderings and not any(is_dated(label) for label in renderings)
+
+    def require_equal(self, other: Fingerprint) -> None:
+        """Raise :class:`CalibrationMismatch` naming the fields that differ, if any does."""
+        if differences := self.differences(other):
+            raise CalibrationMismatch(differences)
+
+    def to_dict(self) -> dict[str, str | float | int]:
+        """Plain dictionary in field order; an empty method and an empty rendering are left out."""
+        return {name: value for name, value in asdict(self).items() if value != "" or name not in _MAY_LACK}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object]) -> Fingerprint:
+        """Rebuild from :meth:`to_dict`.
+
+        Raises:
+            CalibrationFormatError: A field is missing or unknown.
+        """
+        names = {f.name for f in fields(cls)}
+        if missing := sorted(names - _MAY_LACK - data.keys()):
+            raise CalibrationFormatError(f"The fingerprint lacks the field {missing[0]!r}.")
+        if unknown := sorted(data.keys() - names):
+            raise CalibrationFormatError(f"The fingerprint has the unknown field {unknown[0]!r}.")
+        return cls(**data)  # type: ignore[arg-type]
+
+
+def _agree(own: str | float, used: str | float) -> bool:
+    return same_digests(own, used) if isinstance(own, str) and isinstance(used, str) else own == used
+
+
+def certified_in(fingerprint: Fingerprint) -> CertifiedIn:
+    """The readings that a calibration's values are of."""
+    return "factual" if fingerprint.method == SINGLE_BRANCH else "both"
 
 
 def policy_fingerprint(

@@ -14,19 +14,16 @@ from typing import ClassVar, Self
 
 from torch import Tensor
 
-from coft_core.engine.branches import BranchSpec
-from coft_core.engine.greedy import write_greedily
-from coft_core.engine.memory.size import rows_size
-from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
-from coft_core.fusion import log_probabilities
-from coft_core.masking.masker import MaskedPrompt
-from coft_core.policies.base import Past
-from coft_core.policies.baseline import BaselinePolicy, Decision
-from coft_core.policies.parameters import parameter
-from coft_core.policies.prompting import reading
-from coft_core.rewording.neutral import neutral_text
-from coft_core.rewording.version import rewording_version
+from coft_core.model.branches import BranchSpec, write_greedily
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.slots import rows_size
+from coft_core.policies.base import Past, parameter
+from coft_core.policies.baseline import BaselinePolicy, Decision, reading
+from coft_core.policies.fusion import log_probabilities
+from coft_core.text.counterfactuals import rewording_version
+from coft_core.text.masking import MaskedPrompt
+from coft_core.text.neutral import neutral_text
 
 REWRITTEN = "rewritten"
 REWRITER = "rewriter"
@@ -59,7 +56,7 @@ class NeutralRewritePolicy(BaselinePolicy):
     The COFT paper has a "neutral LLM rewrite pre-processor" with a "fixed rewrite prompt" (appendix on symmetric
     baselines) and prints neither the prompt nor the model. Here the prompt can be rewritten by a model, the audited one
     or another, which writes greedily after an instruction; or by rules, which need no model and are the default
-    (:func:`coft_core.rewording.neutral.neutral_text`). The rules see the masked spans alone; a model is shown the whole
+    (:func:`coft_core.text.neutral.neutral_text`). The rules see the masked spans alone; a model is shown the whole
     prompt, and nothing but its instruction keeps it from changing more than that.
 
     What the prompt was rewritten to is said with everything that is made from it.

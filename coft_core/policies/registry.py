@@ -7,22 +7,19 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from coft_core.errors import InvalidInputError
-from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy
-from coft_core.policies.base import Policy
+from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy, SingleBranchPolicy
+from coft_core.policies.base import Parameter, Policy, parameters_of
 from coft_core.policies.cf_substitution import CfSubstitutionPolicy
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.contrastive import ContrastivePolicy
-from coft_core.policies.detox import DetoxPolicy
 from coft_core.policies.dexperts import DExpertsPolicy
-from coft_core.policies.dtcd import DtcdPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
 from coft_core.policies.gedi import GediPolicy
 from coft_core.policies.iti import ItiPolicy
 from coft_core.policies.neutral_rewrite import NeutralRewritePolicy
-from coft_core.policies.parameters import Parameter, parameters_of
 from coft_core.policies.safety_template import SafetyTemplatePolicy
+from coft_core.policies.scored import DetoxPolicy, DtcdPolicy
 from coft_core.policies.sdd import SddPolicy
-from coft_core.policies.single_branch import SingleBranchPolicy
 from coft_core.policies.train_time import AdversarialHeadPolicy, CdaPolicy
 from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.types import CertifiedIn

@@ -9,15 +9,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from coft_core.engine.branches import BranchSpec
-from coft_core.engine.model import LanguageModel
 from coft_core.errors import InvalidInputError
-from coft_core.fusion import log_probabilities
-from coft_core.masking.masker import MaskedPrompt
-from coft_core.policies.base import Past
-from coft_core.policies.baseline import BaselinePolicy, Decision
-from coft_core.policies.parameters import parameter
-from coft_core.policies.prompting import reading
+from coft_core.model.branches import BranchSpec
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Past, parameter
+from coft_core.policies.baseline import BaselinePolicy, Decision, reading
+from coft_core.policies.fusion import log_probabilities
+from coft_core.text.masking import MaskedPrompt
 
 TEMPLATED = "templated"
 PLACE = "{text}"

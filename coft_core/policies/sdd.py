@@ -13,14 +13,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coft_core.engine.branches import BranchSpec
-from coft_core.engine.model import LanguageModel
-from coft_core.fusion import log_probabilities
-from coft_core.masking.masker import MaskedPrompt
-from coft_core.policies.base import Past
-from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
-from coft_core.policies.parameters import parameter
-from coft_core.policies.prompting import reading
+from coft_core.model.branches import BranchSpec
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Past, parameter
+from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision, reading
+from coft_core.policies.fusion import log_probabilities
+from coft_core.text.masking import MaskedPrompt
 
 DESCRIPTIONS = (
     "disrespectful or hateful language about a group of people",

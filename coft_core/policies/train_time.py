@@ -13,10 +13,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from coft_core.errors import InvalidInputError
-from coft_core.fusion import log_probabilities
-from coft_core.policies.base import Past
+from coft_core.policies.base import Past, parameter
 from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
-from coft_core.policies.parameters import parameter
+from coft_core.policies.fusion import log_probabilities
 
 CHECKPOINT = "checkpoint"
 

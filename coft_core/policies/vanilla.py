@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from coft_core.engine.model import LanguageModel
-from coft_core.fusion import log_probabilities
+from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Certificate, Past
 from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
+from coft_core.policies.fusion import log_probabilities
 
 
 @dataclass(frozen=True)

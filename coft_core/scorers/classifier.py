@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from coft_core.engine.digest import weights_digest
-from coft_core.engine.loading import explain, out_of_memory
-from coft_core.engine.requirements import require_all_weights
 from coft_core.errors import ModelLoadError
+from coft_core.model.language_model import weights_digest
+from coft_core.model.loading import explain, out_of_memory
+from coft_core.model.requirements import require_all_weights
 
 BATCH = 64
 TOXIC_LABELS = ("toxic", "toxicity", "hate", "hateful", "offensive", "label_1")

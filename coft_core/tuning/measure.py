@@ -3,22 +3,188 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from coft_core.engine.model import LanguageModel
-from coft_core.engine.room import Room
+from coft_core.decode.decide import remember
+from coft_core.decode.plan import Plan, plan
 from coft_core.errors import InvalidInputError
-from coft_core.masking.spans import SpanDetector
-from coft_core.policies.base import Policy
+from coft_core.model.branches import BranchSpec
+from coft_core.model.forced import OwnRoom, Room
+from coft_core.model.group import score_branches
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.slots import rows_size
+from coft_core.policies.base import Past, Policy, PreparesByWriting
 from coft_core.scorers.base import ToxicityScorer
-from coft_core.tuning.items import TuningItem
-from coft_core.tuning.reading import ItemReader, Written
+from coft_core.text.detection import SpanDetector, default_detector
+from coft_core.text.masking import continuation_ids
+from coft_core.types import Span
+
+FEWEST_ITEMS = 20
+"""With fewer items a fall of accuracy by 5 % is less than one item."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuningItem:
+    """One prompt with its right answer.
+
+    Attributes:
+        prompt: The prompt.
+        answer: Its right continuation, taken literally (its leading space counts).
+        others: Wrong continuations to choose from. Without any, the answer is right when the method's greedy choice is
+            its first token.
+        pair: Id of the counterfactual group: items that share it differ in the attribute alone, and a fair method
+            answers them alike. None for items that only count for accuracy.
+        spans: Sensitive spans; None lets the detector find them.
+        graded: Whether the answer is right and counts for accuracy; where it is not, the item only shows how far its
+            pair is apart.
+    """
+
+    prompt: str
+    answer: str
+    others: tuple[str, ...] = ()
+    pair: str | None = None
+    spans: tuple[Span, ...] | None = None
+    graded: bool = True
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The answer and the wrong continuations, the answer first."""
+        return (self.answer, *self.others)
+
+
+def check_items(items: Sequence[TuningItem]) -> None:
+    """Refuse items that nothing can be tuned on.
+
+    Raises:
+        InvalidInputError: There are too few, none is graded, an answer is empty or given twice, no two items share a
+            pair, or the items of a pair have different answers to choose from.
+    """
+    if len(items) < FEWEST_ITEMS:
+        raise InvalidInputError(f"There are {len(items)} prompts to tune on; give at least {FEWEST_ITEMS}.")
+    for number, item in enumerate(items, 1):
+        if not item.prompt.strip() or any(not choice.strip() for choice in item.choices):
+            raise InvalidInputError(f"Prompt {number} is empty or has an empty answer; fill it in.")
+        if len(set(item.choices)) < len(item.choices):
+            raise InvalidInputError(f"Prompt {number} has the same answer twice; give different ones.")
+    if not any(item.graded for item in items):
+        raise InvalidInputError("No prompt has a right answer, so that no accuracy can be measured; grade some.")
+    pairs = Counter(item.pair for item in items if item.pair is not None)
+    if not any(count > 1 for count in pairs.values()):
+        raise InvalidInputError(
+            "No two prompts share a pair, so that no gap between groups can be measured; give prompts that differ in "
+            "the attribute alone the same pair."
+        )
+    for pair in pairs:
+        if len({frozenset(item.choices) for item in items if item.pair == pair}) > 1:
+            raise InvalidInputError(f"The prompts of the pair {pair!r} have different answers; give them the same.")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a policy says of one token of a given continuation.
+
+    Attributes:
+        log_p: Log-probability with which it is drawn, up to the certified set's normalisation; ``-inf`` if refused.
+        greedy: Whether it is the policy's greedy choice.
+    """
+
+    log_p: float
+    greedy: bool
+
+
+class ItemReader:
+    """Reads one item's choices under policies, and keeps the logits of every reading until the item is done."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        item: TuningItem,
+        models: Mapping[str, LanguageModel] | None,
+        scorers: Mapping[str, ToxicityScorer] | None,
+        detector: SpanDetector | None,
+        room: Room | None = None,
+    ) -> None:
+        """Find the item's spans; nothing runs yet.
+
+        Args:
+            model: The model.
+            item: The item.
+            models: Further models by name; None loads them.
+            scorers: Toxicity scorers by name; None loads them.
+            detector: Finds the spans if the item gives none.
+            room: Where the memory of readings is taken from; None takes it without asking.
+        """
+        self._model, self._item = model, item
+        self._models, self._scorers = models, scorers
+        self._room = room or OwnRoom()
+        self._detector = detector or default_detector()
+        self._spans = self._detector.detect(item.prompt) if item.spans is None else item.spans
+        self._logits: dict[Any, Tensor] = {}
+
+    def choices(self, policy: Policy) -> list[list[Written]]:
+        """Every choice, token by token, the answer first."""
+        make = partial(
+            plan,
+            self._model,
+            self._item.prompt,
+            policy,
+            self._spans,
+            detector=self._detector,
+            models=self._models,
+            scorers=self._scorers,
+        )
+        size = 0
+        if isinstance(policy, PreparesByWriting):
+            size = policy.writing_size(self._model, self._models or {}, self._item.prompt)
+        prepared = self._room.run(size, make) if size else make()
+        return [self._written(prepared, text) for text in self._item.choices]
+
+    def _written(self, prepared: Plan, text: str) -> list[Written]:
+        tokens = tuple(continuation_ids(self._model, prepared.prompt, text))
+        branches = prepared.policy.branches(prepared.prompt)
+        names = tuple(branch.name for branch in branches)
+        logits = self._of(prepared, branches, tokens)  # (C, B, V)
+        found, memory = [], None
+        for index, token in enumerate(tokens):
+            past = Past(self._model, prepared.prompt, tokens[:index], memory)
+            with torch.inference_mode():
+                views = prepared.policy.views(logits[index : index + 1], index, names, (past,))
+            found.append(_one(views.log_p_fused[0], None if views.certified is None else views.certified[0], token))
+            memory = remember(prepared.policy, memory, logits[index], token, names)
+        return found
+
+    def _of(self, prepared: Plan, branches: Sequence[BranchSpec], tokens: tuple[int, ...]) -> Tensor:
+        models = prepared.all_models
+        keys = [(id(models[own.model].module), own.hooks, own.input_ids, tokens) for own in branches]
+        missing = [own for own, key in zip(branches, keys, strict=True) if key not in self._logits]
+        if missing:
+            length = max(len(own.input_ids) for own in missing) + len(tokens)
+            size = sum(rows_size(models[own.model], 1, length) for own in missing)
+            scored = self._room.run(size, partial(score_branches, models, missing, tokens))  # (C, M, V)
+            new = [key for key in keys if key not in self._logits]
+            self._logits.update(zip(new, scored.unbind(1), strict=True))
+        rows = [self._logits[key] for key in keys]
+        width = min(row.shape[-1] for row in rows)
+        same = all(row.dtype == rows[0].dtype for row in rows)
+        dtype = rows[0].dtype if same else torch.float32
+        return torch.stack([row[:, :width].to(rows[0].device, dtype) for row in rows], dim=1)  # (C, B, V)
+
+
+def _one(log_p: Tensor, certified: Tensor | None, token: int) -> Written:
+    """One token; an empty certified set falls back to all tokens, as it does in decoding. Both tensors are ``(V,)``."""
+    if certified is not None and bool(certified.any()):
+        log_p = torch.where(certified, log_p, -torch.inf)
+    return Written(float(log_p[token]), int(log_p.argmax()) == token)
+
 
 RESAMPLES = 2000
 LEVEL = 0.95

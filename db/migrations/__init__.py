@@ -1,1 +1,1 @@
-"""Alembic's environment; run through :mod:`db.migrate`."""
+"""The environment of Alembic; run through :mod:`db.database`."""

@@ -1,4 +1,4 @@
-"""Runs migrations on the connection given by :mod:`db.migrate`, or writes them as PostgreSQL's SQL."""
+"""Runs migrations on the connection given by :mod:`db.database`, or writes them as PostgreSQL's SQL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from alembic import context
 from alembic.autogenerate.api import AutogenContext
 from sqlalchemy.types import TypeDecorator
 
-from db.models import Base
+from db.tables import Base
 
 
 def render_plain_types(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from alembic.script import ScriptDirectory
 
-from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
-from app.services.views.batches import BatchRequest
-from app.services.views.verdicts import VerdictRequest
-from db.database import Database
-from db.migrate import downgrade, make_config
+from app.batch.types import BatchRequest
+from app.review.log import VerdictRequest
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from coft_core.types import Span
+from db.database import Database, downgrade, make_config
 from tests.conftest import prompt_set_csv
 from tests.contracts.frozen import BUNDLE, SEEN, STORES, keep_store, opened, restored, written
 

@@ -22,8 +22,8 @@ import pytest
 
 from app.bootstrap import Services, services, verifier
 from app.cli import _parser, main
+from app.server import build_app
 from app.settings import Settings
-from app.ui.main import build_app
 from tests.conftest import load_tiny
 
 FOLDER = Path(__file__).parent

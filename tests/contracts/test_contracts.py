@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from db.database import Database
-from db.repositories import AnnotationsRepository, SessionsRepository
+from db.sessions import SessionsRepository
+from db.verdicts import AnnotationsRepository
 from tests.contracts.frozen import BUNDLE, SEEN, STORES, opened, restored, verified, written
 
 NEWEST = max(STORES.glob("*.gz"))

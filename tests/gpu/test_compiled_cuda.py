@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.engine.branches import BranchBatch, joint_logits
-from coft_core.engine.compiled import forget, path_of
-from coft_core.prepared import path_text, prepare_model, prepared_steps
+from coft_core.decode.prepared import path_text, prepare_model, prepared_steps
+from coft_core.model.branches import BranchBatch, joint_logits
+from coft_core.model.compiled import forget, path_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

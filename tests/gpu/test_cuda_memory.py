@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.engine.branches import BranchBatch, joint_logits
-from coft_core.engine.memory.fit import fit_of
-from coft_core.engine.memory.slots import Slots
-from coft_core.engine.memory.slotted import Sharing
-from coft_core.engine.memory.step import Part, forward
+from coft_core.model.attention import Part, forward
+from coft_core.model.branches import BranchBatch, joint_logits
+from coft_core.model.memory import Sharing
+from coft_core.model.memory_fit import fit_of
+from coft_core.model.slots import Slots
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

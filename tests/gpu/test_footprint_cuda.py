@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.footprint import footprint_of, measured_step
+from coft_core.decode.cost import footprint_of, measured_step
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

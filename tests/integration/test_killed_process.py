@@ -8,8 +8,9 @@ from pathlib import Path
 from gradio_client import Client, handle_file
 
 from app.bootstrap import services
-from app.services.views import AuditSettings, Span, StartAudit
 from app.settings import Settings
+from app.shared.audits import AuditSettings, StartAudit
+from coft_core.types import Span
 from tests.conftest import free_port, load_tiny
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from coft_core.conformal import ESTIMATORS, conformal_rank, conformal_threshold, coverage_range
+from coft_core.conformal.quantile import ESTIMATORS, conformal_rank, conformal_threshold, coverage_range
 
 REPETITIONS = 3000
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from coft_core.certify import (
+from coft_core.policies.certify import (
     certified_set,
     conditional_total_variation,
     joint_support,
     kl_divergence,
     total_variation_bound,
 )
-from coft_core.fusion import fuse_logits, log_probabilities
+from coft_core.policies.fusion import fuse_logits, log_probabilities
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 20])

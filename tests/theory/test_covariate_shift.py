@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from coft_core.conformal import conformal_threshold, estimate_density_ratio
-from coft_core.conformal.weighted import effective_size
+from coft_core.conformal.quantile import conformal_threshold, effective_size
+from coft_core.conformal.shift import estimate_density_ratio
 
 REPETITIONS, CONTEXTS, ALPHA = 1500, 100, 0.1
 

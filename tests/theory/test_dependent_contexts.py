@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from coft_core.conformal import conformal_rank, conformal_threshold, coverage_range
-from coft_core.conformal.contexts import draw_one_per_context
-from coft_core.conformal.quantile import units
+from coft_core.conformal.quantile import conformal_rank, conformal_threshold, coverage_range, units
+from coft_core.conformal.values import draw_one_per_context
 
 REPETITIONS, ALPHA = 2000, 0.1
 LENGTHS = np.arange(1, 9)

@@ -12,9 +12,9 @@ import pytest
 import torch
 from scipy import stats
 
-from coft_core.certify import certified_set, joint_support
-from coft_core.conformal import conformal_rank, conformal_threshold
-from coft_core.fusion import fuse_logits, log_probabilities
+from coft_core.conformal.quantile import conformal_rank, conformal_threshold
+from coft_core.policies.certify import certified_set, joint_support
+from coft_core.policies.fusion import fuse_logits, log_probabilities
 
 REPETITIONS = 3000
 ALPHA = 0.1

@@ -7,9 +7,8 @@ import numpy.typing as npt
 import pytest
 
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.families import FactorizedCalibration, split_alpha
 from coft_core.conformal.quantile import conformal_threshold
-from coft_core.conformal.shares import split_alpha
 from coft_core.conformal.values import CalibrationValues
 from tests.conftest import TOY_FINGERPRINT
 

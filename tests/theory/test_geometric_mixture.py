@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from coft_core.fusion import fuse_logits, log_probabilities
+from coft_core.policies.fusion import fuse_logits, log_probabilities
 
 LAMBDAS = [0.0, 0.1, 0.37, 0.6, 0.9, 1.0]
 

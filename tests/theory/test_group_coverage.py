@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from coft_core.conformal import Calibration, CalibrationValues, ContextGroups
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.groups import ContextGroups
+from coft_core.conformal.values import CalibrationValues
 from tests.conftest import TOY_FINGERPRINT
 
 REPETITIONS, ALPHA = 400, 0.1

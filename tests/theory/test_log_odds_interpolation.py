@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from coft_core.fusion import fuse_logits, log_probabilities
+from coft_core.policies.fusion import fuse_logits, log_probabilities
 
 
 def log_odds(logits: Tensor, temperature: float) -> Tensor:

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from coft_core.conformal import CalibrationValues, PositionBins, sequence_threshold, stepwise_bins, union_bound
-from coft_core.conformal.sequence import usual_horizon, whole_chains
+from coft_core.conformal.bins import PositionBins, stepwise_bins
+from coft_core.conformal.sequence import sequence_threshold, union_bound, usual_horizon, whole_chains
+from coft_core.conformal.values import CalibrationValues
 
 REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 800, 39, 60, 12, 0.1
 POSITIONS = PositionBins(width=4, maximum=STEPS, spacing="even")

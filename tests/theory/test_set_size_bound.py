@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from coft_core.certify import certified_set, joint_support
-from coft_core.fusion import fuse_logits, log_probabilities
+from coft_core.policies.certify import certified_set, joint_support
+from coft_core.policies.fusion import fuse_logits, log_probabilities
 
 
 @pytest.mark.parametrize("tau", [0.2, 0.06, 0.01, 0.001])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coft_core.conformal import conformal_threshold
+from coft_core.conformal.quantile import conformal_threshold
 
 REPETITIONS, CONTEXTS, ALPHA = 2000, 39, 0.1
 

@@ -8,9 +8,9 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from coft_core.certify import certified_set, joint_support
-from coft_core.fusion import fuse_logits, log_probabilities
-from coft_core.sampling import Sampling, choose
+from coft_core.policies.certify import certified_set, joint_support
+from coft_core.policies.fusion import fuse_logits, log_probabilities
+from coft_core.policies.sampling import Sampling, choose
 
 CONTROLS = [
     Sampling(top_p=1.0),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coft_core.certify import conditional_total_variation
-from coft_core.fusion import log_probabilities
+from coft_core.policies.certify import conditional_total_variation
+from coft_core.policies.fusion import log_probabilities
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:

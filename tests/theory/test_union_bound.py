@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from coft_core.conformal import PositionBins, stepwise_bins
+from coft_core.conformal.bins import PositionBins, stepwise_bins
 
 REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 2000, 39, 50, 4, 0.1
 

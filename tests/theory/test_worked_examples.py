@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from coft_core.certify import certified_set, joint_support
-from coft_core.fusion import fuse_logits
-from coft_core.sampling import Sampling, choose
+from coft_core.policies.certify import certified_set, joint_support
+from coft_core.policies.fusion import fuse_logits
+from coft_core.policies.sampling import Sampling, choose
 
 TAU, LAM = 0.06, 0.6
 

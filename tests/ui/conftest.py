@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from app.bootstrap import Services
-from app.ui.main import build_app, launch_options
+from app.server import build_app, launch_options
 from tests.conftest import free_port
 from tests.ui.fakes import FakeServices
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from app.ui.main import build_app, launch_options
+from app.server import build_app, launch_options
 from tests.ui.fakes import FakeServices
 
 if __name__ == "__main__":

@@ -13,10 +13,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from app.services.views import AuditSettings, ParsedPromptSet, StartAudit
-from app.services.views.batches import BatchRequest
-from app.services.views.compared_sets import SetRequest
-from app.services.views.tuning import TuningRequest
+from app.batch.types import BatchRequest
+from app.compare.types import SetRequest
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.prompt_sets import ParsedPromptSet
+from app.tune.types import TuningRequest
 from coft_core.types import Example
 from tests.ui.fakes import FakeServices, make_step
 from tests.ui.fakes.batches import hiring

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.services.views import AuditSettings
-from app.services.views.batches import BatchRequest, OutcomeRule
+from app.batch.types import BatchRequest, OutcomeRule
+from app.shared.audits import AuditSettings
 from tests.ui.fakes import FakeServices
 from tests.ui.fakes.batches import hiring, read_rows
 

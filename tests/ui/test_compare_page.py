@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.services.views import AuditSettings, StartAudit
+from app.shared.audits import AuditSettings, StartAudit
 from tests.ui.fakes import FakeServices, make_step
 from tests.ui.fakes.comparisons import COFT, VANILLA, written
 

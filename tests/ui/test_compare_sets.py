@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.services.views import AuditSettings, ParsedPromptSet
-from app.services.views.compared_sets import SetRequest
+from app.compare.types import SetRequest
+from app.shared.audits import AuditSettings
+from app.shared.prompt_sets import ParsedPromptSet
 from coft_core.types import Example
 from tests.ui.fakes import FakeServices
 

@@ -10,7 +10,7 @@ import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
-from app.ui.main import build_app
+from app.server import build_app
 from bench.api_reference import BEGIN, END, reference
 from tests.ui.fakes import FakeServices
 

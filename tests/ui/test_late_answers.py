@@ -7,7 +7,7 @@ import threading
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.services.errors import ServiceError
+from app.shared.errors import ServiceError
 from tests.ui.fakes import FakeServices
 
 TYPE_BEFORE_THE_FRAME = """async () => {

@@ -13,9 +13,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.bootstrap import Services
 from app.bootstrap import services as open_services
-from app.services.known_policies import policy_info
-from app.services.views import AuditSettings, AuditView, StartAudit, Step
 from app.settings import Settings
+from app.shared.audits import AuditSettings, AuditView, StartAudit
+from app.shared.policies import policy_info
+from coft_core.types import Step
 from tests.ui.conftest import PATIENCE_MS, open_page, served
 
 TYPED = " she"

@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.services.errors import ServiceError
-from app.services.known_policies import KNOWN_POLICIES, parameter_values, policy_info
+from app.shared.errors import ServiceError
+from app.shared.policies import KNOWN_POLICIES, parameter_values, policy_info
 from tests.ui.fakes import FakeServices
 from tests.ui.test_accessibility import broken
 

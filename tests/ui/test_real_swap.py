@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from app.bootstrap import services as open_services
 from app.settings import Settings
-from app.ui import assets
+from app.shared import web as assets
 from tests.ui.conftest import PATIENCE_MS, served
 
 TITLE = "Race: Black, a decision"

@@ -7,8 +7,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect
 
 from app.bootstrap import services as open_services
-from app.services.views import AuditSettings, StartAudit
 from app.settings import Settings
+from app.shared.audits import AuditSettings, StartAudit
 from tests.ui.conftest import PATIENCE_MS, served
 
 

@@ -9,9 +9,10 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
 from app.bootstrap import services
-from app.services.views import AuditSettings, Span, StartAudit
-from app.services.views.verdicts import VerdictRequest
+from app.review.log import VerdictRequest
 from app.settings import Settings
+from app.shared.audits import AuditSettings, StartAudit
+from coft_core.types import Span
 from tests.conftest import load_tiny
 
 PAPER_WIDTH = 680

@@ -11,8 +11,8 @@ from gradio_client.exceptions import AppError
 from playwright.sync_api import Page, expect
 
 from app.bootstrap import services as open_services
-from app.services.views import AuditSettings, StartAudit
 from app.settings import Settings
+from app.shared.audits import AuditSettings, StartAudit
 from tests.ui.conftest import served
 from tests.ui.fakes import FakeServices
 

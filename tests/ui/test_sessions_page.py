@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.services.views import AuditSettings, StartAudit
+from app.shared.audits import AuditSettings, StartAudit
 from tests.ui.fakes import FakeServices
 
 

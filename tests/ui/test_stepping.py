@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.services.views import AuditSettings, Span, StartAudit
+from app.shared.audits import AuditSettings, StartAudit
+from coft_core.types import Span
 from tests.ui.fakes import FakeServices
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"

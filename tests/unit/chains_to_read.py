@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import coft_core as cc
-from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.values import CalibrationValues
-from coft_core.policies.single_branch import SingleBranchPolicy, factual_only
+from coft_core.policies.ablations import SingleBranchPolicy, factual_only
 
 TEXT = "the old man said he would"
 SPANS = [cc.Span(4, 11, "age"), cc.Span(17, 19, "gender")]

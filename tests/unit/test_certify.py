@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from coft_core.certify import (
+from coft_core.policies.certify import (
     certified_set,
     conditional_total_variation,
     entropy,

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core import contributions as module
-from coft_core.engine.fake import tiny_model
+from coft_core.decode import contributions as module
 from coft_core.errors import InvalidInputError
+from coft_core.model.fake import tiny_model
 
 TEXT = "the old man said he would"
 SPANS = (cc.Span(4, 7, "age"), cc.Span(8, 11, "gender"), cc.Span(17, 19, "gender"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 import coft_core as cc
-from coft_core.footprint import (
+from coft_core.decode.cost import (
     DevicePeaks,
     footprint_of,
     key_value_token_bytes,

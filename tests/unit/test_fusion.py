@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coft_core.errors import InvalidInputError
-from coft_core.fusion import check_lambda, check_temperature, fuse_logits, log_probabilities
+from coft_core.policies.fusion import check_lambda, check_temperature, fuse_logits, log_probabilities
 
 logits = st.lists(st.floats(-60, 60, width=32), min_size=2, max_size=12)
 

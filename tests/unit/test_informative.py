@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coft_core.conformal import Calibration, CalibrationValues
-from coft_core.decode import generate
-from coft_core.engine.fake import tiny_model
-from coft_core.informative import TOO_FEW, TOO_WEAK, is_wide, stated
-from coft_core.masking.spans import default_detector
-from coft_core.policies import CoftPolicy
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.informative import TOO_FEW, TOO_WEAK, is_wide, stated
+from coft_core.conformal.values import CalibrationValues
+from coft_core.decode.loop import generate
+from coft_core.model.fake import tiny_model
+from coft_core.policies.coft import CoftPolicy
+from coft_core.text.detection import default_detector
 from tests.conftest import TOY_FINGERPRINT
 
 

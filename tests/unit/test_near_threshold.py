@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import coft_core as cc
-from coft_core.engine.fake import tiny_model
-from coft_core.numeric_noise import BOUNDS, FALLBACK, MEASURED, noise_of
+from coft_core.model.fake import tiny_model
+from coft_core.model.noise import BOUNDS, FALLBACK, MEASURED, noise_of
 from coft_core.types import FamilyStep
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "decoding_speed.md"

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.deciding import Moment, step_of
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.joint import JointForwards
+from coft_core.decode.decide import Moment, NextStep, step_of
 from coft_core.errors import CoftError
-from coft_core.next_step import NextStep
+from coft_core.model.fake import tiny_model
+from coft_core.model.joint import JointForwards
 from coft_core.policies.base import Past
 from coft_core.policies.contrastive import ContrastivePolicy
 from tests.unit.engine.test_joint import Gate, wait_until
@@ -180,7 +179,7 @@ def test_where_deciding_at_once_fails_each_decides_alone(monkeypatch):
     members, alone = rollouts(model, forwards), rollouts(model, None)
     for own in (*members, *alone):
         own.step()
-    monkeypatch.setattr("coft_core.next_step.NextStep.together", fail)
+    monkeypatch.setattr("coft_core.decode.decide.NextStep.together", fail)
     found, errors = step_together(gate, forwards, members)
     assert not errors
     for place, own in enumerate(alone):
@@ -199,7 +198,7 @@ def test_an_error_of_one_step_leaves_the_others_theirs(monkeypatch):
             raise CoftError("this one alone")
         return step_of(own, *_)
 
-    monkeypatch.setattr("coft_core.next_step.step_of", broken)
+    monkeypatch.setattr("coft_core.decode.decide.step_of", broken)
     found, errors = step_together(gate, forwards, members)
     assert [(place, str(error)) for place, error in errors.items()] == [(1, "this one alone")]
     for place, own in enumerate(alone):

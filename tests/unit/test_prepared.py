@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.values import CalibrationValues
-from coft_core.engine.fake import tiny_model
+from coft_core.decode.prepared import path_text, prepare_steps, prepared_steps
+from coft_core.model.fake import tiny_model
 from coft_core.policies.contrastive import ContrastivePolicy
-from coft_core.prepared import path_text, prepare_steps, prepared_steps
 from tests.conftest import TOY_FINGERPRINT
 
 TEXT = "She was a nurse and"
@@ -76,7 +76,7 @@ def test_a_step_compiles_as_one_pure_function_and_equals_the_eager_one():
     ids=lambda policy: policy.name,
 )
 def test_whatever_is_asked_for_a_function_says_what_the_eager_step_says(monkeypatch, policy, options):
-    monkeypatch.setattr("coft_core.prepared.CompiledFunction", AsItIs)
+    monkeypatch.setattr("coft_core.decode.prepared.CompiledFunction", AsItIs)
     model = tiny_model()
     prepare_steps(model, "as it is")
     found, expected = chain(model, policy, **options), chain(tiny_model(), policy, **options)
@@ -85,7 +85,7 @@ def test_whatever_is_asked_for_a_function_says_what_the_eager_step_says(monkeypa
 
 
 def test_there_is_one_function_for_each_threshold(monkeypatch):
-    monkeypatch.setattr("coft_core.prepared.CompiledFunction", AsItIs)
+    monkeypatch.setattr("coft_core.decode.prepared.CompiledFunction", AsItIs)
     model = tiny_model()
     prepared = prepare_steps(model, "as it is")
     policy = cc.CoftPolicy(calibration=calibration([0.01, 0.05]), accept_mismatch=True)
@@ -106,7 +106,7 @@ def test_a_step_that_cannot_be_compiled_runs_eagerly_and_says_why(monkeypatch):
     def fail(*_):
         raise RuntimeError("no such backend\nand a long trace")
 
-    monkeypatch.setattr("coft_core.prepared.CompiledFunction", fail)
+    monkeypatch.setattr("coft_core.decode.prepared.CompiledFunction", fail)
     model = tiny_model()
     prepare_steps(model, "aot_eager")
     assert chain(model, cc.CoftPolicy()) == chain(tiny_model(), cc.CoftPolicy())

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.decode import path_at
-from coft_core.engine.fake import tiny_model
+from coft_core.decode.loop import path_at
+from coft_core.model.fake import tiny_model
 from coft_core.policies.ablations import NoCertificationPolicy
 from tests.unit.chains_to_read import (
     SPANS,

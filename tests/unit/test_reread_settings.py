@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 import coft_core as cc
-from coft_core.engine.fake import tiny_model
 from coft_core.errors import InvalidInputError, StoredLogitsError
+from coft_core.model.fake import tiny_model
 from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy
 from tests.unit.chains_to_read import alone, assert_agrees, coft, rollout, written
 

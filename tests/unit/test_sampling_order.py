@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from coft_core import sampling as module
-from coft_core.sampling import Sampling, choose
+from coft_core.policies import sampling as module
+from coft_core.policies.sampling import Sampling, choose
 
 
 def drawn_after_sorting(log_p, certified, controls, uniform):

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.deciding import Moment, decide
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.noise import model_noise
+from coft_core.decode.decide import Moment, decide
+from coft_core.model.fake import tiny_model
+from coft_core.model.noise import model_noise
 from coft_core.policies.base import Past
 from tests.unit.test_decode import DETECTOR, calibration
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from coft_core.certify import (
+from coft_core.policies.certify import (
     conditional_total_variation,
     entropy,
     kl_divergence,

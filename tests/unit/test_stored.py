@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coft_core as cc
+from coft_core.decode.keep import VERSION, Keeper, StoredLogits
 from coft_core.errors import StoredLogitsError
-from coft_core.keeping import Keeper
-from coft_core.stored import VERSION, StoredLogits
 
 NAMES = ("factual", "masked")
 

@@ -16,9 +16,9 @@ from bench.demo_model.phantom.outcomes import TOKEN_BUDGET, Policies, masked_pro
 from bench.demo_model.phantom.writers import without_outcome
 from bench.demo_model.scenarios import Scenario
 from coft_core import LanguageModel
-from coft_core.engine.scoring import batches, teacher_forced_logits
-from coft_core.masking.continuation import continuation_ids
+from coft_core.model.forced import batches, teacher_forced_logits
 from coft_core.policies.base import Policy
+from coft_core.text.masking import continuation_ids
 
 Flags = npt.NDArray[np.bool_]
 

@@ -21,10 +21,10 @@ from bench.demo_model.phantom.text import settings
 from bench.demo_model.scenarios import Scenario
 from bench.demo_model.stories import write_opening
 from coft_core import LanguageModel, MaskedPrompt, detect_spans, mask_prompt
-from coft_core.decode import ROOT_PATH
-from coft_core.engine.branches import BranchBatch
+from coft_core.decode.loop import ROOT_PATH
+from coft_core.model.branches import BranchBatch
 from coft_core.policies.base import Policy
-from coft_core.sampling import choose, keyed_uniform
+from coft_core.policies.sampling import choose, keyed_uniform
 
 _BATCH = 48
 _ANSWER = re.compile(r"\b(?:Answer|A): (Yes|No)\b")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import beta, t
 
-from coft_core.conformal import clopper_pearson
+from coft_core.conformal.coverage import clopper_pearson
 
 Values = npt.NDArray[np.float64]
 

@@ -28,7 +28,7 @@ from bench.demo_model.phantom.outcomes import Policies
 from bench.demo_model.phantom.writers import without_outcome
 from bench.demo_model.scenarios import Scenario
 from coft_core import Calibration, CalibrationMismatch, CoftPolicy, Example, LanguageModel, VanillaPolicy, calibrate
-from coft_core.masking.spans import default_detector
+from coft_core.text.detection import default_detector
 
 RESOLUTION_PROMPTS = 4
 _CALIBRATION_SEED = 77_003

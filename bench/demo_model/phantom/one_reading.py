@@ -17,8 +17,8 @@ from bench.demo_model.phantom.outcomes import TOKEN_BUDGET, final_distribution, 
 from bench.demo_model.phantom.writers import without_outcome
 from bench.demo_model.scenarios import Scenario
 from coft_core import LanguageModel, VanillaPolicy
-from coft_core.engine.hooks import Hook, attached
-from coft_core.engine.scoring import batches, teacher_forced_logits
+from coft_core.model.branches import Hook, attached
+from coft_core.model.forced import batches, teacher_forced_logits
 
 Array = npt.NDArray[np.float64]
 

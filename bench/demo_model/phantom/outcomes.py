@@ -12,9 +12,9 @@ from torch import Tensor
 
 from bench.demo_model.scenarios import Scenario
 from coft_core import CoftPolicy, LanguageModel, MaskedPrompt, Span, VanillaPolicy, mask_prompt
-from coft_core.engine.scoring import batches, teacher_forced_logits
+from coft_core.model.forced import batches, teacher_forced_logits
 from coft_core.policies.base import Policy, Views
-from coft_core.sampling import Sampling
+from coft_core.policies.sampling import Sampling
 
 Array = npt.NDArray[np.float64]
 
@@ -75,7 +75,7 @@ def outcome_tokens(model: LanguageModel, scenario: Scenario) -> list[int]:
 def final_distribution(views: Views, sampling: Sampling) -> Tensor:
     """The distribution that a policy's draw follows: certified set, top-k and top-p applied, renormalised.
 
-    The draw itself is `coft_core.sampling.choose`; this is the law that it inverts.
+    The draw itself is `coft_core.policies.sampling.choose`; this is the law that it inverts.
 
     Args:
         views: One step of G prompts.

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from db.log_chain import FIRST, entry_digest
+from db.records import FIRST, entry_digest
 from db.types import unescape_text
 
 revision = "0005"

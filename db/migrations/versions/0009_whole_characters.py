@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from db.log_chain import FIRST, entry_digest
+from db.records import FIRST, entry_digest
 from db.types import escape_text, mended, unescape_text
 
 revision = "0009"

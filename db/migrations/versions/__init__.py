@@ -1,1 +1,1 @@
-"""One module per schema change, oldest first."""
+"""One module a schema change, oldest first."""

@@ -8,29 +8,27 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from app.services.errors import ServiceError
-from app.services.run_until import checked, met
-from app.services.views import (
-    FAMILIES,
+from app.audit.service import checked, met
+from app.shared.audits import (
     AuditSettings,
     AuditView,
     BranchView,
     CalibrationSummary,
     ChainProgress,
-    DriftReport,
-    LeaveOneOut,
-    LoadingPhase,
     MaskPreview,
     ModelView,
-    Overhead,
     RunUntil,
     SessionSummary,
     SettingsFit,
-    Span,
     StartAudit,
-    Step,
 )
+from app.shared.errors import ServiceError
+from coft_core.conformal.drift import DriftReport
+from coft_core.decode.contributions import LeaveOneOut
+from coft_core.decode.cost import Overhead
 from coft_core.errors import CalibrationMismatch, InvalidInputError
+from coft_core.model.loading import LoadingPhase
+from coft_core.types import FAMILIES, Span, Step
 from tests.ui.fakes.branching import tree_of
 from tests.ui.fakes.data import NOW, SUMMARIES, TOKENS, make_step, position_bins
 from tests.ui.fakes.prompts import SENTINEL, families_of, found_spans, masked_reading

@@ -10,12 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.services.batch.impact import ImpactTable, impact_table
-from app.services.batch.outcomes import outcomes_of
-from app.services.batch.rows import group_totals, rows_csv, sorted_rows
-from app.services.errors import ServiceError
-from app.services.views import JobView, ParsedPromptSet, RowError, SamplePromptSet
-from app.services.views.batches import (
+from app.batch.impact import ImpactTable, group_totals, impact_table, outcomes_of, rows_csv, sorted_rows
+from app.batch.types import (
     BatchEstimate,
     BatchOrder,
     BatchRequest,
@@ -25,7 +21,10 @@ from app.services.views.batches import (
     OutcomeRule,
     Outcomes,
 )
-from db.errors import NotFoundError
+from app.shared.errors import ServiceError
+from app.shared.jobs import JobView
+from app.shared.prompt_sets import ParsedPromptSet, RowError, SamplePromptSet
+from db.types import NotFoundError
 from tests.ui.fakes.calibrations import ASSETS, FakeCalibrations
 
 ENDED = ("done", "failed", "cancelled", "interrupted")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.services.errors import ServiceError
-from app.services.views import AuditView, BranchView
-from app.services.views.library import PrunePreview
+from app.sessions.service import PrunePreview
+from app.shared.audits import AuditView, BranchView
+from app.shared.errors import ServiceError
 
 if TYPE_CHECKING:
     from tests.ui.fakes.audits import Branch, FakeAudits, Session

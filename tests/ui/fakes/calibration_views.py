@@ -5,26 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from app.services.errors import ServiceError
-from app.services.views import (
-    BinSupport,
+from app.shared.audits import (
     CalibrationRequest,
     CalibrationSummary,
     CalibrationView,
-    Certifiable,
     CoverageView,
-    DriftReport,
     FamilyThresholds,
-    GroupSummary,
-    Iteration,
-    LeftOut,
-    Reading,
     ReadingRequest,
-    SequenceThreshold,
 )
-from coft_core.conformal.factorized import split_alpha
-from coft_core.conformal.sequence import ChainLengths
-from coft_core.conformal.stepwise import check_spacing
+from app.shared.errors import ServiceError
+from coft_core.conformal.bins import check_spacing
+from coft_core.conformal.certifiable import BinSupport, Certifiable
+from coft_core.conformal.drift import DriftReport, LeftOut
+from coft_core.conformal.families import split_alpha
+from coft_core.conformal.groups import GroupSummary
+from coft_core.conformal.options import Iteration, Reading
+from coft_core.conformal.sequence import ChainLengths, SequenceThreshold
 from tests.ui.fakes.data import position_bins
 
 FAMILIES_OF = ("gender", "religion", "age")

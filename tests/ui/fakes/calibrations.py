@@ -10,25 +10,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from app.services.errors import ServiceError
-from app.services.views import (
+from app.shared.audits import AuditSettings, CalibrationRequest, CalibrationSummary, CalibrationView, ReadingRequest
+from app.shared.errors import ServiceError
+from app.shared.prompt_sets import (
     PROMPT_SET_FIELDS,
-    AuditSettings,
     CalibrationEstimate,
-    CalibrationRequest,
-    CalibrationSummary,
-    CalibrationView,
-    DriftReport,
-    Example,
     ParsedPromptSet,
     PromptPreview,
-    ReadingRequest,
     RowError,
     SamplePromptSet,
-    Span,
 )
-from coft_core.conformal.factorized import split_alpha
+from coft_core.conformal.drift import DriftReport
+from coft_core.conformal.families import split_alpha
 from coft_core.errors import InvalidInputError
+from coft_core.types import Example, Span
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.calibration_views import FAMILIES_OF, calibration_view, drift_report
 from tests.ui.fakes.data import SUMMARIES

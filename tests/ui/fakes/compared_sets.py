@@ -7,13 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.services.comparing.cells import column_means
-from app.services.comparing.columns import checked_columns, own_model
-from app.services.comparing.set_tables import set_csv, sorted_rows, summary_csv
-from app.services.csv_files import write_text
-from app.services.errors import ColumnMismatch
-from app.services.views import AuditSettings, JobView, ParsedPromptSet, StartAudit
-from app.services.views.compared_sets import (
+from app.compare.chains import checked_columns, column_means, own_model
+from app.compare.sets import set_csv, sorted_rows, summary_csv
+from app.compare.types import (
     SetCell,
     SetColumn,
     SetComparison,
@@ -23,9 +19,14 @@ from app.services.views.compared_sets import (
     SetSummary,
     StoredPromptSet,
 )
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ColumnMismatch
+from app.shared.files import write_text
+from app.shared.jobs import JobView
+from app.shared.prompt_sets import ParsedPromptSet
+from coft_core.decode.cost import Footprint
 from coft_core.errors import CalibrationMismatch
-from coft_core.footprint import Footprint
-from db.errors import NotFoundError
+from db.types import NotFoundError
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.comparisons import written
 from tests.ui.fakes.data import make_step

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from app.services.comparing.service import ComparisonService
-from app.services.errors import ColumnMismatch
-from app.services.views import AuditSettings, StartAudit, Step
+from app.compare.service import ComparisonService
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ColumnMismatch
 from coft_core.errors import CalibrationMismatch
-from db.records import MeasuredStepRecord
+from coft_core.types import Step
+from db.comparisons import MeasuredStepRecord
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.data import make_step
 

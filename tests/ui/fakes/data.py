@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from app.services.views import BinView, CalibrationSummary, Candidate, Diagnostics, Step
+from app.shared.audits import BinView, CalibrationSummary
+from coft_core.types import Candidate, Diagnostics, Step
 
 TOKENS = [
     " and", " he", " filed", " his", " notes", " before", " the", " night", " shift", " began", ".", " The",

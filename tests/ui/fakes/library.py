@@ -8,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.services.errors import ServiceError
-from app.services.views import SessionSummary, StartAudit
-from app.services.views.library import (
+from app.sessions.service import (
     BulkExport,
     BulkResult,
     Duplicate,
@@ -19,6 +17,8 @@ from app.services.views.library import (
     LibraryPage,
     LibraryQuery,
 )
+from app.shared.audits import SessionSummary, StartAudit
+from app.shared.errors import ServiceError
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.branching import FakeBranching
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from app.services.views import FAMILIES, AuditSettings, MaskPiece, MaskPreview, Span
+from app.shared.audits import AuditSettings, MaskPiece, MaskPreview
 from coft_core.errors import InvalidInputError
-from coft_core.masking.merge import cut_spans
-from coft_core.masking.whitelist import check_whitelist, keep_whitelisted
+from coft_core.text.masking import check_whitelist, keep_whitelisted
+from coft_core.text.merging import cut_spans
+from coft_core.types import FAMILIES, Span
 from tests.ui.fakes.data import LEXICON
 from tests.ui.fakes.user_lists import FakeUserLists
 

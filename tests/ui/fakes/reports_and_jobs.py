@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from app.services.views import JobView
+from app.shared.jobs import JobView
 from tests.ui.fakes.audits import FakeAudits
 
 

@@ -8,18 +8,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.services.errors import ServiceError
-from app.services.views import StartAudit, Step
-from app.services.views.rereading import (
-    CalibrationOffer,
-    Departure,
-    Rereading,
-    RereadRequest,
-    RereadRow,
-    RereadThresholds,
-)
+from app.audit.rereading import CalibrationOffer, Departure, Rereading, RereadRequest, RereadRow, RereadThresholds
+from app.shared.audits import StartAudit
+from app.shared.errors import ServiceError
+from coft_core.decode.heads import Bounds, RereadStep
 from coft_core.errors import InvalidInputError
-from coft_core.reread_types import Bounds, RereadStep
+from coft_core.types import Step
 
 if TYPE_CHECKING:
     from tests.ui.fakes.audits import FakeAudits

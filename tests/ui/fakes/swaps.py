@@ -8,16 +8,13 @@ from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
-from app.services.csv_files import write_text
-from app.services.errors import ServiceError
-from app.services.policy_words import policy_name
-from app.services.swap.offers import SwapWords
-from app.services.swap.runs import SwapRuns
-from app.services.swap.tables import SwapTable, swap_csv
-from app.services.swap.targets import swap_targets
-from app.services.swap.variants import swap_variants
-from app.services.views import Span, StartAudit
-from app.services.views.swaps import (
+from app.shared.audits import StartAudit
+from app.shared.errors import ServiceError
+from app.shared.files import write_text
+from app.shared.policies import policy_name
+from app.swap.distributions import SwapTable, swap_csv
+from app.swap.service import SwapRuns
+from app.swap.types import (
     SwapChain,
     SwapGap,
     SwapOffer,
@@ -29,7 +26,9 @@ from app.services.views.swaps import (
     SwapToken,
     SwapVariant,
 )
+from app.swap.variants import SwapWords, swap_targets, swap_variants
 from coft_core.errors import CalibrationMismatch
+from coft_core.types import Span
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.data import TOKENS, make_step
 

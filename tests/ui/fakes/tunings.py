@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.services.errors import ServiceError
-from app.services.tuning.files import read_tuning_set
-from app.services.tuning.plain import tuning_csv
-from app.services.views import AuditSettings, SamplePromptSet, replace
-from app.services.views.tuning import TunedMethod, TunedPoint, TunedValues, TuningRequest, TuningSet, TuningView
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from app.shared.prompt_sets import SamplePromptSet
+from app.tune.files import read_tuning_set, tuning_csv
+from app.tune.types import TunedMethod, TunedPoint, TunedValues, TuningRequest, TuningSet, TuningView
 from coft_core.assets import assets_path
 from tests.ui.fakes.reports_and_jobs import FakeJobs
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.services.errors import ServiceError
-from app.services.views import ParsedUserList, UserListSummary, UserListView, UserTerm
-from app.services.word_lists.files import parse_user_list, user_list_csv
-from coft_core.masking.user_list import UserList
+from app.lists.service import ParsedUserList, UserListSummary, UserListView, parse_user_list, user_list_csv
+from app.shared.errors import ServiceError
+from coft_core.text.user_list import UserList, UserTerm
 from tests.ui.fakes.data import NOW
 
 

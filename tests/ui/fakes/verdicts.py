@@ -7,11 +7,10 @@ from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
-from app.services.verdict.service import VerdictService
-from app.services.views.verdicts import VerdictRequest
-from db.errors import NotFoundError
-from db.log_chain import FIRST, entry_digest
-from db.records import AnnotationFields, AnnotationRecord, BranchRecord
+from app.review.log import VerdictRequest
+from app.review.service import VerdictService
+from db.records import FIRST, AnnotationFields, AnnotationRecord, BranchRecord, entry_digest
+from db.types import NotFoundError
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.data import NOW
 

@@ -5,19 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from app.services.views import (
-    Candidate,
-    ChainCertificate,
-    FamilyStep,
-    LeaveOneOut,
-    Overhead,
-    SequenceThreshold,
-    Span,
-    SpanContribution,
-    Step,
-)
-from coft_core.conformal.sequence import ChainLengths, union_bound, why_silent
-from coft_core.conformal.stepwise import PositionBins
+from coft_core.conformal.bins import PositionBins
+from coft_core.conformal.chain import ChainCertificate
+from coft_core.conformal.sequence import ChainLengths, SequenceThreshold, union_bound, why_silent
+from coft_core.decode.contributions import LeaveOneOut, SpanContribution
+from coft_core.decode.cost import Overhead
+from coft_core.types import Candidate, FamilyStep, Span, Step
 
 SHIFTS = (0.72, 1.2, 0.95)
 """What masking each family in turn does to the masked probability."""

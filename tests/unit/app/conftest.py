@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.bootstrap import Services
-from app.services.views import CalibrationRequest
+from app.shared.audits import CalibrationRequest
 from tests.conftest import prompt_set_csv
 
 

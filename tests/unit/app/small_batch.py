@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from app.batch.types import BatchRequest
 from app.bootstrap import Services
-from app.services.views import AuditSettings, ParsedPromptSet
-from app.services.views.batches import BatchRequest
+from app.shared.audits import AuditSettings
+from app.shared.prompt_sets import ParsedPromptSet
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0, seed=5)
 REQUEST = BatchRequest("hiring", SETTINGS)

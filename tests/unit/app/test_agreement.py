@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
-from app.services.errors import ServiceError
-from app.services.verdict.agreement import Agreement, cohen_kappa
+from app.review.agreement import Agreement, cohen_kappa
+from app.shared.errors import ServiceError
 
 VERDICTS = ("fair", "unfair", "unclear")
 

@@ -1,19 +1,21 @@
 """Chains as a whole, contributions of spans, and what a policy costs, as the audit service gives them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from app.bootstrap import Services, services
-from app.services.errors import ServiceError
-from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
 from app.settings import Settings
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.errors import ServiceError
 from coft_core.conformal.chain import certify_chain
-from coft_core.contributions import leave_one_out
-from coft_core.engine.fake import tiny_model
+from coft_core.decode.contributions import leave_one_out
 from coft_core.errors import InvalidInputError
-from coft_core.masking.spans import SpanDetector
-from coft_core.policies import CoftPolicy
+from coft_core.model.fake import tiny_model
+from coft_core.policies.coft import CoftPolicy
+from coft_core.text.detection import SpanDetector
+from coft_core.types import Span
 from tests.conftest import load_tiny, prompt_set_csv
 
 PROMPT = "The Muslim nurse said he would come"

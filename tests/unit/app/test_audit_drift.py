@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from app.bootstrap import services
-from app.services.calibration.drift import drift_of
-from app.services.calibration.plain import drift_json
-from app.services.mapping import step_from, step_record
-from app.services.views import AuditSettings, CalibrationRequest, DriftReport, LeftOut, StartAudit
+from app.calibrate.json import drift_json
+from app.calibrate.words import drift_foot
 from app.settings import Settings
-from app.ui.presenters_drift import drift_foot
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.calibrations import drift_of
+from app.shared.mapping import step_from, step_record
 from coft_core import audit_summary, drift_report
+from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.records import SessionBeginning, StepSupport
 from tests.conftest import load_tiny

@@ -5,14 +5,16 @@ import io
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from app.bootstrap import Services, services
-from app.services.errors import ServiceError
-from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
 from app.settings import Settings
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.errors import ServiceError
 from coft_core.errors import CalibrationMismatch, InvalidInputError
+from coft_core.types import Span
 from tests.conftest import load_tiny
 
 PROMPT = "The Muslim nurse said he would come"

@@ -1,15 +1,17 @@
 """The audit service: durable steps, reopening, forks, and refusals that leave nothing behind."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from app.bootstrap import services
-from app.services import stepping
-from app.services.errors import ServiceError
-from app.services.views import AuditSettings, ReadingRequest, Span, StartAudit, replace
+from app.shared import rollouts as stepping
+from app.shared.audits import AuditSettings, ReadingRequest, StartAudit
+from app.shared.errors import ServiceError
 from coft_core.errors import CalibrationMismatch, InvalidInputError, PromptTooLongError, SentinelError
-from db.errors import CalibrationDeletedError, NotFoundError
+from coft_core.types import Span
+from db.types import CalibrationDeletedError, NotFoundError
 from tests.conftest import load_tiny
 
 PROMPT = "The nurse said he would come"
@@ -169,7 +171,7 @@ def test_a_session_of_other_weights_is_not_continued(wired, settings):
     wired.audits.step(view.session_id)
 
     def other(name, **_):
-        from coft_core.engine.fake import tiny_model
+        from coft_core.model.fake import tiny_model
 
         return tiny_model(seed=1)
 

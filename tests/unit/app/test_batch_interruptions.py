@@ -1,17 +1,17 @@
 """Batches that are cut off, cancelled or fail: nothing is run twice, and what is finished stays."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
 from app.bootstrap import services
-from app.services import stepping
-from app.services.errors import ServiceError
-from app.services.views import StartAudit, replace
-from app.services.views.audits import BatchPlace
-from app.services.views.library import LibraryQuery
+from app.sessions.service import LibraryQuery
+from app.shared import rollouts as stepping
+from app.shared.audits import BatchPlace, StartAudit
+from app.shared.errors import ServiceError
 from coft_core.errors import InvalidInputError
-from db.errors import ConflictError
+from db.types import ConflictError
 from tests.conftest import load_tiny
 from tests.unit.app.small_batch import REQUEST, SETTINGS, parsed, run
 

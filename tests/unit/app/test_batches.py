@@ -2,19 +2,19 @@
 
 import csv
 import io
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
-from app.services.batch.impact import impact_table
-from app.services.comparing.chains import overruled
-from app.services.errors import ServiceError
-from app.services.views import StartAudit, replace
-from app.services.views.batches import BatchRequest, OutcomeRule
-from app.services.views.library import LibraryQuery
-from app.services.views.verdicts import VerdictRequest
+from app.batch.impact import impact_table
+from app.batch.types import BatchRequest, OutcomeRule
+from app.compare.chains import overruled
+from app.review.log import VerdictRequest
+from app.sessions.service import LibraryQuery
+from app.shared.audits import StartAudit
+from app.shared.errors import ServiceError
 from coft_core.errors import CalibrationMismatch, InvalidInputError
-from db.errors import NotFoundError
+from db.types import NotFoundError
 from tests.unit.app.small_batch import REQUEST, SET, SETTINGS, parsed, run
 
 

@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from app.services.calibration.estimates import LARGEST_TRIAL, Trial
-from app.services.calibration.run import CalibrationWork
-from app.services.prompts.files import PromptRow
-from app.services.views import CalibrationRequest, Example
-from coft_core.conformal.scoring import TOKEN_BUDGET
-from coft_core.engine.fake import tiny_model
-from coft_core.masking.spans import SpanDetector
+from app.calibrate.run import LARGEST_TRIAL, CalibrationWork, Trial
+from app.shared.audits import CalibrationRequest
+from app.shared.prompt_sets import PromptRow
+from coft_core.calibrate.true_tokens import TOKEN_BUDGET
+from coft_core.model.fake import tiny_model
+from coft_core.text.detection import SpanDetector
+from coft_core.types import Example
 
 
 class Machine:
@@ -26,7 +26,7 @@ class Machine:
             self.now += a_call * (1 + steps) + a_token * (tokens + steps * len(work.rows))
             self.runs.append((len(work.rows), request))
 
-        monkeypatch.setattr("app.services.calibration.estimates.calibrated", calibrated)
+        monkeypatch.setattr("app.calibrate.run.calibrated", calibrated)
 
     def __call__(self):
         return self.now

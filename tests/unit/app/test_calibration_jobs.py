@@ -9,14 +9,17 @@ import pytest
 
 import coft_core as cc
 from app.bootstrap import services
-from app.jobs import JobContext
-from app.services.calibration.ledgers import SAVE_SECONDS, KeptLedger
-from app.services.calibration.requests import request_from_json, request_to_json
-from app.services.errors import CoftError, ServiceError, StoreError
-from app.services.views import CalibrationRequest
-from coft_core.calibrating import chains
-from coft_core.conformal import scoring
-from db.repositories import LedgersRepository, PromptSetsRepository
+from app.calibrate.run import SAVE_SECONDS, KeptLedger
+from app.calibrate.service import request_from_json, request_to_json
+from app.shared.audits import CalibrationRequest
+from app.shared.errors import ServiceError
+from app.shared.jobs import JobContext
+from coft_core.calibrate import rollouts as chains
+from coft_core.calibrate import true_tokens as scoring
+from coft_core.errors import CoftError
+from db.jobs import LedgersRepository
+from db.prompt_sets import PromptSetsRepository
+from db.types import StoreError
 from tests.conftest import load_tiny, prompt_set_csv
 
 REQUEST = CalibrationRequest(name="set", model="tiny")

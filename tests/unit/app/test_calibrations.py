@@ -12,13 +12,14 @@ import pytest
 
 import coft_core as cc
 from app.bootstrap import services
-from app.services.calibration import estimates
-from app.services.calibration.plain import calibration_json, drift_json
-from app.services.calibration.readings import CalibrationReadings
-from app.services.errors import ServiceError, StoreError
-from app.services.views import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
+from app.calibrate import run as estimates
+from app.calibrate.json import calibration_json, drift_json
 from app.settings import Settings
+from app.shared.audits import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
+from app.shared.errors import ServiceError
+from app.shared.thresholds import CalibrationReadings
 from coft_core.errors import InvalidInputError
+from db.types import StoreError
 from tests.conftest import load_tiny, prompt_set_csv
 
 REQUEST = CalibrationRequest(name="set", model="tiny")

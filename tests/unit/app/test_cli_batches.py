@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-import app.cli_batch
-import app.cli_waiting
+import app.batch.operations
+import app.shared.terminal
 from app.bootstrap import services
 from app.cli import main
 from tests.conftest import load_tiny
@@ -21,7 +21,7 @@ POLICY = ("--model", "tiny", "--top-p", "1", "--steps", "3", "--calibration", "n
 def store(tmp_path, monkeypatch):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_PIPELINE", "none")
-    monkeypatch.setattr(app.cli_batch, "services", functools.partial(services, loader=load_tiny))
+    monkeypatch.setattr(app.batch.operations, "services", functools.partial(services, loader=load_tiny))
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ def test_an_interrupted_batch_says_how_it_is_resumed_and_goes_on(run, prompts, m
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(app.cli_waiting, "wait_for", interrupted)
+        patched.setattr(app.shared.terminal, "wait_for", interrupted)
         code, _, errors = run("run", "--prompts", prompts, *COLUMNS, "--accept-errors", *POLICY)
-    assert code == app.cli_batch.STOPPED
+    assert code == app.batch.operations.STOPPED
     assert "python -m app batch resume 1" in errors
     # The run may have ended before it was interrupted; then nothing is left to resume.
     code, _, errors = run("resume", 1, "--json")

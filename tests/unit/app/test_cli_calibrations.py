@@ -6,17 +6,15 @@ from threading import Event
 
 import pytest
 
-import app.cli_calibrate
-import app.cli_calibrations
+import app.calibrate.commands
 import coft_core as cc
 from app.bootstrap import services
+from app.calibrate.service import CalibrationJobs
 from app.cli import main
-from app.cli_calibrate import STOPPED
-from app.jobs import JobContext
-from app.services.errors import JobCancelled
-from app.services.calibration.jobs import CalibrationJobs
-from app.services.job_views import JobService
-from app.services.views import CalibrationRequest
+from app.shared.audits import CalibrationRequest
+from app.shared.errors import JobCancelled
+from app.shared.jobs import JobContext, JobService
+from app.shared.terminal import STOPPED
 from tests.conftest import load_tiny
 
 MODEL = ("--model", "tiny", "--top-p", "0.9")
@@ -27,7 +25,7 @@ def store(tmp_path, monkeypatch):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_PIPELINE", "none")
     tiny = functools.partial(services, loader=load_tiny)
-    for module in (app.cli_calibrate, app.cli_calibrations):
+    for module in (app.calibrate.commands, app.calibrate.commands):
         monkeypatch.setattr(module, "services", tiny)
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-import app.cli_audit
-import app.cli_compare
+import app.audit.commands
+import app.compare.commands
 from app.bootstrap import services
 from app.cli import main
 from tests.conftest import load_tiny
@@ -20,7 +20,7 @@ def store(tmp_path, monkeypatch):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_PIPELINE", "none")
     tiny = functools.partial(services, loader=load_tiny)
-    for module in (app.cli_audit, app.cli_compare):
+    for module in (app.audit.commands, app.compare.commands):
         monkeypatch.setattr(module, "services", tiny)
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-import app.cli_compare_set
+import app.compare.commands
 from app.bootstrap import services
 from app.cli import main
 from tests.conftest import load_tiny
@@ -16,7 +16,7 @@ from tests.conftest import load_tiny
 def store(tmp_path, monkeypatch):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_PIPELINE", "none")
-    monkeypatch.setattr(app.cli_compare_set, "services", functools.partial(services, loader=load_tiny))
+    monkeypatch.setattr(app.compare.commands, "services", functools.partial(services, loader=load_tiny))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-import app.cli_swap
+import app.swap.operations
 from app.bootstrap import services
 from app.cli import main
 from tests.conftest import load_tiny
@@ -17,7 +17,7 @@ SWAP = ("swap", "--prompt", "He is a nurse", "--pronouns", "she", "--model", "ti
 def store(tmp_path, monkeypatch):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_PIPELINE", "none")
-    monkeypatch.setattr(app.cli_swap, "services", functools.partial(services, loader=load_tiny))
+    monkeypatch.setattr(app.swap.operations, "services", functools.partial(services, loader=load_tiny))
 
 
 def test_a_swap_is_compared_under_any_method_and_the_output_names_it(capsys):

@@ -2,17 +2,18 @@
 
 import csv
 import math
+from dataclasses import replace
 from statistics import fmean, median
 
 import pytest
 import scipy.stats
 
-from app.services.comparing.cells import mean_of, parted
-from app.services.errors import ColumnMismatch, ServiceError
-from app.services.views import AuditSettings, CalibrationRequest, replace
-from app.services.views.compared_sets import SetCell, SetRequest
-from db.errors import NotFoundError
-from db.records import MeasuredStepRecord
+from app.compare.chains import mean_of, parted
+from app.compare.types import SetCell, SetRequest
+from app.shared.audits import AuditSettings, CalibrationRequest
+from app.shared.errors import ColumnMismatch, ServiceError
+from db.comparisons import MeasuredStepRecord
+from db.types import NotFoundError
 from tests.conftest import prompt_set_csv
 
 SETTINGS = AuditSettings(model="tiny", policy="vanilla", max_new_tokens=5, top_p=1.0, seed=3)

@@ -1,19 +1,20 @@
 """Comparing chains: every token in one row, the true place where they part, and fair starting conditions."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.comparing.alignment import align, beside, first_divergence
-from app.services.comparing.chains import overruled
-from app.services.comparing.plain import comparison_json
-from app.services.errors import ColumnMismatch, ServiceError
-from app.services.views import AuditSettings, Candidate, Span, StartAudit, replace
-from app.services.views.library import LibraryQuery
+from app.compare.chains import align, beside, first_divergence, overruled
+from app.compare.json import comparison_json
+from app.sessions.service import LibraryQuery
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ColumnMismatch, ServiceError
 from coft_core.errors import CalibrationMismatch
-from db.errors import NotFoundError
+from coft_core.types import Candidate, Span
+from db.types import NotFoundError
 
 CHAINS = st.lists(st.integers(0, 4), max_size=12)
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=8, top_p=1.0, seed=1)

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from app.services import computations
-from app.services.reporting.verify.run import BundleVerifier
-from app.services.reports import COLUMNS, COMPUTED
-from app.services.views import AuditSettings, Span, StartAudit
-from app.services.views.computing import Computation, KeptMemory
-from app.ui.presenters_session import session_message, steps_message
-from coft_core.engine.compiled import StepPath
-from coft_core.masking.spans import SpanDetector
-from coft_core.numeric_noise import BOUNDS
+from app.audit.words import session_message, steps_message
+from app.report.tables import COLUMNS, COMPUTED
+from app.report.verify.run import BundleVerifier
+from app.shared import rollouts as computations
+from app.shared.audits import AuditSettings, Computation, KeptMemory, StartAudit
+from coft_core.model.compiled import StepPath
+from coft_core.model.noise import BOUNDS
+from coft_core.text.detection import SpanDetector
+from coft_core.types import Span
 
 PROMPT = "The nurse said he would come"
 SPANS = (Span(15, 17, "gender"),)

@@ -7,16 +7,17 @@ import pytest
 import torch
 
 import coft_core as cc
+from app.batch.types import BatchRequest
 from app.bootstrap import services
-from app.jobs import JobContext
-from app.services.job_waits import FOR_MEMORY
-from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit
-from app.services.views.batches import BatchRequest
-from app.services.views.swaps import SwapRequest
-from coft_core.engine.branches import BranchBatch
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.memory.slots import Slots
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.jobs import JobContext
+from app.shared.memory import FOR_MEMORY
+from app.swap.types import SwapRequest
 from coft_core.errors import DeviceMemoryError
+from coft_core.model.branches import BranchBatch
+from coft_core.model.fake import tiny_model
+from coft_core.model.slots import Slots
+from coft_core.types import Span
 from tests.conftest import load_tiny, prompt_set_csv
 
 PROMPT = "The nurse said he would come"
@@ -131,7 +132,7 @@ def test_memory_that_runs_out_while_rows_grow_leaves_rows_that_can_be_used_and_g
 
 def small(settings, kilobytes, monkeypatch):
     """Settings with a budget in kilobytes and a store of its own."""
-    monkeypatch.setattr("app.services.memory_budget.MEGABYTE", 1 << 10)
+    monkeypatch.setattr("app.shared.memory.MEGABYTE", 1 << 10)
     return settings.model_copy(update={"kv_memory_mb": kilobytes, "database_url": f"{settings.database_url}.small"})
 
 

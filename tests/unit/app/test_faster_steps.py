@@ -1,8 +1,8 @@
 """A model's steps are prepared when the settings say so, while it is loaded, and its note says how they run."""
 
-from app.services.model_host import ModelHost
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.loading import LoadingPhase
+from app.shared.model_host import ModelHost
+from coft_core.model.fake import tiny_model
+from coft_core.model.loading import LoadingPhase
 
 
 def host(faster_steps):

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.calibration.fingerprint_parts import detector_parts, mask_settings
-from coft_core.masking.masker import DEFAULT_HINT
-from coft_core.masking.settings import MaskSettings
-from coft_core.masking.spans import SpanDetector
-from coft_core.masking.user_list import UserList, UserTerm
+from app.shared.fingerprints import detector_parts, mask_settings
+from coft_core.text.detection import SpanDetector
+from coft_core.text.masking import DEFAULT_HINT, MaskSettings
+from coft_core.text.user_list import UserList, UserTerm
 from coft_core.types import FAMILIES
 
 HINTS = st.one_of(

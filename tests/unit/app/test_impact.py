@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from app.services.batch.impact import ImpactTable, above_median, impact_csv, impact_table, intersectional_table
-from app.services.errors import ServiceError
+from app.batch.impact import ImpactTable, above_median, impact_csv, impact_table, intersectional_table
+from app.shared.errors import ServiceError
 
 
 def outcomes(**groups: tuple[int, int]) -> list[tuple[str | None, bool]]:

@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 
 from app.bootstrap import services
-from app.services.errors import CalibrationMismatch, ServiceError
-from app.services.known_policies import KNOWN_POLICIES, fitted, parameter_values, policy_info
-from app.services.mapping import settings_from_json
-from app.services.tuning.plain import tuning_csv
-from app.services.views import AuditSettings, CalibrationRequest, StartAudit
-from app.services.views.tuning import TuningRequest
 from app.settings import Settings
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.errors import ServiceError
+from app.shared.mapping import settings_from_json
+from app.shared.policies import KNOWN_POLICIES, fitted, parameter_values, policy_info
+from app.tune.files import tuning_csv
+from app.tune.types import TuningRequest
+from coft_core.errors import CalibrationMismatch
 from coft_core.policies.registry import METHODS
 from coft_core.tuning.sweep import LAMS
 from tests.conftest import load_tiny, prompt_set_csv

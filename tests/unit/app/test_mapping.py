@@ -1,8 +1,8 @@
 """Steps between the core and the store."""
 
 import coft_core as cc
-from app.services.mapping import step_from, step_record
-from coft_core.engine.fake import tiny_model
+from app.shared.mapping import step_from, step_record
+from coft_core.model.fake import tiny_model
 
 
 def test_a_step_comes_back_from_its_record_with_its_logits_or_without():

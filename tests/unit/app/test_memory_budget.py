@@ -5,10 +5,8 @@ import threading
 import pytest
 import torch
 
-from app.services import memory_budget
-from app.services.device_memory import DeviceMemory
-from app.services.memory_budget import MEGABYTE, MemoryBudget
-from app.services.turns import Turns
+from app.shared import memory as memory_budget
+from app.shared.memory import MEGABYTE, DeviceMemory, MemoryBudget, Turns
 from coft_core.errors import DeviceMemoryError
 
 SECONDS = 120

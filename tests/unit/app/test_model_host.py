@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from app.services.model_host import ModelHost
-from app.services.rollout_pool import RolloutPool
-from app.services.turns import Turns
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.packed import pack_linears
+from app.shared.memory import Turns
+from app.shared.model_host import ModelHost
+from app.shared.rollouts import RolloutPool
+from coft_core.model.fake import tiny_model
+from coft_core.model.packed import pack_linears
 
 
 class Closable:
@@ -131,8 +131,8 @@ def test_a_wait_that_is_interrupted_leaves_the_turn_to_others(monkeypatch):
 
 @pytest.mark.parametrize("reason", ["", "oneDNN does not pack float32 weights on this processor"])
 def test_the_page_says_in_which_form_a_processor_holds_the_weights(monkeypatch, reason):
-    monkeypatch.setattr("coft_core.engine.packed.LEAST_WEIGHTS", 1024)
-    monkeypatch.setattr("coft_core.engine.packed.why_not_packed", lambda _: reason)
+    monkeypatch.setattr("coft_core.model.packed.LEAST_WEIGHTS", 1024)
+    monkeypatch.setattr("coft_core.model.packed.why_not_packed", lambda _: reason)
 
     def load(name, **_):
         model = replace(tiny_model(), places=("cpu",))

@@ -4,12 +4,11 @@ import threading
 
 import pytest
 
-from app.services.model_host import ModelHost
-from app.services.model_loading import where_it_runs
 from app.settings import Settings
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.loading import LoadingPhase
+from app.shared.model_host import ModelHost, where_it_runs
 from coft_core.errors import ModelLoadError
+from coft_core.model.fake import tiny_model
+from coft_core.model.loading import LoadingPhase
 
 
 class SlowLoader:

@@ -1,16 +1,15 @@
 """Outcomes read from continuations, and a batch's totals: what counts, what is left out, and how sure a mean is."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.batch.outcomes import outcomes_of
-from app.services.batch.rows import MEASURES, group_totals, mean_interval, sorted_rows
-from app.services.errors import ServiceError
-from app.services.views import replace
-from app.services.views.batches import BatchRowView, OutcomeRule
+from app.batch.impact import MEASURES, group_totals, mean_interval, outcomes_of, sorted_rows
+from app.batch.types import BatchRowView, OutcomeRule
+from app.shared.errors import ServiceError
 
 ROW = BatchRowView(
     line=2,
@@ -85,7 +84,7 @@ def test_a_rule_that_cannot_be_read_is_refused(rule, words):
 
 
 def test_an_expression_without_an_end_is_stopped(monkeypatch):
-    monkeypatch.setattr("app.services.batch.outcomes.SECONDS_PER_TEXT", 0.05)
+    monkeypatch.setattr("app.batch.impact.SECONDS_PER_TEXT", 0.05)
     with pytest.raises(ServiceError, match=r"line 2 .* takes too long"):
         outcomes_of(rows("x" * 5000), OutcomeRule(r"(x+x+)+(y|x+x+)+z", regex=True))
 

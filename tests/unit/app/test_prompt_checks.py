@@ -5,9 +5,9 @@ import json
 import pytest
 
 from app.bootstrap import services
-from app.services.errors import ServiceError
-from app.services.views import CalibrationRequest
 from app.settings import Settings
+from app.shared.audits import CalibrationRequest
+from app.shared.errors import ServiceError
 from coft_core.errors import InvalidInputError, SentinelError
 from tests.conftest import load_tiny
 

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from app.services.errors import ServiceError
-from app.services.prompts import uploads
-from app.services.prompts.columns import grouping_note
-from app.services.prompts.files import parse_prompt_set, row_from, row_record, rows_of
+from app.shared import files as uploads
+from app.shared.errors import ServiceError
+from app.shared.prompt_sets import grouping_note, parse_prompt_set, row_from, row_record, rows_of
 from coft_core.conformal.split import context_numbers
 
 

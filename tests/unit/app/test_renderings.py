@@ -5,22 +5,25 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-import app.cli_audit
+import app.audit.commands
+from app.batch.types import BatchRequest
 from app.bootstrap import Services, services, verifier
 from app.cli import main
-from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
-from app.services.views.batches import BatchRequest
-from app.services.views.swaps import SwapRequest, SwapResult
 from app.settings import Settings
-from app.ui.presenters_api import audit_settings, calibration_request
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.model import LanguageModel
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.settings_json import calibration_request
+from app.shared.settings_json import settings_from_json as audit_settings
+from app.swap.types import SwapRequest, SwapResult
 from coft_core.errors import CalibrationMismatch, InvalidInputError
+from coft_core.model.fake import tiny_model
+from coft_core.model.language_model import LanguageModel
+from coft_core.types import Span
 
 TURN = "{% for message in messages %}[{{ message['content'] }}]{% endfor %}"
 TEMPLATES = {
@@ -49,7 +52,7 @@ def today(monkeypatch: pytest.MonkeyPatch) -> type[Today]:
         def now(cls, tz: object = None) -> datetime:
             return Today.now_is
 
-    for module in ("coft_core.engine.model", "coft_core.masking.rendering", "coft_core.masking.chat"):
+    for module in ("coft_core.model.language_model", "coft_core.text.rendering", "coft_core.text.rendering"):
         monkeypatch.setattr(f"{module}.datetime", Clock)
     Today.now_is = MONDAY
     return Today
@@ -209,7 +212,7 @@ def test_the_command_line_prompts_without_the_template_and_as_of_a_day(
 ):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_PIPELINE", "none")
-    monkeypatch.setattr(app.cli_audit, "services", functools.partial(services, loader=load))
+    monkeypatch.setattr(app.audit.commands, "services", functools.partial(services, loader=load))
     audit = ["audit", "--prompt", PROMPT, "--model", "dated", "--steps", "1", "--policy", "vanilla"]
     warnings = []
     for options in (["--chat-date", "2025-07-01"], ["--no-chat-template"], ["--prompt-format", "chat"]):
@@ -225,7 +228,7 @@ def test_the_command_line_tells_of_a_text_in_another_language(
 ):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_PIPELINE", "none")
-    monkeypatch.setattr(app.cli_audit, "services", functools.partial(services, loader=load))
+    monkeypatch.setattr(app.audit.commands, "services", functools.partial(services, loader=load))
     prompt = "Die Krankenschwester sagte, dass der Arzt nicht kam."
     assert main(["audit", "--prompt", prompt, "--model", "plain", "--steps", "1", "--policy", "vanilla"]) == 0
     assert "in German" in capsys.readouterr().out

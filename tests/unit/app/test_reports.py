@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.reports import COLUMNS, FORMULA_STARTS, neutralised, to_csv
-from app.services.views import AuditSettings, Span, StartAudit
+from app.report.tables import COLUMNS
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.files import FORMULA_STARTS, neutralised, to_csv
+from coft_core.types import Span
 
 DESIGNED = [
     "session_id", "step", "branch", "token_id", "token", "p_factual",

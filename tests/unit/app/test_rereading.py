@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
+from app.audit.reread_service import NO_ALPHA, NOT_COFT, NOT_KEPT, StoredChains
+from app.audit.rereading import RereadRequest
 from app.bootstrap import Services, services
-from app.services.calibration.thresholds import Thresholds
-from app.services.errors import ServiceError
-from app.services.planning import Planner
-from app.services.reread.chains import StoredChains
-from app.services.reread.service import NO_ALPHA, NOT_COFT, NOT_KEPT
-from app.services.views import AuditSettings, Span, StartAudit
-from app.services.views.rereading import RereadRequest
 from app.settings import Settings
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ServiceError
+from app.shared.planning import Planner
+from app.shared.thresholds import Thresholds
 from coft_core.conformal.calibration import Calibration
-from coft_core.decode import Rollout
+from coft_core.decode.loop import Rollout
 from coft_core.errors import InvalidInputError
-from coft_core.policies import CoftPolicy
+from coft_core.policies.coft import CoftPolicy
+from coft_core.types import Span
 from db.database import Database
-from db.repositories import SessionsRepository
+from db.sessions import SessionsRepository
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 SPANS = (Span(35, 37, "gender"),)

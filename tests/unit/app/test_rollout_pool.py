@@ -7,15 +7,14 @@ import torch
 
 import coft_core as cc
 from app.bootstrap import services
-from app.services.device_memory import DeviceMemory
-from app.services.errors import ServiceError
-from app.services.memory_budget import MEGABYTE, MemoryBudget
-from app.services.rollout_pool import RolloutPool
-from app.services.turns import Turns
-from app.services.views import AuditSettings, Span, StartAudit
-from coft_core.engine.branches import BranchBatch, joint_logits
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.joint import JointForwards
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ServiceError
+from app.shared.memory import MEGABYTE, DeviceMemory, MemoryBudget, Turns
+from app.shared.rollouts import RolloutPool
+from coft_core.model.branches import BranchBatch, joint_logits
+from coft_core.model.fake import tiny_model
+from coft_core.model.joint import JointForwards
+from coft_core.types import Span
 from tests.conftest import load_tiny
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0)
@@ -175,7 +174,7 @@ def test_five_reviewers_who_step_at_once_get_the_chains_that_they_get_alone(wire
 
 def test_sessions_that_drive_each_other_out_of_memory_end_in_the_same_chains(settings, alone, monkeypatch):
     """Room for one session at a time: each step rebuilds the rollout from its stored tokens."""
-    monkeypatch.setattr("app.services.memory_budget.MEGABYTE", 1 << 10)
+    monkeypatch.setattr("app.shared.memory.MEGABYTE", 1 << 10)
     small = settings.model_copy(update={"kv_memory_mb": 80, "database_url": settings.database_url + ".small"})
     with services(small, loader=load_tiny) as wired:
         sessions = [start(wired, prompt) for prompt in PROMPTS[:3]]
@@ -187,7 +186,7 @@ def test_sessions_that_drive_each_other_out_of_memory_end_in_the_same_chains(set
 
 
 def test_many_sessions_at_once_within_a_small_budget_end_in_the_same_chains(settings, alone, monkeypatch):
-    monkeypatch.setattr("app.services.memory_budget.MEGABYTE", 1 << 10)
+    monkeypatch.setattr("app.shared.memory.MEGABYTE", 1 << 10)
     small = settings.model_copy(update={"kv_memory_mb": 150, "database_url": settings.database_url + ".small"})
     with services(small, loader=load_tiny) as wired:
         sessions = [start(wired, prompt) for prompt in PROMPTS]
@@ -211,7 +210,7 @@ def test_an_error_in_one_session_loses_no_step_of_another(wired, alone, monkeypa
         return 1 / 0 if any(guilty(batch) for batch in batches) else joint_logits(batches)
 
     monkeypatch.setattr(BranchBatch, "logits", fail_alone)
-    monkeypatch.setattr("coft_core.engine.joint.joint_logits", fail_together)
+    monkeypatch.setattr("coft_core.model.joint.joint_logits", fail_together)
     errors = run_all(wired, sessions)
     assert [type(error) for error in errors] == [ServiceError]
     assert isinstance(errors[0].__cause__, ZeroDivisionError)

@@ -1,10 +1,13 @@
 """Runs that stop at a condition: the step that meets it is the last one written, and the chain is that of any run."""
 
+from dataclasses import replace
+
 import pytest
 
-from app.services.errors import ServiceError
-from app.services.run_until import met, stop_sentence, until_from_text
-from app.services.views import AuditSettings, RunUntil, Span, StartAudit, replace
+from app.audit.service import met, stop_sentence, until_from_text
+from app.shared.audits import AuditSettings, RunUntil, StartAudit
+from app.shared.errors import ServiceError
+from coft_core.types import Span
 from tests.ui.fakes.data import make_step
 
 PROMPT = "The nurse said he would come"

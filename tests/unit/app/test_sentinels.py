@@ -3,16 +3,18 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from app.audit.words import preview_message
 from app.bootstrap import Services, services
-from app.cli_output import print_audit
-from app.services.plain import session_json
-from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
 from app.settings import Settings
-from app.ui.presenters_session import preview_message
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.json import session_json
+from app.shared.terminal import print_audit
 from coft_core.errors import SentinelError
+from coft_core.types import Span
 from tests.conftest import load_tiny
 from tests.vocabularies import WORDS, byte_level, random_model, words_alone
 

@@ -6,8 +6,8 @@ import pytest
 
 from app.cli import main
 from app.server import require_free_port
-from app.services.errors import ServiceError
 from app.settings import Settings
+from app.shared.errors import ServiceError
 from tests.conftest import free_port
 
 

@@ -3,17 +3,19 @@
 import csv
 import io
 import zipfile
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from app.bootstrap import services
-from app.services.errors import ServiceError
-from app.services.views import AuditSettings, Span, StartAudit, replace
-from app.services.views.library import LibraryQuery
-from app.services.views.verdicts import VerdictRequest
+from app.review.log import VerdictRequest
+from app.sessions.service import LibraryQuery
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ServiceError
 from coft_core.errors import CalibrationMismatch
-from db.errors import ConflictError, NotFoundError
+from coft_core.types import Span
+from db.types import ConflictError, NotFoundError
 
 PROMPT = "The nurse said he would come"
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0)

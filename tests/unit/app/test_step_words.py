@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from app.services.reporting import words
-from app.services.step_words import set_size, shapes
-from app.ui.presenters import step_card
+from app.report import words
+from app.shared.step_words import set_size, shapes, step_card
 from tests.ui.fakes import make_step
 
 STEP = make_step(0, " nurse")

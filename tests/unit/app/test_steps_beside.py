@@ -1,11 +1,14 @@
 """Steps of many reviewers at once, and what a step asks of the store."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import event
 
-from app.services.errors import ServiceError
-from app.services.views import AuditSettings, Span, StartAudit, replace
-from db.errors import NotFoundError
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ServiceError
+from coft_core.types import Span
+from db.types import NotFoundError
 from tests.unit.app.test_rollout_pool import run_all
 
 SECONDS = 120

@@ -1,19 +1,21 @@
 """Attribute swaps through the service: exact distances, reproducible chains, and notes on what cannot be compared."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 import torch
 
-from app.services.errors import ServiceError
-from app.services.swap.offers import SwapWords
-from app.services.swap.runs import SwapCancelled, SwapRuns
-from app.services.views import AuditSettings, CalibrationRequest, Span, replace
-from app.services.views.library import LibraryQuery
-from app.services.views.swaps import SwapRequest, SwapResult
-from coft_core.decode import Rollout
-from coft_core.engine.fake import tiny_model
+from app.sessions.service import LibraryQuery
+from app.shared.audits import AuditSettings, CalibrationRequest
+from app.shared.errors import ServiceError
+from app.swap.service import SwapCancelled, SwapRuns
+from app.swap.types import SwapRequest, SwapResult
+from app.swap.variants import SwapWords
+from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError
+from coft_core.model.fake import tiny_model
+from coft_core.types import Span
 from tests.conftest import prompt_set_csv
 
 SETTINGS = AuditSettings(model="tiny", top_p=1.0, lam=0.25, seed=3)

@@ -12,17 +12,16 @@ from typing import Any
 
 import pytest
 
-import app.services.tuning.work as tuning_work
+import app.tune.service as tuning_work
 from app.bootstrap import Services, services
-from app.services.errors import ServiceError
-from app.services.tuning.plain import tuning_csv, tuning_json
-from app.services.tuning.words import calibrated_sentence, kept_sentence, sampling_sentence
-from app.services.views import AuditSettings
-from app.services.views.tuning import TuningRequest, TuningSet
 from app.settings import Settings
-from app.ui.presenters_tune import run_details, runs_list
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from app.tune.files import tuning_csv, tuning_json
+from app.tune.types import TuningRequest, TuningSet
+from app.tune.words import calibrated_sentence, kept_sentence, run_details, runs_list, sampling_sentence
 from coft_core.errors import InvalidInputError
-from coft_core.tuning import measure_many
+from coft_core.tuning.measure import measure_many
 from coft_core.tuning.sweep import LAMS
 from tests.conftest import load_tiny, prompt_set_csv
 

@@ -1,24 +1,19 @@
 """Word lists and masked families through the services: files, refusals, and what they do to audits."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from app.bootstrap import services
-from app.services.detection import families_from_text
-from app.services.errors import ServiceError
-from app.services.views import (
-    FAMILIES,
-    PROXY_FAMILIES,
-    AuditSettings,
-    CalibrationRequest,
-    StartAudit,
-    UserTerm,
-    replace,
-)
-from app.services.views.tuning import TuningRequest
-from app.services.word_lists.files import LARGEST, parse_user_list, user_list_csv
+from app.lists.service import LARGEST, parse_user_list, user_list_csv
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.errors import ServiceError
+from app.shared.planning import families_from_text
+from app.tune.types import TuningRequest
 from coft_core.errors import CalibrationMismatch, InvalidInputError
+from coft_core.text.user_list import UserTerm
+from coft_core.types import FAMILIES, PROXY_FAMILIES
 from tests.conftest import load_tiny, prompt_set_csv
 from tests.unit.app.small_batch import REQUEST, parsed
 

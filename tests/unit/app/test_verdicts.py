@@ -8,12 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from app.bootstrap import Services
-from app.services.errors import ServiceError, StoreError
-from app.services.verdict.rules import verdict_at
-from app.services.verdict.service import VerdictService
-from app.services.views import AuditSettings, Span, StartAudit
-from app.services.views.verdicts import Target, VerdictRequest
+from app.review.log import Target, VerdictRequest, verdict_at
+from app.review.service import VerdictService
 from app.settings import Settings
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ServiceError
+from coft_core.types import Span
+from db.types import StoreError
 
 Give = Callable[..., object]
 
@@ -219,7 +220,7 @@ def test_the_log_is_whole_until_someone_changes_the_file(verdicts, session, give
 
 
 def test_no_method_of_the_services_or_the_store_changes_or_removes_an_entry() -> None:
-    from db.repositories import AnnotationsRepository
+    from db.verdicts import AnnotationsRepository
 
     public = {name for name in dir(AnnotationsRepository) if not name.startswith("_")}
     assert public == {"add", "history", "reviewers", "sessions_of"}

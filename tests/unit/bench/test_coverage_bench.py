@@ -10,8 +10,9 @@ import pytest
 
 import coft_core as cc
 from bench import coverage
-from coft_core.conformal import CalibrationValues, clopper_pearson
-from coft_core.engine.fake import tiny_model
+from coft_core.conformal.coverage import clopper_pearson
+from coft_core.conformal.values import CalibrationValues
+from coft_core.model.fake import tiny_model
 from coft_core.types import Example
 from tests.conftest import TOY_FINGERPRINT
 

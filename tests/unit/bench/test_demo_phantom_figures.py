@@ -37,9 +37,9 @@ from bench.demo_model.phantom.outcomes import (
 from bench.demo_model.phantom.text import settings
 from bench.demo_model.phantom.writers import KINDS, without_outcome
 from bench.demo_model.scenarios import Scenario
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.scoring import teacher_forced_logits
-from coft_core.sampling import choose
+from coft_core.model.fake import tiny_model
+from coft_core.model.forced import teacher_forced_logits
+from coft_core.policies.sampling import choose
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from bench.detector.generated import Fillers
 from bench.detector.labels import Labelled
 from bench.detector.temperature import fit_temperature, set_temperature
 from bench.detector.training import FAMILY_LABELS, Settings, build_pipeline, example, family_of_words, train
-from coft_core.masking.pipeline import EntityPipeline
+from coft_core.text.pipeline import EntityPipeline
 from coft_core.types import FAMILIES, Span
 
 FILLERS = Fillers(

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from app.services.prompts.files import parse_prompt_set
+from app.shared.prompt_sets import parse_prompt_set
 from bench.demo_model.phantom.generate import seen_in_training
 from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.writers import cells
 from bench.demo_model.sample_prompt_sets import AUDITED_SHARES, sample_sets, setting_weights, write
 from bench.demo_model.sample_rows import Drawer, OfCells
-from coft_core.conformal import estimate_density_ratio, minimum_contexts, weights_by_context
 from coft_core.conformal.options import CalibrationSettings
-from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
+from coft_core.conformal.quantile import minimum_contexts
+from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift, estimate_density_ratio, weights_by_context
 from coft_core.conformal.split import context_numbers, groups_of
 
 ASSETS = Path(__file__).resolve().parents[3] / "assets"

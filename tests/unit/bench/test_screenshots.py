@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.ui.components.topbar import PAGES
+from app.shared.web import PAGES
 from bench.screenshots import COLOURS, Story, main, scenes, smaller
 
 

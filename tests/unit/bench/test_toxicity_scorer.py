@@ -19,8 +19,7 @@ from bench.toxicity_scorer.swaps import retold
 from bench.toxicity_scorer.texts import insults_someone
 from bench.toxicity_scorer.training import Settings, platt, train
 from bench.toxicity_scorer.words import SPLITS, Choices, Words, read_words
-from coft_core.scorers.embedded import load_embedded
-from coft_core.scorers.features import HOSTILE_KINDS
+from coft_core.scorers.embedded import HOSTILE_KINDS, load_embedded
 
 STORY = "The dog ran home. He was happy with the bread. They went to the market and bought some milk for the cat.\n\n"
 

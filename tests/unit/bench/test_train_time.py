@@ -36,9 +36,9 @@ from bench.train_time.training import (
     train_epoch,
 )
 from coft_core import LanguageModel, Span, VanillaPolicy, generate, load_model
-from coft_core.engine.fake import byte_tokenizer, tiny_model
-from coft_core.engine.load import wrap_model
 from coft_core.errors import InvalidInputError
+from coft_core.model.fake import byte_tokenizer, tiny_model
+from coft_core.model.load import wrap_model
 from coft_core.policies.base import Policy
 from coft_core.policies.train_time import AdversarialHeadPolicy, CdaPolicy
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coft_core.calibrating.chains import ChainPrompt, chain_seed, generate_chains
-from coft_core.calibrating.prompts import chain_prompts
-from coft_core.conformal import Calibration, CalibrationValues
-from coft_core.decode import generate
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.model import LanguageModel
+from coft_core.calibrate.rollouts import ChainPrompt, chain_prompts, chain_seed, generate_chains
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.values import CalibrationValues
+from coft_core.decode.loop import generate
 from coft_core.errors import InvalidInputError, PromptTooLongError
-from coft_core.masking.spans import default_detector
-from coft_core.policies import CoftPolicy
+from coft_core.model.fake import tiny_model
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.coft import CoftPolicy
+from coft_core.text.detection import default_detector
 from coft_core.types import Example
 
 TEXTS = ("He was late", "She wrote a long letter to the judge", "The old man", "A nurse and his friend")

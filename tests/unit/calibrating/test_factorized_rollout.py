@@ -10,14 +10,13 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.calibrating.chains import BATCH_ROWS, TRUTH_PATH, chain_seed, generate_chains
-from coft_core.calibrating.prompts import chain_prompts
-from coft_core.calibrating.rollout import round_size
-from coft_core.conformal import Calibration, CalibrationValues
+from coft_core.calibrate.rollouts import BATCH_ROWS, TRUTH_PATH, chain_prompts, chain_seed, generate_chains, round_size
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import clopper_pearson
-from coft_core.engine.fake import tiny_model
+from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
-from coft_core.sampling import Sampling, choose, keyed_uniform
+from coft_core.model.fake import tiny_model
+from coft_core.policies.sampling import Sampling, choose, keyed_uniform
 from tests.unit.calibrating.conftest import PlainDetector
 
 TEXTS = ("the old man said", "the nurse wrote a long letter", "an old tree", "somebody said", "the man")

@@ -11,7 +11,7 @@ import pytest
 
 import coft_core as cc
 from coft_core.conformal.ledger import Entry
-from coft_core.engine.fake import tiny_model
+from coft_core.model.fake import tiny_model
 from tests.unit.calibrating.conftest import PlainDetector
 
 

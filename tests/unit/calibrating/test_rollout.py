@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coft_core.calibrating import calibrate, record_chains
-from coft_core.calibrating.rollout import BELOW, in_force, largest_change
-from coft_core.conformal import Calibration, CalibrationValues
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.model import LanguageModel
+from coft_core.calibrate.rollouts import BELOW, in_force, largest_change, record_chains
+from coft_core.calibrate.run import calibrate
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationMismatch, InvalidInputError
-from coft_core.policies import CoftPolicy
+from coft_core.model.fake import tiny_model
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.coft import CoftPolicy
 from coft_core.types import Example
 
 EXAMPLES = [Example(f"{'He' if i % 2 else 'She'} said number {i} to the nurse", f"and {i} more") for i in range(160)]
@@ -105,7 +106,7 @@ class TestIteration:
 
 class TestPolicy:
     def test_policy_of_the_same_settings_is_certified(self, model: LanguageModel, made: Calibration) -> None:
-        from coft_core.decode import generate
+        from coft_core.decode.loop import generate
 
         assert generate(model, "He said", CoftPolicy(0.6, made), max_new_tokens=2).certificate == "certified"
         with pytest.raises(CalibrationMismatch, match="lam"):

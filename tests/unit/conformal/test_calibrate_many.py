@@ -8,14 +8,12 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.conformal import CalibrationValues
-from coft_core.conformal.calibrator import calibrate_factorized, calibrate_many
-from coft_core.conformal.factorized import FactorizedCalibration
-from coft_core.conformal.shares import split_alpha
-from coft_core.engine.fake import tiny_model
+from coft_core.calibrate.references import calibrate_factorized, calibrate_many
+from coft_core.conformal.families import FactorizedCalibration, split_alpha
+from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
-from coft_core.masking.continuation import continuation_ids
-from coft_core.masking.masker import mask_prompt
+from coft_core.model.fake import tiny_model
+from coft_core.text.masking import continuation_ids, mask_prompt
 
 LAMS = [0.0, 0.4, 1.0]
 

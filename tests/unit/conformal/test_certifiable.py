@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coft_core.conformal import Calibration, CalibrationValues
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.quantile import level_at_least
+from coft_core.conformal.values import CalibrationValues
 from tests.conftest import TOY_FINGERPRINT
 
 

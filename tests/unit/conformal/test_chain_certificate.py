@@ -7,20 +7,16 @@ import numpy as np
 import pytest
 
 from coft_core.assets import assets_path
-from coft_core.conformal import (
-    Calibration,
-    CalibrationValues,
-    PositionBins,
-    certify_chain,
-    certify_supports,
-    clopper_pearson,
-    union_bound,
-)
-from coft_core.conformal.values import UNKNOWN
-from coft_core.decode import generate
-from coft_core.engine.fake import tiny_model
+from coft_core.conformal.bins import PositionBins
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.chain import certify_chain, certify_supports
+from coft_core.conformal.coverage import clopper_pearson
+from coft_core.conformal.sequence import union_bound
+from coft_core.conformal.values import UNKNOWN, CalibrationValues
+from coft_core.decode.loop import generate
 from coft_core.errors import InvalidInputError
-from coft_core.policies import CoftPolicy
+from coft_core.model.fake import tiny_model
+from coft_core.policies.coft import CoftPolicy
 from tests.conftest import TOY_FINGERPRINT
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coft_core.conformal import CalibrationValues, PositionBins, clopper_pearson, coverage_report
-from coft_core.conformal.coverage import CoverageRow
-from coft_core.conformal.stepwise import Bin
+from coft_core.conformal.bins import Bin, PositionBins
+from coft_core.conformal.coverage import CoverageRow, clopper_pearson, coverage_report
+from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 
 POSITIONS = PositionBins(width=2, maximum=4, spacing="even")

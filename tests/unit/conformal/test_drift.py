@@ -6,12 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coft_core.conformal import Calibration, CalibrationValues, ChainRecord, audit_summary, drift_report
-from coft_core.conformal.drift import FLOOR, baseline_summaries, chain_summary
-from coft_core.decode import Rollout, plan
-from coft_core.engine.fake import tiny_model
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.drift import FLOOR, audit_summary, baseline_summaries, chain_summary, drift_report
+from coft_core.conformal.options import ChainRecord
+from coft_core.conformal.values import CalibrationValues
+from coft_core.decode.loop import Rollout
+from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError
-from coft_core.policies import CoftPolicy
+from coft_core.model.fake import tiny_model
+from coft_core.policies.coft import CoftPolicy
 
 
 def chains(level: float, count: int, seed: int) -> np.ndarray:

@@ -7,8 +7,10 @@ import numpy.typing as npt
 import pytest
 from scipy.stats import norm
 
-from coft_core.conformal import Calibration, CalibrationValues, PositionBins, clopper_pearson
-from coft_core.conformal.evenness import EVENNESS_LEVEL, bin_evenness, evenness_sentence
+from coft_core.conformal.bins import EVENNESS_LEVEL, PositionBins, bin_evenness, evenness_sentence
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.coverage import clopper_pearson
+from coft_core.conformal.values import CalibrationValues
 from tests.conftest import TOY_FINGERPRINT
 
 EIGHT = PositionBins(8, 8, "even")

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coft_core.conformal import Calibration, Shift, conformal_threshold, estimate_density_ratio, weights_by_context
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.quantile import conformal_threshold
+from coft_core.conformal.shift import Shift, estimate_density_ratio, weights_by_context
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coft_core.conformal.bins import BIN_SPACINGS, Bin, BinSpacing, PositionBins, stepwise_bins
 from coft_core.conformal.quantile import conformal_threshold, coverage_range
-from coft_core.conformal.stepwise import BIN_SPACINGS, Bin, BinSpacing, PositionBins, stepwise_bins
 from coft_core.errors import InvalidInputError
 
 

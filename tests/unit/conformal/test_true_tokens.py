@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from coft_core.conformal import true_tokens
-from coft_core.conformal.true_tokens import token_support
+from coft_core.calibrate import true_tokens
+from coft_core.calibrate.true_tokens import token_support
 
 LAMS = [0.0, 0.3, 0.6, 1.0]
 

@@ -9,10 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from coft_core.conformal import Calibration, CalibrationValues
-from coft_core.conformal.density_ratio import estimate_density_ratio
-from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.groups import ContextGroups
+from coft_core.conformal.shift import estimate_density_ratio
+from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from tests.conftest import TOY_FINGERPRINT
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from db.database import Database
-from db.migrate import downgrade
-from db.records import CalibrationFields, CandidateRecord, FamilyStepRecord, SessionFields, StepRecord
+from db.calibrations import CalibrationFields
+from db.database import Database, downgrade
+from db.records import CandidateRecord, FamilyStepRecord, SessionFields, StepRecord
 
 NewStep = Callable[..., StepRecord]
 NewSession = Callable[..., SessionFields]

@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import event
 
 from db.database import Database
-from db.errors import ConflictError, NotFoundError, StoreError, UnstorableValueError
 from db.records import CandidateRecord, SessionFields, StepRecord
-from db.repositories import SessionsRepository
+from db.sessions import SessionsRepository
+from db.types import ConflictError, NotFoundError, StoreError, UnstorableValueError
 
 NewSession = Callable[..., SessionFields]
 NewStep = Callable[..., StepRecord]
@@ -118,7 +118,7 @@ def test_branches_that_were_written_together_are_waited_for_and_nobody_else(
     new_step: NewStep,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("db.repositories.appending.LONGEST_WAIT", SECONDS)
+    monkeypatch.setattr("db.chains.LONGEST_WAIT", SECONDS)
     append_at_once(sessions, gate, [(branch, new_step(0)) for branch in branches])
     assert gate.transactions == 2
     writer = sessions._steps

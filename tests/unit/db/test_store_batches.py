@@ -8,10 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from db.batches import BatchesRepository
 from db.database import Database
-from db.errors import ConflictError, NotFoundError
-from db.records import BatchPlaceRecord, BatchRecord, CandidateRecord, PromptRowRecord, SessionFields, StepRecord
-from db.repositories import BatchesRepository, JobsRepository, PromptSetsRepository, SessionsRepository
+from db.jobs import JobsRepository
+from db.prompt_sets import PromptRowRecord, PromptSetsRepository
+from db.records import BatchPlaceRecord, BatchRecord, CandidateRecord, SessionFields, StepRecord
+from db.sessions import SessionsRepository
+from db.types import ConflictError, NotFoundError
 
 NewSession = Callable[..., SessionFields]
 NewStep = Callable[..., StepRecord]

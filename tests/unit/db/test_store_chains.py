@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from db.calibrations import CalibrationFields, CalibrationsRepository
 from db.database import Database
-from db.errors import CalibrationDeletedError, ConflictError, NotFoundError, UnstorableValueError
-from db.records import CalibrationFields, FamilyStepRecord, SessionFields, StepRecord
-from db.repositories import CalibrationsRepository, SessionsRepository
+from db.records import FamilyStepRecord, SessionFields, StepRecord
+from db.sessions import SessionsRepository
+from db.types import CalibrationDeletedError, ConflictError, NotFoundError, UnstorableValueError
 
 NewSession = Callable[..., SessionFields]
 NewStep = Callable[..., StepRecord]

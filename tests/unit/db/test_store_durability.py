@@ -12,9 +12,9 @@ from pathlib import Path
 from threading import Barrier
 
 from db.database import Database
-from db.errors import ConflictError
 from db.records import SessionFields, StepRecord
-from db.repositories import SessionsRepository
+from db.sessions import SessionsRepository
+from db.types import ConflictError
 
 NewSession = Callable[..., SessionFields]
 NewStep = Callable[..., StepRecord]
@@ -26,7 +26,7 @@ import sys
 from dataclasses import replace
 from itertools import count
 from db.database import Database
-from db.repositories import SessionsRepository
+from db.sessions import SessionsRepository
 
 sessions = SessionsRepository(Database(sys.argv[1]).open())
 branch = int(sys.argv[2])

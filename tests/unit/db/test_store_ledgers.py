@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from db.database import Database
-from db.errors import ConflictError
-from db.repositories import JobsRepository, LedgersRepository, PromptSetsRepository
+from db.jobs import JobsRepository, LedgersRepository
+from db.prompt_sets import PromptSetsRepository
+from db.types import ConflictError
 
 
 @pytest.fixture

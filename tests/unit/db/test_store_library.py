@@ -9,9 +9,11 @@ from datetime import timedelta
 import pytest
 
 from db.database import Database
-from db.errors import ConflictError, NotFoundError
-from db.records import AnnotationFields, SessionFields, SessionFilter, SessionRecord, StepRecord
-from db.repositories import AnnotationsRepository, LibraryRepository, SessionsRepository
+from db.library import LibraryRepository, SessionFilter
+from db.records import AnnotationFields, SessionFields, SessionRecord, StepRecord
+from db.sessions import SessionsRepository
+from db.types import ConflictError, NotFoundError
+from db.verdicts import AnnotationsRepository
 
 NewSession = Callable[..., SessionFields]
 NewStep = Callable[..., StepRecord]

@@ -20,19 +20,14 @@ from sqlalchemy import Engine, PrimaryKeyConstraint, UniqueConstraint, create_en
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from db.database import Database
-from db.engine import build_engine, parse_url
-from db.errors import StoreError
-from db.log_chain import first_break
-from db.migrate import MIGRATIONS, downgrade, draft, make_config, upgrade
-from db.models import Base
-from db.records import AnnotationFields, CalibrationFields, PromptRowRecord, SessionFields, SpanRecord, StepRecord
-from db.repositories import (
-    AnnotationsRepository,
-    CalibrationsRepository,
-    PromptSetsRepository,
-    SessionsRepository,
-)
+from db.calibrations import CalibrationFields, CalibrationsRepository
+from db.database import MIGRATIONS, Database, build_engine, downgrade, draft, make_config, parse_url, upgrade
+from db.prompt_sets import PromptRowRecord, PromptSetsRepository
+from db.records import AnnotationFields, SessionFields, SpanRecord, StepRecord, first_break
+from db.sessions import SessionsRepository
+from db.tables import Base
+from db.types import StoreError
+from db.verdicts import AnnotationsRepository
 
 
 @pytest.fixture

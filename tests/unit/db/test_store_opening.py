@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from db.database import Database
-from db.errors import ConflictError, StoreError
-from db.location import default_database_url
+from db.database import Database, default_database_url
+from db.jobs import JobsRepository
 from db.records import SessionFields
-from db.repositories import JobsRepository, SessionsRepository
+from db.sessions import SessionsRepository
+from db.types import ConflictError, StoreError
 
 
 def test_sqlite_is_set_up_for_durability_and_integrity(sqlite_url: str) -> None:
@@ -36,7 +36,7 @@ def test_a_new_database_file_is_readable_by_its_owner_alone(tmp_path: Path) -> N
 def test_the_default_store_lies_in_a_private_folder_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("db.location.user_data_dir", lambda name, appauthor: str(tmp_path / "it's" / name))
+    monkeypatch.setattr("db.database.user_data_dir", lambda name, appauthor: str(tmp_path / "it's" / name))
     url = default_database_url()
     folder = tmp_path / "it's" / "coft-audit"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -47,7 +47,7 @@ def test_the_default_store_lies_in_a_private_folder_of_the_user(
 
 def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setattr("db.location.user_data_dir", lambda name, appauthor: str(tmp_path / "file" / name))
+    monkeypatch.setattr("db.database.user_data_dir", lambda name, appauthor: str(tmp_path / "file" / name))
     with pytest.raises(StoreError, match="file/coft-audit cannot be created"):
         default_database_url()
 

@@ -9,16 +9,13 @@ from datetime import timedelta
 
 import pytest
 
+from db.calibrations import BinRecord, CalibrationFields, CalibrationsRepository
 from db.database import Database
-from db.errors import ConflictError, NotFoundError
-from db.records import BinRecord, CalibrationFields, JobStatus, PromptRowRecord, SessionFields, SpanRecord
-from db.repositories import (
-    CalibrationsRepository,
-    JobsRepository,
-    PromptSetsRepository,
-    SessionsRepository,
-)
-from db.types import utc_now
+from db.jobs import JobsRepository, JobStatus
+from db.prompt_sets import PromptRowRecord, PromptSetsRepository
+from db.records import SessionFields, SpanRecord
+from db.sessions import SessionsRepository
+from db.types import ConflictError, NotFoundError, utc_now
 
 NewCalibration = Callable[..., CalibrationFields]
 NewSession = Callable[..., SessionFields]

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event, func, select
 
+from db.calibrations import CalibrationsRepository
 from db.database import Database
-from db.errors import ConflictError, NotFoundError
-from db.models import Base
 from db.records import AnnotationFields, SessionFields, SpanRecord, StepRecord, StepSupport
-from db.repositories import AnnotationsRepository, CalibrationsRepository, SessionsRepository
+from db.sessions import SessionsRepository
+from db.tables import Base
+from db.types import ConflictError, NotFoundError
+from db.verdicts import AnnotationsRepository
 
 NewSession = Callable[..., SessionFields]
 NewStep = Callable[..., StepRecord]

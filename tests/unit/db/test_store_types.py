@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from db.calibrations import CalibrationFields, CalibrationsRepository
 from db.database import Database
-from db.errors import UnstorableValueError
-from db.models import Job
-from db.records import CalibrationFields, CandidateRecord, SessionFields, StepRecord
-from db.repositories import CalibrationsRepository, JobsRepository, SessionsRepository
-from db.types import escape_text, unescape_text
+from db.jobs import JobsRepository
+from db.records import CandidateRecord, SessionFields, StepRecord
+from db.sessions import SessionsRepository
+from db.tables import Job
+from db.types import UnstorableValueError, escape_text, unescape_text
 
 HOSTILE = "\x00\x10\\0 \x100000 \x10d800 é \U0001d54f\ufeff\r\n\t"
 HOSTILE_IN_JSON = "\x00\x10\\u0000\\ud800 \U0001d54f"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from db.database import Database
-from db.errors import ConflictError, NotFoundError
-from db.records import UserTermRecord
-from db.repositories import UserListsRepository
+from db.types import ConflictError, NotFoundError
+from db.user_lists import UserListsRepository, UserTermRecord
 
 TERMS = (
     UserTermRecord("Zorblax", "name"),

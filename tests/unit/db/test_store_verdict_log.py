@@ -10,13 +10,11 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from db.database import Database
-from db.engine import build_engine, parse_url
-from db.errors import ConflictError, NotFoundError, StoreError
-from db.log_chain import FIRST, LogBreak, entry_digest, first_break
-from db.migrate import downgrade, upgrade
-from db.records import AnnotationFields, AnnotationRecord, SessionFields
-from db.repositories import AnnotationsRepository, SessionsRepository
+from db.database import Database, build_engine, downgrade, parse_url, upgrade
+from db.records import FIRST, AnnotationFields, AnnotationRecord, LogBreak, SessionFields, entry_digest, first_break
+from db.sessions import SessionsRepository
+from db.types import ConflictError, NotFoundError, StoreError
+from db.verdicts import AnnotationsRepository
 
 NewSession = Callable[..., SessionFields]
 

@@ -21,9 +21,9 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from coft_core.engine.fake import byte_tokenizer
-from coft_core.engine.load import wrap_model
-from coft_core.engine.model import LanguageModel
+from coft_core.model.fake import byte_tokenizer
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import wrap_model
 
 CONTEXT = 320
 SIZE: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}

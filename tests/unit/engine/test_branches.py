@@ -11,11 +11,11 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from coft_core.engine.branches import BranchBatch
-from coft_core.engine.fake import byte_tokenizer, tiny_model
-from coft_core.engine.load import wrap_model
-from coft_core.engine.scoring import batches, teacher_forced_logits
 from coft_core.errors import InvalidInputError, PromptTooLongError, RolloutClosedError
+from coft_core.model.branches import BranchBatch
+from coft_core.model.fake import byte_tokenizer, tiny_model
+from coft_core.model.forced import batches, teacher_forced_logits
+from coft_core.model.load import wrap_model
 
 TOLERANCE = 2e-5
 

@@ -8,14 +8,13 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.engine import compiled
-from coft_core.engine.branches import BranchBatch, joint_logits
-from coft_core.engine.compiled import NOT_PREPARED, path_of, prepare, step_logits
-from coft_core.engine.compiled_graph import EAGER_STEPS, GraphSteps
-from coft_core.engine.fake import scripted_model, tiny_model
-from coft_core.engine.group import BranchGroup, BranchSpec
-from coft_core.engine.memory.fit import fit_of
-from coft_core.engine.memory.step import Part, forward
+from coft_core.model import compiled
+from coft_core.model.attention import Part, forward
+from coft_core.model.branches import BranchBatch, BranchSpec, joint_logits
+from coft_core.model.compiled import EAGER_STEPS, NOT_PREPARED, GraphSteps, path_of, prepare, step_logits
+from coft_core.model.fake import scripted_model, tiny_model
+from coft_core.model.group import BranchGroup
+from coft_core.model.memory_fit import fit_of
 
 TEXT = "She was a nurse and"
 SPANS = [cc.Span(0, 3, "gender")]
@@ -190,7 +189,7 @@ def graphs(monkeypatch):
         own.graph = lambda: eager([Part(part.slots, part.ids, width=part.slots.capacity) for part in parts])
 
     monkeypatch.setattr(steps, "_capture", capture)
-    monkeypatch.setattr("coft_core.engine.compiled_graph._replay", lambda own, ids: own.graph())
+    monkeypatch.setattr("coft_core.model.compiled._replay", lambda own, ids: own.graph())
 
     def probe(*lengths):
         return compiled._probe(model, fit, lengths)
@@ -242,7 +241,7 @@ def test_graphs_of_memories_that_are_gone_are_let_go_and_never_used_for_others(g
 
 
 def test_no_more_graphs_are_known_than_are_used(graphs, monkeypatch):
-    monkeypatch.setattr("coft_core.engine.compiled_graph.MOST_GRAPHS", 2)
+    monkeypatch.setattr("coft_core.model.compiled.MOST_GRAPHS", 2)
     parts = [graphs.probe(5), graphs.probe(6), graphs.probe(7)]
     for part in parts:
         graphs.steps.logits([part])
@@ -257,7 +256,7 @@ def test_joint_forwards_find_the_same_graph_whoever_asks_first(monkeypatch):
     for batch in (*batches, *alone):
         batch.logits()
     monkeypatch.setattr(
-        "coft_core.engine.branches.step_logits",
+        "coft_core.model.branches.step_logits",
         lambda model, parts, fit: asked.append([part.slots for part in parts]) or step_logits(model, parts, fit),
     )
     for order in ((0, 1, 2), (2, 0, 1), (1, 2, 0)):

@@ -8,9 +8,9 @@ import torch
 
 import coft_core as cc
 from coft_core.assets import assets_path
-from coft_core.engine.branches import BranchBatch
-from coft_core.engine.memory.slotted import Sharing
-from coft_core.together import generate_together
+from coft_core.decode.loop import generate_together
+from coft_core.model.branches import BranchBatch
+from coft_core.model.memory import Sharing
 
 PROMPTS = Path(__file__).resolve().parents[3] / "assets" / "prompts"
 TOKENS = 4

@@ -21,12 +21,11 @@ from transformers import (
     OPTForCausalLM,
 )
 
-from coft_core.engine import forced
-from coft_core.engine.fake import byte_tokenizer, scripted_model, tiny_model
-from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits
-from coft_core.engine.forced_batches import forced_batches
-from coft_core.engine.load import wrap_model
 from coft_core.errors import InvalidInputError, PromptTooLongError
+from coft_core.model import forced
+from coft_core.model.fake import byte_tokenizer, scripted_model, tiny_model
+from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, forced_batches
+from coft_core.model.load import wrap_model
 
 TOLERANCE = 2e-5
 EVERY_PREFIX, NO_PREFIX = Limits(logits=3000, shared=1), Limits(logits=1 << 20, shared=1 << 30)

@@ -6,10 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from coft_core.engine.branches import BranchBatch
-from coft_core.engine.gathering import Gathering
-from coft_core.engine.joint import JointForwards
-from coft_core.engine.memory.slots import Slots
+from coft_core.model.branches import BranchBatch
+from coft_core.model.joint import Gathering, JointForwards
+from coft_core.model.slots import Slots
 from tests.unit.engine.test_joint import SECONDS, Asker, Gate, ask_together, build, wait_until
 from tests.unit.engine.test_memory import CHAIN, UNEVEN, assert_rows, moved
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.greedy import write_greedily
 from coft_core.errors import PromptTooLongError
+from coft_core.model.branches import write_greedily
+from coft_core.model.fake import tiny_model
 
 IDS = tuple(tiny_model().tokenizer.encode("a fair day"))
 

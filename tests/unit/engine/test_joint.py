@@ -8,11 +8,11 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from coft_core.engine.branches import BranchBatch, joint_logits
-from coft_core.engine.group import BranchGroup, BranchSpec
-from coft_core.engine.joint import JointForwards
-from coft_core.engine.memory.slotted import Sharing
 from coft_core.errors import InvalidInputError, RolloutClosedError
+from coft_core.model.branches import BranchBatch, BranchSpec, joint_logits
+from coft_core.model.group import BranchGroup
+from coft_core.model.joint import JointForwards
+from coft_core.model.memory import Sharing
 from tests.unit.engine.architectures import JOINING, random_model
 from tests.unit.engine.test_memory import CHAIN, TOLERANCE, UNEVEN, assert_rows, branches, moved, tokens, uncached
 
@@ -130,7 +130,7 @@ def test_those_who_wait_are_served_by_one_forward():
 def test_a_forward_has_no_more_rows_than_allowed_and_the_first_to_ask_are_in_it(monkeypatch):
     model, gate = build("llama"), Gate()
     forwards, taken = JointForwards(gate, most_rows=4), []
-    monkeypatch.setattr("coft_core.engine.joint.joint_logits", lambda own: taken.append(own) or joint_logits(own))
+    monkeypatch.setattr("coft_core.model.joint.joint_logits", lambda own: taken.append(own) or joint_logits(own))
     batches = [moved(BranchBatch(model, branches(20, 10, 2)), CHAIN[:1]) for _ in range(5)]
     askers = ask_together(forwards, gate, batches)
     assert all(asker.logits is not None for asker in askers)
@@ -248,7 +248,7 @@ def test_an_interrupted_leader_leaves_the_others_to_the_next():
 def test_what_a_batch_waited_for_others_is_told_apart_from_its_forward(monkeypatch):
     # The prompt: when it asks, when its forward is looked for and begins; the step: when it ends too.
     clock = iter([10.0, 10.0, 17.5, 100.0, 100.0, 100.0, 100.5])
-    monkeypatch.setattr("coft_core.engine.joint.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("coft_core.model.joint.perf_counter", lambda: next(clock))
     batch, forwards = BranchBatch(build("llama"), UNEVEN), JointForwards()
     forwards.logits(batch)
     assert batch.waited == 7.5

@@ -13,10 +13,10 @@ from transformers import (
 )
 
 import coft_core as cc
-from coft_core.engine.digest import weights_digest
-from coft_core.engine.fake import byte_tokenizer, tiny_model
-from coft_core.engine.load import wrap_model
 from coft_core.errors import ModelLoadError
+from coft_core.model.fake import byte_tokenizer, tiny_model
+from coft_core.model.language_model import weights_digest
+from coft_core.model.load import wrap_model
 
 
 def llama(vocabulary, seed=0):

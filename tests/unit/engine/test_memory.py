@@ -5,14 +5,12 @@ import functools
 import pytest
 import torch
 
-from coft_core.engine.branches import BranchBatch
-from coft_core.engine.fake import scripted_model, tiny_model
-from coft_core.engine.memory.fit import fit_of
-from coft_core.engine.memory.growing import GrowingRows
-from coft_core.engine.memory.slots import Slots, capacity_for
-from coft_core.engine.memory.slotted import Sharing
-from coft_core.engine.memory.step import Part, forward
-from coft_core.engine.memory.tokens import RowTokens
+from coft_core.model.attention import Part, forward
+from coft_core.model.branches import BranchBatch
+from coft_core.model.fake import scripted_model, tiny_model
+from coft_core.model.memory import GrowingRows, Sharing
+from coft_core.model.memory_fit import fit_of
+from coft_core.model.slots import RowTokens, Slots, capacity_for
 from tests.unit.engine.architectures import BUILDERS, GROWING, JOINING, SLOTTED, random_model
 
 TOLERANCE = 5e-5

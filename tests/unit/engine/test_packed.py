@@ -8,12 +8,13 @@ import torch
 from torch import nn
 
 import coft_core as cc
-from coft_core.engine.compiled import path_of, prepare
-from coft_core.engine.digest import weights_digest
-from coft_core.engine.group import BranchGroup, BranchSpec
-from coft_core.engine.packed import PackedLinear, pack_linears, packed_bytes
-from coft_core.engine.processor import why_not_packed
-from coft_core.prepared import path_text
+from coft_core.decode.prepared import path_text
+from coft_core.model.branches import BranchSpec
+from coft_core.model.compiled import path_of, prepare
+from coft_core.model.group import BranchGroup
+from coft_core.model.language_model import weights_digest
+from coft_core.model.packed import PackedLinear, pack_linears, packed_bytes
+from coft_core.model.placement import why_not_packed
 
 NOISE = {torch.float32: 2e-5, torch.bfloat16: 0.05}
 
@@ -163,12 +164,12 @@ def test_a_processor_for_which_onednn_cannot_pack_keeps_plain_layers(plain, monk
     def fail(*_):
         raise RuntimeError("no kernel\nand a long list")
 
-    monkeypatch.setattr("coft_core.engine.packed.PackedLinear", fail)
+    monkeypatch.setattr("coft_core.model.packed.PackedLinear", fail)
     assert pack_linears(plain) == "oneDNN does not pack them here (no kernel)"
     assert type(plain.module.lm_head) is nn.Linear
 
 
 def test_packed_products_that_are_wrong_are_never_used(plain, monkeypatch):
-    monkeypatch.setattr("coft_core.engine.packed.packed_product", lambda rows, packed, bias: rows.new_zeros(2, 1))
+    monkeypatch.setattr("coft_core.model.packed.packed_product", lambda rows, packed, bias: rows.new_zeros(2, 1))
     assert pack_linears(plain) == "oneDNN gives other products here"
     assert packed_bytes(plain.module) == 0

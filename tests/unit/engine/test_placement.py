@@ -12,14 +12,14 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import coft_core as cc
-from coft_core.engine import placement
-from coft_core.engine.branches import BranchBatch
-from coft_core.engine.digest import weights_digest
-from coft_core.engine.fake import byte_tokenizer, tiny_model
-from coft_core.engine.loading import LoadingPhase
-from coft_core.engine.placement import Placement
-from coft_core.engine.scoring import teacher_forced_logits
 from coft_core.errors import ModelLoadError
+from coft_core.model import placement
+from coft_core.model.branches import BranchBatch
+from coft_core.model.fake import byte_tokenizer, tiny_model
+from coft_core.model.forced import teacher_forced_logits
+from coft_core.model.language_model import weights_digest
+from coft_core.model.loading import LoadingPhase
+from coft_core.model.placement import Placement
 
 SPREAD = {
     "model.embed_tokens": "cpu",
@@ -93,7 +93,7 @@ def test_weights_that_are_read_from_the_disk_count_in_the_type_that_they_are_use
 
 
 def test_a_sampled_digest_is_the_same_wherever_the_weights_are(whole, spread, monkeypatch):
-    monkeypatch.setattr("coft_core.engine.digest.FULL_DIGEST_BYTES", 1000)
+    monkeypatch.setattr("coft_core.model.language_model.FULL_DIGEST_BYTES", 1000)
     assert weights_digest(spread.module) == weights_digest(whole.module)
     assert weights_digest(whole.module).startswith("sampled:")
 
@@ -199,9 +199,9 @@ import torch
 package = types.ModuleType("coft_core")  # the engine alone: the rest takes seconds to import
 package.__path__ = [{str(ROOT / "coft_core")!r}]
 sys.modules["coft_core"] = package
-from coft_core.engine.branches import BranchBatch
-from coft_core.engine.load import load_model
-from coft_core.engine.scoring import teacher_forced_logits
+from coft_core.model.branches import BranchBatch
+from coft_core.model.load import load_model
+from coft_core.model.forced import teacher_forced_logits
 torch.set_num_threads(1)
 model = load_model({folder!r}, device="cpu", tensor_parallel=2)
 logits = teacher_forced_logits(model, {ROWS!r})
@@ -258,7 +258,7 @@ torch.distributed.destroy_process_group()
 def test_the_type_on_a_processor_follows_what_is_stored_and_what_it_can_multiply(
     stored, multiplied, chosen, monkeypatch
 ):
-    monkeypatch.setattr("coft_core.engine.placement.multiplies_bfloat16", lambda: multiplied)
+    monkeypatch.setattr("coft_core.model.placement.multiplies_bfloat16", lambda: multiplied)
     config = LlamaConfig(dtype=stored)
     assert Placement(device="cpu").arguments("m", config)["dtype"] is chosen
     assert Placement(device="cpu", dtype="float16").arguments("m", config)["dtype"] is torch.float16
@@ -282,7 +282,7 @@ def test_a_model_too_large_for_the_memory_is_refused_with_what_to_try(folder, er
     def full(*_, **__):
         raise error
 
-    monkeypatch.setattr("coft_core.engine.load.AutoModelForCausalLM.from_pretrained", full)
+    monkeypatch.setattr("coft_core.model.load.AutoModelForCausalLM.from_pretrained", full)
     with pytest.raises(ModelLoadError, match=r"does not fit into the memory.*bfloat16.*4bit.*device map") as caught:
         cc.load_model(folder, device="cpu")
     assert "\n" not in str(caught.value)
@@ -293,7 +293,7 @@ def test_a_kernel_that_does_not_take_the_shapes_is_named_with_what_to_try(folder
         raise AssertionError("N must be divisible by block_n")
 
     monkeypatch.setattr(Placement, "arguments", lambda *_: {})
-    monkeypatch.setattr("coft_core.engine.load.AutoModelForCausalLM.from_pretrained", refuses)
+    monkeypatch.setattr("coft_core.model.load.AutoModelForCausalLM.from_pretrained", refuses)
     with pytest.raises(ModelLoadError, match=r"cannot run with 4bit weights here: N must be.*try another quantization"):
         cc.load_model(folder, quantization="4bit")
 
@@ -302,7 +302,7 @@ def test_another_failure_is_one_sentence_and_not_taken_for_a_lack_of_memory(fold
     def broken(*_, **__):
         raise RuntimeError("something else")
 
-    monkeypatch.setattr("coft_core.engine.load.AutoModelForCausalLM.from_pretrained", broken)
+    monkeypatch.setattr("coft_core.model.load.AutoModelForCausalLM.from_pretrained", broken)
     with pytest.raises(ModelLoadError, match="cannot be loaded: something else"):
         cc.load_model(folder, device="cpu")
 

@@ -6,14 +6,12 @@ import random
 import pytest
 import torch
 
-from coft_core.engine.branches import BranchBatch, BranchSpec
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.forced import ForcedItem, ForcedScorer, Limits
-from coft_core.engine.group import score_branches
-from coft_core.engine.model import LanguageModel
-from coft_core.engine.prefill import pieces
-from coft_core.engine.scoring import teacher_forced_logits
 from coft_core.errors import InvalidInputError, PromptTooLongError
+from coft_core.model.branches import BranchBatch, BranchSpec
+from coft_core.model.fake import tiny_model
+from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, pieces, teacher_forced_logits
+from coft_core.model.group import score_branches
+from coft_core.model.language_model import LanguageModel
 from tests.unit.engine.test_forced import build
 
 TOLERANCE = 2e-5

@@ -19,11 +19,11 @@ from transformers import (
 )
 
 import coft_core as cc
-from coft_core.engine.fake import byte_tokenizer
-from coft_core.engine.load import wrap_model
-from coft_core.engine.memory.fit import fit_of
-from coft_core.engine.requirements import require_steps
 from coft_core.errors import ModelLoadError
+from coft_core.model.fake import byte_tokenizer
+from coft_core.model.load import wrap_model
+from coft_core.model.memory_fit import fit_of
+from coft_core.model.requirements import require_steps
 from coft_core.scorers.classifier import load_classifier
 
 COMMON = {"vocab_size": 258, "bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0, "initializer_range": 0.3}
@@ -197,7 +197,7 @@ def test_memory_that_runs_out_is_one_sentence(folder, monkeypatch, error):
     def full(*_, **__):
         raise error
 
-    monkeypatch.setattr("coft_core.engine.load.weights_digest", full)
+    monkeypatch.setattr("coft_core.model.load.weights_digest", full)
     assert "does not fit into the memory" in refusal(folder)
 
 

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coft_core as cc
-from coft_core.conformal.factorized import FactorizedCalibration
+from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.values import CalibrationValues
-from coft_core.heads.reading import Circumstances, read_head
-from coft_core.heads.tail import fused_tail
-from coft_core.keeping import Keeper
-from coft_core.reread import read_full
-from coft_core.sampling import choose
-from coft_core.steps import StepContext, pack_step, unpack_step
+from coft_core.decode.heads import fused_tail
+from coft_core.decode.keep import Keeper
+from coft_core.decode.prepared import StepContext, pack_step, unpack_step
+from coft_core.decode.reread import read_full
+from coft_core.decode.reread_heads import Circumstances, read_head
+from coft_core.policies.sampling import choose
 from tests.conftest import TOY_FINGERPRINT
 
 FAMILIES = ("gender", "race", "age")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.jobs import JobRunner
+from app.shared.jobs import JobRunner
 from db.database import Database
-from db.repositories import JobsRepository
+from db.jobs import JobsRepository
 
 
 class Clock:

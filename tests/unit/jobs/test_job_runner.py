@@ -12,12 +12,12 @@ from typing import Protocol
 
 import pytest
 
-from app.jobs import JobContext, JobRunner
-from app.services.errors import JobCancelled
+from app.shared.errors import JobCancelled
+from app.shared.jobs import JobContext, JobRunner
 from db.database import Database
-from db.errors import NotFoundError, StoreError, UnstorableValueError
+from db.jobs import JobsRepository
 from db.records import JsonObject
-from db.repositories import JobsRepository
+from db.types import NotFoundError, StoreError, UnstorableValueError
 
 LONG = 30.0
 """Seconds after which a test gives up on a thread; never reached when the code is right."""

@@ -8,10 +8,9 @@ from typing import Protocol
 
 import pytest
 
-from app.jobs import JobContext, JobRunner
-from app.jobs.rate import Rate
-from db.errors import ConflictError
-from db.repositories import JobsRepository
+from app.shared.jobs import JobContext, JobRunner, Rate
+from db.jobs import JobsRepository
+from db.types import ConflictError
 
 LONG = 30.0
 

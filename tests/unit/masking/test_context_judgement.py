@@ -2,10 +2,10 @@
 
 import pytest
 
-from coft_core.masking.lexicon import LexiconEntry, Lexicons
-from coft_core.masking.lexicon_matcher import BAR, BAR_WITH_RULE, RULE_SCORE, LexiconMatcher
-from coft_core.masking.pipeline import EntityPipeline
-from coft_core.masking.spans import SpanDetector
+from coft_core.text.detection import SpanDetector
+from coft_core.text.lexicon import LexiconEntry, Lexicons
+from coft_core.text.matching import BAR, BAR_WITH_RULE, RULE_SCORE, LexiconMatcher
+from coft_core.text.pipeline import EntityPipeline
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from coft_core.assets import assets_path
-from coft_core.masking.pipeline import EntityPipeline
-from coft_core.masking.spans import SpanDetector
+from coft_core.text.detection import SpanDetector
+from coft_core.text.pipeline import EntityPipeline
 from coft_core.types import Span
 
 FOLDER = assets_path("pipelines", "en_coft_ner")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from coft_core.masking.hints import HINT_DETAILS
-from coft_core.masking.lexicon import Lexicons
-from coft_core.masking.spans import SpanDetector
+from coft_core.text.detection import SpanDetector
+from coft_core.text.lexicon import Lexicons
+from coft_core.text.merging import HINT_DETAILS
 from coft_core.types import FAMILIES, PROXY_FAMILIES
 
 DETECTOR = SpanDetector(pipeline=None)

@@ -7,8 +7,8 @@ import json
 import pytest
 
 import coft_core as cc
-from coft_core.engine.fake import tiny_model
-from coft_core.masking.language import language_note, other_language
+from coft_core.model.fake import tiny_model
+from coft_core.text.language import language_note, other_language
 from tests.unit.project.test_packaging import ROOT
 
 FOREIGN = {

@@ -9,10 +9,9 @@ import pytest
 
 from coft_core.assets import assets_path
 from coft_core.errors import LexiconError
-from coft_core.masking.context import parse_context_rules
-from coft_core.masking.inflection import regular_plural
-from coft_core.masking.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons
-from coft_core.masking.spans import SpanDetector
+from coft_core.text.detection import SpanDetector
+from coft_core.text.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons, parse_context_rules
+from coft_core.text.tokens import regular_plural
 from coft_core.types import FAMILIES
 
 

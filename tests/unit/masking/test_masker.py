@@ -5,10 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coft_core as cc
-from coft_core.engine.fake import byte_tokenizer, tiny_model
 from coft_core.errors import InvalidInputError, SentinelError
-from coft_core.masking.continuation import continuation_ids, joined
-from coft_core.masking.masker import mask_tokens
+from coft_core.model.fake import byte_tokenizer, tiny_model
+from coft_core.text.masking import continuation_ids, joined, mask_tokens
 
 TOKENIZER = byte_tokenizer()
 TEMPLATE = (
@@ -66,7 +65,7 @@ def test_the_papers_example_masks_the_pronoun_and_shows_it():
 
 
 def test_white_space_swallowed_by_a_masked_token_is_shown_again():
-    from coft_core.engine.fake import word_tokenizer
+    from coft_core.model.fake import word_tokenizer
 
     tokenizer = word_tokenizer(("then", " he", " left"))
     masked = cc.mask_prompt(tokenizer, "then he left", [cc.Span(5, 7, "gender")])

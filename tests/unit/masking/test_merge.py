@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coft_core.errors import InvalidInputError
-from coft_core.masking.merge import cut_spans, maskable_spans, merge_spans, resolve_spans, validate_spans
+from coft_core.text.merging import cut_spans, maskable_spans, merge_spans, resolve_spans, validate_spans
 from coft_core.types import FAMILIES, Span
 
 LENGTH = 30

@@ -4,10 +4,10 @@ import pytest
 from tokenizers import normalizers
 
 import coft_core as cc
-from coft_core.decode import plan
-from coft_core.engine.fake import byte_tokenizer, word_tokenizer
+from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError
-from coft_core.masking.partial import mask_families, show_span
+from coft_core.model.fake import byte_tokenizer, word_tokenizer
+from coft_core.text.masking import mask_families, show_span
 from tests.vocabularies import LETTERS, byte_level, characters, random_model, sentencepiece
 
 TWICE = "Title: {{ messages[0].content }}\n<user>{{ messages[0].content | trim }}</user>"

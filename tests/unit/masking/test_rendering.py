@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 
 import coft_core as cc
-from coft_core.engine.fake import byte_tokenizer, tiny_model
 from coft_core.errors import CalibrationMismatch, InvalidInputError
-from coft_core.fingerprint import Fingerprint
-from coft_core.masking.chat import Copy, apply_chat_template
-from coft_core.masking.rendering import Rendering, moment_of, parse_moment, render, rendering_label
+from coft_core.model.fake import byte_tokenizer, tiny_model
+from coft_core.policies.fingerprint import Fingerprint
 from coft_core.policies.safety_template import SafetyTemplatePolicy
+from coft_core.text.rendering import (
+    Copy,
+    Rendering,
+    apply_chat_template,
+    moment_of,
+    parse_moment,
+    render,
+    rendering_label,
+)
 from coft_core.types import Example
 from tests.conftest import TOY_FINGERPRINT
 
@@ -138,7 +145,7 @@ def test_all_prompts_of_one_calibration_are_rendered_at_one_moment(monkeypatch: 
         seen.add(moment)
         return apply_chat_template(tokenizer, text, moment)
 
-    monkeypatch.setattr("coft_core.masking.placing.apply_chat_template", noted)
+    monkeypatch.setattr("coft_core.text.placing.apply_chat_template", noted)
     cc.calibrate(model, EXAMPLES, alpha=0.5)
     assert len(seen) == 1
     assert None not in seen

@@ -3,9 +3,9 @@
 import pytest
 
 import coft_core as cc
-from coft_core.engine.fake import byte_tokenizer
 from coft_core.errors import SentinelError
-from coft_core.masking.sentinel import RESERVED, require_sentinel, resolve_sentinel, sentinel_sentence
+from coft_core.model.fake import byte_tokenizer
+from coft_core.text.sentinel import RESERVED, require_sentinel, resolve_sentinel, sentinel_sentence
 from tests.vocabularies import LETTERS, byte_level, characters, sentencepiece, unigram, words_alone
 
 SPACE_AND_UNDERSCORE = [("\u0120", "_")]

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from coft_core.errors import InvalidInputError
-from coft_core.masking.spans import SpanDetector
-from coft_core.masking.user_list import UserList, UserTerm
+from coft_core.text.detection import SpanDetector
+from coft_core.text.user_list import UserList, UserTerm
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
 
 DETECTOR = SpanDetector(pipeline=None)

@@ -8,8 +8,8 @@ import pytest
 import spacy
 
 from coft_core.errors import InvalidInputError
-from coft_core.masking.lexicon import Lexicons
-from coft_core.masking.spans import SpanDetector
+from coft_core.text.detection import SpanDetector
+from coft_core.text.lexicon import Lexicons
 from coft_core.types import Span
 
 

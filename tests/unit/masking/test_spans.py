@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coft_core.masking.lexicon import Lexicons
-from coft_core.masking.spans import SpanDetector, default_detector, detect_spans
+from coft_core.text.detection import SpanDetector, default_detector, detect_spans
+from coft_core.text.lexicon import Lexicons
 from coft_core.types import FAMILIES
 
 DETECTOR = SpanDetector(pipeline=None)

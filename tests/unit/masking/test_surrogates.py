@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 import coft_core as cc
-from app.services.errors import ServiceError
-from app.services.forced_tokens import forced_token
-from app.services.prompts.files import parse_prompt_set
-from app.services.tuning.files import read_tuning_set
-from coft_core.engine.fake import tiny_model
+from app.shared.errors import ServiceError
+from app.shared.planning import forced_token
+from app.shared.prompt_sets import parse_prompt_set
+from app.tune.files import read_tuning_set
 from coft_core.errors import InvalidInputError, SentinelError
-from coft_core.masking.masker import mask_prompt
-from coft_core.masking.sentinel import resolve_sentinel
-from coft_core.masking.surrogates import encodable, require_encodable, surrogate_problem
+from coft_core.model.fake import tiny_model
 from coft_core.policies.sdd import SddPolicy
+from coft_core.text.masking import mask_prompt
+from coft_core.text.sentinel import resolve_sentinel
+from coft_core.text.tokens import encodable, require_encodable, surrogate_problem
 
 HALF = "\ud83d"
 BAD = f"He said {HALF} so"

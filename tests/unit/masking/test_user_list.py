@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coft_core.errors import InvalidInputError
-from coft_core.masking.user_list import UserList, UserTerm
+from coft_core.text.user_list import UserList, UserTerm
 from coft_core.types import Span
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from coft_core.calibrating import calibrate
-from coft_core.decode import generate
-from coft_core.engine.fake import tiny_model
+from coft_core.calibrate.run import calibrate
+from coft_core.decode.loop import generate
 from coft_core.errors import InvalidInputError
-from coft_core.masking.masker import mask_prompt
-from coft_core.policies import CoftPolicy
+from coft_core.model.fake import tiny_model
 from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy
+from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.registry import method
+from coft_core.text.masking import mask_prompt
 from coft_core.types import Example, Span
 
 TEXT = "The man went to the shop and"

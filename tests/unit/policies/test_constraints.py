@@ -11,15 +11,13 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.calibrating.single import calibrate_single_branch
-from coft_core.decode import Rollout
-from coft_core.engine.fake import tiny_model
-from coft_core.masking.masker import mask_prompt
+from coft_core.calibrate.references import calibrate_single_branch
+from coft_core.decode.loop import Rollout
+from coft_core.model.fake import tiny_model
+from coft_core.policies.ablations import SingleBranchPolicy
 from coft_core.policies.base import Past
-from coft_core.policies.detox import DetoxPolicy
-from coft_core.policies.dtcd import DtcdPolicy
-from coft_core.policies.scored import sentence_start
-from coft_core.policies.single_branch import SingleBranchPolicy
+from coft_core.policies.scored import DetoxPolicy, DtcdPolicy, sentence_start
+from coft_core.text.masking import mask_prompt
 from tests.unit.policies.contract import SCORERS, VowelScorer
 
 EXAMPLES = [cc.Example(f"The {word} nurse", " was here", context=word) for word in "abcdefghijklmnopqrstuvwxyz"]

@@ -10,15 +10,14 @@ import torch
 from torch import Tensor
 
 import coft_core as cc
-from coft_core.decode import Rollout
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.group import score_branches
-from coft_core.engine.model import LanguageModel
+from coft_core.decode.loop import Rollout, generate_together
+from coft_core.decode.plan import Plan
 from coft_core.errors import InvalidInputError
-from coft_core.planning import Plan
+from coft_core.model.fake import tiny_model
+from coft_core.model.group import score_branches
+from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Past
 from coft_core.policies.registry import METHODS
-from coft_core.together import generate_together
 from tests.unit.policies.contract import CASES, SCORERS, Case
 
 TEXT = "The nurse said that she was late."

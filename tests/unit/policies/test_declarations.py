@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli_policies import _print
-from app.services.known_policies import KNOWN_POLICIES
-from app.ui.presenters_policies import policies_json
+from app.audit.commands import _print_policies as _print
+from app.shared.policies import KNOWN_POLICIES
+from app.shared.policy_menu import policies_json
 from coft_core.policies.registry import METHODS
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "method.md"

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.conformal import CalibrationValues
-from coft_core.conformal.factorized import FactorizedCalibration
-from coft_core.engine.fake import tiny_model
+from coft_core.conformal.families import FactorizedCalibration
+from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationMismatch, InvalidInputError
-from coft_core.masking.partial import mask_families, masked_families, masked_spans, show_span
+from coft_core.model.fake import tiny_model
+from coft_core.text.masking import mask_families, masked_families, masked_spans, show_span
 
 TEXT = "the old man said he would"
 SPANS = (cc.Span(4, 7, "age"), cc.Span(8, 11, "gender"), cc.Span(17, 19, "gender"))

@@ -9,18 +9,18 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.decode import Rollout
-from coft_core.engine.fake import byte_tokenizer, scripted_model, tiny_model
-from coft_core.engine.group import score_branches
-from coft_core.engine.model import LanguageModel
+from coft_core.decode.loop import Rollout
+from coft_core.decode.plan import Plan, plan
 from coft_core.errors import InvalidInputError
-from coft_core.masking.masker import mask_prompt
-from coft_core.planning import Plan, plan
+from coft_core.model.fake import byte_tokenizer, scripted_model, tiny_model
+from coft_core.model.group import score_branches
+from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Past
 from coft_core.policies.cf_substitution import NOTHING_SUBSTITUTED, CfSubstitutionPolicy
 from coft_core.policies.neutral_rewrite import REWRITER, NeutralRewritePolicy
 from coft_core.policies.registry import method
 from coft_core.policies.vanilla import VanillaPolicy
+from coft_core.text.masking import mask_prompt
 
 TEXT = "The old Muslim said that she was late."
 SPANS = [cc.Span(4, 7, "age"), cc.Span(8, 14, "religion"), cc.Span(25, 28, "gender")]

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.calibrating.single import calibrate_single_branch
-from coft_core.conformal import CalibrationValues
+from coft_core.calibrate.references import calibrate_single_branch
 from coft_core.conformal.drift import audit_summary
-from coft_core.engine.fake import tiny_model
-from coft_core.policies.dtcd import DtcdPolicy
-from coft_core.policies.single_branch import SingleBranchPolicy
+from coft_core.conformal.values import CalibrationValues
+from coft_core.model.fake import tiny_model
+from coft_core.policies.ablations import SingleBranchPolicy
+from coft_core.policies.scored import DtcdPolicy
 from tests.unit.policies.contract import VowelScorer
 
 LENGTH, CONTEXTS = 6, 39

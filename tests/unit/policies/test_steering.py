@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from coft_core.engine.fake import scripted_model, tiny_model
+from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError
-from coft_core.masking.masker import mask_prompt
-from coft_core.planning import plan
+from coft_core.model.fake import scripted_model, tiny_model
 from coft_core.policies.base import Past
 from coft_core.policies.baseline import BaselinePolicy
 from coft_core.policies.contrastive import ContrastivePolicy
@@ -22,6 +21,7 @@ from coft_core.policies.gedi import GediPolicy
 from coft_core.policies.registry import method
 from coft_core.policies.safety_template import SafetyTemplatePolicy
 from coft_core.policies.sdd import SddPolicy
+from coft_core.text.masking import mask_prompt
 
 WORDS = 7
 Logits = dict[str, list[float]]

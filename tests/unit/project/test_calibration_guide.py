@@ -11,21 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coft_core.conformal import (
-    ESTIMATORS,
-    PositionBins,
-    clopper_pearson,
-    conformal_rank,
-    coverage_range,
-    minimum_contexts,
-    union_bound,
-)
-from coft_core.conformal.density_ratio import LEAST_PROMPTS
+from coft_core.conformal.bins import PositionBins
+from coft_core.conformal.coverage import clopper_pearson
 from coft_core.conformal.drift import LEAST_BASELINE, RECALIBRATE, WATCH, WATCH_P, WINDOW
+from coft_core.conformal.families import split_alpha
 from coft_core.conformal.options import CalibrationSettings
-from coft_core.conformal.shares import split_alpha
-from coft_core.conformal.shift import EFFECTIVE_FLOOR
-from coft_core.conformal.weighted import effective_size
+from coft_core.conformal.quantile import ESTIMATORS, conformal_rank, coverage_range, effective_size, minimum_contexts
+from coft_core.conformal.sequence import union_bound
+from coft_core.conformal.shift import EFFECTIVE_FLOOR, LEAST_PROMPTS
 from coft_core.types import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[3]

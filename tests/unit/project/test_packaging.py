@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from app.services.prompts.files import parse_prompt_set
-from app.services.views import PROMPT_SET_FIELDS
 from app.settings import Settings
+from app.shared.prompt_sets import PROMPT_SET_FIELDS, parse_prompt_set
 from tests.conftest import free_port
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,12 +5,10 @@ import re
 import pytest
 
 from coft_core.errors import InvalidInputError
-from coft_core.masking.lexicon import Lexicons
-from coft_core.rewording.counterfactuals import AGES, substitutions
-from coft_core.rewording.names import FirstNames
-from coft_core.rewording.own_pairs import parse_pairs, substituted
-from coft_core.rewording.tables import shipped_tables
-from coft_core.rewording.vocabulary import lexicon_words
+from coft_core.text.counterfactuals import AGES, parse_pairs, substituted, substitutions
+from coft_core.text.lexicon import Lexicons
+from coft_core.text.names import FirstNames
+from coft_core.text.vocabulary import lexicon_words, shipped_tables
 from coft_core.types import Span
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coft_core.rewording.neutral import neutral_text
+from coft_core.text.neutral import neutral_text
 from tests.unit.rewording.test_counterfactuals import marked
 
 

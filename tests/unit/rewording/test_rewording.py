@@ -4,10 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coft_core.rewording.articles import takes_an
-from coft_core.rewording.pronouns import FORMS, PRONOUN_SETS, ROLES, find_pronouns, form_of
-from coft_core.rewording.text import swap_text
-from coft_core.rewording.verb_agreement import agreeing_edit
+from coft_core.text.agreement import FORMS, PRONOUN_SETS, ROLES, agreeing_edit, find_pronouns, form_of, takes_an
+from coft_core.text.rewording import swap_text
 from coft_core.types import Span
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coft_core.rewording.vocabulary import lexicon_words
+from coft_core.text.vocabulary import lexicon_words
 
 
 @pytest.mark.parametrize(

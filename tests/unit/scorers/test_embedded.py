@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from coft_core.errors import ModelLoadError
-from coft_core.scorers.embedded import EmbeddedScorer, load_embedded
-from coft_core.scorers.features import FEATURES, KINDS, WordLists
-from coft_core.scorers.reading import windows_of
+from coft_core.scorers.embedded import FEATURES, KINDS, EmbeddedScorer, WordLists, load_embedded, windows_of
 from tests.unit.scorers import slow
 
 TERMS = {("fool",): "insult", ("you",): "address", ("not",): "negation", ("nurse",): "group"}

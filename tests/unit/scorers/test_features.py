@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coft_core.scorers.features import KINDS, WordLists, feature_matrix
-from coft_core.scorers.reading import STRIDE, WINDOW, read, windows_of, words_of
+from coft_core.scorers.embedded import KINDS, STRIDE, WINDOW, WordLists, feature_matrix, read, windows_of, words_of
 from tests.unit.scorers import slow
 
 TERMS = {

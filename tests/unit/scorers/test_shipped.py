@@ -10,18 +10,14 @@ import torch
 
 import coft_core as cc
 from bench.toxicity_scorer.words import OTHER, People, read_words
-from coft_core.decode import Rollout
-from coft_core.engine.load import load_model
-from coft_core.engine.model import LanguageModel
-from coft_core.masking.masker import mask_prompt
+from coft_core.decode.loop import Rollout
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import load_model
 from coft_core.policies.base import Past, Policy
-from coft_core.policies.detox import DetoxPolicy
-from coft_core.policies.dtcd import DtcdPolicy
-from coft_core.scorers import load_scorer
-from coft_core.scorers.embedded import SHIPPED, EmbeddedScorer
-from coft_core.scorers.features import HOSTILE_KINDS, KINDS
-from coft_core.scorers.hashing import phrase_hash
-from coft_core.scorers.reading import words_of
+from coft_core.policies.scored import DetoxPolicy, DtcdPolicy
+from coft_core.scorers.base import load_scorer
+from coft_core.scorers.embedded import HOSTILE_KINDS, KINDS, SHIPPED, EmbeddedScorer, phrase_hash, words_of
+from coft_core.text.masking import mask_prompt
 
 CAP = 0.5
 MENTIONS = ("{many} live in the next street.", "The clerk asked {many} about the weather.", "We invited {many}.")

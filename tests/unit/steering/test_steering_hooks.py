@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from coft_core.engine.fake import tiny_model
-from coft_core.engine.hooks import attached
-from coft_core.engine.model import LanguageModel
+from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError
-from coft_core.planning import plan
+from coft_core.model.branches import attached
+from coft_core.model.fake import tiny_model
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.steering import Directions, SteeringHook, head_geometry
 from coft_core.policies.iti import ItiPolicy
-from coft_core.steering.directions import Directions, SteeringHook
-from coft_core.steering.fit import LabelledPair, fit_directions
-from coft_core.steering.heads import head_geometry
+from coft_core.tuning.steering import LabelledPair, fit_directions
 from tests.unit.engine.architectures import random_model
 
 KINDS = ("llama", "mistral", "mixtral", "qwen2", "gpt2", "gpt-neox")

@@ -8,25 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from coft_core.calibrating import calibrate
-from coft_core.decode import score
-from coft_core.engine.fake import tiny_model
+from coft_core.calibrate.run import calibrate
+from coft_core.decode.loop import score
 from coft_core.errors import InvalidInputError
-from coft_core.fusion import fuse_logits
-from coft_core.masking.masker import mask_prompt
-from coft_core.policies import CoftPolicy, VanillaPolicy
+from coft_core.model.fake import tiny_model
+from coft_core.policies.coft import CoftPolicy
+from coft_core.policies.fusion import fuse_logits
 from coft_core.policies.registry import method
-from coft_core.tuning import (
-    Measured,
-    Point,
-    TuningItem,
-    best_point,
-    check_items,
-    measure,
-    measure_many,
-    sweep,
-    variants_of,
-)
+from coft_core.policies.vanilla import VanillaPolicy
+from coft_core.text.masking import mask_prompt
+from coft_core.tuning.measure import Measured, TuningItem, check_items, measure, measure_many
+from coft_core.tuning.sweep import Point, best_point, sweep, variants_of
 from coft_core.types import Example, Span
 
 PLACES = ("shop", "school", "farm", "office")

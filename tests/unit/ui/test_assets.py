@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from app.ui.assets import ASSETS, SCRIPTS, STYLES, styles
+from app.shared.web import ASSETS, SCRIPTS, STYLES, styles
 
 GRADIO_SETS = {"range_progress"}
 """Custom properties that Gradio's own sliders set."""

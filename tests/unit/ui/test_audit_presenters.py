@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from app.services.views import Span, Step
-from app.ui.presenters import is_plainly_certified, step_card
-from app.ui.presenters_branches import branches_text, contributions_message, reading_text
-from app.ui.presenters_chain import chain_panel, no_chain
-from app.ui.presenters_session import session_message, steps_message
+from app.audit.words import branches_text, contributions_message, reading_text, session_message, steps_message
+from app.shared.chain_words import chain_panel, no_chain
+from app.shared.step_words import is_plainly_certified, step_card
+from coft_core.types import Span, Step
 from tests.ui.fakes import FakeServices, make_step
 from tests.ui.fakes.wholes import chain_of, contributions_of, with_families
 

@@ -1,19 +1,36 @@
 """What the batches page says of batches: rows, pages, states, totals, charts and impact ratios."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from app.services.batch.impact import impact_table
-from app.services.errors import ServiceError
-from app.services.views import AuditSettings, replace
-from app.services.views.batches import BatchRequest, OutcomeRule, Outcomes, RowOutcome
-from app.ui.figures_batches import DOTS, INTERVALS, totals_figure
-from app.ui.presenters_api import batch_request
-from app.ui.presenters_batch_query import BatchQuery, batch_query, filtered, group_value, outcome_rule, page_of
-from app.ui.presenters_batch_rows import percent, rows_message, rows_table
-from app.ui.presenters_batches import batch_message, batches_list, settings_line
-from app.ui.presenters_impact import MEASURES, impact_message, impact_rows, totals_table
+from app.batch.impact import impact_table
+from app.batch.types import BatchRequest, OutcomeRule, Outcomes, RowOutcome
+from app.batch.words import (
+    DOTS,
+    INTERVALS,
+    MEASURES,
+    BatchQuery,
+    batch_message,
+    batch_query,
+    batches_list,
+    filtered,
+    group_value,
+    impact_message,
+    impact_rows,
+    outcome_rule,
+    page_of,
+    percent,
+    rows_message,
+    rows_table,
+    settings_line,
+    totals_figure,
+    totals_table,
+)
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from app.shared.settings_json import batch_request
 from tests.ui.fakes.batches import FakeBatches, hiring
 
 

@@ -7,10 +7,11 @@ import itertools
 import gradio as gr
 import pytest
 
+from app.audit.page import BranchHandlers
 from app.bootstrap import Services
-from app.services.views import AuditSettings, Span, StartAudit
-from app.services.views.verdicts import VerdictRequest
-from app.ui.pages.audit.branches import BranchHandlers
+from app.review.log import VerdictRequest
+from app.shared.audits import AuditSettings, StartAudit
+from coft_core.types import Span
 
 PROMPT = "The nurse said he would come"
 NUMBERS = itertools.count(1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.services.views import ReadingRequest
-from app.ui.figures_calibration import comparison_figure, drift_figure, thresholds_figure
+from app.calibrate.charts import comparison_figure, drift_figure, thresholds_figure
+from app.shared.audits import ReadingRequest
 from tests.ui.fakes import FakeServices, position_bins
 from tests.ui.fakes.calibration_views import drift_report
 

@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.errors import ServiceError
-from app.services.views import FAMILIES, PROMPT_SET_FIELDS, CalibrationRequest
-from app.ui.presenters_api import calibration_request as request_from_json
-from app.ui.presenters_api import columns_of
-from app.ui.presenters_form import (
+from app.calibrate.form import (
     BOXES,
     FIELDS,
     SHARES,
@@ -23,8 +19,14 @@ from app.ui.presenters_form import (
     equal_shares,
     given_from,
     shares_line,
-    terms,
 )
+from app.shared.audits import CalibrationRequest
+from app.shared.errors import ServiceError
+from app.shared.prompt_sets import PROMPT_SET_FIELDS
+from app.shared.settings_json import calibration_request as request_from_json
+from app.shared.settings_json import columns_of
+from app.shared.settings_rail import terms
+from coft_core.types import FAMILIES
 
 USUAL = CalibrationRequest(name="")
 MASKED = ("gender", "race", "age")

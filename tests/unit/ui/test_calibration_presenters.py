@@ -12,35 +12,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.views import (
-    FAMILIES,
-    CalibrationEstimate,
-    CalibrationView,
-    ParsedPromptSet,
-    PromptPreview,
-    ReadingRequest,
-    RowError,
-    Span,
+from app.audit.words import bin_verdict
+from app.calibrate.result_page import READING_FIELDS, reading_from, reading_note
+from app.calibrate.result_words import (
+    alphas,
+    comparison_choices,
+    comparison_settings,
+    comparison_thresholds,
+    families_table,
+    fingerprint,
+    groups_table,
+    promises,
+    result_checks,
+    result_head,
+    smallest_alpha,
+    thresholds,
 )
-from app.ui.components.reading_controls import READING_FIELDS, reading_from, reading_note
-from app.ui.presenters_calibrate import job_said, job_status, resumable_jobs, runs_list
-from app.ui.presenters_checks import families_table, fingerprint, groups_table, result_checks
-from app.ui.presenters_compare import comparison_choices, comparison_settings, comparison_thresholds
-from app.ui.presenters_drift import drift_foot, drift_head
-from app.ui.presenters_fit import calibration_status
-from app.ui.presenters_format import duration
-from app.ui.presenters_prompt_set import (
+from app.calibrate.words import (
     bad_rows,
+    drift_foot,
+    drift_head,
     estimate_panel,
+    job_said,
+    job_status,
     marked_text,
     needs_mapping,
     preview_rows,
     prompt_set,
+    resumable_jobs,
     row_errors,
+    runs_list,
 )
-from app.ui.presenters_result import promises, result_head, smallest_alpha
-from app.ui.presenters_session import bin_verdict
-from app.ui.presenters_thresholds import alphas, thresholds
+from app.shared.audits import CalibrationView, ReadingRequest
+from app.shared.chain_words import calibration_status
+from app.shared.prompt_sets import CalibrationEstimate, ParsedPromptSet, PromptPreview, RowError
+from app.shared.step_words import duration
+from coft_core.types import FAMILIES, Span
 from tests.ui.fakes import FakeServices
 from tests.ui.fakes.calibration_views import drift_report
 

@@ -1,21 +1,33 @@
 """What the compare page says of chains: names that tell apart, true sentences, and figures that agree with steps."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from app.services.comparing.alignment import align, beside, first_divergence
-from app.services.errors import ServiceError
-from app.services.views import AuditSettings, BranchView, Candidate, replace
-from app.services.views.comparisons import ChainSummary, Comparison, PairComparison, StepDivergence
-from app.ui.figures import template
-from app.ui.figures_chains import LINES, changed_figure, divergence_figure, sensitivity_figure, vanilla_figure
-from app.ui.live_chains import LiveChains
-from app.ui.presenters_chains import cell, comparison_message
-from app.ui.presenters_chains_form import chains_from, columns_from
-from app.ui.presenters_chains_tables import differences_table, memory, summary_table
-from app.ui.presenters_chains_words import chain_names, claim, parting, row_sentences, settings_line
-from coft_core.footprint import Footprint
+from app.compare.chains import align, beside, first_divergence
+from app.compare.page import LiveChains
+from app.compare.types import ChainSummary, Comparison, PairComparison, StepDivergence
+from app.compare.words import (
+    cell,
+    chain_names,
+    chains_from,
+    claim,
+    comparison_message,
+    differences_table,
+    memory,
+    parting,
+    row_sentences,
+    settings_line,
+    summary_table,
+)
+from app.compare.words import compared_columns_from as columns_from
+from app.shared.audits import AuditSettings, BranchView
+from app.shared.charts import LINES, changed_figure, sensitivity_figure, template, vanilla_figure
+from app.shared.charts import chain_divergence_figure as divergence_figure
+from app.shared.errors import ServiceError
+from coft_core.decode.cost import Footprint
+from coft_core.types import Candidate
 from tests.ui.fakes.data import SUMMARIES, make_step
 
 VANILLA = AuditSettings(policy="vanilla")

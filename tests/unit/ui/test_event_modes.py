@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.ui.main import build_app
+from app.server import build_app
 from tests.ui.fakes import FakeServices
 
 OF_FORMS = {"change", "select", "input"}

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import gradio as gr
 
-from app.ui.components.pieces import listing
-from app.ui.events import LATEST, MULTIPLE, On, downloaded, reply, wire
+from app.shared.events import LATEST, MULTIPLE, On, downloaded, reply, wire
+from app.shared.markup import listing
 
 
 def answer(event: gr.EventData, *values: object) -> dict[str, object]:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.services.views import CalibrationView, ReadingRequest, SettingsFit
-from app.ui.components.rail_values import FIELDS, SINGLE, Stored, calibration_note, control_values, settings_from
-from app.ui.presenters_fit import (
+from app.audit.words import session_warnings
+from app.shared.audits import CalibrationView, ReadingRequest, SettingsFit
+from app.shared.chain_words import (
     calibration_choices,
     calibration_status,
     difference_text,
@@ -16,7 +16,7 @@ from app.ui.presenters_fit import (
     group_choices,
     misfit_lines,
 )
-from app.ui.presenters_session import session_warnings
+from app.shared.settings_rail import FIELDS, SINGLE, Stored, calibration_note, control_values, settings_from
 from tests.ui.fakes import FakeServices
 
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from app.services.errors import ServiceError
-from app.services.views import JobView
-from app.ui.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
+from app.shared.errors import ServiceError
+from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
+from app.shared.jobs import JobView
 
 FOLLOWED, SHOWN, STATUS, SAID, TIMER, CANCEL, UNFINISHED = range(7)
 """Places of what a look gives."""

@@ -8,13 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from app.services.errors import ServiceError
-from app.services.reporting.exports import SUFFIXES
-from app.services.views import AuditSettings, Span, StartAudit
-from app.services.views.library import BulkExport, Duplicate, LibraryChoices, LibraryEntry, LibraryPage, LibraryQuery
-from app.ui.presenters_library import EXPORTS, PROMPT_BEGINNING, beginning, export_sentence, page_message
-from app.ui.presenters_library_form import filters, library_query
-from app.ui.presenters_session import draft_message
+from app.audit.words import draft_message
+from app.report.service import SUFFIXES
+from app.sessions.service import BulkExport, Duplicate, LibraryChoices, LibraryEntry, LibraryPage, LibraryQuery
+from app.sessions.words import (
+    EXPORTS,
+    PROMPT_BEGINNING,
+    beginning,
+    export_sentence,
+    filters,
+    library_query,
+    page_message,
+)
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ServiceError
+from coft_core.types import Span
 
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
 ENTRY = LibraryEntry(

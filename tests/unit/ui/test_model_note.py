@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.services.views import LoadingPhase
-from app.ui.pages.audit.handlers import LOADING_PHASES, AuditHandlers
+from app.audit.handlers import LOADING_PHASES, AuditHandlers
 from coft_core.errors import ModelLoadError
+from coft_core.model.loading import LoadingPhase
 from tests.ui.fakes import FakeServices
 
 
@@ -22,7 +22,7 @@ def test_the_note_goes_through_all_phases_to_where_the_model_runs(services):
 
 def test_a_model_that_fails_while_it_loads_is_explained_in_the_note_and_in_a_message(services, monkeypatch):
     shown = []
-    monkeypatch.setattr("app.ui.errors.gr.Warning", lambda text, **_: shown.append(text))
+    monkeypatch.setattr("app.shared.events.gr.Warning", lambda text, **_: shown.append(text))
 
     def fails(name):
         yield LoadingPhase.TOKENIZER

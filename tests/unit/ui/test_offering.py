@@ -9,9 +9,9 @@ import pytest
 from gradio.utils import get_function_description
 
 from app.cli import main
-from app.services.errors import ServiceError
-from app.ui.agents import finish_agents
-from app.ui.offering import described, text_of
+from app.server import finish_agents
+from app.shared.errors import ServiceError
+from app.shared.events import described, text_of
 
 
 def weigh(prompt: str, settings: dict[str, float] | None = None) -> float:

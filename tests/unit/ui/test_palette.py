@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from app.ui.assets import ASSETS
-from app.ui.figures import PALETTES
+from app.shared.charts import PALETTES
+from app.shared.web import ASSETS
 
 TEXT = ("text", "text-2", "text-3", "accent", "signal", "caution", "danger")
 SURFACES = ("bg", "surface", "surface-2")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 
-from app.ui.components.pictures import AUDIT_PICTURES, numbers, tools
-from app.ui.figures import FONT_SIZE
-from app.ui.figures_steps import divergence_figure, frames, margin_figure, scatter_figure
+from app.shared.charts import FONT_SIZE, divergence_figure, frames, margin_figure, scatter_figure
+from app.shared.markup import AUDIT_PICTURES, numbers, tools
 
 
 def test_every_picture_has_a_frame_and_every_frame_a_picture():

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 import pytest
 
-from app.services.errors import ServiceError
-from app.services.known_policies import KNOWN_POLICIES
-from app.services.plain import chain_json
-from app.services.policy_words import own_parameters, parameters_line, policy_about, policy_name
-from app.services.views import AuditSettings, SettingsFit, replace
-from app.services.views.swaps import SwapRequest, SwapVariant
-from app.ui.components.rail_values import (
+from app.audit.words import branches_text
+from app.shared.audits import AuditSettings, SettingsFit
+from app.shared.chain_words import calibration_choices, chain_panel, misfit_lines
+from app.shared.errors import ServiceError
+from app.shared.json import chain_json
+from app.shared.policies import KNOWN_POLICIES, own_parameters, parameters_line, policy_about, policy_name
+from app.shared.policy_menu import method_facts, parameters_from, parameters_text, policies_json
+from app.shared.settings_json import settings_from_json as audit_settings
+from app.shared.settings_rail import (
     FIELDS,
     Stored,
     as_kept,
@@ -28,17 +31,12 @@ from app.ui.components.rail_values import (
     settings_from,
     without_parameters,
 )
-from app.ui.presenters import step_card
-from app.ui.presenters_api import audit_settings
-from app.ui.presenters_branches import branches_text
-from app.ui.presenters_chain import chain_panel
-from app.ui.presenters_fit import calibration_choices, misfit_lines
-from app.ui.presenters_policies import method_facts, parameters_from, parameters_text, policies_json
-from app.ui.presenters_swap import body_html
-from app.ui.presenters_swap_readings import view_name
-from app.ui.presenters_words import hint, verdict
-from coft_core.conformal import Calibration, CalibrationValues
+from app.shared.step_words import hint, step_card, verdict
+from app.swap.types import SwapRequest, SwapVariant
+from app.swap.words import body_html, view_name
+from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import certify_supports
+from coft_core.conformal.values import CalibrationValues
 from tests.conftest import TOY_FINGERPRINT
 from tests.ui.fakes.data import SUMMARIES, make_step
 from tests.ui.fakes.swaps import made_up_result

@@ -9,12 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.services.step_words import shapes
-from app.services.views import BinView
-from app.ui.figures import PALETTES, candidates_figure, support_histogram, template
-from app.ui.presenters import is_plainly_certified, step_card
-from app.ui.presenters_format import digits_for, probability, shown_token, signed, threshold, times_likelier
-from app.ui.presenters_session import bin_verdict, crumbs, session_message, spans_from
+from app.audit.words import bin_verdict, crumbs, session_message, spans_from
+from app.shared.audits import BinView
+from app.shared.charts import PALETTES, candidates_figure, support_histogram, template
+from app.shared.step_words import (
+    digits_for,
+    is_plainly_certified,
+    probability,
+    shapes,
+    shown_token,
+    signed,
+    step_card,
+    threshold,
+    times_likelier,
+)
 from tests.ui.fakes import FakeServices, make_step, position_bins
 
 STATES = ("calibrated", "inherited", "uninformative", "mismatch", "none")

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.services.views.rereading import RereadRequest
-from app.ui.presenters_rereading import (
+from app.audit.rereading import (
     MOST_ROWS,
+    RereadRequest,
     certificate_word,
     departure_message,
     rereading_message,

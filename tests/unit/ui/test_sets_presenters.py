@@ -1,15 +1,16 @@
 """What the compare page says of a prompt set: means with intervals, rows that sort and open, and no invented number."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from app.services.comparing.cells import column_means
-from app.services.errors import ServiceError
-from app.services.views import AuditSettings, replace
-from app.services.views.compared_sets import SetCell, SetColumn, SetComparison, SetRow
-from app.ui.presenters_sets import PAGE_ROWS, column_names, means_table, set_message, set_query
-from coft_core.footprint import Footprint
+from app.compare.chains import column_means
+from app.compare.set_words import PAGE_ROWS, column_names, means_table, set_message, set_query
+from app.compare.types import SetCell, SetColumn, SetComparison, SetRow
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from coft_core.decode.cost import Footprint
 
 COLUMNS = (AuditSettings(policy="vanilla"), AuditSettings(policy="coft", calibration_id=1))
 QUERY = {"set": "4", "order": "line", "column": "0", "page": "1", "descending": False}

@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from app.services.errors import ServiceError
-from app.services.views import AuditSettings, ChainProgress, RunUntil
-from app.ui.components.rail_values import FIELDS, Stored, control_values, kept_settings
-from app.ui.pages.audit.frames import frames
-from app.ui.presenters import step_card
-from app.ui.presenters_stepping import end_message, frame_message, until_from
+from app.audit.handlers import frames
+from app.audit.words import end_message, frame_message, until_from
+from app.shared.audits import AuditSettings, ChainProgress, RunUntil
+from app.shared.errors import ServiceError
+from app.shared.settings_rail import FIELDS, Stored, control_values, kept_settings
+from app.shared.step_words import step_card
 from tests.ui.fakes.data import make_step
 
 STEPS = [make_step(index, f" t{index}") for index in range(7)]

@@ -7,16 +7,26 @@ import re
 
 import pytest
 
-from app.services.errors import ServiceError
-from app.services.swap.offers import SwapWords
-from app.services.swap.targets import swap_targets
-from app.services.swap.variants import swap_variants
-from app.services.views import AuditSettings, Span
-from app.services.views.swaps import SwapRequest
-from app.ui.api_swaps import swap_request_from
-from app.ui.figures_swap import SHOWN, drawn_tokens, swap_figure
-from app.ui.presenters_swap import body_html, chain_claim, heat_table, lead, result_message, token_html
-from app.ui.presenters_swap_form import form_message, marked_text, swap_request
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from app.swap.operations import swap_request_from
+from app.swap.types import SwapRequest
+from app.swap.variants import SwapWords, swap_targets, swap_variants
+from app.swap.words import (
+    SHOWN,
+    body_html,
+    chain_claim,
+    drawn_tokens,
+    form_message,
+    heat_table,
+    lead,
+    marked_text,
+    result_message,
+    swap_figure,
+    swap_request,
+    token_html,
+)
+from coft_core.types import Span
 from tests.ui.fakes.data import make_step
 from tests.ui.fakes.swaps import made_up_result
 

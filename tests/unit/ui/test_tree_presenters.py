@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.services.views import BranchView
-from app.services.views.library import PrunePreview
-from app.ui.presenters import step_card
-from app.ui.presenters_session import crumbs, tree_message
-from app.ui.presenters_tree import beside_message, branch_tree, prune_message
+from app.audit.words import beside_message, branch_tree, crumbs, prune_message, tree_message
+from app.sessions.service import PrunePreview
+from app.shared.audits import BranchView
+from app.shared.step_words import step_card
 from tests.ui.fakes import FakeServices, make_step
 
 ROOT = BranchView(1, None, None, None, "main", 20, "length")

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.services.verdict.agreement import cohen_kappa
-from app.services.verdict.rules import standing
-from app.services.views.verdicts import (
+from app.review.agreement import cohen_kappa
+from app.review.log import (
     CurrentVerdicts,
     LogCheck,
     LogEntry,
@@ -16,12 +15,18 @@ from app.services.views.verdicts import (
     ReviewSheet,
     ReviewView,
     Target,
+    standing,
 )
-from app.ui.presenters_agreement import agreement, nobody
-from app.ui.presenters_review import sheet_message
-from app.ui.presenters_review_log import SHOWN_ENTRIES
-from app.ui.presenters_review_targets import link
-from app.ui.presenters_verdicts import given_sentence, target_message, verdicts_message
+from app.review.words import (
+    SHOWN_ENTRIES,
+    agreement,
+    given_sentence,
+    link,
+    nobody,
+    sheet_message,
+    target_message,
+    verdicts_message,
+)
 
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
 TOKEN = Target("0", 7, 2, 2)

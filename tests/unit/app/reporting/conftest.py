@@ -6,24 +6,21 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.bootstrap import Services, services, verifier
-from app.services.reporting.archive import pack
-from app.services.reporting.bundle import MANIFEST, REPORT, manifest_of, tables_of
-from app.services.reporting.canonical import canonical
-from app.services.reporting.document import steps_digest, thresholds_digest
-from app.services.reporting.schema import report_from, report_text
-from app.services.reporting.verify.loaded import load
-from app.services.reporting.verify.run import BundleVerifier
-from app.services.views import AuditSettings, CalibrationRequest, Span, StartAudit, replace
-from app.services.views.verdicts import VerdictRequest
-from app.services.views.verification import Check, Verification
+from app.report.bundle import MANIFEST, REPORT, manifest_of, pack, tables_of
+from app.report.document import canonical, report_from, report_text, steps_digest, thresholds_digest
+from app.report.verify.loaded import Check, Verification, load
+from app.report.verify.run import BundleVerifier
+from app.review.log import VerdictRequest
 from app.settings import Settings
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from coft_core.types import Span
 from tests.conftest import load_tiny, prompt_set_csv
 
 PROMPT = "=The old nurse said he would come"

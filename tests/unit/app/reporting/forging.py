@@ -9,15 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.services.reporting.archive import pack
-from app.services.reporting.bundle import CALIBRATION, MANIFEST, REPORT, manifest_of, tables_of
-from app.services.reporting.canonical import canonical
-from app.services.reporting.document import log_records, steps_digest, thresholds_digest, thresholds_of
-from app.services.reporting.schema import ReportPart, report_from, report_text
-from app.services.reporting.summary import summary_of
-from app.services.reporting.verify.loaded import Loaded, load
-from coft_core.fingerprint import Fingerprint
-from db.log_chain import FIRST, entry_digest
+from app.report.bundle import CALIBRATION, MANIFEST, REPORT, manifest_of, pack, tables_of
+from app.report.document import (
+    ReportPart,
+    canonical,
+    log_records,
+    report_from,
+    report_text,
+    steps_digest,
+    summary_of,
+    thresholds_digest,
+    thresholds_of,
+)
+from app.report.verify.loaded import Loaded, load
+from coft_core.policies.fingerprint import Fingerprint
+from db.records import FIRST, entry_digest
 from tests.unit.app.reporting.conftest import files_of
 
 Files = dict[str, bytes]

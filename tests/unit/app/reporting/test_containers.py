@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from app.services.errors import ServiceError
-from app.services.reporting import archive
-from app.services.reporting.archive import pack, unpack, write_bytes
-from app.services.reporting.bundle import MANIFEST
-from app.services.reporting.prompts import FILE as PROMPTS
-from app.services.views.verification import Verification
+from app.report import bundle as archive
+from app.report.bundle import MANIFEST, pack, unpack, write_bytes
+from app.report.bundle import PROMPTS_FILE as PROMPTS
+from app.report.verify.loaded import Verification
+from app.shared.errors import ServiceError
 from tests.unit.app.reporting.conftest import Audited, files_of, with_file
 
 

@@ -15,20 +15,23 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from app.services.errors import ServiceError
-from app.services.reporting import program
-from app.services.reporting.bundle import REPORT, digests_of
-from app.services.reporting.canonical import canonical
-from app.services.reporting.document import (
+from app.report import document as program
+from app.report.bundle import REPORT, digests_of
+from app.report.document import (
+    CandidatePart,
+    ReportPart,
     branch_records,
+    canonical,
     chain_records,
     digest_of,
     log_records,
+    report_from,
+    report_text,
     session_record,
     steps_digest,
 )
-from app.services.reporting.schema import CandidatePart, ReportPart, report_from, report_text
-from app.services.reporting.tables import annotations_csv, candidates_csv
+from app.report.tables import annotations_csv, candidates_csv
+from app.shared.errors import ServiceError
 from tests.unit.app.reporting.conftest import Audited, files_of
 
 ROOT = Path(__file__).resolve().parents[4]

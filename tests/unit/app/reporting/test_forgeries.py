@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from app.bootstrap import verifier
-from app.services.errors import ServiceError
-from app.services.reporting.bundle import CALIBRATION, REPORT
-from app.services.reporting.prompts import FILE as PROMPTS
-from app.services.reporting.verify.run import BundleVerifier
-from app.services.views.verification import Verification
+from app.report.bundle import CALIBRATION, REPORT
+from app.report.bundle import PROMPTS_FILE as PROMPTS
+from app.report.verify.loaded import Verification
+from app.report.verify.run import BundleVerifier
+from app.shared.errors import ServiceError
 from coft_core.conformal.calibration import Calibration
-from coft_core.engine.model import LanguageModel
 from coft_core.errors import CoftError, ModelLoadError
+from coft_core.model.language_model import LanguageModel
 from tests.conftest import load_tiny
 from tests.unit.app.reporting.conftest import Audited, audit, check_named, failures, files_of, judge
 from tests.unit.app.reporting.forging import Files, Forgery, Report, fields_of, rebuilt

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
-from app.services.reporting import formats, words
-from app.services.reporting.figures import strip
-from app.services.reporting.summary import summary_of
-from app.services.views import Span, StartAudit, replace
-from app.services.views.verdicts import VerdictRequest
+from app.report import words
+from app.report import words as formats
+from app.report.document import summary_of
+from app.report.html import strip
+from app.review.log import VerdictRequest
+from app.shared.audits import StartAudit
+from coft_core.types import Span
 from tests.unit.app.reporting.conftest import SETTINGS, Audited
 
 SECTIONS = ("What was audited", "Certificate", "What is not claimed", "Verdicts", "Settings, fingerprint and digests")

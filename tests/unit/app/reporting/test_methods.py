@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from app.audit.rereading import RereadRequest
 from app.bootstrap import services
-from app.services.known_policies import policy_info
-from app.services.reporting.bundle import REPORT
-from app.services.reporting.schema import report_from
-from app.services.reporting.words import claims, step_words
-from app.services.reports import COLUMNS, COMPUTED, RANGES
-from app.services.views.rereading import RereadRequest
-from app.services.views.verification import Verification
+from app.report.bundle import REPORT
+from app.report.document import report_from
+from app.report.tables import COLUMNS, COMPUTED, RANGES
+from app.report.verify.loaded import Verification
+from app.report.words import claims, step_words
+from app.shared.policies import policy_info
 from tests.unit.app.reporting.conftest import (
     Audited,
     audit,
@@ -59,7 +59,7 @@ class LengthScorer:
 @pytest.fixture
 def methods(audited: Audited, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bytes]:
     """The bundle of a session under a method."""
-    monkeypatch.setattr("app.services.model_host.load_scorer", lambda *_: LengthScorer())
+    monkeypatch.setattr("app.shared.model_host.load_scorer", lambda *_: LengthScorer())
 
     def bundle(policy: str, parameters: dict[str, Any], **changes: Any) -> bytes:
         own = tuple(parameters.items())

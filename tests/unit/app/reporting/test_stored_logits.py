@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from app.bootstrap import services
-from app.services.errors import ServiceError
-from app.services.reporting.archive import pack
-from app.services.reporting.bundle import REPORT
-from app.services.reporting.logits import FILE, logits_file, logits_from
-from app.services.views.verification import Verification
+from app.report.bundle import LOGITS_FILE as FILE
+from app.report.bundle import REPORT, logits_file, logits_from, pack
+from app.report.verify.loaded import Verification
 from app.settings import Settings
-from coft_core.planning import plan
+from app.shared.errors import ServiceError
+from coft_core.decode.plan import plan
 from tests.conftest import load_tiny
 from tests.unit.app.reporting.conftest import (
     audit,
@@ -43,7 +42,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
         def bundle(how: dict[str, Any], **changes: Any) -> bytes:
             patch.setattr(
-                "app.services.planning.plan",
+                "app.shared.planning.plan",
                 lambda *given, **named: replace(plan(*given, **{**named, "keep_logits": True}), **how),
             )
             return wired.exports.bundle(audit(wired, "kept", **changes))

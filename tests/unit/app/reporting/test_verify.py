@@ -13,15 +13,14 @@ import numpy as np
 import pytest
 
 from app.bootstrap import verifier
-from app.services.errors import ServiceError
-from app.services.reporting.bundle import CALIBRATION, MANIFEST, REPORT, bundle_digest
-from app.services.reporting.verify.files import check_table
-from app.services.reporting.verify.loaded import load
-from app.services.reporting.verify.numbers import check_certified, check_summary
-from app.services.reporting.verify.thresholds import check_certificate, check_chains, check_thresholds
-from app.services.views.verification import Verification
+from app.report.bundle import CALIBRATION, MANIFEST, REPORT, bundle_digest
+from app.report.verify.loaded import Verification, load
+from app.report.verify.numbers import check_certified, check_summary
+from app.report.verify.structure import check_table
+from app.report.verify.thresholds import check_certificate, check_chains, check_thresholds
+from app.shared.errors import ServiceError
 from coft_core.conformal.values import UNKNOWN, CalibrationValues
-from coft_core.engine.fake import tiny_model
+from coft_core.model.fake import tiny_model
 from tests.unit.app.reporting.conftest import Audited, check_named, failures, files_of, forged, with_file
 
 Verify = Callable[..., Verification]
@@ -93,7 +92,7 @@ def test_a_file_with_one_changed_byte_is_named(name: str, audited: Audited, veri
 
 
 def test_a_missing_and_an_added_file_are_named(audited: Audited, verify: Verify) -> None:
-    from app.services.reporting.archive import pack
+    from app.report.bundle import pack
 
     files = files_of(audited.bundles["joint"])
     del files["steps.csv"]

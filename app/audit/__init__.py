@@ -1,0 +1,1 @@
+"""Audits: a prompt continued token by token, each token with its three readings and its certified set."""

@@ -1,0 +1,209 @@
+"""How an audit's settings and a calibration agree, and the settings that a calibration was made with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from app.shared.audits import AuditSettings, SettingsFit
+from app.shared.calibrations import AnyCalibration
+from app.shared.errors import ServiceError
+from app.shared.fingerprints import detector_parts, mask_settings
+from app.shared.model_host import ModelHost
+from app.shared.planning import Detectors, policy_of, prompted
+from app.shared.policies import fitted, policy_info
+from app.shared.thresholds import Thresholds, own_notes, readings_of
+from coft_core.assets import same_digests
+from coft_core.errors import InvalidInputError
+from coft_core.policies.fingerprint import Fingerprint
+from coft_core.text.masking import DEFAULT_HINT, MaskSettings
+from coft_core.text.rendering import moment_of
+from coft_core.text.sentinel import resolve_sentinel
+
+Difference = tuple[str, str, str]
+
+_OF_THE_MODEL = ("model", "revision", "weights", "tokenizer", "dtype", "chat_template", "rendering")
+"""Fields of a fingerprint that the model alone decides."""
+
+
+class Fitting:
+    """Compares settings with calibrations without loading a model; a model that is loaded anyway is compared too."""
+
+    def __init__(self, thresholds: Thresholds, detectors: Detectors, host: ModelHost) -> None:
+        """Wire to calibrations, detectors and the loaded models."""
+        self._thresholds = thresholds
+        self._detectors = detectors
+        self._host = host
+
+    def fit(self, settings: AuditSettings) -> SettingsFit:
+        """How the settings and the calibration that they name agree.
+
+        Raises:
+            CoftError: A setting is outside its range.
+            NotFoundError: The calibration or the word list has been deleted.
+        """
+        whole = self._thresholds.of(replace(settings, group=None))
+        if whole is None:
+            return SettingsFit()
+        info, own = policy_info(settings.policy), readings_of(whole)
+        if info.certified_in != own:
+            kind = "certified_in" if info.certifies else "policy"
+            made, used = (own, info.certified_in) if info.certifies else ("coft", settings.policy)
+            return SettingsFit(((kind, made, used),), adoptable=True)
+        differences = tuple(self._differences(settings, whole))
+        left = tuple(self._differences(self.adopt(settings), whole)) if differences else ()
+        return SettingsFit(differences, own_notes(self._of_group(settings, whole)), len(left) < len(differences))
+
+    def _of_group(self, settings: AuditSettings, whole: AnyCalibration) -> AnyCalibration:
+        try:
+            return self._thresholds.of(settings) or whole
+        except InvalidInputError:
+            # An unknown or too small group is refused where its thresholds are asked for.
+            return whole
+
+    def adopt(self, settings: AuditSettings) -> AuditSettings:
+        """The settings with everything that the calibration they name was made with.
+
+        What no setting can bring back, such as other weights or a word list that is gone, stays a difference.
+
+        Raises:
+            ServiceError: The settings name no calibration.
+            NotFoundError: It has been deleted.
+        """
+        if settings.calibration_id is None:
+            raise ServiceError("No calibration is chosen; choose one, then its settings can be used.")
+        stored = self._thresholds.stored(settings.calibration_id)
+        made = stored.fingerprint
+        adopted = replace(
+            fitted(settings, _adopting(settings.policy, readings_of(stored), made.lam)),
+            calibration_id=settings.calibration_id,
+            group=settings.group,
+            alpha=stored.alpha,
+            temperature=made.temperature,
+            top_p=made.top_p,
+            top_k=made.top_k,
+            proceed_uncertified=False,
+            prompt_format=self._prompt_format(settings, made),
+            chat_date=moment_of(made.rendering),
+        )
+        if readings_of(stored) == "factual":
+            return adopted
+        own = self._own_sentinel(settings.model)
+        adopted = replace(adopted, lam=made.lam, sentinel=None if own == made.sentinel else made.sentinel or None)
+        return self._with_detector(_with_mask(adopted, made.mask_mode), made.detector)
+
+    def _differences(self, settings: AuditSettings, calibration: AnyCalibration) -> Iterator[Difference]:
+        policy, made = policy_of(settings, None), calibration.fingerprint
+        # Thresholds of the factual reading alone depend neither on lambda nor on any mask.
+        masks_count = readings_of(calibration) == "both"
+        lam = {"lam": getattr(policy, "lam", made.lam)} if masks_count else {}
+        used = lam | {name: getattr(policy.sampling, name) for name in ("temperature", "top_p", "top_k")}
+        yield from self._of_the_model(settings, made)
+        yield from _unequal((name, getattr(made, name), value) for name, value in used.items())
+        if not masks_count:
+            return
+        yield from _mask_differences(made.mask_mode, policy.mask)
+        sentinel = policy.mask.sentinel or self._own_sentinel(settings.model)
+        if sentinel is not None:
+            yield from _unequal([("sentinel", made.sentinel, sentinel)])
+        yield from _detector_differences(made.detector, self._detectors.choose(settings).version)
+
+    def _of_the_model(self, settings: AuditSettings, made: Fingerprint) -> Iterator[Difference]:
+        model = self._host.loaded(settings.model)
+        if model is None:
+            yield from _unequal([("model", made.model, settings.model)])
+            return
+        # A sentinel that is still being typed may be no token yet; it is compared as text.
+        used = policy_of(_for_model(settings), None).fingerprint(prompted(model, settings), "")
+        found = {name: (own, other) for name, own, other in made.differences(used) if name in _OF_THE_MODEL}
+        if "chat_template" in found:
+            found.pop("rendering", None)
+        differs = list(found)
+        # Another model has other weights and another tokenizer, of course; its name says it all.
+        shown = differs[:1] if differs[:1] == ["model"] else differs
+        yield from ((name, *found[name]) for name in shown)
+
+    def _prompt_format(self, settings: AuditSettings, made: Fingerprint) -> str:
+        """The prompt format of a calibration; the settings' own where it comes to the same, as far as that is known."""
+        model, chat = self._host.loaded(settings.model), made.chat_template != "none"
+        own = settings.prompt_format
+        used = (model is not None and model.chat) if own == "auto" else own == "chat"
+        return own if used == chat or (own == "auto" and model is None) else "chat" if chat else "plain"
+
+    def _own_sentinel(self, name: str) -> str | None:
+        """The name that a fingerprint holds where none is asked for; None while the model is not loaded."""
+        model = self._host.loaded(name)
+        if model is None:
+            return None
+        found = resolve_sentinel(model.tokenizer)
+        return "" if found is None else found.text
+
+    def _with_detector(self, settings: AuditSettings, version: str) -> AuditSettings:
+        parts = detector_parts(version)
+        if parts is None:
+            return settings
+        listed = self._detectors.list_labelled(parts.user_list)
+        return replace(settings, masked_families=parts.masked_families, user_list_id=listed)
+
+
+def _for_model(settings: AuditSettings) -> AuditSettings:
+    """COFT with the settings' sampling, whose fingerprint names the model as that of any policy does."""
+    return replace(settings, policy="coft", parameters=(), sentinel=None)
+
+
+def _adopting(policy: str, readings: str, lam: float) -> str:
+    """The policy that a calibration is used with: the chosen one if it can be, else the one it was made for."""
+    info = policy_info(policy)
+    if info.certified_in == readings and (info.fuses or readings == "factual" or lam == 0):
+        return policy
+    return "coft-single-branch" if readings == "factual" else "coft"
+
+
+def _with_mask(settings: AuditSettings, label: str) -> AuditSettings:
+    mask = mask_settings(label)
+    if mask is None:
+        return settings
+    return replace(
+        settings,
+        mask_layout=mask.layout,
+        mask_mode=mask.mode,
+        mask_hint=None if mask.hint == DEFAULT_HINT else mask.hint,
+        whitelist=mask.whitelist,
+        group=None if mask.layout == "factorized" else settings.group,
+    )
+
+
+def _mask_differences(label: str, used: MaskSettings) -> Iterator[Difference]:
+    made = mask_settings(label)
+    if made is None:
+        yield from _unequal([("mask_mode", label, used.label)])
+        return
+    yield from _unequal([("mask_layout", made.layout, used.layout)])
+    yield from _unequal([("mask_mode", _mode(made), _mode(used))])
+    yield from _unequal([("families", _listed(made.families), _listed(used.families))])
+    yield from _unequal([("whitelist", _listed(made.whitelist), _listed(used.whitelist))])
+
+
+def _detector_differences(made: str, used: str) -> Iterator[Difference]:
+    first, second = detector_parts(made), detector_parts(used)
+    if first is None or second is None:
+        yield from _unequal([("detector", made, used)])
+        return
+    yield from _unequal([("detector", first.found_by, second.found_by)])
+    masked = [(" ".join(parts.masked_families) or "none") for parts in (first, second)]
+    yield from _unequal([("masked_families", masked[0], masked[1])])
+    yield from _unequal([("user_list", first.user_list or "none", second.user_list or "none")])
+
+
+def _unequal(items: Iterable[tuple[str, object, object]]) -> Iterator[Difference]:
+    for name, made, used in items:
+        if made != used and not same_digests(str(made), str(used)):
+            yield (name, str(made), str(used))
+
+
+def _mode(mask: MaskSettings) -> str:
+    return "hard" if mask.mode == "hard" else f"soft: {mask.hint}"
+
+
+def _listed(terms: tuple[str, ...] | None) -> str:
+    return "all" if terms is None else ", ".join(terms) or "none"

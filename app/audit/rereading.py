@@ -1,0 +1,519 @@
+"""An audit read at another lambda or alpha, from what was stored: what its pages and commands show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from app.audit.words import Message
+from app.shared.step_words import shown_token
+from coft_core.decode.heads import Bounds, RereadStep
+from coft_core.types import Step
+
+ThresholdKind = Literal["own", "other", "mismatch", "none"]
+"""Whose thresholds a reading uses: the audit's own calibration, another one that was made for this lambda, the audit's
+own although it was made for another policy, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RereadRequest:
+    """Which audit to read, and how.
+
+    Attributes:
+        session_id: The session.
+        lam: Fusion weight; None keeps the audit's own.
+        alpha: Risk level; None keeps the audit's own.
+        branch_id: Branch; None takes the active one.
+    """
+
+    session_id: int
+    lam: float | None = None
+    alpha: float | None = None
+    branch_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationOffer:
+    """A stored calibration that fits the audit in everything but the lambda that it was made for."""
+
+    lam: float
+    calibration_id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RereadThresholds:
+    """Whose thresholds a reading uses, and what may be claimed with them.
+
+    Attributes:
+        kind: Whose.
+        certificate: ``"certified"`` or ``"uncertified: ..."``.
+        sentence: The same for people.
+        calibration_id: The calibration; None without one.
+        name: Its name; empty without one.
+        notes: Sentences that must be shown with its thresholds.
+    """
+
+    kind: ThresholdKind
+    certificate: str
+    sentence: str
+    calibration_id: int | None = None
+    name: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RereadRow:
+    """One step as it was audited and as it reads now.
+
+    Attributes:
+        then: The stored step.
+        now: The reading.
+    """
+
+    then: Step
+    now: RereadStep
+
+    @property
+    def index(self) -> int:
+        """Position in the chain, 0-based."""
+        return self.then.index
+
+    @property
+    def differs(self) -> bool | None:
+        """Whether another token would stand here after the same prefix; None if that hangs on what was not kept.
+
+        A forced token stays whatever the policy says.
+        """
+        return False if self.then.forced else self.now.changed
+
+    @property
+    def recertified(self) -> bool | None:
+        """Whether the written token's certificate differs; None if it is not known now."""
+        return None if self.now.certified is None else self.now.certified != self.then.certified
+
+    @property
+    def remarkable(self) -> bool:
+        """Whether anything about the step differs or is not known."""
+        return self.differs is not False or self.recertified is not False or self.now.changed is not False
+
+    @property
+    def set_size(self) -> Bounds:
+        """Number of tokens in the certified set now."""
+        return self.now.set_size
+
+
+@dataclass(frozen=True, slots=True)
+class Rereading:
+    """A chain read at another lambda or alpha.
+
+    Attributes:
+        session_id: The session.
+        branch_id: The branch.
+        lam: Lambda of the reading.
+        alpha: Its alpha; None without thresholds.
+        own_lam: The audit's own lambda.
+        own_alpha: Its own alpha; None without thresholds.
+        thresholds: Whose thresholds it uses.
+        rows: The steps that can be read, in order.
+        unread: Steps (0-based) that were stored without their logits.
+        offers: Calibrations made for the same policy at some lambda, by lambda.
+    """
+
+    session_id: int
+    branch_id: int
+    lam: float
+    alpha: float | None
+    own_lam: float
+    own_alpha: float | None
+    thresholds: RereadThresholds
+    rows: tuple[RereadRow, ...]
+    unread: tuple[int, ...] = ()
+    offers: tuple[CalibrationOffer, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """Length of the chain."""
+        return len(self.rows) + len(self.unread)
+
+    @property
+    def differing(self) -> tuple[RereadRow, ...]:
+        """Steps at which another token would stand."""
+        return tuple(row for row in self.rows if row.differs)
+
+    @property
+    def undecided(self) -> tuple[RereadRow, ...]:
+        """Steps whose token hangs on what was not kept."""
+        return tuple(row for row in self.rows if row.differs is None)
+
+    @property
+    def first(self) -> RereadRow | None:
+        """The first step at which another token would stand."""
+        return next(iter(self.differing), None)
+
+    @property
+    def certified_then(self) -> int:
+        """How many of the steps that can be read were certified when they were audited."""
+        return sum(row.then.certified for row in self.rows)
+
+    @property
+    def certified_now(self) -> int:
+        """How many of them are certified for sure now."""
+        return sum(row.now.certified is True for row in self.rows)
+
+    @property
+    def hanging(self) -> int:
+        """How many certificates hang on what was not kept."""
+        return sum(row.now.hangs_on_tail for row in self.rows)
+
+    @property
+    def lost(self) -> int:
+        """How many tokens lose their certificate."""
+        return sum(row.then.certified and row.now.certified is False for row in self.rows)
+
+    @property
+    def gained(self) -> int:
+        """How many tokens gain one."""
+        return sum(row.now.certified is True and not row.then.certified for row in self.rows)
+
+    @property
+    def silent(self) -> int:
+        """At how many steps the threshold says nothing now, so that nothing is certified there."""
+        return sum(row.now.state == "uninformative" for row in self.rows)
+
+    @property
+    def token_sentence(self) -> str:
+        """How many tokens would be others, and the first of them."""
+        if not self.rows:
+            return "No step of this chain can be read." if self.unread else "The chain has no token yet."
+        found, first = self.differing, self.first
+        if first is None:
+            text = "The token would be the same." if len(self.rows) == 1 else "Every token would be the same."
+            text = "No token is known to differ." if self.undecided else text
+        else:
+            noun = "token" if len(self.rows) == 1 else "tokens"
+            told = "others, the first at" if len(found) > 1 else "another one, at"
+            text = (
+                f"{len(found)} of {len(self.rows)} {noun} would be {told} "
+                f"step {first.index + 1} ({_quoted(first.then.token)} → {_quoted(first.now.policy_token or '')})."
+            )
+        return " ".join(filter(None, (text, self._undecided_sentence, self._forced_sentence)))
+
+    @property
+    def certificate_sentence(self) -> str:
+        """How many tokens are certified, now and when they were audited; empty without thresholds."""
+        if self.thresholds.kind == "none" or not self.rows:
+            return ""
+        then = f"{self.certified_then} as audited"
+        if self.thresholds.certificate != "certified":
+            return f"Certified: none of {len(self.rows)} now, because the thresholds do not fit; {then}."
+        text = f"Certified: {self.certified_now} of {len(self.rows)} now, {then}"
+        if self.silent:
+            text += f"; at {self.silent} the threshold says nothing, so that nothing is certified there"
+        if self.lost or self.gained:
+            text += f"; {self.lost} would lose the certificate and {self.gained} would gain one"
+        hangs = (
+            f"; {self.hanging} cannot be told, because parts of the vocabulary were not kept" if self.hanging else ""
+        )
+        return f"{text}{hangs}."
+
+    @property
+    def reach_sentence(self) -> str:
+        """What a reading does not say; empty where no token differs."""
+        if self.first is None:
+            return ""
+        return (
+            f"What stands after step {self.first.index + 1} reads the old text, token by token; it is not what would "
+            "be written after another token there."
+        )
+
+    @property
+    def unread_sentence(self) -> str:
+        """Which steps cannot be read; empty if all can."""
+        if not self.unread:
+            return ""
+        first, last, count = self.unread[0] + 1, self.unread[-1] + 1, len(self.unread)
+        if count == 1:
+            return f"Step {first} was stored without its logits and cannot be read."
+        return f"{count} steps between {first} and {last} were stored without their logits and cannot be read."
+
+    @property
+    def summary(self) -> str:
+        """The reading in a few sentences."""
+        parts = (self.token_sentence, self.certificate_sentence, self.reach_sentence, self.unread_sentence)
+        return " ".join(filter(None, parts))
+
+    @property
+    def _undecided_sentence(self) -> str:
+        count = len(self.undecided)
+        if not count:
+            return ""
+        steps = "1 step" if count == 1 else f"{count} steps"
+        return f"At {steps} the token hangs on parts of the vocabulary that were not kept."
+
+    @property
+    def _forced_sentence(self) -> str:
+        moved = sum(row.then.forced and row.now.changed is True for row in self.rows)
+        if not moved:
+            return ""
+        forced = "1 forced token stays" if moved == 1 else f"{moved} forced tokens stay"
+        return f"{forced}, although the policy alone would now choose otherwise."
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A new audit on its way to the step at which it leaves the old chain.
+
+    Attributes:
+        session_id: The new session.
+        branch_id: Its branch that repeats the old one.
+        written: Tokens that it has so far.
+        target: Tokens that it will have.
+        done: Whether it is there, finished or was stopped.
+        repeats: Tokens at the beginning that equal those of the old chain; 0 until it is done.
+        departs: The step (0-based) of the first token that differs; None until it is done, or if none does.
+        sentence: What came of it, for people; empty until it is done.
+    """
+
+    session_id: int
+    branch_id: int
+    written: int
+    target: int
+    done: bool = False
+    repeats: int = 0
+    departs: int | None = None
+    sentence: str = ""
+
+
+def _quoted(token: str) -> str:
+    return f"“{token.strip() or token}”"
+
+
+def rereading_json(found: Rereading) -> dict[str, Any]:
+    """A reading with all its steps; steps count from 1, and what hangs on logits that were not kept is null."""
+    told = found.thresholds
+    return {
+        "session_id": found.session_id,
+        "branch_id": found.branch_id,
+        "lam": found.lam,
+        "alpha": found.alpha,
+        "own_lam": found.own_lam,
+        "own_alpha": found.own_alpha,
+        "certificate": told.certificate,
+        "thresholds": told.kind,
+        "thresholds_text": told.sentence,
+        "calibration_id": told.calibration_id,
+        "calibration": told.name,
+        "notes": list(told.notes),
+        "summary": found.summary,
+        "differing": len(found.differing),
+        "first": None if found.first is None else found.first.index + 1,
+        "certified_then": found.certified_then,
+        "certified": found.certified_now,
+        "not_kept": [index + 1 for index in found.unread],
+        "other_lambdas": [
+            {"lam": offer.lam, "calibration_id": offer.calibration_id, "name": offer.name} for offer in found.offers
+        ],
+        "steps": [row_json(row) for row in found.rows],
+    }
+
+
+def row_json(row: RereadRow) -> dict[str, Any]:
+    """One step as it was audited and as it reads now; numbers that are only bounded are ``[low, high]``."""
+    then, now = row.then, row.now
+    return {
+        "step": row.index + 1,
+        "token_id": then.token_id,
+        "token": then.token,
+        "chosen_by": "reviewer" if then.forced else "policy",
+        "differs": row.differs,
+        "policy_token_then": then.policy_token,
+        "policy_token_id": now.policy_token_id,
+        "policy_token": now.policy_token,
+        "certified_then": then.certified,
+        "certified": now.certified,
+        "threshold_state_then": then.state,
+        "threshold_state": now.state,
+        "fallback_then": then.fallback,
+        "fallback": now.fallback,
+        "tau_then": math.exp(then.log_tau),
+        "tau": math.exp(now.log_tau),
+        "p_fused_then": math.exp(then.log_p_fused),
+        "p_fused": _number(Bounds(math.exp(now.log_p_fused.low), math.exp(now.log_p_fused.high))),
+        "set_size_then": then.set_size,
+        "set_size": _number(now.set_size),
+        "exact": now.mode == "full",
+        "note": now.note,
+    }
+
+
+def _number(bounds: Bounds) -> float | list[float]:
+    return bounds.low if bounds.exact else [bounds.low, bounds.high]
+
+
+MOST_ROWS = 60
+"""Rows of the table; a chain of a thousand steps could differ everywhere, and the strip shows the rest."""
+
+
+def rereading_message(found: Rereading) -> Message:
+    """A reading: its words, the marks of the strip, and the table of what differs."""
+    told, first = found.thresholds, found.first
+    # Where the thresholds do not fit no token is certified, which is said once and not at every token.
+    fits = told.certificate == "certified"
+    remarkable = [row for row in found.rows if token_mark(row) or (fits and certificate_mark(row))]
+    return {
+        "kind": "reread",
+        "session": found.session_id,
+        "branch": found.branch_id,
+        "steps": found.steps,
+        "lam": found.lam,
+        "alpha": found.alpha,
+        "own": [found.own_lam, found.own_alpha],
+        "moved": (found.lam, found.alpha) != (found.own_lam, found.own_alpha),
+        "state": _badge(found),
+        "told": told.sentence,
+        "notes": list(told.notes),
+        "offers": [{"lam": offer.lam, "t": f"λ {offer.lam:g}", "n": offer.name} for offer in found.offers],
+        "token": found.token_sentence,
+        "certificate": found.certificate_sentence,
+        "reach": found.reach_sentence,
+        "gap": found.unread_sentence,
+        "unread": list(found.unread),
+        "first": None if first is None else first.index,
+        "marks": [mark(row, fits) for row in remarkable],
+        "rows": [table_row(row, fits) for row in remarkable[:MOST_ROWS]],
+        "more": _more(len(remarkable)),
+        "own_text": settings_text(found.own_lam, found.own_alpha),
+        "now_text": settings_text(found.lam, found.alpha),
+        "renewal": renewal(found),
+    }
+
+
+def refusal_message(text: str, session: int, branch: int | None) -> Message:
+    """Why a chain cannot be read."""
+    return {"kind": "refused", "session": session, "branch": branch, "text": text}
+
+
+def departure_message(found: Departure) -> Message:
+    """A new audit on its way, or arrived."""
+    return {
+        "kind": "departed" if found.done else "departing",
+        "session": found.session_id,
+        "branch": found.branch_id,
+        "text": found.sentence if found.done else f"Writing token {found.written + 1} of {found.target} …",
+    }
+
+
+def mark(row: RereadRow, fits: bool) -> Message:
+    """The marks of one token: ``t`` of the token, ``c`` of its certificate where the thresholds fit, and the words."""
+    token, certificate = token_mark(row), certificate_mark(row) if fits else ""
+    return {"i": row.index, "t": token, "c": certificate, "sr": "; ".join(_words(row, token, certificate))}
+
+
+def token_mark(row: RereadRow) -> str:
+    """``other``, ``forced`` (it stays, but the policy would choose otherwise), ``unknown``, or nothing."""
+    if row.then.forced:
+        return "forced" if row.now.changed else ""
+    return "unknown" if row.differs is None else "other" if row.differs else ""
+
+
+def certificate_mark(row: RereadRow) -> str:
+    """``lost``, ``gained``, ``unknown``, or nothing."""
+    if row.recertified is None:
+        return "unknown"
+    return "" if not row.recertified else "lost" if row.then.certified else "gained"
+
+
+def table_row(row: RereadRow, fits: bool) -> Message:
+    """One row of the table; ``id`` is the token that can be forced there, if it is known and another one."""
+    other = row.differs is True and row.now.policy_token_id is not None
+    return {
+        "i": row.index,
+        "step": row.index + 1,
+        "written": shown_token(row.then.token),
+        "would": _would(row),
+        "id": row.now.policy_token_id if other else None,
+        "then": certificate_word(row.then.certified, row.then.state),
+        "now": certificate_word(row.now.certified, row.now.state),
+        "t": token_mark(row),
+        "c": certificate_mark(row) if fits else "",
+    }
+
+
+def certificate_word(certified: bool | None, state: str) -> str:
+    """Whether a token is certified, in a word or two."""
+    if certified is None:
+        return "cannot be told"
+    if state == "none":
+        return "no threshold"
+    if state == "mismatch":
+        return "uncertified"
+    if state == "uninformative":
+        return "says nothing"
+    if not certified:
+        return "not certified"
+    return "certified, borrowed" if state == "inherited" else "certified"
+
+
+def settings_text(lam: float, alpha: float | None) -> str:
+    """Lambda and alpha as they are named in a sentence."""
+    return f"λ {lam:g}" if alpha is None else f"λ {lam:g} and α {alpha:g}"
+
+
+def renewal(found: Rereading) -> str:
+    """What a new audit at these settings would be."""
+    own = "Same prompt, spans and seed."
+    if found.first is None:
+        way = "It repeats this whole chain." if not found.undecided else "It repeats this chain as far as can be told."
+    elif found.first.index == 0:
+        way = "It departs at the first step."
+    else:
+        before = "the first token" if found.first.index == 1 else f"the first {found.first.index} tokens"
+        way = f"It repeats {before} and departs at step {found.first.index + 1}."
+    certain = {
+        "own": f"Certified by “{found.thresholds.name}”.",
+        "other": f"Certified by “{found.thresholds.name}”.",
+        "mismatch": "Uncertified: its calibration is not made for these settings.",
+        "none": "Without thresholds, as this audit.",
+    }[found.thresholds.kind]
+    return f"{own} {way} {certain}"
+
+
+def _words(row: RereadRow, token: str, certificate: str) -> list[str]:
+    """What differs at a step, as the pointer shows it."""
+    other = shown_token(row.now.policy_token or "")
+    of_token = {
+        "other": f"would be {other}",
+        "forced": f"forced; the policy would now choose {other}",
+        "unknown": "the token cannot be told",
+    }
+    of_certificate = {
+        "lost": "would lose its certificate",
+        "gained": "would be certified",
+        "unknown": "its certificate cannot be told",
+    }
+    return [text for text in (of_token.get(token), of_certificate.get(certificate)) if text]
+
+
+def _would(row: RereadRow) -> str:
+    kind = token_mark(row)
+    if kind == "unknown":
+        return "cannot be told"
+    if kind == "forced":
+        return f"forced (else {shown_token(row.now.policy_token or '')})"
+    return shown_token(row.now.policy_token or "") if kind == "other" else "the same"
+
+
+def _badge(found: Rereading) -> tuple[str, str]:
+    """State and word of the thresholds' badge."""
+    if found.thresholds.kind == "none":
+        return "none", "no thresholds"
+    if found.thresholds.certificate != "certified":
+        return "uninformative", "uncertified"
+    return "calibrated", "certified"
+
+
+def _more(count: int) -> str:
+    left = count - MOST_ROWS
+    return "" if left <= 0 else f"{left} more steps differ; the strip above shows them."

@@ -1,0 +1,1 @@
+"""Calibrations: prompt sets, runs, and the thresholds that are read off them."""

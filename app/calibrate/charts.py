@@ -1,0 +1,211 @@
+"""Charts of calibrations: thresholds by position, two runs against each other, and drift.
+
+As in :mod:`app.shared.charts`, traces hold no colours and take them from the template by their order; states differ in
+dash and marker, so that they are told apart without colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from app.shared.audits import BinView, CoverageView
+from app.shared.charts import plain_layout
+from app.shared.step_words import count, level, table_threshold
+from coft_core.conformal.drift import DriftReport
+
+THRESHOLDS_HEIGHT = 300
+COMPARISON_HEIGHT = 240
+DRIFT_HEIGHT = 150
+MOST_LABELS = 12
+
+OWN, BORROWED, ASKED, MISSING = 1, 2, 3, 4
+"""Places of lines and markers in the template."""
+
+CONTEXTS, RANGE = 0, 3
+"""Places of bars in the template."""
+
+DASH = {"calibrated": "solid", "inherited": "2px,3px"}
+
+
+def thresholds_figure(bins: Sequence[BinView], coverage: Sequence[CoverageView], asked: float) -> go.Figure:
+    """Threshold, coverage and contexts by position, one above the other.
+
+    Args:
+        bins: Position bins in order.
+        coverage: Measured coverage, by the bins' labels.
+        asked: Level that was asked for, ``1 - alpha``.
+    """
+    figure = go.Figure(layout=plain_layout(THRESHOLDS_HEIGHT, {"l": 44, "r": 6, "t": 20, "b": 24}))
+    measured = {row.label: row for row in coverage}
+    _slotted(
+        figure,
+        {
+            OWN: _thresholds(bins, "calibrated", "circle"),
+            BORROWED: _thresholds(bins, "inherited", "square-open"),
+            ASKED: go.Scatter(
+                x=[-0.5, len(bins) - 0.5], y=[asked, asked], yaxis="y2", mode="lines", hoverinfo="skip",
+                line={"dash": "5px,3px", "width": 1.5},
+            ),
+            MISSING: _missing(bins),
+            OWN + 5: _measured(bins, measured),
+        },
+    )  # fmt: skip
+    _slotted(figure, {CONTEXTS: _contexts(bins), RANGE: _ranges(bins)})
+    panels = ((1.0, "threshold τ"), (0.46, "coverage it can give, and measured"), (0.15, "contexts"))
+    for top, title in panels:
+        figure.add_annotation(
+            x=0, xref="paper", xanchor="left", y=top, yref="paper", yanchor="bottom", text=title, showarrow=False
+        )
+    most = max((item.contexts for item in bins), default=1)
+    lows = [item.coverage_low for item in bins if item.coverage_low is not None]
+    lows += [row.coverage for item in bins if (row := measured.get(item.label)) and row.coverage is not None]
+    figure.update_layout(
+        barmode="overlay",
+        xaxis={**_labels([item.label for item in bins]), "anchor": "y3"},
+        yaxis={"domain": [0.56, 1], "rangemode": "tozero", "nticks": 4},
+        yaxis2={"domain": [0.24, 0.45], "range": [max(0.0, min([asked, *lows]) - 0.03), 1.02], "nticks": 3},
+        yaxis3={"domain": [0, 0.12], "range": [0, 1.4 * most], "tickvals": [], "fixedrange": True},
+    )
+    return figure
+
+
+def comparison_figure(
+    first: Sequence[BinView], second: Sequence[BinView], first_name: str, second_name: str
+) -> go.Figure:
+    """Thresholds of two calibrations by step: a solid line with dots, and a dashed one with squares."""
+    figure = go.Figure(layout=plain_layout(COMPARISON_HEIGHT, {"l": 44, "r": 6, "t": 20, "b": 40}))
+    _slotted(
+        figure,
+        {
+            OWN: _run(first, first_name, "circle", "solid"),
+            ASKED: _run(second, second_name, "square", "6px,4px"),
+        },
+    )
+    figure.update_xaxes(rangemode="tozero", showgrid=False, nticks=10, title={"text": "step", "standoff": 4})
+    figure.update_yaxes(rangemode="tozero", nticks=5)
+    figure.add_annotation(
+        x=0, xref="paper", xanchor="left", y=1, yref="paper", yanchor="bottom", text="threshold τ", showarrow=False
+    )
+    return figure
+
+
+def drift_figure(report: DriftReport) -> go.Figure:
+    """Each audit's place among the calibration's own chains, in the order in which they were made."""
+    figure = go.Figure(layout=plain_layout(DRIFT_HEIGHT, {"l": 34, "r": 6, "t": 8, "b": 36}))
+    places = list(range(1, len(report.p_values) + 1))
+    _slotted(
+        figure,
+        {
+            OWN: go.Scatter(
+                x=places, y=list(report.p_values), mode="markers", marker={"size": 7, "symbol": "circle"},
+                hovertemplate="audit %{x}: %{y:.3f}<extra></extra>",
+            ),
+            ASKED: go.Scatter(
+                x=[0.5, len(places) + 0.5], y=[0.5, 0.5], mode="lines", hoverinfo="skip",
+                line={"dash": "5px,3px", "width": 1.5},
+            ),
+        },
+    )  # fmt: skip
+    figure.update_xaxes(
+        range=[0.5, len(places) + 0.5], showgrid=False, nticks=12, title={"text": "audit, oldest first", "standoff": 4}
+    )
+    figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.5, 1])
+    return figure
+
+
+def _slotted(figure: go.Figure, traces: dict[int, go.Scatter | go.Bar]) -> None:
+    """Add traces at their places in the template; empty ones fill the places between."""
+    kind = type(next(iter(traces.values())))
+    for place in range(max(traces) + 1):
+        figure.add_trace(traces.get(place) or kind(x=[], y=[], hoverinfo="skip"))
+
+
+def _labels(labels: Sequence[str]) -> dict[str, object]:
+    every = -(-len(labels) // MOST_LABELS)
+    shown = range(0, len(labels), every) if labels else range(0)
+    return {
+        "tickmode": "array",
+        "tickvals": list(shown),
+        "ticktext": [labels[place] for place in shown],
+        "range": [-0.5, max(1, len(labels)) - 0.5],
+        "showgrid": False,
+    }
+
+
+def _thresholds(bins: Sequence[BinView], state: str, symbol: str) -> go.Scatter:
+    """A level line over each bin of a state, with a marker in its middle."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    sizes: list[int] = []
+    for place, item in enumerate(bins):
+        if item.state == state:
+            x += [place - 0.42, place, place + 0.42, None]
+            y += [item.tau, item.tau, item.tau, None]
+            sizes += [0, 9, 0, 0]
+    return go.Scatter(
+        x=x, y=y, mode="lines+markers", line={"dash": DASH[state], "width": 2},
+        marker={"symbol": symbol, "size": sizes, "opacity": 1},
+        hovertemplate="τ %{y:.3g}, " + state + "<extra></extra>",
+    )  # fmt: skip
+
+
+def _missing(bins: Sequence[BinView]) -> go.Scatter:
+    places = [place for place, item in enumerate(bins) if item.state == "uninformative"]
+    return go.Scatter(
+        x=places, y=[0.0] * len(places), mode="markers+text", text=["none"] * len(places), textposition="top center",
+        marker={"symbol": "x", "size": 8}, cliponaxis=False,
+        hovertemplate="no threshold that says anything<extra></extra>",
+    )  # fmt: skip
+
+
+def _measured(bins: Sequence[BinView], measured: dict[str, CoverageView]) -> go.Scatter:
+    rows = [(place, measured.get(item.label)) for place, item in enumerate(bins) if item.state == "calibrated"]
+    found = [(place, row.coverage) for place, row in rows if row is not None and row.coverage is not None]
+    return go.Scatter(
+        x=[place for place, _ in found], y=[value for _, value in found], yaxis="y2", mode="markers",
+        marker={"symbol": "diamond-open", "size": 9, "line": {"width": 1.6}}, cliponaxis=False,
+        hovertemplate="measured %{y:.3f}<extra></extra>",
+    )  # fmt: skip
+
+
+def _contexts(bins: Sequence[BinView]) -> go.Bar:
+    return go.Bar(
+        x=list(range(len(bins))), y=[item.contexts for item in bins], yaxis="y3", width=0.5,
+        text=[count(item.contexts) for item in bins] if len(bins) <= MOST_LABELS else None, textposition="outside",
+        hovertext=[count(item.contexts) for item in bins], hovertemplate="%{hovertext} contexts<extra></extra>",
+        cliponaxis=False,
+    )  # fmt: skip
+
+
+def _ranges(bins: Sequence[BinView]) -> go.Bar:
+    found = [
+        (place, item.coverage_low, item.coverage_high)
+        for place, item in enumerate(bins)
+        if item.coverage_low is not None and item.coverage_high is not None
+    ]
+    return go.Bar(
+        x=[place for place, _, _ in found], base=[low for _, low, _ in found], y=[high - low for _, low, high in found],
+        yaxis="y2", width=0.3, opacity=0.55,
+        hovertext=[f"{level(low)} to {level(high)}" for _, low, high in found],
+        hovertemplate="95 % range %{hovertext}<extra></extra>",
+    )  # fmt: skip
+
+
+def _run(bins: Sequence[BinView], name: str, symbol: str, dash: str) -> go.Scatter:
+    """One calibration's thresholds by step; open markers are inherited, gaps are bins without a threshold."""
+    own = [item for item in bins if item.last_step is not None]
+    usual = (own[0].last_step or 0) - own[0].first_step + 1 if own else 8
+    places = [(item.first_step + 1 + (item.last_step or item.first_step + usual - 1) + 1) / 2 for item in bins]
+    shown = [item.state != "uninformative" for item in bins]
+    return go.Scatter(
+        x=places, y=[item.tau if ok else None for item, ok in zip(bins, shown, strict=True)], mode="lines+markers",
+        name=name, line={"dash": dash, "width": 2}, connectgaps=False,
+        marker={
+            "symbol": [symbol if item.state == "calibrated" else f"{symbol}-open" for item in bins],
+            "size": 9, "line": {"width": 1.6},
+        },
+        hovertext=[f"steps {item.label}: τ {table_threshold(item.tau)}, {item.state}" for item in bins],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )  # fmt: skip

@@ -1,0 +1,321 @@
+"""The settings of a calibration: Gradio's own controls, in the order of :data:`FIELDS`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+
+from app.audit.words import family_choices, list_choices
+from app.shared.audits import FAMILY_NAMES, CalibrationRequest
+from app.shared.markup import hint, icon, markup, upload
+from app.shared.prompt_sets import PROMPT_SET_FIELDS
+from app.shared.settings_rail import prompt_format, terms
+from app.shared.step_words import level
+from coft_core.types import FAMILIES
+
+SHARES = tuple(f"share_{family}" for family in FAMILIES)
+"""Fields that hold each family's share of alpha."""
+
+FIELDS = (
+    "name", "model", "source", "max_new_tokens", "max_iterations", "tolerance", "record_chains", "alpha", "lam",
+    "layout", "family", "masked_families", "split", *SHARES, "user_list_id", "mask_mode", "mask_hint", "sentinel",
+    "whitelist", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "shift", "rho", "deployment",
+    "temperature", "top_p", "top_k", "by_group", "verification_share", "prompt_format", "chat_date", "seed",
+)  # fmt: skip
+"""The form's fields in the order of its controls."""
+
+BOXES = (
+    "rollouts", "length", "chains", "one_family", "families", "split", "shares", *SHARES, "hint", "draws", "rho",
+    "column", "deployment",
+)  # fmt: skip
+"""Parts of the form that show only where they apply."""
+
+WHOLE = ("max_new_tokens", "max_iterations", "top_k", "draws", "bin_width", "max_position", "seed")
+EXACT = ("alpha", "lam", "temperature", "top_p", "tolerance", "verification_share")
+
+WEIGHTED = ("column", "estimated")
+"""Where shift weights can come from; chains cannot be recorded under weights."""
+
+Given = Mapping[str, Any]
+
+
+def given_from(values: Sequence[object]) -> dict[str, Any]:
+    """The controls' values by field."""
+    return dict(zip(FIELDS, values, strict=True))
+
+
+def applicable(given: Given) -> dict[str, bool]:
+    """Which parts of the form apply to what is chosen in it, by the names of :data:`BOXES`."""
+    rollout, layout, shift = given["source"] == "rollout", given["layout"], given["shift"]
+    by_hand = layout == "factorized" and given["split"] == "hand"
+    chosen = given["masked_families"] or ()
+    return {
+        "rollouts": rollout,
+        "length": rollout or (bool(given["record_chains"]) and shift not in WEIGHTED and layout != "factual"),
+        "chains": not rollout and shift not in WEIGHTED and layout != "factual",
+        "one_family": layout == "single",
+        "families": layout in ("joint", "factorized"),
+        "split": layout == "factorized",
+        "shares": by_hand,
+        **{f"share_{family}": by_hand and family in chosen for family in FAMILIES},
+        "hint": given["mask_mode"] == "soft",
+        "draws": given["estimator"] == "one_per_context",
+        "rho": shift == "rho",
+        "column": shift == "column",
+        "deployment": shift == "estimated",
+    }
+
+
+def calibration_request(
+    given: Given, usual_name: str, accept_errors: bool, deployment: tuple[str, ...]
+) -> CalibrationRequest:
+    """The request that the form makes; fields that do not apply are left as they usually are.
+
+    Args:
+        given: The controls' values by field.
+        usual_name: Name of the run where none is typed.
+        accept_errors: Go on with the good rows.
+        deployment: Prompts that will be audited, where weights are estimated from them.
+    """
+    applies = applicable(given)
+    usual = CalibrationRequest(name="")
+    numbers: dict[str, Any] = {name: int(_or_usual(given, name, usual)) for name in WHOLE}
+    numbers |= {name: float(_or_usual(given, name, usual)) for name in EXACT}
+    if not applies["draws"]:
+        numbers["draws"] = 1
+    return CalibrationRequest(
+        name=str(given["name"] or "").strip() or usual_name,
+        model=str(given["model"]),
+        accept_errors=accept_errors,
+        masked_families=(str(given["family"]),) if applies["one_family"] else masked_families(given),
+        mask_layout="factorized" if given["layout"] == "factorized" else "joint",
+        certified_in="factual" if given["layout"] == "factual" else "both",
+        alpha_by_family=shares(given) if applies["shares"] else None,
+        mask_hint=_text(given["mask_hint"]) if applies["hint"] else None,
+        user_list_id=int(given["user_list_id"] or 0) or None,
+        sentinel=_text(given["sentinel"]),
+        whitelist=terms(given["whitelist"]),
+        rho=float(given["rho"] or 1) if applies["rho"] else 1.0,
+        weighting=given["shift"] if given["shift"] in WEIGHTED else "none",
+        deployment=deployment if applies["deployment"] else (),
+        record_chains=bool(given["record_chains"]) and applies["chains"],
+        **numbers,
+        **{name: given[name] for name in ("estimator", "source", "mask_mode", "bin_spacing")},
+        by_group=bool(given["by_group"]),
+        prompt_format=str(given["prompt_format"]),
+        chat_date=_text(given["chat_date"]),
+    )
+
+
+def columns_from(values: Sequence[object]) -> dict[str, str]:
+    """For each field of a prompt set the column that is chosen for it; ``""`` is none."""
+    return {field: str(value or "") for field, value in zip(PROMPT_SET_FIELDS, values, strict=True)}
+
+
+def masked_families(given: Given) -> tuple[str, ...]:
+    """The chosen families in their usual order."""
+    return tuple(family for family in FAMILIES if family in (given["masked_families"] or ()))
+
+
+def shares(given: Given) -> tuple[tuple[str, float], ...]:
+    """(family, its share of alpha) for the masked families."""
+    return tuple((family, float(given[f"share_{family}"] or 0)) for family in masked_families(given))
+
+
+def equal_shares(alpha: float, families: Sequence[str]) -> list[float]:
+    """The same share for each family of :data:`SHARES`, rounded down so that they fit into alpha."""
+    exact = Decimal(str(alpha)) / max(1, len(families))
+    digits = 4 if exact >= Decimal("0.001") else 6
+    return [float(math.floor(exact * 10**digits) / Decimal(10**digits))] * len(FAMILIES)
+
+
+def shares_line(given: Given) -> str:
+    """The running sum of the shares against alpha."""
+    if not applicable(given)["shares"]:
+        return ""
+    spent = sum((Decimal(str(share)) for _, share in shares(given)), Decimal(0))
+    alpha = Decimal(str(given["alpha"]))
+    if spent > alpha:
+        return (
+            f'<p class="caution tnum">{icon("tri")}The shares sum to {spent.normalize():f}, more than alpha '
+            f"{level(float(alpha))}: lower one of them.</p>"
+        )
+    return f'<p class="hint tnum">The shares sum to {spent.normalize():f} of alpha {level(float(alpha))}.</p>'
+
+
+def _text(value: object) -> str | None:
+    return str(value or "").strip() or None
+
+
+def _or_usual(given: Given, name: str, usual: CalibrationRequest) -> Any:
+    return getattr(usual, name) if given[name] is None else given[name]
+
+
+SOURCES = [
+    ("The references: each row’s own continuation. Fast, and needs a reference in each row.", "reference"),
+    ("Rollouts: what this policy itself writes. Slower; fits prompts whose continuation nobody has.", "rollout"),
+]
+LAYOUTS = [
+    ("One masked view: all families hidden together", "joint"),
+    ("One family only", "single"),
+    ("One masked view for each family: alpha is shared out", "factorized"),
+    ("None: the factual reading alone, for methods that certify in one branch", "factual"),
+]
+SPLITS = [("equally", "equal"), ("by hand", "hand")]
+MODES = [("Hard: the sentinel in place of the words", "hard"), ("Soft: a neutral hint in their place", "soft")]
+ESTIMATORS = [
+    ("hierarchical: all tokens, whole contexts", "hierarchical"),
+    ("one per context: one token each", "one_per_context"),
+    ("pooled: as in the paper, for comparison only", "pooled"),
+]
+SPACINGS = [
+    ("1, 2, 3–4, 5–8, then wider: the first steps differ most", "widening"),
+    ("the same number throughout, as in the paper", "even"),
+]
+SHIFTS = [
+    ("They are like these prompts", "none"),
+    ("They may differ: at most ρ times likelier than here", "rho"),
+    ("They differ as the weights in my file say", "column"),
+    ("Estimate the difference from a file of them", "estimated"),
+]
+SINGLE = [(name, key) for name, key in family_choices() if key in FAMILIES]
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationForm:
+    """The controls by field, and the parts that show only where they apply."""
+
+    controls: dict[str, Component] = field(default_factory=dict)
+    boxes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> list[Component]:
+        """The controls in the order of their fields."""
+        return [self.controls[name] for name in FIELDS]
+
+    @property
+    def parts(self) -> list[Any]:
+        """What shows only where it applies, in the order of its names."""
+        return [self.boxes[name] for name in BOXES]
+
+
+def calibration_form(families: tuple[str, ...]) -> CalibrationForm:
+    """Place the controls with their defaults; ``families`` are those that are masked."""
+    form, usual = CalibrationForm(), CalibrationRequest(name="")
+    _first(form, usual)
+    with gr.Accordion("Mask", open=False, elem_classes=["fold"], elem_id="fold-mask"):
+        _mask(form, usual, families)
+    with gr.Accordion("Estimator and positions", open=False, elem_classes=["fold"], elem_id="fold-estimator"):
+        _estimator(form, usual)
+    with gr.Accordion("Prompts that will be audited", open=False, elem_classes=["fold"], elem_id="fold-shift"):
+        _shift(form, usual)
+    with gr.Accordion("Sampling", open=False, elem_classes=["fold"], elem_id="fold-sampling"):
+        _sampling(form, usual)
+    with gr.Accordion("Prompt format", open=False, elem_classes=["fold"], elem_id="fold-format"):
+        prompt_format(form.controls)
+    with gr.Accordion("Groups, check and record", open=False, elem_classes=["fold"], elem_id="fold-check"):
+        _check(form, usual)
+    return form
+
+
+def _first(form: CalibrationForm, usual: CalibrationRequest) -> None:
+    put = form.controls
+    with gr.Row(elem_classes=["twin"]):
+        put["name"] = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, min_width=0)
+        put["model"] = gr.Dropdown(
+            [("demo, embedded", "demo")], value=usual.model, label="Model", allow_custom_value=True, min_width=0
+        )
+    put["source"] = gr.Radio(
+        SOURCES, value=usual.source, label="Contexts come from", elem_classes=["stacked"], elem_id="source"
+    )
+    with gr.Column(visible=False, elem_classes=["box"], elem_id="rollouts") as form.boxes["rollouts"]:
+        with gr.Row(elem_classes=["twin"]):
+            put["max_iterations"] = gr.Slider(2, 12, usual.max_iterations, step=1, label="Rounds at most", **_SLIDER)
+            put["tolerance"] = gr.Slider(0.001, 0.1, usual.tolerance, step=0.001, label="Settled within", **_SLIDER)
+        hint("Rounds are repeated until no τ changes by more than “settled within”.")
+    put["max_new_tokens"] = form.boxes["length"] = gr.Slider(
+        8, 512, usual.max_new_tokens, step=1, label="Steps of a chain", visible=False, **_SLIDER
+    )
+    with gr.Row(elem_classes=["twin"]):
+        put["alpha"] = gr.Slider(0.001, 0.5, usual.alpha, step=0.001, label="Alpha", **_SLIDER)
+        put["lam"] = gr.Slider(0, 1, usual.lam, step=0.01, label="Lambda", **_SLIDER)
+    hint("Alpha: true tokens that may be missed. Lambda: weight of the masked view.")
+
+
+def _mask(form: CalibrationForm, usual: CalibrationRequest, families: tuple[str, ...]) -> None:
+    put, boxes = form.controls, form.boxes
+    put["layout"] = gr.Radio(LAYOUTS, value="joint", label="Masked views", elem_classes=["stacked"], elem_id="layout")
+    put["family"] = boxes["one_family"] = gr.Dropdown(SINGLE, value="gender", label="Family", visible=False)
+    with gr.Column(elem_classes=["box"]) as boxes["families"]:
+        put["masked_families"] = gr.CheckboxGroup(
+            SINGLE, value=list(families), label="Families that are masked", elem_classes=["families-masked"],
+            elem_id="masked-families",
+        )  # fmt: skip
+    put["split"] = boxes["split"] = gr.Radio(SPLITS, value="equal", label="Alpha is shared out", visible=False)
+    with gr.Row(elem_classes=["shares"], visible=False, elem_id="shares") as boxes["shares"]:
+        for key, share in zip(FAMILIES, equal_shares(usual.alpha, families), strict=True):
+            name = f"share_{key}"
+            put[name] = boxes[name] = gr.Number(
+                share, label=FAMILY_NAMES.get(key, key), minimum=0, step=0.001, min_width=0, visible=False
+            )
+    form.boxes["sum"] = markup("", "shares-sum")
+    put["user_list_id"] = gr.Dropdown(list_choices(()), value=0, label="Word list", elem_id="user-list")
+    hint('Your own terms win over what is detected. <a href="./lists">Manage word lists</a>')
+    put["mask_mode"] = gr.Radio(MODES, value=usual.mask_mode, label="Mask", elem_classes=["stacked"])
+    put["mask_hint"] = boxes["hint"] = gr.Textbox("", label="Hint", placeholder="a person", max_lines=1, visible=False)
+    put["sentinel"] = gr.Textbox("", label="Sentinel", placeholder="the model's own", max_lines=1)
+    put["whitelist"] = gr.Textbox("", label="Never masked", placeholder="terms, separated by commas", max_lines=3)
+
+
+def _estimator(form: CalibrationForm, usual: CalibrationRequest) -> None:
+    put = form.controls
+    put["estimator"] = gr.Dropdown(ESTIMATORS, value=usual.estimator, label="Estimator")
+    put["draws"] = form.boxes["draws"] = gr.Slider(
+        1, 200, usual.draws, step=1, label="Draws that are averaged", visible=False, **_SLIDER
+    )
+    put["bin_spacing"] = gr.Dropdown(SPACINGS, value=usual.bin_spacing, label="Steps that share a threshold")
+    put["bin_width"] = gr.Slider(1, 64, usual.bin_width, step=1, label="Steps of a bin", **_SLIDER)
+    put["max_position"] = gr.Slider(8, 1024, usual.max_position, step=8, label="Own thresholds up to step", **_SLIDER)
+    hint("All of these can be changed after the run: thresholds are read off its stored values.")
+
+
+def _shift(form: CalibrationForm, usual: CalibrationRequest) -> None:
+    put, boxes = form.controls, form.boxes
+    put["shift"] = gr.Radio(
+        SHIFTS, value="none", label="Compared with these", elem_classes=["stacked"], elem_id="shift"
+    )
+    put["rho"] = boxes["rho"] = gr.Number(1.5, label="ρ, at least 1", minimum=1, step=0.1, visible=False)
+    with gr.Column(visible=False, elem_classes=["box"]) as boxes["column"]:
+        hint("The column “weight” says of each row how much likelier its prompt is in use than here.")
+    with gr.Column(visible=False, elem_classes=["box"]) as boxes["deployment"]:
+        put["deployment"] = upload("Prompts that will be audited", "deployment")
+        hint("A file with a column “prompt”. The weights are estimated from its words, so the level is approximate.")
+
+
+def _sampling(form: CalibrationForm, usual: CalibrationRequest) -> None:
+    put = form.controls
+    put["temperature"] = gr.Slider(0.1, 2, usual.temperature, step=0.05, label="Temperature", **_SLIDER)
+    put["top_p"] = gr.Slider(0.05, 1, usual.top_p, step=0.01, label="Top-p (1 is off)", **_SLIDER)
+    put["top_k"] = gr.Slider(0, 200, usual.top_k, step=1, label="Top-k (0 is off)", **_SLIDER)
+
+
+def _check(form: CalibrationForm, usual: CalibrationRequest) -> None:
+    put = form.controls
+    put["by_group"] = gr.Checkbox(usual.by_group, label="Thresholds for each group of its own")
+    hint("Needs a column “group”, and in each group as many contexts as alpha asks for.")
+    put["verification_share"] = gr.Slider(
+        0.1, 0.9, usual.verification_share, step=0.05, label="Share kept apart to check the result", **_SLIDER
+    )
+    put["seed"] = gr.Number(usual.seed, label="Seed of the split", precision=0)
+    with gr.Column(elem_classes=["box"]) as form.boxes["chains"]:
+        put["record_chains"] = gr.Checkbox(usual.record_chains, label="Record chains, to notice drift later")
+        hint("Also writes what the policy itself says on these prompts; takes longer.")
+
+
+_SLIDER: dict[str, Any] = {"buttons": [], "min_width": 0}

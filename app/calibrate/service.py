@@ -1,0 +1,540 @@
+"""Calibrations as background jobs: submitted, resumed, and told how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from threading import Lock
+from typing import Any, get_args
+
+import numpy as np
+
+from app.calibrate.run import (
+    NOTHING_MASKED,
+    CalibrationWork,
+    KeptLedger,
+    Trial,
+    calibrated,
+    estimated_weights,
+    nothing_masked,
+    preview_rows,
+    require_maskable,
+    usable_rows,
+    weighted,
+    with_chains,
+)
+from app.shared.audits import CalibrationRequest, CalibrationSummary, CalibrationView, ReadingRequest
+from app.shared.calibrations import (
+    AnyCalibration,
+    CalibrationStore,
+    drift_since,
+    groups_of,
+    parts_of,
+    renamed,
+    summary_of,
+)
+from app.shared.errors import ServiceError
+from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, RESUMED_AS, JobContext, JobRunner
+from app.shared.memory import MemoryWait
+from app.shared.model_host import ModelHost
+from app.shared.planning import Detectors, pinned, prompted
+from app.shared.prompt_sets import (
+    CalibrationEstimate,
+    ParsedPromptSet,
+    PromptPreview,
+    PromptRow,
+    PromptSetReader,
+    RowError,
+    SamplePromptSet,
+    first_refused,
+    listed_samples,
+    refused_rows,
+    row_from,
+    row_record,
+    sample_of,
+)
+from app.shared.thresholds import CalibrationReadings
+from coft_core.calibrate.run import SOURCES
+from coft_core.conformal.bins import check_spacing
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.drift import DriftReport
+from coft_core.conformal.families import split_alpha
+from coft_core.conformal.options import CalibrationSettings
+from coft_core.conformal.quantile import check_alpha, check_estimator
+from coft_core.conformal.shift import LEAST_PROMPTS, Shift
+from coft_core.conformal.split import context_numbers
+from coft_core.policies.fusion import check_lambda
+from coft_core.text.masking import MaskLayout, MaskMode, check_families
+from coft_core.text.sentinel import require_sentinel, resolve_sentinel
+from db.calibrations import CalibrationRecord
+from db.jobs import JobRecord, JobsRepository, LedgersRepository
+from db.prompt_sets import PromptSetsRepository
+from db.records import JsonObject
+from db.sessions import SessionsRepository
+from db.types import NotFoundError
+
+WEIGHTINGS = ("none", "column", "estimated")
+"""Where shift weights can come from."""
+
+
+READINGS = ("both", "factual")
+"""Readings whose probabilities thresholds can bound."""
+
+
+BEFORE: JsonObject = {"bin_spacing": "even"}
+"""What requests asked for before they could say it, where that is no longer the default."""
+
+
+def check_request(request: CalibrationRequest) -> None:
+    """Refuse settings that cannot be used, whatever the prompts.
+
+    Raises:
+        ServiceError: A choice does not exist, or two choices exclude each other.
+        InvalidInputError: A number is outside its range, or a family is unknown.
+    """
+    if not request.name.strip():
+        raise ServiceError("The calibration has no name; give it one.")
+    _one_of("context source", request.source, SOURCES)
+    _one_of("mask layout", request.mask_layout, get_args(MaskLayout))
+    _one_of("mask mode", request.mask_mode, get_args(MaskMode))
+    _one_of("weighting", request.weighting, WEIGHTINGS)
+    _one_of("choice of readings", request.certified_in, READINGS)
+    check_lambda(request.lam)
+    check_alpha(request.alpha)
+    check_estimator(request.estimator)
+    Shift.bounded(request.rho)
+    # Made for its checks alone.
+    CalibrationSettings(
+        temperature=request.temperature,
+        top_p=request.top_p,
+        top_k=request.top_k,
+        bin_width=request.bin_width,
+        max_position=request.max_position,
+        bin_spacing=check_spacing(request.bin_spacing),
+        verification_share=request.verification_share,
+        seed=request.seed,
+        draws=request.draws,
+        max_new_tokens=request.max_new_tokens,
+        tolerance=request.tolerance,
+        max_iterations=request.max_iterations,
+    )
+    _check_layout(request)
+    _check_shift(request)
+    _check_readings(request)
+
+
+def request_to_json(request: CalibrationRequest) -> JsonObject:
+    """A request as a job keeps it."""
+    return asdict(request)
+
+
+def request_from_json(data: JsonObject) -> CalibrationRequest:
+    """A request as a job kept it; what an older version did not know is what it did, which the default is unless said.
+
+    Raises:
+        ServiceError: It was written by a newer version, or is damaged.
+    """
+    known = {field.name for field in fields(CalibrationRequest)}
+    if unknown := sorted(data.keys() - known):
+        raise ServiceError(
+            f"The job was made by another version of the program (it has the setting “{unknown[0]}”), so it cannot be "
+            "resumed here; start the calibration anew."
+        )
+    try:
+        request = CalibrationRequest(**{name: _tuples(value) for name, value in (BEFORE | data).items()})
+    except TypeError as error:
+        raise ServiceError("The job lacks its settings and cannot be resumed; start the calibration anew.") from error
+    return request
+
+
+def _tuples(value: Any) -> Any:
+    """JSON knows lists alone; a request holds tuples."""
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _one_of(what: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ServiceError(f"There is no {what} {value!r}; choose one of {', '.join(choices)}.")
+
+
+def _check_layout(request: CalibrationRequest) -> None:
+    if request.mask_layout == "joint":
+        if request.alpha_by_family is not None:
+            raise ServiceError("Shares of alpha by family need factorized masks; choose these, or give one alpha.")
+        return
+    if request.alpha_by_family is not None:
+        named = [name for name, _ in request.alpha_by_family]
+        if doubled := next((name for name in named if named.count(name) > 1), None):
+            raise ServiceError(f"The family “{doubled}” has two shares of alpha; give one.")
+        check_families(named)
+        split_alpha(request.alpha, named, dict(request.alpha_by_family))
+
+
+def _check_readings(request: CalibrationRequest) -> None:
+    """Thresholds of the factual reading alone are read off references; nothing is masked for them."""
+    if request.certified_in == "both":
+        return
+    if request.mask_layout != "joint":
+        raise ServiceError("Thresholds of the factual reading alone have no masks; choose the joint mask for them.")
+    if request.source != "reference":
+        raise ServiceError(
+            "Thresholds of the factual reading alone are calibrated on references; choose these, or both readings."
+        )
+    if request.record_chains:
+        raise ServiceError("Drift is measured for both readings together; leave chains out, or calibrate both.")
+
+
+def _check_shift(request: CalibrationRequest) -> None:
+    if request.weighting != "none" and request.rho != 1:
+        raise ServiceError("A bound rho and weights exclude each other; choose one of them.")
+    if request.weighting != "none" and request.record_chains:
+        raise ServiceError(
+            "Chains cannot be recorded under weights, since drift is measured without them; leave one of them out."
+        )
+    given = len([prompt for prompt in request.deployment if prompt.strip()])
+    if request.weighting == "estimated" and given < LEAST_PROMPTS:
+        raise ServiceError(
+            f"There are {given} prompts of the deployment and estimating weights needs at least {LEAST_PROMPTS}; "
+            "give more."
+        )
+
+
+class CalibrationJobs:
+    """Starts calibrations in the background, anew or from where an earlier one ended."""
+
+    def __init__(
+        self,
+        store: CalibrationStore,
+        prompt_sets: PromptSetsRepository,
+        jobs: JobsRepository,
+        ledgers: LedgersRepository,
+        runner: JobRunner,
+        host: ModelHost,
+        detectors: Detectors,
+    ) -> None:
+        """Wire the jobs.
+
+        Args:
+            store: Where finished calibrations go.
+            prompt_sets: The store of prompt sets.
+            jobs: The rows of jobs.
+            ledgers: Keeps what unfinished jobs have worked out.
+            runner: Runs them.
+            host: Owner of the models.
+            detectors: Find spans where a row names none.
+        """
+        self._store = store
+        self._prompt_sets = prompt_sets
+        self._jobs = jobs
+        self._ledgers = ledgers
+        self._runner = runner
+        self._host = host
+        self._detectors = detectors
+        self._resuming = Lock()
+
+    def work(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> CalibrationWork:
+        """The work that a request would be, on the rows that can be used; loads the model.
+
+        Raises:
+            ServiceError: No row can be used, or a choice does not fit the prompt set.
+            CoftError: A setting is outside its range, or the model cannot be loaded.
+            NotFoundError: The word list has been deleted.
+        """
+        return self._work(prompts, request)[0]
+
+    def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
+        """Store the prompt set, start the calibration as a job, and return the job's id.
+
+        Raises:
+            ServiceError: Rows cannot be used and going on without them was not allowed, or none is left; or a choice
+                does not fit the prompt set.
+            CoftError: A setting is outside its range, or the model cannot be loaded.
+            NotFoundError: The word list has been deleted.
+        """
+        work, errors = self._work(prompts, request)
+        if errors and not request.accept_errors:
+            raise ServiceError(_refusal(prompts, errors))
+        rows = [row_record(row) for row in work.rows]
+        stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, rows)
+        return self._start(work, stored.id, None)
+
+    def resume(self, job_id: int) -> int:
+        """Start a cancelled, failed or interrupted calibration again, from what it had done.
+
+        Returns:
+            The new job's id.
+
+        Raises:
+            ServiceError: The job is still at work, is done, was resumed already, or its prompt set is gone.
+            CoftError: The model cannot be loaded.
+            NotFoundError: There is no such job, or its word list has been deleted.
+        """
+        with self._resuming:
+            record = self._runner.get(job_id)
+            _require_resumable(record)
+            prompt_set_id, request = _asked(record)
+            try:
+                rows = tuple(row_from(row) for row in self._prompt_sets.rows(prompt_set_id))
+            except NotFoundError as error:
+                raise ServiceError(
+                    f"The prompt set of job {job_id} has been deleted, so it cannot be resumed; calibrate anew."
+                ) from error
+            check_request(request)
+            model = prompted(self._host.get(request.model), request)
+            work = CalibrationWork(model, self._detectors.choose(request), rows, request)
+            return self._start(work, prompt_set_id, job_id)
+
+    def _work(
+        self, prompts: ParsedPromptSet, request: CalibrationRequest
+    ) -> tuple[CalibrationWork, tuple[RowError, ...]]:
+        check_request(request)
+        detector = self._detectors.choose(request)
+        loaded = self._host.get(request.model)
+        # A run that is resumed on another day must read its prompts as it did.
+        request = pinned(loaded, request)
+        model = prompted(loaded, request)
+        # Thresholds of the factual reading alone mask nothing.
+        find = require_sentinel if request.certified_in == "both" else resolve_sentinel
+        find(model.tokenizer, request.sentinel or None)
+        rows, errors = usable_rows(prompts, request, model)
+        if not rows:
+            raise ServiceError(_refusal(prompts, errors))
+        _check_weights(rows, request)
+        require_maskable(rows, request, detector)
+        return CalibrationWork(model, detector, rows, request), errors
+
+    def _start(self, work: CalibrationWork, prompt_set_id: int, resumes: int | None) -> int:
+        payload: JsonObject = {"prompt_set_id": prompt_set_id, "request": request_to_json(work.request)}
+
+        def take_up(job_id: int) -> None:
+            if resumes is not None:
+                self._ledgers.move(resumes, job_id)
+                self._jobs.set_result(resumes, {RESUMED_AS: job_id})
+
+        def run(context: JobContext) -> JsonObject:
+            with KeptLedger(self._ledgers, context.job_id, prompt_set_id) as ledger:
+                made = self._calibrate(context, work, ledger)
+                record = self._store.add(made, prompt_set_id, context.job_id)
+            return {"calibration_id": record.id}
+
+        return self._runner.submit(CALIBRATION_JOB, work.request.name, run, payload, take_up)
+
+    def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
+        work = replace(work, room=self._host.memory.room(MemoryWait(context)))
+        end = work.share_of_calibrating
+        context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
+        with self._host.turn():
+            report = _Report(context, ledger, self._host, 0.0, end)
+            made = calibrated(work, report, ledger.stage("calibration"))
+            if not work.records_chains:
+                return made
+            context.begin_phase(end, _message("chains", 0, work.prompts_to_record))
+            report = _Report(context, ledger, self._host, end, 1.0)
+            return with_chains(work, made, report, ledger.stage("chains"))
+
+
+class _Report:
+    """Called by the core after each batch: reports, saves, gives way, and ends the job where it was cancelled."""
+
+    def __init__(self, context: JobContext, ledger: KeptLedger, host: ModelHost, begin: float, end: float) -> None:
+        self._context, self._ledger, self._host = context, ledger, host
+        self._begin, self._end = begin, end
+
+    def __call__(self, done: int, total: int) -> None:
+        self._context.check_cancelled()
+        self._ledger.save_if_due()
+        fraction = self._begin + (self._end - self._begin) * done / max(total, 1)
+        self._context.progress(min(fraction, 1.0), _message(self._ledger.phase, done, total))
+        # A reviewer who steps an audit waits for one batch, not for the whole calibration.
+        self._host.give_way()
+
+
+def _require_resumable(record: JobRecord) -> None:
+    if record.kind != CALIBRATION_JOB:
+        raise ServiceError(f"Job {record.id} is no calibration, so it cannot be resumed.")
+    if record.status == "done":
+        raise ServiceError(f"Job {record.id} is done; there is nothing left to resume.")
+    if record.status not in RESUMABLE:
+        raise ServiceError(f"Job {record.id} is still at work; wait until it has ended, or cancel it first.")
+    if heir := (record.result or {}).get(RESUMED_AS):
+        raise ServiceError(f"Job {record.id} was resumed as job {heir} already; look at that one.")
+
+
+def _asked(record: JobRecord) -> tuple[int, CalibrationRequest]:
+    """Prompt set and request of a job."""
+    number, request = record.payload.get("prompt_set_id"), record.payload.get("request")
+    if not isinstance(number, int) or not isinstance(request, dict):
+        raise ServiceError(
+            f"Job {record.id} does not say what it was asked, so it cannot be resumed; start a new calibration."
+        )
+    return number, request_from_json(request)
+
+
+def _refusal(prompts: ParsedPromptSet, errors: tuple[RowError, ...]) -> str:
+    """Why a prompt set with these errors is refused."""
+    if not errors:
+        return f"{prompts.filename} has no row to calibrate on; add prompts."
+    if len({error.line for error in errors}) == prompts.total:
+        return f"None of the {prompts.total} rows can be used, {first_refused(errors)}; correct them."
+    return refused_rows(prompts, errors)
+
+
+def _check_weights(rows: tuple[PromptRow, ...], request: CalibrationRequest) -> None:
+    if request.weighting == "column" and any(row.weight is None for row in rows):
+        raise ServiceError("The prompt set has no column of weights; add one, or choose other weights.")
+    if request.weighting == "estimated" and len(rows) < LEAST_PROMPTS:
+        raise ServiceError(
+            f"{len(rows)} prompts can be used and estimating weights needs at least {LEAST_PROMPTS}; give more."
+        )
+
+
+def _message(phase: str, done: int, total: int) -> str:
+    """What a job is doing, e.g. ``"round 2 of rollouts, 120 of 400 prompts"``."""
+    name, _, number = phase.partition("/")
+    words = {
+        "reference": "references",
+        "rollout": f"round {number} of rollouts" if number else "rollouts",
+        "verification": "prompts kept apart",
+        "chains": "chains of the calibrated policy",
+    }.get(name, name)
+    return f"{words}, {done} of {total} prompts"
+
+
+DEMO_SAMPLE = {
+    "file": "calibration_demo.jsonl",
+    "title": "Demo prompts",
+    "description": "What the embedded calibration was made with; a prompt and a reference in each row.",
+}
+
+
+class CalibrationService(PromptSetReader):
+    """Prompt sets and calibration runs."""
+
+    def __init__(
+        self,
+        store: CalibrationStore,
+        jobs: CalibrationJobs,
+        prompt_sets: PromptSetsRepository,
+        sessions: SessionsRepository,
+        host: ModelHost,
+        detectors: Detectors,
+        max_upload_bytes: int = 20_000_000,
+    ) -> None:
+        """Wire the service.
+
+        Args:
+            store: Finished calibrations.
+            jobs: Starts calibrations.
+            prompt_sets: The store of prompt sets.
+            sessions: The store of audits, against which drift is measured.
+            host: Owner of the models.
+            detectors: Find spans where a row names none.
+            max_upload_bytes: Largest prompt set that is read.
+        """
+        super().__init__(max_upload_bytes)
+        self._store = store
+        self._jobs = jobs
+        self._prompt_sets = prompt_sets
+        self._sessions = sessions
+        self._host = host
+        self._detectors = detectors
+        self._readings = CalibrationReadings(store)
+
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """Prompt sets that come with the program, to calibrate on."""
+        return (*listed_samples("calibration"), sample_of(DEMO_SAMPLE))
+
+    def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
+        """All that is wrong with a prompt set for a request, in the order of lines; loads the model."""
+        rows, errors = usable_rows(prompts, request, prompted(self._host.get(request.model), request))
+        if rows and nothing_masked(rows, request, self._detectors.choose(request)):
+            errors = tuple(sorted((*errors, RowError(rows[0].line, "spans", NOTHING_MASKED)), key=lambda e: e.line))
+        return errors
+
+    def preview(
+        self, prompts: ParsedPromptSet, request: CalibrationRequest, limit: int = 12
+    ) -> tuple[PromptPreview, ...]:
+        """The first rows with the spans that will be masked; needs no model."""
+        return preview_rows(prompts, request, self._detectors.choose(request), limit)
+
+    def estimate(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> CalibrationEstimate:
+        """How long the calibration will take, from a trial of about two seconds; loads the model."""
+        # Tokenizing the upload and looking for spans need no turn of the model; only the trial's forwards do.
+        trial = Trial(replace(self._jobs.work(prompts, request), room=self._host.memory.room()))
+        with self._host.turn():
+            return trial.estimate()
+
+    def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
+        """Store the prompt set, start the calibration as a job, and return the job's id."""
+        return self._jobs.submit(prompts, request)
+
+    def resume(self, job_id: int) -> int:
+        """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id."""
+        return self._jobs.resume(job_id)
+
+    def list(self, model: str | None = None) -> tuple[CalibrationSummary, ...]:
+        """Finished calibrations, newest first."""
+        return tuple(summary_of(record) for record in self._store.list(model))
+
+    def view(self, calibration_id: int, reading: ReadingRequest | None = None) -> CalibrationView:
+        """A calibration read as asked (as it was calibrated by default); needs no model."""
+        return self._readings.view(calibration_id, reading)
+
+    def load(self, calibration_id: int) -> AnyCalibration:
+        """The calibration itself, values included."""
+        return self._store.load(calibration_id)
+
+    def reweight(self, calibration_id: int, deployment: tuple[str, ...], name: str) -> int:
+        """Store a calibration anew with weights estimated for other prompts; needs no model. The new one's id.
+
+        Raises:
+            ServiceError: Its own prompts are not stored, or an earlier version counted them otherwise.
+            InvalidInputError: There are too few prompts, or the weights leave too few contexts.
+            NotFoundError: There is no such calibration.
+        """
+        record, stored = self._store.get(calibration_id), self._store.load(calibration_id)
+        if record.prompt_set_id is None:
+            raise ServiceError(
+                f"The prompts of the calibration “{record.name}” are not stored, so its weights cannot be estimated; "
+                "calibrate on a prompt set and ask for weights."
+            )
+        examples = [row_from(row).example for row in self._prompt_sets.rows(record.prompt_set_id)]
+        numbers = context_numbers(examples, by_group=bool(groups_of(stored)))
+        if any(_counted_otherwise(part, numbers) for part in parts_of(stored)):
+            raise ServiceError(
+                f"The calibration “{record.name}” was made by an earlier version, which counted rows of one group as "
+                "one context; calibrate again to estimate weights."
+            )
+        weights = estimated_weights([example.prompt for example in examples], numbers, deployment)
+        made = renamed(weighted(stored, weights), name.strip() or f"{record.name}, weighted")
+        return self._store.add(made, record.prompt_set_id).id
+
+    def drift(self, calibration_id: int) -> DriftReport:
+        """What the audits that used a calibration say against it."""
+        return drift_since(self._store.load(calibration_id), calibration_id, self._sessions)
+
+    def export(self, calibration_id: int, folder: Path) -> Path:
+        """Write a calibration as a file that the library and the command line load, and return its path."""
+        path = folder / f"calibration-{calibration_id}.zip"
+        self._store.load(calibration_id).save(path)
+        return path
+
+    def delete(self, calibration_id: int) -> None:
+        """Delete a calibration; sessions that used it keep its label."""
+        self._store.delete(calibration_id)
+
+    def install_embedded(self, path: Path) -> CalibrationRecord | None:
+        """Store the calibration that comes with the embedded model, once per version of it."""
+        return self._store.install_embedded(path)
+
+
+def _counted_otherwise(part: Calibration, numbers: Sequence[int]) -> bool:
+    """Whether the contexts of a calibration's rows, which are counted from 1, are others than these numbers say."""
+    return any(
+        number != context
+        for values in (part.values, part.verification)
+        # Files of the first version name no rows; the values of a context then stand for a row of its number.
+        if not np.array_equal(values.rows, values.contexts)
+        for number, context in zip(np.array(numbers)[values.rows - 1], values.contexts, strict=True)
+    )

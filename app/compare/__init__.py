@@ -1,0 +1,1 @@
+"""Comparisons: chains beside each other, and several policies over a prompt set."""

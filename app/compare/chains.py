@@ -1,0 +1,386 @@
+"""Chains put beside each other: what each is, how each differs from the first, and what to know of both."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from difflib import SequenceMatcher
+from itertools import groupby, zip_longest
+from operator import attrgetter
+from statistics import fmean, median
+
+from app.batch.impact import mean_interval
+from app.batch.types import BatchRowView, MeanInterval
+from app.compare.types import (
+    AlignedRow,
+    ChainSummary,
+    ComparedRow,
+    Comparison,
+    PairComparison,
+    SetCell,
+    SetRow,
+    StepDivergence,
+)
+from app.shared.audits import AuditSettings, AuditView
+from app.shared.errors import ServiceError
+from app.shared.json import chain_text
+from app.shared.mapping import footprint_from
+from app.shared.policies import KNOWN_POLICIES, fitted, policy_name
+from coft_core.assets import same_digests
+from coft_core.decode.cost import Footprint
+from coft_core.types import Step
+from db.comparisons import MeasuredStepRecord
+from db.records import BatchRowRecord, SessionRecord
+
+
+def align(first: Sequence[Hashable], other: Sequence[Hashable]) -> tuple[AlignedRow, ...]:
+    """Align two chains so that equal runs stand beside each other.
+
+    Where both have something else between two equal runs, the tokens there stand beside each other one by one, and what
+    is left over stands alone.
+
+    Args:
+        first: Tokens of the first chain.
+        other: Tokens of the other.
+
+    Returns:
+        Rows in reading order; each token of each chain is in exactly one of them.
+    """
+    rows: list[AlignedRow] = []
+    # A token that is frequent, such as a space, is no junk here.
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, first, other, autojunk=False).get_opcodes():
+        for left, right in zip_longest(range(i1, i2), range(j1, j2)):
+            if left is None:
+                rows.append(AlignedRow("added", None, right))
+            elif right is None:
+                rows.append(AlignedRow("removed", left, None))
+            else:
+                rows.append(AlignedRow("same" if tag == "equal" else "changed", left, right))
+    return tuple(rows)
+
+
+def beside(length: int, pairs: Sequence[Sequence[AlignedRow]]) -> tuple[ComparedRow, ...]:
+    """Several alignments with the same first chain as one table.
+
+    What other chains have between two tokens of the first one stands there in rows of its own, each chain's next token
+    in the next of them; tokens beside each other there are not aligned, since neither is in the first chain.
+
+    Args:
+        length: Tokens of the first chain.
+        pairs: The first chain aligned with each of the others.
+
+    Returns:
+        Rows in reading order; each token of each chain is in exactly one of them.
+    """
+    added: list[list[list[int]]] = [[[] for _ in range(length + 1)] for _ in pairs]
+    facing: list[list[AlignedRow | None]] = [[None] * length for _ in pairs]
+    for place, rows in enumerate(pairs):
+        seen = 0
+        for row in rows:
+            if row.first is not None:
+                facing[place][row.first] = row
+                seen = row.first + 1
+            elif row.other is not None:
+                added[place][seen].append(row.other)
+    found: list[ComparedRow] = []
+    for index in range(length + 1):
+        for number in range(max((len(own[index]) for own in added), default=0)):
+            extra = [own[index][number] if number < len(own[index]) else None for own in added]
+            found.append(ComparedRow((None, *extra), (False, *(step is not None for step in extra))))
+        if index < length:
+            found.append(_facing_row(index, [own[index] for own in facing]))
+    return tuple(found)
+
+
+def _facing_row(index: int, rows: Sequence[AlignedRow | None]) -> ComparedRow:
+    others = tuple(None if row is None else row.other for row in rows)
+    differs = tuple(row is None or row.kind != "same" for row in rows)
+    return ComparedRow((index, *others), (bool(rows) and all(differs), *differs))
+
+
+def first_divergence(first: Sequence[Hashable], other: Sequence[Hashable]) -> int | None:
+    """The first place at which two chains differ, the shorter one's end included; None if they are equal."""
+    for index, (left, right) in enumerate(zip(first, other, strict=False)):
+        if left != right:
+            return index
+    return None if len(first) == len(other) else min(len(first), len(other))
+
+
+MOST_CHAINS = 8
+
+
+def checked_columns(columns: Sequence[AuditSettings]) -> list[AuditSettings]:
+    """The settings of each column with what its policy has not left out.
+
+    Raises:
+        ServiceError: There are fewer than two columns or too many, two are alike, or a policy is unknown.
+    """
+    wanted = [fitted(settings, settings.policy) for settings in columns]
+    if not 2 <= len(wanted) <= MOST_CHAINS:
+        raise ServiceError(f"{len(wanted)} columns cannot be run beside each other; choose 2 to {MOST_CHAINS}.")
+    if len(set(wanted)) < len(wanted):
+        raise ServiceError("Two columns have the same policy and settings; change or remove one of them.")
+    return wanted
+
+
+def labels_of(columns: Sequence[AuditSettings]) -> list[str]:
+    """What sessions and batches of one run are told apart by in their names."""
+    twice = {policy for policy, times in Counter(own.policy for own in columns).items() if times > 1}
+    titles = [policy_name(own.policy) for own in columns]
+    return [
+        f"{title} {place}" if own.policy in twice else title
+        for place, (own, title) in enumerate(zip(columns, titles, strict=True), 1)
+    ]
+
+
+def own_model(settings: AuditSettings) -> bool:
+    """Whether a policy decodes a checkpoint of its own: its factual view is then not the audited model's."""
+    return any(item.key == settings.policy and item.kind == "training" for item in KNOWN_POLICIES)
+
+
+MEASURES = (
+    "parted", "mean_tv_factual", "mean_kl_factual", "mean_log_ratio", "certified_share", "fallbacks",
+    "seconds_per_token", "key_value_bytes", "steps",
+)  # fmt: skip
+"""What is averaged over the prompts, in the order of the tables."""
+
+Chain = Sequence[MeasuredStepRecord]
+
+
+def chains_of(steps: Iterable[MeasuredStepRecord]) -> dict[int, list[MeasuredStepRecord]]:
+    """Steps by branch; they come chain after chain."""
+    return {branch: list(own) for branch, own in groupby(steps, key=attrgetter("branch_id"))}
+
+
+def cell_of(row: BatchRowView, chain: Chain, footprint: Footprint | None, own_model: bool) -> SetCell:
+    """What a column says of one prompt.
+
+    Args:
+        row: What became of it.
+        chain: Its main chain.
+        footprint: Its memory, as computed.
+        own_model: Whether the column decodes a checkpoint of its own, so that its factual view is not vanilla's.
+    """
+    known = footprint is not None and footprint.known
+    return SetCell(
+        state=row.state,
+        session_id=row.session_id,
+        text=row.text,
+        steps=row.steps,
+        mean_kl_factual=None if own_model else mean_of(step.kl_fused_factual for step in chain),
+        mean_tv_factual=None if own_model else mean_of(step.tv_fused_factual for step in chain),
+        mean_log_ratio=row.mean_log_ratio,
+        fallbacks=row.fallbacks,
+        certified_share=row.certified_share,
+        seconds_per_token=seconds_per_token(chain),
+        key_value_bytes=footprint.key_value_bytes(len(chain)) if footprint and known and chain else None,
+        peak_bytes=peak_bytes(chain),
+        error=row.error,
+    )
+
+
+def mean_of(values: Iterable[float | None]) -> float | None:
+    """Mean of a number over a chain; None where a step was stored without it, or there is no step."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return fmean(known) if known and len(known) == len(found) else None
+
+
+def seconds_per_token(chain: Chain) -> float | None:
+    """Median time of a step after the first, which also reads the prompt; None where none was measured."""
+    found = [step.seconds for step in chain if step.index and step.seconds is not None]
+    return median(found) if found else None
+
+
+def peak_bytes(chain: Chain) -> int | None:
+    """Most memory that the device held during any step; None where none was measured."""
+    return max((step.peak_bytes for step in chain if step.peak_bytes is not None), default=None)
+
+
+def parted(cells: Sequence[SetCell], chains: Sequence[Chain], by_text: bool) -> tuple[SetCell, ...]:
+    """The cells of a row with the place at which each chain leaves the first one.
+
+    Args:
+        cells: One a column.
+        chains: Their chains.
+        by_text: Whether tokens are compared by their text, since the models have different vocabularies.
+    """
+    tokens = [[step.token if by_text else step.token_id for step in chain] for chain in chains]
+    found = [cells[0]]
+    for cell, own in zip(cells[1:], tokens[1:], strict=True):
+        at = first_divergence(tokens[0], own)
+        # An end that is only the present one says nothing; two different tokens say it for good.
+        ended = at is None or at >= min(len(tokens[0]), len(own))
+        open_ended = ended and not cells[0].state == cell.state == "finished"
+        found.append(cell if open_ended else replace(cell, parted_at=at, parted=at is not None))
+    return tuple(found)
+
+
+def column_means(rows: Sequence[SetRow], place: int) -> tuple[MeanInterval, ...]:
+    """Means of a column over its finished prompts; rows that share a context count once, by their mean."""
+    finished = [row for row in rows if row.cells[place].state == "finished"]
+    return tuple(_mean(finished, place, measure) for measure in MEASURES)
+
+
+def largest(footprints: Iterable[Footprint | None]) -> Footprint | None:
+    """The footprint with the most key-value memory before the first token."""
+    known = [item for item in footprints if item is not None]
+    return max(known, key=lambda item: item.key_value_bytes(0), default=None)
+
+
+def by_line(
+    records: Sequence[BatchRowRecord], steps: Mapping[int, list[MeasuredStepRecord]]
+) -> dict[int, list[MeasuredStepRecord]]:
+    """The main chain of each line; empty where there is none yet."""
+    return {row.line: [] if row.root_branch_id is None else steps.get(row.root_branch_id, []) for row in records}
+
+
+def _mean(rows: Sequence[SetRow], place: int, measure: str) -> MeanInterval:
+    by_unit: defaultdict[tuple[str, str | int], list[float]] = defaultdict(list)
+    left_out = 0
+    for row in rows:
+        value = getattr(row.cells[place], measure)
+        if value is None or not math.isfinite(value):
+            left_out += 1
+        else:
+            unit = ("line", row.line) if row.context is None else ("context", row.context)
+            by_unit[unit].append(float(value))
+    return mean_interval(measure, [fmean(values) for values in by_unit.values()], left_out)
+
+
+def compared(
+    views: Sequence[AuditView], records: Sequence[SessionRecord], measured: Sequence[Sequence[MeasuredStepRecord]]
+) -> Comparison:
+    """Compare chains, the others with the first.
+
+    Args:
+        views: The chains.
+        records: The session of each as it is stored.
+        measured: What the steps of each took.
+    """
+    tokenizers = [record.fingerprint["tokenizer"] for record in records]
+    pairs = tuple(
+        _pair(views[0], view, place, by_text=not same_digests(tokenizers[place], tokenizers[0]))
+        for place, view in enumerate(views)
+        if place
+    )
+    chains = tuple(
+        _summary(view, steps, footprint_from(record.footprint))
+        for view, steps, record in zip(views, measured, records, strict=True)
+    )
+    return Comparison(
+        chains=chains,
+        pairs=pairs,
+        divergence=_divergence(chains),
+        notes=tuple(_notes(views, pairs)),
+        rows=beside(len(chains[0].steps), [pair.rows for pair in pairs]),
+    )
+
+
+def overruled(step: Step) -> bool:
+    """Whether certification refused the likeliest fused token of a step while another one was certified."""
+    refused = max((c.log_p_fused for c in step.candidates if not c.certified), default=-math.inf)
+    accepted = max((c.log_p_fused for c in step.candidates if c.certified), default=math.inf)
+    return refused > accepted
+
+
+def _summary(view: AuditView, measured: Sequence[MeasuredStepRecord], footprint: Footprint | None) -> ChainSummary:
+    apart = own_model(view.settings)
+    thresholded = view.certificate == "certified" or "policy mismatch" in view.certificate
+    ratios = [abs(step.diagnostics.log_ratio) for step in view.steps]
+    return ChainSummary(
+        session_id=view.session_id,
+        branch_id=view.branch_id,
+        name=view.name,
+        branch=next(branch.name for branch in view.branches if branch.id == view.branch_id),
+        policy=view.settings.policy,
+        model=view.model,
+        certificate=view.certificate,
+        text=chain_text(view),
+        steps=view.steps,
+        finished=view.finished,
+        prompt=view.prompt,
+        spans=view.spans,
+        settings=view.settings,
+        calibration=view.calibration,
+        branches=view.branches,
+        warnings=tuple(dict.fromkeys((*view.warnings, *view.preview.warnings))),
+        certified=sum(step.certified for step in view.steps) if view.certificate == "certified" else None,
+        fallbacks=sum(step.fallback for step in view.steps) if thresholded else None,
+        overruled=sum(overruled(step) for step in view.steps) if thresholded else None,
+        mean_log_ratio=sum(ratios) / len(ratios) if ratios else None,
+        seconds_per_token=seconds_per_token(measured),
+        mean_kl_factual=None if apart else mean_of(step.diagnostics.kl_fused_factual for step in view.steps),
+        mean_tv_factual=None if apart else mean_of(step.diagnostics.tv_fused_factual for step in view.steps),
+        own_model=apart,
+        footprint=footprint,
+        peak_bytes=peak_bytes(measured),
+    )
+
+
+def _pair(first: AuditView, other: AuditView, place: int, by_text: bool) -> PairComparison:
+    left, right = ([_token(step, by_text) for step in view.steps] for view in (first, other))
+    rows = align(left, right)
+    counts = Counter(row.kind for row in rows)
+    return PairComparison(
+        other=place,
+        rows=rows,
+        first_divergence=first_divergence(left, right),
+        same=counts["same"],
+        changed=counts["changed"],
+        removed=counts["removed"],
+        added=counts["added"],
+        by_text=by_text,
+        differences=tuple(_differences(first, other)),
+    )
+
+
+def _token(step: Step, by_text: bool) -> int | str:
+    return step.token if by_text else step.token_id
+
+
+def _differences(first: AuditView, other: AuditView) -> Iterator[tuple[str, str, str]]:
+    """What the sessions do not share; a setting that makes no difference to either is compared all the same."""
+    left, right = asdict(first.settings), asdict(other.settings)
+    pairs = [("prompt", first.prompt, other.prompt), ("spans", _spans(first), _spans(other))]
+    pairs += [(name, str(left[name]), str(right[name])) for name in left]
+    yield from (pair for pair in pairs if pair[1] != pair[2])
+
+
+def _spans(view: AuditView) -> str:
+    return ", ".join(f"{view.prompt[s.start : s.end]} ({s.category})" for s in view.spans if s.masked)
+
+
+def _divergence(chains: Sequence[ChainSummary]) -> tuple[StepDivergence, ...]:
+    def each(index: int, field: str, from_vanilla: bool = False) -> tuple[float | None, ...]:
+        return tuple(
+            None
+            if index >= len(chain.steps) or (from_vanilla and chain.own_model)
+            else getattr(chain.steps[index].diagnostics, field)
+            for chain in chains
+        )
+
+    return tuple(
+        StepDivergence(
+            step=index,
+            kl=each(index, "kl_fused_masked"),
+            tv=each(index, "tv_on_set"),
+            log_ratio=each(index, "log_ratio"),
+            kl_factual=each(index, "kl_fused_factual", from_vanilla=True),
+            tv_factual=each(index, "tv_fused_factual", from_vanilla=True),
+        )
+        for index in range(max(len(chain.steps) for chain in chains))
+    )
+
+
+def _notes(views: Sequence[AuditView], pairs: Sequence[PairComparison]) -> Iterator[str]:
+    if len({view.prompt for view in views}) > 1:
+        yield "The sessions have different prompts, so that tokens can differ for that reason alone."
+    if len({view.settings.seed for view in views}) > 1 and not all(view.settings.greedy for view in views):
+        yield "The sessions have different seeds, so that tokens can differ by chance alone."
+    if any(pair.by_text for pair in pairs):
+        yield "The models have different vocabularies, so that tokens are compared by their text."
+    if any(view.finished is None for view in views):
+        yield "A chain is not finished; what comes after its last token is not compared."

@@ -1,0 +1,255 @@
+"""What the compare page says of a comparison over a prompt set: means, rows, and how far the columns are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, get_args
+
+from app.audit.words import Message
+from app.batch.types import MeanInterval
+from app.compare.types import SetCell, SetColumn, SetComparison, SetOrder, SetRow, SetSummary, StoredPromptSet
+from app.compare.words import memory
+from app.shared.errors import ServiceError
+from app.shared.policies import parameters_line, policy_name
+from app.shared.step_words import count, day, level, plural
+
+PAGE_ROWS = 50
+ORDERS = get_args(SetOrder)
+NONE = '<span aria-hidden="true">–</span><span class="vh">none</span>'
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuery:
+    """What of a comparison is shown, and in which order; the column counts from 0, the page from 1."""
+
+    comparison: int
+    order: SetOrder
+    column: int
+    descending: bool
+    page: int
+
+
+def set_query(given: Mapping[str, Any]) -> SetQuery:
+    """A query as the browser gives it.
+
+    Raises:
+        ServiceError: A part of it is missing or unknown.
+    """
+    try:
+        numbers = [int(given[name]) for name in ("set", "column", "page")]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ServiceError("The comparison cannot be read; load the page again.") from error
+    order = str(given.get("order"))
+    if order not in ORDERS:
+        raise ServiceError(f"There is no order {order!r}; choose one of {', '.join(ORDERS)}.")
+    return SetQuery(numbers[0], order, numbers[1], bool(given.get("descending")), max(1, numbers[2]))  # type: ignore[arg-type]
+
+
+def set_message(view: SetComparison, query: SetQuery) -> Message:
+    """An open comparison: the asked-for page of its rows, and everything above them."""
+    names = column_names(view.columns)
+    pages = max(1, math.ceil(len(view.rows) / PAGE_ROWS))
+    page = min(query.page, pages)
+    shown = view.rows[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+    first = (page - 1) * PAGE_ROWS + 1
+    return {
+        "kind": "set",
+        "set": view.id,
+        "name": view.name,
+        "about": f"{view.filename}, {plural(len(view.rows), 'prompt')}, {day(view.created_at)}",
+        "running": view.running,
+        "resumable": view.resumable,
+        "progress": [_progress(own, name, len(view.rows)) for own, name in zip(view.columns, names, strict=True)],
+        "means": means_table(view.columns, names),
+        "rows": rows_table(shown, names, query),
+        "where": f"{count(first)} to {count(first + len(shown) - 1)} of {count(len(view.rows))}",
+        "page": page,
+        "pages": pages,
+        "notes": list(view.notes),
+    }
+
+
+def column_names(columns: Sequence[SetColumn]) -> list[str]:
+    """A name of each column that no other one has."""
+    names = [policy_name(own.settings.policy) for own in columns]
+    return [
+        name if names.count(name) == 1 else f"{name} ({_settings(own) or place})"
+        for place, (name, own) in enumerate(zip(names, columns, strict=True), 1)
+    ]
+
+
+def sets_message(found: Sequence[SetSummary], stored: Sequence[StoredPromptSet]) -> Message:
+    """Comparisons of earlier, and stored prompt sets."""
+    return {
+        "kind": "listed",
+        "sets": [
+            {"id": item.id, "name": item.name, "running": item.running,
+             "about": f"{', '.join(map(policy_name, item.policies))}; {plural(item.rows, 'prompt')}, "
+                      f"{day(item.created_at)}"}
+            for item in found
+        ],
+        "stored": [[item.id, f"{item.filename}, {plural(item.rows, 'prompt')}, {day(item.created_at)}"]
+                   for item in stored],
+    }  # fmt: skip
+
+
+MEANS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("parted", "Prompts with another text than column 1", lambda v: f"{100 * v:.0f} %"),
+    ("mean_tv_factual", "From vanilla, total variation", lambda v: f"{v:.3f}"),
+    ("mean_kl_factual", "From vanilla, KL in nats", lambda v: f"{v:.3f}"),
+    ("mean_log_ratio", "Mean sensitivity, size only", lambda v: f"{v:.3f}"),
+    ("certified_share", "Certified share", lambda v: f"{100 * v:.1f} %"),
+    ("fallbacks", "Fallback steps a chain", lambda v: f"{v:.2f}"),
+    ("seconds_per_token", "Time per token, ms", lambda v: f"{1000 * v:.1f}"),
+    ("key_value_bytes", "Keys and values, computed", lambda v: memory(round(v))),
+)
+"""Measure, its words, and how a value is written."""
+
+ONCE: tuple[tuple[str, Callable[[SetColumn], int | None]], ...] = (
+    ("Weights of the model", lambda own: own.footprint.model_bytes if own.footprint else None),
+    ("Weights of further models", lambda own: own.footprint.further_bytes if own.footprint else None),
+    ("Device memory, measured peak of all that ran", lambda own: own.peak_bytes),
+)
+"""What is the same for all prompts; a line stands only where some column has a value."""
+
+
+def means_table(columns: Sequence[SetColumn], names: Sequence[str]) -> str:
+    """Means with 95 % intervals, one line a measure."""
+    by_measure = [{item.measure: item for item in own.means} for own in columns]
+    lines = []
+    for measure, words, shown in MEANS:
+        if any(own[measure].mean is not None for own in by_measure):
+            lines.append([words, *(_mean(own[measure], shown) for own in by_measure)])
+    for words, read in ONCE:
+        if any(read(own) for own in columns):
+            lines.append([words, *(escape(memory(read(own))) for own in columns)])
+    head = "".join(f'<th scope="col" class="n">{escape(name)}</th>' for name in names)
+    body = "".join(
+        f'<tr><th scope="row">{escape(words)}</th>{"".join(f"<td class=n>{cell}</td>" for cell in cells)}</tr>'
+        for words, *cells in lines
+    )
+    return (
+        '<table class="setmeans"><caption class="vh">Means of the columns</caption><thead><tr><th scope="col">'
+        f'<span class="vh">Figure</span></th>{head}</tr></thead><tbody>{body}</tbody></table>'
+    )
+
+
+CELLS: tuple[tuple[str, str, str, Callable[[SetCell], str]], ...] = (
+    ("Parts at", "parted_at", "First token that differs from column 1", lambda cell: _parts(cell)),
+    ("From vanilla", "mean_tv_factual", "Total variation from vanilla, mean over the chain",
+     lambda cell: _decimal(cell.mean_tv_factual, 3)),
+    ("Sensitivity", "mean_log_ratio", "Mean size of the log-ratio", lambda cell: _decimal(cell.mean_log_ratio, 2)),
+    ("Fallbacks", "fallbacks", "Steps at which no token was certified",
+     lambda cell: NONE if cell.fallbacks is None else count(cell.fallbacks)),
+)  # fmt: skip
+"""Title, what a click sorts by, what it means, and how it is written."""
+
+
+def rows_table(rows: Sequence[SetRow], names: Sequence[str], query: SetQuery) -> str:
+    """The prompts with each column's numbers; the first column parts from nothing."""
+    shown = [CELLS[1:] if place == 0 else CELLS for place in range(len(names))]
+    over = "".join(
+        f'<th scope="colgroup" colspan="{len(own)}" class="over">{escape(name)}</th>'
+        for own, name in zip(shown, names, strict=True)
+    )
+    heads = "".join(
+        _head(title, order, place, f"{names[place]}: {about}", query, "first" if number == 0 else "")
+        for place, own in enumerate(shown)
+        for number, (title, order, about, _) in enumerate(own)
+    )
+    line = _head("Line", "line", 0, "Line in the file", query, "")
+    prompt = _head("Prompt", "prompt", 0, "The prompt; opens its chains", query, "t")
+    body = "".join(_row(row, shown) for row in rows)
+    return (
+        '<table class="setrows"><caption class="vh">Prompts of the set</caption>'
+        f'<thead><tr><td colspan="2"></td>{over}</tr><tr>{line}{prompt}{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def _row(row: SetRow, shown: Sequence[Sequence[tuple[str, str, str, Callable[[SetCell], str]]]]) -> str:
+    words = " ".join(row.prompt.split())
+    ids = [cell.session_id for cell in row.cells]
+    group = f' <span class="hint">{escape(row.group)}</span>' if row.group else ""
+    if None in ids:
+        prompt = f'<span class="cut">{escape(words)}</span>{group}'
+    else:
+        chains = ",".join(map(str, ids))
+        prompt = (
+            f'<button type="button" class="link cut" data-set="open" data-sessions="{chains}" data-line="{row.line}" '
+            f'title="{escape(words)}">{escape(words)}</button>{group}'
+        )
+    cells = "".join(
+        _cell(cell, write(cell), number == 0)
+        for cell, own in zip(row.cells, shown, strict=True)
+        for number, (_, _, _, write) in enumerate(own)
+    )
+    return f'<tr data-line="{row.line}"><td class="n">{row.line}</td><th scope="row">{prompt}</th>{cells}</tr>'
+
+
+def _cell(cell: SetCell, text: str, first: bool) -> str:
+    edge = " first" if first else ""
+    if cell.state == "failed":
+        return f'<td class="n{edge}" title="{escape(cell.error)}"><span class="caution">failed</span></td>'
+    if cell.state in ("waiting", "deleted"):
+        return f'<td class="n{edge}"><span class="hint">{"…" if cell.state == "waiting" else "deleted"}</span></td>'
+    return f'<td class="n{edge}">{text}</td>'
+
+
+def _head(title: str, order: str, column: int, about: str, query: SetQuery, classes: str) -> str:
+    by_row = order in ("line", "prompt")
+    sorted_now = query.order == order and (by_row or query.column == column)
+    says = ("descending" if query.descending else "ascending") if sorted_now else "none"
+    mark = "" if not sorted_now else f'<span aria-hidden="true"> {"↓" if query.descending else "↑"}</span>'
+    kind = classes if by_row else f"n {classes}"
+    return (
+        f'<th scope="col" class="{kind.strip()}" aria-sort="{says}"><button type="button" class="sort" data-set="sort" '
+        f'data-order="{order}" data-column="{column}" title="{escape(about)}">{escape(title)}{mark}</button></th>'
+    )
+
+
+def _mean(item: MeanInterval, shown: Callable[[float], str]) -> str:
+    if item.mean is None:
+        return NONE
+    within = "" if item.low is None or item.high is None else f"{shown(item.low)} to {shown(item.high)}, "
+    left = f", {count(item.left_out)} left out" if item.left_out else ""
+    return f'{escape(shown(item.mean))} <span class="hint">{escape(within)}n = {count(item.contexts)}{left}</span>'
+
+
+def _progress(own: SetColumn, name: str, total: int) -> Message:
+    failed = f", {count(own.failed)} failed" if own.failed else ""
+    job = own.job
+    waits = job is not None and job.status == "queued"
+    error = f" {job.error}" if job is not None and job.error else ""
+    return {
+        "name": name,
+        "line": _settings(own),
+        "share": (own.finished + own.failed) / max(1, total),
+        "said": f"{count(own.finished)} of {count(total)}{failed}{', waits for its turn' if waits else ''}{error}",
+        "batch": own.batch_id,
+    }
+
+
+def _settings(own: SetColumn) -> str:
+    settings = own.settings
+    parts = [parameters_line(settings)]
+    if settings.policy.startswith("coft"):
+        parts.append(f"λ {settings.lam:.2f}")
+    if settings.calibration_id is not None:
+        parts.append(f"α {level(settings.alpha)}")
+    return ", ".join(part for part in parts if part)
+
+
+def _parts(cell: SetCell) -> str:
+    if cell.parted is None:
+        return '<span class="hint">…</span>'
+    return "same" if cell.parted_at is None else count(cell.parted_at + 1)
+
+
+def _decimal(value: float | None, digits: int) -> str:
+    if value is None:
+        return NONE
+    return f"{value:.{digits}f}" if math.isfinite(value) else "∞"

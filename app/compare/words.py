@@ -1,0 +1,565 @@
+"""Chains beside each other in words: their names, what each was decoded with, where they part, and why."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from typing import Any, TypedDict
+
+from app.audit.words import Message, finished_text
+from app.compare.types import ChainSummary, ComparedRow, Comparison, PairComparison
+from app.sessions.service import LibraryEntry
+from app.shared.audits import SENSITIVE, AuditSettings, AuditView, BranchView, CalibrationSummary, PolicyInfo
+from app.shared.chain_words import NAMES
+from app.shared.errors import ServiceError
+from app.shared.markup import table
+from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
+from app.shared.policy_menu import policies_json
+from app.shared.step_words import Row, count, day, level, plural, probability, quoted, shown_token, signed, step_card
+from coft_core.types import Candidate, Step
+
+WHOLE = ("max_new_tokens", "top_k", "seed")
+DECIMAL = ("temperature", "top_p")
+COLUMN_FIELDS = {"max_new_tokens": "number of steps", "top_k": "top-k", "top_p": "top-p", "lam": "lambda"}
+
+
+def compared_columns_from(shared: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> tuple[AuditSettings, ...]:
+    """The settings of each column.
+
+    Args:
+        shared: What all columns have in common: ``model``, ``max_new_tokens``, ``seed``, ``temperature``, ``top_p``,
+            ``top_k`` and ``greedy``.
+        columns: By column ``policy``, ``lam``, ``alpha``, ``calibration`` (0 for none), ``layout``, ``proceed`` and
+            ``parameters``, the policy's own by name.
+
+    Raises:
+        ServiceError: A field that must hold a number holds none, there is no such policy, or a parameter cannot take
+            its value.
+    """
+    return tuple(_column_from(shared, given, place) for place, given in enumerate(columns, 1))
+
+
+def _column_from(shared: Mapping[str, Any], given: Mapping[str, Any], place: int) -> AuditSettings:
+    everywhere: dict[str, Any] = {name: _whole(shared, name, "") for name in WHOLE}
+    everywhere |= {name: _decimal_given(shared, name, "") for name in DECIMAL}
+    where = f" of column {place}"
+    info = policy_info(str(given.get("policy") or ""))
+    try:
+        parameters = parameter_values(info, given.get("parameters") or {})
+    except ServiceError as error:
+        raise ServiceError(f"Column {place}: {error}") from error
+    # A policy without lambda or thresholds has no fields for them; what stood there before counts for nothing.
+    own: dict[str, Any] = {"lam": _decimal_given(given, "lam", where)} if info.fuses else {}
+    own |= {"alpha": _decimal_given(given, "alpha", where)} if info.certifies else {}
+    calibration = _whole(given, "calibration", where) or None if info.certifies else None
+    return AuditSettings(
+        model=str(shared.get("model") or "demo").strip(),
+        policy=info.key,
+        calibration_id=calibration,
+        parameters=parameters,
+        mask_layout=str(given.get("layout") or "joint"),
+        proceed_uncertified=bool(given.get("proceed")),
+        greedy=bool(shared.get("greedy")),
+        **own,
+        **everywhere,
+    )
+
+
+def chains_from(items: Sequence[Sequence[Any]]) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+    """Sessions and branches as the browser names them; a missing branch is the active one."""
+    sessions = tuple(int(item[0]) for item in items)
+    return sessions, tuple(None if item[1] is None else int(item[1]) for item in items)
+
+
+def _decimal_given(given: Mapping[str, Any], name: str, where: str) -> float:
+    try:
+        return float(given[name])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _not_a_number(name, where) from error
+
+
+def _whole(given: Mapping[str, Any], name: str, where: str) -> int:
+    value = _decimal_given(given, name, where)
+    if value != int(value):
+        raise _not_a_number(name, where)
+    return int(value)
+
+
+def _not_a_number(name: str, where: str) -> ServiceError:
+    kind = "whole number" if name in WHOLE else "number"
+    return ServiceError(f"The {COLUMN_FIELDS.get(name, name)}{where} is no {kind}; write one.")
+
+
+LAYOUTS = {"joint": "one mask for all families", "factorized": "one mask for each family"}
+
+PARTS: tuple[Callable[[ChainSummary], str], ...] = (
+    lambda chain: f"λ {chain.settings.lam:.2f}" if info_of(chain.policy).fuses else "",
+    lambda chain: f"α {level(chain.settings.alpha)}" if chain.calibration else "",
+    lambda chain: parameters_line(chain.settings),
+    lambda chain: chain.calibration.name if chain.calibration else "no calibration",
+    lambda chain: LAYOUTS.get(chain.settings.mask_layout, chain.settings.mask_layout),
+    lambda chain: f"seed {chain.settings.seed}",
+    lambda chain: branch_name(_branch(chain)),
+    lambda chain: f"session {chain.session_id}",
+    lambda chain: f"branch {chain.branch_id}",
+)
+"""What chains can be told apart by, the plainest first."""
+
+
+def chain_names(chains: Sequence[ChainSummary]) -> list[str]:
+    """A short name of each chain that no other one has: its policy, and what else is needed to tell them apart."""
+    if len({chain.session_id for chain in chains}) == 1:
+        branches = [branch_name(_branch(chain)) for chain in chains]
+        return [
+            name if branches.count(name) == 1 else f"{name} ({chain.branch_id})"
+            for name, chain in zip(branches, chains, strict=True)
+        ]
+    told: list[list[str]] = [[] for _ in chains]
+    for part in PARTS:
+        names = [_name(chain, words) for chain, words in zip(chains, told, strict=True)]
+        times = Counter(names)
+        for name in [name for name, number in times.items() if number > 1]:
+            alike = [place for place, own in enumerate(names) if own == name]
+            words = {place: part(chains[place]) for place in alike}
+            if len(set(words.values())) > 1:
+                for place in alike:
+                    told[place] += [words[place]] if words[place] else []
+    return [_name(chain, words) for chain, words in zip(chains, told, strict=True)]
+
+
+def branch_name(branch: BranchView) -> str:
+    """A branch's name, after the step at which it departs."""
+    step = "" if branch.fork_step is None else f"{count(branch.fork_step + 1)} "
+    return f"{step}{shown_token(branch.name)}"
+
+
+def _branch(chain: ChainSummary) -> BranchView:
+    return next(branch for branch in chain.branches if branch.id == chain.branch_id)
+
+
+def _name(chain: ChainSummary, words: Sequence[str]) -> str:
+    return f"{policy_name(chain.policy)} ({', '.join(words)})" if words else policy_name(chain.policy)
+
+
+def settings_line(chain: ChainSummary) -> str:
+    """What a chain was decoded with, in one line."""
+    info, settings = info_of(chain.policy), chain.settings
+    own = parameters_line(settings)
+    if not info.fuses and not info.certifies:
+        return own or info.about
+    parts = [f"λ {settings.lam:.2f}"] if info.fuses else []
+    parts += [own] if own else []
+    if info.certifies and chain.calibration is not None:
+        parts += [f"α {level(settings.alpha)}", f"calibrated, {plural(chain.calibration.contexts, 'context')}"]
+        parts += [f"group {settings.group}"] if settings.group else []
+    elif info.certifies:
+        parts.append("no calibration")
+    if settings.mask_layout != info.layouts[0]:
+        parts.append(LAYOUTS.get(settings.mask_layout, settings.mask_layout))
+    return ", ".join(parts)
+
+
+def claim(certificate: str) -> tuple[str, str]:
+    """A certificate's badge and its words, without what a mismatch differs in."""
+    state = "calibrated" if certificate == "certified" else "uninformative"
+    return state, certificate.partition(" (")[0]
+
+
+def parting(comparison: Comparison, names: Sequence[str]) -> list[str]:
+    """Where each chain leaves the first, one sentence a chain."""
+    first = comparison.chains[0]
+    return [_parting(first, comparison.chains[pair.other], names[0], names[pair.other], pair)
+            for pair in comparison.pairs]  # fmt: skip
+
+
+def _parting(first: ChainSummary, other: ChainSummary, a: str, b: str, pair: PairComparison) -> str:
+    at = pair.first_divergence
+    if at is None:
+        tokens = plural(pair.same, "token")
+        return f"{a} and {b} write the same {tokens}." if pair.same else f"{a} and {b} have written nothing yet."
+    words = f"{_writes(first, at, a)}, {_writes(other, at, b)}"
+    where = "at the first token" if at == 0 else f"at token {count(at + 1)}, after {plural(at, 'equal one')}"
+    changes = [f"{count(n)} {word}" for n, word in (
+        (pair.changed, "changed"), (pair.removed, "left out"), (pair.added, "added")) if n]  # fmt: skip
+    return f"{a} and {b} part {where}: {words}. In all {_and(changes)}; {plural(pair.same, 'token')} shared."
+
+
+def _writes(chain: ChainSummary, at: int, name: str) -> str:
+    return f"{name} writes {quoted(chain.steps[at].token)}" if at < len(chain.steps) else f"{name} has no more"
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def row_sentences(comparison: Comparison, names: Sequence[str]) -> list[str]:
+    """A sentence for each aligned row: what the columns write there, and why at the first row that differs."""
+    first = next((number for number, row in enumerate(comparison.rows) if not row.same), None)
+    found = []
+    for number, row in enumerate(comparison.rows):
+        if number == first and len({chain.prompt for chain in comparison.chains}) == 1:
+            found.append(_first_difference(comparison, names, number))
+        else:
+            found.append(_row_sentence(comparison, names, row, first is not None and number >= first))
+    return found
+
+
+def _row_sentence(comparison: Comparison, names: Sequence[str], row: ComparedRow, parted: bool) -> str:
+    steps = [None if at is None else chain.steps[at] for at, chain in zip(row.steps, comparison.chains, strict=True)]
+    if row.same and steps[0] is not None:
+        return f"All write {quoted(steps[0].token)}." + (" Their texts differ before it." if parted else "")
+    said = [f"{name} writes {quoted(step.token)}" if step else f"{name} has no token here"
+            for name, step in zip(names, steps, strict=True)]  # fmt: skip
+    return f"{_and(said)}. What stands before differs already, so the probabilities belong to different texts."
+
+
+def _first_difference(comparison: Comparison, names: Sequence[str], at: int) -> str:
+    """Where texts part all have the same text before, so that their next tokens can be held against each other."""
+    said = [_writes(chain, at, name) for chain, name in zip(comparison.chains, names, strict=True)]
+    steps = [chain.steps[at] if at < len(chain.steps) else None for chain in comparison.chains]
+    own = steps[0]
+    if own is None:
+        return f"{_and(said)}."
+    reasons = [_reason(own, step, name) for name, step in zip(names[1:], steps[1:], strict=True) if step]
+    return " ".join([f"After the same text {_and(said)}.", *(reason for reason in reasons if reason)])
+
+
+def _reason(first: Step, other: Step, name: str) -> str:
+    """Why a chain did not write the first one's token, as far as its stored candidates tell."""
+    if other.token_id == first.token_id:
+        return ""
+    if other.forced:
+        return f"In {name} it was forced by a reviewer."
+    wanted = next((item for item in other.candidates if item.token_id == first.token_id), None)
+    if wanted is None:
+        return ""
+    seen, masked = (probability(math.exp(value)) for value in (wanted.log_p_factual, wanted.log_p_masked))
+    token = quoted(first.token)
+    if _refused(other, wanted):
+        tau = probability(math.exp(other.log_tau), 3)
+        below = f"and {masked} with the attribute masked, under the threshold {tau}"
+        return f"{token} has {seen}, {below}: {name} leaves it out."
+    fused, taken = (probability(math.exp(value)) for value in (wanted.log_p_fused, other.log_p_fused))
+    return (
+        f"In {name}, {token} has {fused} and {quoted(other.token)} has {taken}; with the attribute masked "
+        f"{token} goes from {seen} to {masked}."
+    )
+
+
+def _refused(step: Step, candidate: Candidate) -> bool:
+    return step.state in ("calibrated", "inherited") and not step.fallback and not candidate.certified
+
+
+def peak(chain: ChainSummary, name: str) -> str:
+    """The most sensitive token of a chain; empty without tokens."""
+    if not chain.steps:
+        return ""
+    step = max(chain.steps, key=lambda item: abs(item.diagnostics.log_ratio))
+    ratio = step.diagnostics.log_ratio
+    factor = math.exp(min(abs(ratio), 20.0))
+    direction = "likelier" if ratio > 0 else "less likely"
+    return f"{name} peaks at “{shown_token(step.token)}”, {factor:.1f} times {direction} with the attribute visible."
+
+
+NONE = "–"
+SETTINGS = {
+    **NAMES,
+    "alpha": "alpha",
+    "policy": "policy",
+    "calibration_id": "calibration",
+    "greedy": "greedy",
+    "seed": "seed",
+    "max_new_tokens": "steps at most",
+    "proceed_uncertified": "proceed uncertified",
+    "user_list_id": "word list",
+    "mask_layout": "mask",
+    "mask_hint": "hint of the mask",
+    "group": "group",
+    "parameters": "parameters of the method",
+}
+"""Settings as they are named on pages."""
+
+
+def summary_table(comparison: Comparison, names: Sequence[str]) -> str:
+    """Figures of each chain; a dash where there is nothing to count."""
+    chains = comparison.chains
+    differing = [NONE, *(count(pair.changed + pair.removed + pair.added) for pair in comparison.pairs)]
+    body = [["Tokens written", *(count(len(chain.steps)) for chain in chains)]]
+    body.append([f"Aligned steps that differ from {names[0]}", *differing])
+    body += [[title, *(read(chain) for chain in chains)] for title, read in FIGURES]
+    measured = [[title, *(read(chain) for chain in chains)] for title, read in MEASURED]
+    body += [row for row in measured if any(text != NONE for text in row[1:])]
+    rows = [[f'<th scope="row">{escape(row[0])}</th>', *(escape(text) for text in row[1:])] for row in body]
+    head = [('<span class="vh">Figure</span>', ""), *((escape(name), "n") for name in names)]
+    return table(head, rows, "sumtab", "Summary of the columns")
+
+
+def _ratios(chain: ChainSummary) -> list[float]:
+    return [step.diagnostics.log_ratio for step in chain.steps]
+
+
+def _largest(chain: ChainSummary) -> str:
+    return signed(max(_ratios(chain), key=abs)) if chain.steps else NONE
+
+
+def _certified(chain: ChainSummary) -> str:
+    return NONE if chain.certified is None else f"{count(chain.certified)} of {count(len(chain.steps))}"
+
+
+def _optional(value: int | None) -> str:
+    return NONE if value is None else count(value)
+
+
+def _decimal(value: float | None, digits: int, factor: float = 1.0) -> str:
+    return NONE if value is None else f"{factor * value:.{digits}f}"
+
+
+def memory(size: int | None) -> str:
+    """A number of bytes in a unit that suits it; a dash for none."""
+    if not size:
+        return NONE
+    for unit, factor in (("GB", 1e9), ("MB", 1e6)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size / 1e3:.0f} kB"
+
+
+FIGURES: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
+    ("Mean sensitivity, size only", lambda chain: _decimal(chain.mean_log_ratio, 2)),
+    ("Largest sensitivity", _largest),
+    (f"Sensitive tokens, {SENSITIVE:.2f} or more",
+     lambda chain: count(sum(abs(value) >= SENSITIVE for value in _ratios(chain)))),
+    ("Favourites overruled", lambda chain: _optional(chain.overruled)),
+    ("Certified tokens", _certified),
+    ("Fallback steps", lambda chain: _optional(chain.fallbacks)),
+    ("From vanilla, total variation", lambda chain: _decimal(chain.mean_tv_factual, 3)),
+    ("From vanilla, KL in nats", lambda chain: _decimal(chain.mean_kl_factual, 3)),
+    ("Time per token, ms", lambda chain: _decimal(chain.seconds_per_token, 1, 1000)),
+    ("Keys and values, computed", lambda chain: memory(chain.key_value_bytes)),
+)  # fmt: skip
+
+MEASURED: tuple[tuple[str, Callable[[ChainSummary], str]], ...] = (
+    ("Further models, their weights", lambda chain: memory(chain.footprint.further_bytes if chain.footprint else None)),
+    ("Device memory, measured peak of all that ran", lambda chain: memory(chain.peak_bytes)),
+)
+"""Figures that stand only where some chain has them."""
+
+
+def differences_table(comparison: Comparison, names: Sequence[str]) -> str:
+    """The settings that the columns do not share; a sentence where they share all."""
+    differing = dict.fromkeys(name for pair in comparison.pairs for name, _, _ in pair.differences)
+    shown = {
+        name: [_value(name, chain) for chain in comparison.chains] for name in differing if _matters(name, comparison)
+    }
+    if not shown:
+        return '<p class="sub">The columns were decoded with the same prompt and settings.</p>'
+    head = [("Setting", ""), *((escape(name), "") for name in names)]
+    rows = [[f'<th scope="row">{escape(SETTINGS.get(name, name))}</th>', *map(escape, row)]
+            for name, row in shown.items()]  # fmt: skip
+    return table(head, rows, "plain differ", f"{plural(len(rows), 'setting')} that differ")
+
+
+def _matters(name: str, comparison: Comparison) -> bool:
+    """Whether a setting decides something in at least two of the columns or tells them apart."""
+    infos = [info_of(chain.policy) for chain in comparison.chains]
+    if name == "lam":
+        return any(info.fuses for info in infos)
+    if name == "alpha":
+        return any(chain.calibration is not None for chain in comparison.chains)
+    return True
+
+
+def _value(name: str, chain: ChainSummary) -> str:
+    info = info_of(chain.policy)
+    if name == "policy":
+        return info.name
+    if name == "calibration_id":
+        return chain.calibration.name if chain.calibration else "none"
+    if (name == "lam" and not info.fuses) or (name == "alpha" and chain.calibration is None):
+        return NONE
+    if name == "prompt":
+        return chain.prompt
+    if name == "spans":
+        return _text(tuple(chain.prompt[span.start : span.end] for span in chain.spans if span.masked))
+    if name == "parameters":
+        return parameters_line(chain.settings) or NONE
+    return _text(getattr(chain.settings, name))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(str(item) for item in value) or "none"
+    return "none" if value is None or value == "" else str(value)
+
+
+SHOWN_ROWS = 6
+"""Candidates of a step that are shown, the written one besides."""
+
+MOST_COLUMNS = 4
+"""Columns that the page shows beside each other."""
+
+
+class Cell(TypedDict):
+    """A token in a column; the short keys keep a comparison's message small.
+
+    ``i`` index, ``t`` raw text, ``w`` shown text, ``p`` factual probability, ``r`` log ratio and ``rt`` its text,
+    ``sr`` words for screen readers, ``k`` marks, ``d`` divergence of fused from masked, ``v`` divergence from vanilla
+    as total variation and as KL (null where it is not known), ``tt`` the threshold's text, ``rows`` candidates: text,
+    factual, masked, fused, joint, mark, why, whether it was written, and the fused probability from 0 to 1.
+    """
+
+    i: int
+    t: str
+    w: str
+    p: str
+    r: float
+    rt: str
+    sr: str
+    k: list[str]
+    d: float
+    v: list[float | None]
+    tt: str
+    rows: list[list[str | bool | float]]
+
+
+def cell(step: Step, own_model: bool = False) -> Cell:
+    """Everything that the page shows of a step.
+
+    Args:
+        step: The step.
+        own_model: Whether its policy decodes a checkpoint of its own, whose factual reading is not vanilla's.
+    """
+    card = step_card(step)
+    shown = [row for place, row in enumerate(card["rows"]) if place < SHOWN_ROWS or row["id"] == step.token_id]
+    said = step.diagnostics
+    fused = {item.token_id: math.exp(item.log_p_fused) for item in step.candidates}
+    return Cell(
+        i=step.index,
+        t=step.token,
+        w=card["w"],
+        p=probability(math.exp(step.log_p_factual)),
+        r=card["r"],
+        rt=signed(step.diagnostics.log_ratio),
+        sr=card["sr"],
+        k=card["k"],
+        d=float(f"{step.diagnostics.kl_fused_masked:.4g}"),
+        v=[None if own_model else _short(value) for value in (said.tv_fused_factual, said.kl_fused_factual)],
+        tt=card["tt"],
+        rows=[_candidate(row, step, fused[row["id"]]) for row in shown],
+    )
+
+
+def _short(value: float | None) -> float | None:
+    """Four digits; an infinite divergence is told apart by the browser's message, which has no infinities, as -1."""
+    return None if value is None else -1.0 if math.isinf(value) else float(f"{value:.4g}")
+
+
+def _candidate(row: Row, step: Step, fused: float) -> list[str | bool | float]:
+    written = row["id"] == step.token_id
+    share = float(f"{fused:.4f}")
+    return [shown_token(row["t"]), row["f"], row["m"], row["x"], row["j"], row["mark"], row["why"], written, share]
+
+
+def rows_message(rows: Iterable[ComparedRow]) -> list[list[list[int | None]]]:
+    """Aligned rows: the steps of each chain, and 1 where a chain differs."""
+    return [[list(row.steps), [int(differs) for differs in row.differs]] for row in rows]
+
+
+def comparison_message(comparison: Comparison) -> Message:
+    """A whole comparison."""
+    names = chain_names(comparison.chains)
+    first = comparison.chains[0]
+    return {
+        "kind": "comparison",
+        "prompt": first.prompt,
+        "spans": [asdict(span) for span in first.spans],
+        "columns": [_column(chain, name) for chain, name in zip(comparison.chains, names, strict=True)],
+        "rows": rows_message(comparison.rows),
+        "say": row_sentences(comparison, names),
+        "parting": parting(comparison, names),
+        "peaks": [text for chain, name in zip(comparison.chains, names, strict=True) if (text := peak(chain, name))],
+        "summary": summary_table(comparison, names),
+        "differences": differences_table(comparison, names),
+        "notes": _notes(comparison, names),
+    }
+
+
+def _column(chain: ChainSummary, name: str) -> Message:
+    state, words = claim(chain.certificate)
+    return {
+        "name": name,
+        "line": settings_line(chain),
+        "state": state,
+        "claim": words,
+        "why": chain.certificate,
+        "session": chain.session_id,
+        "branch": chain.branch_id,
+        "title": chain.name,
+        "where": chain.branch,
+        "branches": [[branch.id, branch_name(branch)] for branch in chain.branches],
+        "finished": finished_text(chain.finished) or "",
+        "total": chain.settings.max_new_tokens,
+        "fuses": info_of(chain.policy).fuses,
+        "certifies": info_of(chain.policy).certifies,
+        "joint": info_of(chain.policy).certified_in == "both",
+        "cells": [cell(step, chain.own_model) for step in chain.steps],
+    }
+
+
+def _notes(comparison: Comparison, names: Sequence[str]) -> list[str]:
+    """Notes on the comparison, and what the sessions themselves say; what all say stands once."""
+    said: dict[str, list[str]] = {}
+    for chain, name in zip(comparison.chains, names, strict=True):
+        own = [*chain.warnings]
+        if chain.certificate != "certified" and info_of(chain.policy).certifies:
+            own.insert(0, f"{chain.certificate[:1].upper()}{chain.certificate[1:]}.")
+        for text in own:
+            said.setdefault(text, []).append(name)
+    everywhere = len(comparison.chains)
+    warnings = [text if len(who) == everywhere else f"{', '.join(who)}: {text}" for text, who in said.items()]
+    return [*comparison.notes, *warnings]
+
+
+def menu_message(policies: Sequence[PolicyInfo], calibrations: Sequence[CalibrationSummary]) -> Message:
+    """What columns can be made of."""
+    return {
+        "kind": "menu",
+        "policies": policies_json(policies),
+        "calibrations": [
+            {"id": item.id, "name": item.name, "model": item.model, "layout": item.mask_layout, "lam": item.lam,
+             "alpha": item.alpha, "embedded": item.embedded}
+            for item in calibrations
+        ],
+        "most": MOST_COLUMNS,
+    }  # fmt: skip
+
+
+def found_message(entries: Sequence[LibraryEntry], total: int) -> Message:
+    """Sessions that can be compared."""
+    rest = total - len(entries)
+    return {
+        "kind": "found",
+        "more": f"{plural(rest, 'more session')}: search for them." if rest > 0 else "",
+        "sessions": [
+            {"id": item.id, "name": item.name,
+             "about": f"{policy_name(item.policy)}, {plural(item.steps, 'step')}, {day(item.updated_at)}"}
+            for item in entries
+        ],
+    }  # fmt: skip
+
+
+def picked_message(view: AuditView) -> Message:
+    """One session with its branches."""
+    return {
+        "kind": "picked",
+        "session": view.session_id,
+        "branch": view.branch_id,
+        "title": view.name,
+        "name": policy_name(view.settings.policy),
+        "branches": [[branch.id, branch_name(branch)] for branch in view.branches],
+    }

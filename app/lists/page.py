@@ -1,0 +1,207 @@
+"""The page of word lists: uploaded, looked at, downloaded and deleted."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.audit.words import family_choices
+from app.bootstrap import Services
+from app.lists.service import ParsedUserList, UserListSummary, UserListView
+from app.shared import web as assets
+from app.shared.audits import FAMILY_NAMES
+from app.shared.errors import ServiceError
+from app.shared.events import EVENT, MULTIPLE, downloaded, shown
+from app.shared.markup import icon, listing, markup, table, upload
+from app.shared.step_words import abbreviated, count, day, plural
+from app.shared.web import topbar
+from coft_core.text.user_list import UserTerm
+
+SHOWN_ERRORS = 12
+SHOWN_TERMS = 500
+WHAT = "The list goes for good. Audits that used it keep what they show, and can no longer be continued."
+EMPTY = (
+    '<section><div class="bar"><h2>Terms</h2></div><p class="sub">No word list yet. The terms of the first one that '
+    "you store stand here.</p></section>"
+)
+
+
+def parsed_list(parsed: ParsedUserList) -> str:
+    """An uploaded word list: how many terms it has, and what is wrong with which lines."""
+    kept = sum(term.keep for _, term in parsed.terms)
+    ignored = (
+        f'<p class="hint">Not read: {escape(", ".join(parsed.ignored_columns))}.</p>' if parsed.ignored_columns else ""
+    )
+    return (
+        f'<p class="sub tnum"><strong>{escape(parsed.filename)}</strong>, {plural(parsed.total, "term")}: '
+        f"{count(len(parsed.terms) - kept)} to mask, {count(kept)} to keep</p>{ignored}{_errors(parsed)}"
+    )
+
+
+def _errors(parsed: ParsedUserList) -> str:
+    if not parsed.errors:
+        return ""
+    rows = [[str(error.line), escape(error.column), escape(error.message)] for error in parsed.errors[:SHOWN_ERRORS]]
+    rest = len(parsed.errors) - len(rows)
+    more = f'<p class="hint">{count(rest)} more.</p>' if rest else ""
+    head = [("Line", "n"), ("Column", ""), ("What is wrong", "")]
+    return (
+        f'<div class="bar"><h3>Lines that can’t be used</h3><span class="hint tnum">{count(len(parsed.errors))} of '
+        f"{count(parsed.total)}; correct them and upload the file again</span></div>"
+        f"{table(head, rows, 'errors', 'Lines that cannot be used')}{more}"
+    )
+
+
+def stored_lists(found: Sequence[UserListSummary], shown: int | None) -> str:
+    """The word lists, with what can be done with each."""
+    if not found:
+        return '<p class="sub">No word list yet.</p>'
+    rows = []
+    for item in found:
+        name = escape(item.name)
+        current = ' aria-current="true"' if item.id == shown else ""
+        rows.append(
+            f'<li{current}><button type="button" class="link" data-do="show" data-id="{item.id}">{name}</button>'
+            f'<span><button type="button" class="btn small quiet" data-do="export" data-id="{item.id}" '
+            f'aria-label="Download {name} as CSV">{icon("down")}CSV</button>'
+            f'<button type="button" class="btn small quiet" data-do="delete" data-id="{item.id}" data-name="{name}" '
+            f'data-what="{WHAT}" aria-label="Delete {name}">Delete</button></span>'
+            f'<span class="hint tnum">{plural(item.terms, "term")}, {day(item.created_at)}, '
+            f'<span class="mono">{escape(abbreviated(item.digest))}</span></span></li>'
+        )
+    return f'<ul class="runlist">{"".join(rows)}</ul>'
+
+
+def shown_list(view: UserListView) -> str:
+    """The terms of a word list."""
+    rows = [_row(term) for term in view.terms[:SHOWN_TERMS]]
+    rest = len(view.terms) - len(rows)
+    more = f'<p class="hint">{count(rest)} more: download the list to see them.</p>' if rest else ""
+    head = [("Term", ""), ("Family", ""), ("Action", "")]
+    return (
+        f'<section><div class="bar"><h2>{escape(view.summary.name)}</h2><span class="hint tnum">'
+        f"{count(view.masked)} to mask, {count(view.kept)} to keep</span></div>"
+        f"{table(head, rows, 'terms', 'Terms')}{more}</section>"
+    )
+
+
+def _row(term: UserTerm) -> list[str]:
+    word = f'<span class="word{" white" if term.keep else ""}">{escape(term.term)}</span>'
+    family = f'<span class="sw f-{escape(term.family)}"></span>{escape(FAMILY_NAMES.get(term.family, term.family))}'
+    return [word, "–" if term.keep else family, "keep visible" if term.keep else "mask"]
+
+
+ACTIONS = [("mask: always sensitive", "mask"), ("keep: always visible", "keep")]
+
+
+class ListHandlers:
+    """What the page asks of the services."""
+
+    def __init__(self, services: Services) -> None:
+        """Keep the services, and a folder for downloads that lives as long as the page."""
+        self._lists = services.user_lists
+        self._folder = tempfile.TemporaryDirectory(prefix="coft-lists-")
+
+    @shown
+    def parse(self, path: str | None, action: str, family: str) -> list[Any]:
+        """Read an uploaded word list."""
+        if path is None:
+            return ["", gr.Button(interactive=False)]
+        parsed = self._lists.parse(Path(path), Path(path).name, action, family)
+        return [parsed_list(parsed), gr.Button(interactive=bool(parsed.terms) and not parsed.errors)]
+
+    @shown
+    def add(self, path: str | None, name: str, action: str, family: str, replace: bool) -> list[Any]:
+        """Store the uploaded word list and show it."""
+        if path is None:
+            raise ServiceError("No file is chosen; upload a CSV or TXT word list first.")
+        parsed = self._lists.parse(Path(path), Path(path).name, action, family)
+        view = self._lists.add(name.strip() or Path(path).stem, parsed, replace)
+        return [view.summary.id, *self._shown(view.summary.id), None, ""]
+
+    @shown
+    def opened(self) -> list[Any]:
+        """All word lists, and the terms of the first."""
+        found = self._lists.list()
+        first = found[0].id if found else None
+        return [first, *self._shown(first)]
+
+    @shown
+    def show(self, event: gr.EventData) -> list[Any]:
+        """Show another list."""
+        return [int(event.id), *self._shown(int(event.id))]
+
+    @shown
+    def delete(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
+        """Delete a list; when it was shown, show the first of the others."""
+        self._lists.delete(int(event.id))
+        return self.opened() if shown_id == event.id else [shown_id, *self._shown(shown_id)]
+
+    @shown
+    def export(self, event: gr.EventData) -> str:
+        """Write one list for download."""
+        return str(self._lists.write_csv(int(event.id), Path(self._folder.name)))
+
+    def _shown(self, shown_id: int | None) -> list[str]:
+        listed = stored_lists(self._lists.list(), shown_id)
+        return [listed, EMPTY if shown_id is None else shown_list(self._lists.view(shown_id))]
+
+
+def lists_page(app: gr.Blocks, services: Services) -> None:
+    """Build the page."""
+    handlers = ListHandlers(services)
+    topbar("lists")
+    shown_id = gr.State(None)
+    with gr.Column(elem_classes=["page"], elem_id="main"):
+        markup(
+            '<div class="pagehead"><h1>Word lists</h1><p class="sub">Your own terms: some always sensitive, some '
+            "always visible. An audit or a calibration uses one list or none.</p></div>"
+        )
+        with gr.Row(elem_classes=["calib"]):
+            with gr.Column(elem_classes=["stack"], min_width=0):
+                file, form, parsed, save = _form()
+                listed = _stored()
+            with gr.Column(elem_classes=["stack"], min_width=0):
+                terms = markup(EMPTY, "terms")
+    download = gr.DownloadButton("List", elem_id="list-file", elem_classes=["offscreen"])
+    name, action, family, replace = form
+    view = [shown_id, listed, terms]
+    gr.on([file.change, action.change, family.change], handlers.parse, [file, action, family], [parsed, save], **EVENT)
+    save.click(handlers.add, [file, name, action, family, replace], [*view, file, name], **EVENT)
+    app.load(handlers.opened, None, view, **EVENT)
+    listed.show(handlers.show, None, view, **MULTIPLE)  # type: ignore[attr-defined]
+    listed.delete(handlers.delete, shown_id, view, **MULTIPLE)  # type: ignore[attr-defined]
+    downloaded(listed.export(handlers.export, None, download, **MULTIPLE), "list-file")  # type: ignore[attr-defined]
+
+
+def _form() -> tuple[gr.File, list[Any], gr.HTML, gr.Button]:
+    with gr.Column(elem_classes=["group"]):
+        markup('<div class="bar"><h2>New list</h2><span class="hint">CSV or TXT, UTF-8</span></div>')
+        file = upload("Word list", "list-upload", (".csv", ".txt"))
+        markup(
+            '<p class="hint">CSV: a column <span class="mono">term</span>; optional <span class="mono">family</span> '
+            'and <span class="mono">action</span> (mask or keep). TXT: one term a line. Whole words are matched, in '
+            "any letter case, the longest first. Start from a template:</p>"
+        )
+        with gr.Row(elem_classes=["templates"]):
+            gr.DownloadButton("CSV", str(assets.TEMPLATES / "word_list.csv"), size="sm")
+        name = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, elem_id="list-name")
+        with gr.Row(elem_classes=["twin"]):
+            action = gr.Dropdown(ACTIONS, value="mask", label="Terms without an action", min_width=0)
+            family = gr.Dropdown(family_choices(), value="other", label="Terms without a family", min_width=0)
+        replace = gr.Checkbox(False, label="Replace the list of this name", elem_id="replace")
+        parsed = markup("", "parsed-list")
+        with gr.Row(elem_classes=["go"]):
+            save = gr.Button("Save", variant="primary", interactive=False, elem_id="save-list")
+    return file, [name, action, family, replace], parsed, save
+
+
+def _stored() -> gr.HTML:
+    with gr.Column(elem_classes=["group"]):
+        markup('<div class="bar"><h2>Lists</h2></div>')
+        return listing("lists", "show", "export", "delete")

@@ -1,0 +1,1 @@
+"""Reports that leave the program: tables, JSON, HTML and evidence bundles."""

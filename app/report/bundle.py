@@ -1,0 +1,386 @@
+"""What leaves the program: the report's files, and the evidence bundle with a manifest of their digests."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from app.calibrate.service import request_from_json, request_to_json
+from app.lists.service import UserListService
+from app.report.document import ReportPart, canonical, digest_of, report_text
+from app.report.tables import SessionData, annotations_csv, candidates_csv, steps_csv
+from app.shared.audits import CalibrationRequest
+from app.shared.errors import ServiceError
+from app.shared.fingerprints import detector_parts
+from app.shared.prompt_sets import PromptRow, row_from, row_record
+from coft_core.decode.keep import StoredLogits
+from coft_core.errors import CoftError
+from coft_core.text.user_list import UserList, UserTerm
+from db.calibrations import CalibrationRecord, CalibrationsRepository
+from db.jobs import JobsRepository
+from db.prompt_sets import PromptRowRecord, PromptSetRecord, PromptSetsRepository
+from db.records import SessionRecord
+from db.types import NotFoundError
+
+LARGEST_FILE = 512 * 2**20
+"""Bytes of one file of an archive, unpacked."""
+LARGEST_TOTAL = 1024 * 2**20
+"""Bytes of all files of an archive, unpacked."""
+MOST_FILES = 64
+STORED_ALREADY_COMPRESSED = (".zip", ".npz", ".bin")
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_PIECE = 2**20
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """Build an archive; equal files in equal order give equal bytes, whenever and wherever it is built."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in files.items():
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            # The system and the rights are part of an archive's bytes and otherwise follow the computer.
+            entry.create_system, entry.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+            compressed = name.endswith(STORED_ALREADY_COMPRESSED)
+            archive.writestr(entry, data, zipfile.ZIP_STORED if compressed else zipfile.ZIP_DEFLATED, 9)
+    return buffer.getvalue()
+
+
+def unpack(path: Path) -> dict[str, bytes]:
+    """Read all files of an archive into memory; nothing is written anywhere.
+
+    Raises:
+        ServiceError: It is no archive, is damaged or encrypted, names a file outside itself or twice, or is too large.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            _check(entries, path.name)
+            return {entry.filename: _read(archive, entry) for entry in entries}
+    except FileNotFoundError as error:
+        raise ServiceError(f"There is no file {path}; check the path.") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
+        raise ServiceError(
+            f"{path.name} cannot be read as a bundle ({_reason(error)}); it is damaged, cut short, or another file."
+        ) from error
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    """Write a file so that it is either whole or not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _check(entries: list[zipfile.ZipInfo], archive: str) -> None:
+    if len(entries) > MOST_FILES:
+        raise ServiceError(f"{archive} holds {len(entries)} files; a bundle holds at most {MOST_FILES}.")
+    names = [entry.filename for entry in entries]
+    for entry in entries:
+        name = entry.filename
+        plain = name and name == Path(name).name and "\\" not in name and name not in (".", "..") and "\0" not in name
+        if not plain or entry.is_dir() or stat.S_ISLNK(entry.external_attr >> 16):
+            raise ServiceError(f"{archive} holds {name!r}, which is no plain file of a bundle; do not unpack it.")
+        if names.count(name) > 1:
+            raise ServiceError(f"{archive} holds {name!r} twice, so that it is not clear which one counts.")
+        if entry.file_size > LARGEST_FILE:
+            raise ServiceError(f"{name} in {archive} is larger than {LARGEST_FILE // 2**20} MB; it was not read.")
+    if sum(entry.file_size for entry in entries) > LARGEST_TOTAL:
+        raise ServiceError(f"{archive} unpacks to more than {LARGEST_TOTAL // 2**20} MB; it was not read.")
+
+
+def _read(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """A file's bytes; never more than its header says, so that the limits hold whatever the header says."""
+    pieces, size = [], 0
+    with archive.open(entry) as file:
+        while piece := file.read(_PIECE):
+            size += len(piece)
+            if size > entry.file_size:
+                raise ServiceError(f"{entry.filename} is larger than the archive says; it was not read.")
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+LOGITS_FILE = "logits.zip"
+MOST_STEPS = 100_000
+LARGEST_STEP = 2 * 2**20
+"""Bytes of one step's stored logits; they are compressed, so that more could unpack to more than memory holds."""
+
+_NAME = re.compile(r"branch-(\d+)-step-(\d+)\.bin")
+
+
+def logits_file(steps: Sequence[tuple[int, int, bytes]]) -> bytes:
+    """The archive's content; equal logits give equal bytes.
+
+    Args:
+        steps: Branch id, step index (0-based) and stored logits of each step that kept them.
+    """
+    return pack({f"branch-{branch}-step-{index + 1}.bin": data for branch, index, data in steps})
+
+
+def logits_from(data: bytes) -> dict[tuple[int, int], StoredLogits]:
+    """Stored logits by branch id and step index (0-based).
+
+    Raises:
+        ServiceError: The archive is damaged, too large, or holds another file.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return dict(_entries(archive))
+    except (zipfile.BadZipFile, OSError, RuntimeError, EOFError, CoftError) as error:
+        raise ServiceError(f"{LOGITS_FILE} cannot be read ({error}).") from error
+
+
+def _entries(archive: zipfile.ZipFile) -> Iterator[tuple[tuple[int, int], StoredLogits]]:
+    entries = archive.infolist()
+    if len(entries) > MOST_STEPS or sum(entry.file_size for entry in entries) > LARGEST_TOTAL:
+        raise ServiceError(f"{LOGITS_FILE} holds more than can be read.")
+    for entry in entries:
+        named = _NAME.fullmatch(entry.filename)
+        if named is None or entry.file_size > LARGEST_STEP:
+            raise ServiceError(
+                f"{LOGITS_FILE} holds {entry.filename!r}, which is no step's logits, or too large for them."
+            )
+        yield (int(named[1]), int(named[2]) - 1), StoredLogits.from_bytes(archive.read(entry))
+
+
+PROMPTS_FILE = "calibration_prompts.json"
+PROMPTS_KIND = "coft-calibration-prompts"
+PROMPTS_VERSION = 1
+
+_ROWS = TypeAdapter(tuple[PromptRowRecord, ...])
+_TERMS = TypeAdapter(tuple[UserTerm, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationPrompts:
+    """What a calibration was made of.
+
+    Attributes:
+        request: What was asked; its word list is the one beside it.
+        rows: The prompts.
+        user_list: The word list that decided spans; None if there was none.
+    """
+
+    request: CalibrationRequest
+    rows: tuple[PromptRow, ...]
+    user_list: UserList | None = None
+
+
+def prompts_file(made_of: CalibrationPrompts, stored: PromptSetRecord) -> bytes:
+    """The file's content; equal prompts give equal bytes.
+
+    Args:
+        made_of: The prompts, and what was asked.
+        stored: The prompt set as it was uploaded.
+    """
+    listed = made_of.user_list
+    content = {
+        "kind": PROMPTS_KIND,
+        "version": PROMPTS_VERSION,
+        "prompt_set": {"name": stored.name, "filename": stored.filename, "sha256": stored.digest},
+        "request": request_to_json(made_of.request),
+        "user_list": None if listed is None else {"name": listed.name, "terms": [asdict(own) for own in listed.terms]},
+        "rows": [asdict(row_record(row)) for row in made_of.rows],
+    }
+    return (canonical(content, indent=1) + "\n").encode("ascii")
+
+
+def prompts_from(data: bytes) -> CalibrationPrompts:
+    """Read the file.
+
+    Raises:
+        ServiceError: It is damaged, or of another version.
+    """
+    try:
+        content = json.loads(data)
+        if content["kind"] != PROMPTS_KIND or content["version"] != PROMPTS_VERSION:
+            raise ServiceError(
+                f"{PROMPTS_FILE} is of format {content['version']!r}; this program reads format {PROMPTS_VERSION}."
+            )
+        listed = content["user_list"]
+        return CalibrationPrompts(
+            request_from_json(content["request"]),
+            tuple(row_from(record) for record in _ROWS.validate_python(content["rows"])),
+            None if listed is None else UserList(listed["name"], _TERMS.validate_python(listed["terms"])),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError, CoftError) as error:
+        raise ServiceError(f"{PROMPTS_FILE} cannot be read ({error}); it is damaged, or another file.") from error
+
+
+class PromptsOfCalibrations:
+    """Finds what calibrations were made of."""
+
+    def __init__(
+        self,
+        runs: CalibrationsRepository,
+        jobs: JobsRepository,
+        prompt_sets: PromptSetsRepository,
+        user_lists: UserListService,
+    ) -> None:
+        """Wire to the store."""
+        self._runs, self._jobs = runs, jobs
+        self._prompt_sets, self._user_lists = prompt_sets, user_lists
+
+    def file(self, record: SessionRecord) -> bytes:
+        """The prompts of a session's calibration as a bundle holds them.
+
+        Raises:
+            ServiceError: There is no calibration, or its prompts or what was asked are not stored.
+        """
+        if record.calibration_id is None:
+            raise ServiceError(
+                f"Session {record.id} has no calibration whose prompts could be exported; choose the bundle without."
+            )
+        run = self._runs.get(record.calibration_id)
+        try:
+            return self._file(run)
+        except NotFoundError as error:
+            raise ServiceError(
+                f"The prompts of the calibration “{run.name}” are no longer stored; choose the bundle without them."
+            ) from error
+
+    def _file(self, run: CalibrationRecord) -> bytes:
+        job = None if run.job_id is None else self._jobs.get(run.job_id)
+        if job is None or run.prompt_set_id is None or "request" not in job.payload:
+            raise ServiceError(
+                f"The calibration “{run.name}” was not made here from a prompt set, so its prompts are not stored; "
+                "choose the bundle without them."
+            )
+        parts = detector_parts(str(run.fingerprint["detector"]))
+        request = request_from_json(job.payload["request"])
+        # The program's own choice of families may be another one by now.
+        request = request if parts is None else replace(request, masked_families=parts.masked_families)
+        listed = None if request.user_list_id is None else self._user_lists.load(request.user_list_id)
+        rows = tuple(row_from(row) for row in self._prompt_sets.rows(run.prompt_set_id))
+        return prompts_file(CalibrationPrompts(request, rows, listed), self._prompt_sets.get(run.prompt_set_id))
+
+
+KIND = "coft-evidence-bundle"
+VERSION = 1
+
+REPORT = "report.json"
+STEPS = "steps.csv"
+CANDIDATES = "candidates.csv"
+ANNOTATIONS = "annotations.csv"
+CALIBRATION = "calibration.zip"
+MANIFEST = "manifest.json"
+TABLES = (STEPS, CANDIDATES, ANNOTATIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a bundle is made of.
+
+    Attributes:
+        data: The stored session.
+        report: Its document.
+        calibration: File of the calibration that it used; None without one, or where it was deleted.
+        extra: Further files by name, such as stored logits.
+    """
+
+    data: SessionData
+    report: ReportPart
+    calibration: bytes | None = None
+    extra: tuple[tuple[str, bytes], ...] = ()
+
+
+def tables_of(data: SessionData) -> dict[str, bytes]:
+    """The CSV files of a session by name, as UTF-8."""
+    texts = {STEPS: steps_csv(data), CANDIDATES: candidates_csv(data), ANNOTATIONS: annotations_csv(data)}
+    # A lone surrogate has no UTF-8; the JSON file keeps it exactly.
+    return {name: text.encode("utf-8", "replace") for name, text in texts.items()}
+
+
+def tables_zip(data: SessionData) -> bytes:
+    """An archive of the CSV files."""
+    return pack(tables_of(data))
+
+
+def bundle_of(evidence: Evidence) -> bytes:
+    """The evidence bundle; the same session gives the same bytes."""
+    files = {REPORT: report_text(evidence.report).encode("ascii"), **tables_of(evidence.data)}
+    if evidence.calibration is not None:
+        files[CALIBRATION] = evidence.calibration
+    files.update(evidence.extra)
+    manifest = canonical(manifest_of(evidence.report, files), indent=1) + "\n"
+    return pack({MANIFEST: manifest.encode("ascii"), **files})
+
+
+def bundle_digest(bundle: bytes) -> str:
+    """SHA-256 of a bundle's manifest: whoever knows it can tell whether anything in a bundle was exchanged."""
+    with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+        return hashlib.sha256(archive.read(MANIFEST)).hexdigest()
+
+
+def manifest_of(report: ReportPart, files: dict[str, bytes]) -> dict[str, object]:
+    """What a bundle says of itself: the digest of every file, and of all that the audit rests on."""
+    return {
+        "kind": KIND,
+        "version": VERSION,
+        "program": report.program.model_dump(),
+        "session": {"id": report.session.id, "name": report.session.name},
+        "digests": digests_of(report),
+        "files": {
+            name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+            for name, data in sorted(files.items())
+        },
+        # Signatures come with accounts. They will be of this very document with an empty list in this place.
+        "signatures": [],
+    }
+
+
+def digests_of(report: ReportPart) -> dict[str, object]:
+    """Digests of what the audit rests on, as they stand in the report."""
+    fingerprint = report.session.fingerprint
+    return {
+        "model_weights": fingerprint.get("weights"),
+        "tokenizer": fingerprint.get("tokenizer"),
+        "fingerprint": report.session.fingerprint_digest,
+        "calibration": None if report.thresholds is None else report.thresholds.calibration_digest,
+        "thresholds": None if report.thresholds is None else report.thresholds.digest,
+        "steps": report.steps_digest,
+        "prompt": digest_of(report.session.prompt),
+        "log_entries": len(report.log),
+        "log_head": report.log_head,
+    }
+
+
+def read_manifest(data: bytes) -> dict[str, object]:
+    """A bundle's manifest.
+
+    Raises:
+        ServiceError: It is damaged, of another version, or no manifest.
+    """
+    try:
+        manifest = json.loads(data)
+        kind, version = manifest["kind"], manifest["version"]
+        listed = {str(name): (str(item["sha256"]), int(item["bytes"])) for name, item in manifest["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ServiceError(f"The bundle's manifest is damaged ({error}).") from error
+    if kind != KIND or version != VERSION:
+        raise ServiceError(f"The bundle is of format {version!r}; this program reads format {VERSION}.")
+    return {**manifest, "files": listed}

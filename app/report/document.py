@@ -1,0 +1,603 @@
+"""The report as JSON: one typed, versioned document that holds all that is stored of a session.
+
+Logarithms are natural, steps and characters count from 0 (pages and tables count steps from 1), times are UTC, and the
+infinities are the texts ``"Infinity"`` and ``"-Infinity"``. Unknown fields are refused, so that a changed document is
+never half understood. ``docs/report_format.md`` describes it for readers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from statistics import fmean
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    WithJsonSchema,
+    model_serializer,
+)
+
+from app.report.tables import SessionData
+from app.shared.audits import SENSITIVE
+from app.shared.calibrations import AnyCalibration
+from app.shared.errors import ServiceError
+from app.shared.json import chain_json
+from app.shared.mapping import step_from
+from app.shared.thresholds import layout_of
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.chain import ChainCertificate
+from coft_core.types import BinState, CertificateState, Step
+from db.records import (
+    AnnotationRecord,
+    BranchRecord,
+    CandidateRecord,
+    FamilyStepRecord,
+    SessionRecord,
+    SpanRecord,
+    StepRecord,
+)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("should be text")
+    return value
+
+
+def _real(value: object) -> float:
+    if value in ("Infinity", "-Infinity"):
+        return float(str(value))
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError('should be a number, "Infinity" or "-Infinity"')
+    return float(value)
+
+
+# Plain validators keep lone surrogates, which a pasted prompt can hold and which the library's own text type refuses.
+Text = Annotated[str, PlainValidator(_text), WithJsonSchema({"type": "string"})]
+Real = Annotated[
+    float, PlainValidator(_real), WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity"]}]})
+]
+Whole = StrictInt
+Flag = StrictBool
+
+
+def canonical(value: object, indent: int | None = None) -> str:
+    """JSON text that depends on the content alone: ASCII, keys sorted, infinities as text.
+
+    Args:
+        value: Numbers, text, times, and tuples, lists and dictionaries of them.
+        indent: Spaces a level; None writes one line without spaces.
+
+    Raises:
+        ValueError: A number is NaN.
+    """
+    separators = (",", ":") if indent is None else None
+    plain = _plain(value)
+    return json.dumps(
+        plain, ensure_ascii=True, allow_nan=False, indent=indent, sort_keys=indent is None, separators=separators
+    )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, float) and math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+KIND = "coft-audit-report"
+FORMAT_VERSION = 1
+"""Version of the document that is written; another one is refused, never guessed at."""
+
+
+class Part(BaseModel):
+    """A part of the document; frozen, and without unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
+
+
+class ProgramPart(Part):
+    """The program that wrote the report."""
+
+    name: Text
+    version: Text
+
+
+class SpanPart(Part):
+    """A sensitive span: characters ``start`` to ``end`` (exclusive) of the prompt."""
+
+    start: Whole
+    end: Whole
+    category: Text
+    source: Text
+    detail: Text
+    kept: Flag
+    score: Real | None
+    suggested: Flag
+
+
+class SessionPart(Part):
+    """What was audited, under which policy; ``policy_settings`` are the settings as the program keeps them."""
+
+    id: Whole
+    name: Text
+    prompt: Text
+    model: Text
+    model_revision: Text
+    policy: Text
+    policy_settings: dict[str, Any]
+    lam: Real | None
+    alpha: Real | None
+    temperature: Real
+    top_p: Real
+    top_k: Whole
+    greedy: Flag
+    seed: Whole
+    max_new_tokens: Whole
+    calibration_id: Whole | None
+    calibration_label: Text
+    fingerprint: dict[str, Any]
+    fingerprint_digest: Text
+    certificate: Text
+    warnings: tuple[Text, ...]
+    status: Text
+    created_at: datetime
+    updated_at: datetime
+    active_branch_id: Whole
+    spans: tuple[SpanPart, ...]
+    rendering: dict[str, Any] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what sessions stored earlier do not have, so that their reports keep their digest."""
+        plain: dict[str, Any] = handler(self)
+        return plain if self.rendering is not None else {k: v for k, v in plain.items() if k != "rendering"}
+
+
+class CandidatePart(Part):
+    """A row of a step's candidate table."""
+
+    token_id: Whole
+    token: Text
+    log_p_factual: Real
+    log_p_masked: Real
+    log_p_fused: Real
+    certified: Flag
+    refused_by: tuple[Text, ...]
+
+
+class FamilyPart(Part):
+    """With factorized masks, what one attribute family's masked branch says of the step's token."""
+
+    family: Text
+    log_p_masked: Real
+    log_joint: Real
+    log_tau: Real
+    certified: Flag
+    state: CertificateState
+
+
+_LATER = ("kl_fused_factual", "tv_fused_factual", "set_size_low", "set_size_high", "noise")
+"""What steps of earlier versions do not have."""
+
+
+class StepPart(Part):
+    """One token with everything that an audit shows of it."""
+
+    index: Whole
+    token_id: Whole
+    token: Text
+    log_p_factual: Real
+    log_p_masked: Real
+    log_p_fused: Real
+    log_tau: Real
+    certified: Flag
+    set_size: Whole
+    certified_mass: Real
+    fallback: Flag
+    forced: Flag
+    policy_token_id: Whole
+    policy_token: Text
+    state: CertificateState
+    entropy_factual: Real
+    entropy_masked: Real
+    entropy_fused: Real
+    kl_fused_masked: Real
+    tv_on_set: Real | None
+    tv_bound: Real | None
+    sensitivity: Real
+    log_ratio: Real
+    margin: Real
+    kl_fused_factual: Real | None = None
+    tv_fused_factual: Real | None = None
+    certified_in: Literal["both", "factual"] = "both"
+    set_size_low: Whole | None = None
+    set_size_high: Whole | None = None
+    noise: Real | None = None
+    created_at: datetime
+    candidates: tuple[CandidatePart, ...]
+    families: tuple[FamilyPart, ...]
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what steps stored earlier do not have, so that their reports keep their digest."""
+        plain: dict[str, Any] = handler(self)
+        absent = {name for name in _LATER if getattr(self, name) is None}
+        absent |= {"certified_in"} if self.certified_in == "both" else set()
+        return {name: value for name, value in plain.items() if name not in absent}
+
+
+class BranchPart(Part):
+    """A branch with its own steps; earlier steps of its chain are those of its parent."""
+
+    id: Whole
+    path: Text
+    parent_id: Whole | None
+    fork_step: Whole | None
+    name: Text
+    finished: Literal["length", "end", "context"] | None
+    created_at: datetime
+    steps: tuple[StepPart, ...]
+
+
+class LogPart(Part):
+    """One entry of the verdict log; see :mod:`db.records` for its digest."""
+
+    entry: Whole
+    kind: Literal["verdict", "adjudication", "review_started", "review_finished"]
+    reviewer: Text
+    branch: Text | None
+    first_step: Whole | None
+    last_step: Whole | None
+    verdict: Literal["fair", "unfair", "unclear"] | None
+    note: Text
+    tag: Text
+    blind: Flag
+    at: datetime
+    previous: Text
+    digest: Text
+
+
+class BinPart(Part):
+    """Threshold of the steps ``first_step`` to ``last_step``; the last bin has no end."""
+
+    first_step: Whole
+    last_step: Whole | None
+    log_tau: Real
+    state: BinState
+    contexts: Whole
+
+
+class FamilyBinsPart(Part):
+    """Thresholds of one attribute family, or of the joint mask (no family)."""
+
+    family: Text | None
+    alpha: Real
+    bins: tuple[BinPart, ...]
+
+
+class ThresholdsPart(Part):
+    """Thresholds that were used, and the calibration that they were read off.
+
+    ``applied`` is false where the calibration has another mask layout, so that no threshold was applied. ``uneven``
+    lists the bins whose steps differ beyond noise, by their steps; it is None where that was not yet looked for.
+    """
+
+    calibration: Text
+    calibration_digest: Text
+    alpha: Real
+    group: Text | None
+    layout: Literal["joint", "factorized"]
+    applied: Flag
+    families: tuple[FamilyBinsPart, ...]
+    digest: Text
+    uneven: tuple[Text, ...] | None = None
+
+
+class SummaryPart(Part):
+    """Counts and extremes of one branch's whole chain; steps count from 0."""
+
+    branch: Text
+    steps: Whole
+    certified: Whole
+    inherited: Whole
+    uninformative: Whole
+    uncertified: Whole
+    fallback: Whole
+    forced: Whole
+    outside: Whole
+    sensitive: Whole
+    most_sensitive_step: Whole | None
+    largest_log_ratio: Real | None
+    least_log_joint: Real | None
+    least_log_factual: Real | None = None
+    mean_set_size: Real | None
+    mean_certified_mass: Real | None
+    mean_kl_fused_masked: Real | None
+    chain: dict[str, Any] | None
+    too_weak: Whole | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what only some chains have, and what earlier versions did not count."""
+        plain: dict[str, Any] = handler(self)
+        absent = {name for name in ("least_log_factual", "too_weak") if getattr(self, name) is None}
+        return {name: value for name, value in plain.items() if name not in absent}
+
+
+class ReportPart(Part):
+    """The whole document."""
+
+    kind: Literal["coft-audit-report"] = "coft-audit-report"
+    version: Literal[1] = 1
+    program: ProgramPart
+    session: SessionPart
+    branches: tuple[BranchPart, ...]
+    steps_digest: Text
+    thresholds: ThresholdsPart | None
+    log: tuple[LogPart, ...]
+    log_head: Text
+    summary: tuple[SummaryPart, ...]
+    drift: Text | None
+
+
+def report_text(report: ReportPart) -> str:
+    """The document as JSON text; equal reports give equal text, in ASCII whatever the tokens hold."""
+    return canonical(report.model_dump(), indent=1) + "\n"
+
+
+def report_from(text: str | bytes) -> ReportPart:
+    """Read the document.
+
+    Raises:
+        ServiceError: It is no JSON, no report, of another version, or a field is missing, unknown or of a wrong type.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ServiceError(f"The report is no JSON text ({error}); it is damaged, or another file.") from error
+    if not isinstance(data, dict) or data.get("kind") != KIND:
+        raise ServiceError("This JSON file is no report of an audit; choose one that was exported as a report.")
+    if data.get("version") != FORMAT_VERSION:
+        raise ServiceError(
+            f"The report is of format {data.get('version')!r}; this program reads format {FORMAT_VERSION}. "
+            "Export it again."
+        )
+    try:
+        return ReportPart.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ServiceError(f"The report cannot be read: {place}: {first['msg']}.") from error
+
+
+def has_threshold(step: Step) -> bool:
+    """Whether a threshold that refuses something was applied."""
+    return step.state != "none" and step.log_tau > -math.inf
+
+
+def summary_of(branch: str, steps: Sequence[Step], chain: ChainCertificate | None) -> SummaryPart:
+    """Counts and extremes of one chain.
+
+    Args:
+        branch: Path of the branch.
+        steps: Its whole chain, from the first step.
+        chain: What may be claimed of it as a whole.
+    """
+    strongest = max(steps, key=lambda step: abs(step.diagnostics.log_ratio), default=None)
+    return SummaryPart(
+        branch=branch,
+        steps=len(steps),
+        certified=sum(step.certified and step.state == "calibrated" for step in steps),
+        inherited=sum(step.certified and step.state == "inherited" for step in steps),
+        uninformative=sum(step.state == "uninformative" for step in steps),
+        uncertified=sum(step.state in ("none", "mismatch") for step in steps),
+        fallback=sum(step.fallback for step in steps),
+        forced=sum(step.forced for step in steps),
+        outside=sum(step.state in ("calibrated", "inherited") and not step.certified for step in steps),
+        sensitive=sum(abs(step.diagnostics.log_ratio) >= SENSITIVE for step in steps),
+        most_sensitive_step=None if strongest is None else strongest.index,
+        largest_log_ratio=None if strongest is None else strongest.diagnostics.log_ratio,
+        least_log_joint=min((step.log_support for step in steps if step.certified_in == "both"), default=None),
+        least_log_factual=min((step.log_support for step in steps if step.certified_in == "factual"), default=None),
+        mean_set_size=fmean(step.set_size for step in steps) if steps else None,
+        mean_certified_mass=fmean(step.certified_mass for step in steps) if steps else None,
+        mean_kl_fused_masked=fmean(step.diagnostics.kl_fused_masked for step in steps) if steps else None,
+        chain=chain_json(chain),
+        too_weak=sum(step.state == "uninformative" and step.log_tau > -math.inf for step in steps),
+    )
+
+
+NAME = "COFT Audit"
+VERSION = "0.1.0"
+"""Version of the program; a test holds it together with the project's."""
+
+
+_STEP_PARTS = ("candidates", "families")
+
+
+def document_of(data: SessionData, thresholds: ThresholdsPart | None) -> ReportPart:
+    """The report of a session.
+
+    Args:
+        data: All that is stored of it.
+        thresholds: The thresholds that it was decoded with; None without calibration, or where that was deleted.
+    """
+    branches = tuple(_branch_part(branch, data.chains[branch.id]) for branch in data.branches)
+    return ReportPart(
+        program=ProgramPart(name=NAME, version=VERSION),
+        session=SessionPart.model_validate(data.record),
+        branches=branches,
+        steps_digest=steps_digest(branches),
+        thresholds=thresholds,
+        log=tuple(_log_part(record) for record in data.log),
+        log_head=data.log[-1].digest if data.log else "",
+        summary=tuple(
+            summary_of(
+                branch.path,
+                [step_from(step) for step in data.chains[branch.id]],
+                data.certificates[branch.id],
+            )
+            for branch in data.branches
+        ),
+        drift=data.drift,
+    )
+
+
+def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group: str | None) -> ThresholdsPart:
+    """The thresholds of a calibration as a session reads it.
+
+    Args:
+        calibration: The calibration at the session's risk level, and for its group.
+        stored: The file of the calibration as it was made.
+        layout: The session's mask layout; thresholds of another one are not applied.
+        group: The group whose thresholds are used.
+    """
+    own = layout_of(calibration)
+    named = [(None, calibration)] if isinstance(calibration, Calibration) else list(calibration.parts)
+    families = tuple(
+        FamilyBinsPart(
+            family=name,
+            alpha=part.alpha,
+            bins=tuple(
+                BinPart(
+                    first_step=entry.first_step,
+                    last_step=entry.last_step,
+                    log_tau=entry.log_tau,
+                    state=entry.state,
+                    contexts=entry.contexts,
+                )
+                for entry in part.bins
+            ),
+        )
+        for name, part in named
+    )
+    return ThresholdsPart(
+        calibration=calibration.name,
+        calibration_digest=hashlib.sha256(stored).hexdigest(),
+        alpha=calibration.alpha,
+        group=group,
+        layout="joint" if own == "joint" else "factorized",
+        applied=own == layout,
+        families=families,
+        digest=thresholds_digest(families),
+        uneven=tuple(
+            found.label if name is None else f"{found.label} of {name}"
+            for name, part in named
+            for found in part.evenness
+            if found.uneven
+        ),
+    )
+
+
+def steps_digest(branches: Sequence[BranchPart]) -> str:
+    """SHA-256 of all branches with all their steps."""
+    return digest_of([branch.model_dump() for branch in branches])
+
+
+def thresholds_digest(families: Sequence[FamilyBinsPart]) -> str:
+    """SHA-256 of all thresholds."""
+    return digest_of([family.model_dump() for family in families])
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 of something's canonical JSON text."""
+    return hashlib.sha256(canonical(value).encode("ascii")).hexdigest()
+
+
+def session_record(report: ReportPart) -> SessionRecord:
+    """The session as the store had it."""
+    own = report.session.model_dump(exclude={"spans"})
+    spans = tuple(SpanRecord(**span.model_dump()) for span in report.session.spans)
+    return SessionRecord(**own, spans=spans)
+
+
+def branch_records(report: ReportPart) -> tuple[BranchRecord, ...]:
+    """The branches as the store had them."""
+    session = report.session.id
+    return tuple(BranchRecord(**branch.model_dump(exclude={"steps"}), session_id=session) for branch in report.branches)
+
+
+def chain_records(report: ReportPart) -> dict[int, list[StepRecord]]:
+    """The whole chain of each branch by the branch's id, ancestors' steps first.
+
+    Only for a report whose branches hold together: every parent stands before its children.
+    """
+    chains: dict[int, list[StepRecord]] = {}
+    for branch in report.branches:
+        before = [] if branch.parent_id is None else chains[branch.parent_id][: branch.fork_step]
+        chains[branch.id] = before + [_step_record(step, branch.id) for step in branch.steps]
+    return chains
+
+
+def log_records(report: ReportPart) -> tuple[AnnotationRecord, ...]:
+    """The verdict log as the store had it; entries are known by their numbers."""
+    ids = {branch.path: branch.id for branch in report.branches}
+    return tuple(
+        AnnotationRecord(
+            id=entry.entry,
+            session_id=report.session.id,
+            reviewer=entry.reviewer,
+            kind=entry.kind,
+            branch_id=None if entry.branch is None else ids.get(entry.branch),
+            branch_path=entry.branch,
+            step_index=entry.first_step,
+            last_step_index=entry.last_step,
+            verdict=entry.verdict,
+            note=entry.note,
+            tag=entry.tag,
+            blind=entry.blind,
+            entry=entry.entry,
+            created_at=entry.at,
+            previous=entry.previous,
+            digest=entry.digest,
+        )
+        for entry in report.log
+    )
+
+
+def _branch_part(branch: BranchRecord, chain: Sequence[StepRecord]) -> BranchPart:
+    own = tuple(StepPart.model_validate(step) for step in chain if step.branch_id == branch.id)
+    return BranchPart(**{name: getattr(branch, name) for name in BranchPart.model_fields if name != "steps"}, steps=own)
+
+
+def _step_record(step: StepPart, branch_id: int) -> StepRecord:
+    return StepRecord(
+        **step.model_dump(exclude=set(_STEP_PARTS)),
+        candidates=tuple(CandidateRecord(**row.model_dump()) for row in step.candidates),
+        families=tuple(FamilyStepRecord(**part.model_dump()) for part in step.families),
+        branch_id=branch_id,
+    )
+
+
+def _log_part(record: AnnotationRecord) -> LogPart:
+    return LogPart(
+        entry=record.entry,
+        kind=record.kind,
+        reviewer=record.reviewer,
+        branch=record.branch_path,
+        first_step=record.step_index,
+        last_step=record.last_step_index,
+        verdict=record.verdict,
+        note=record.note,
+        tag=record.tag,
+        blind=record.blind,
+        at=record.created_at,
+        previous=record.previous,
+        digest=record.digest,
+    )

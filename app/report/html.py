@@ -1,0 +1,467 @@
+"""The report as one HTML file that needs nothing else: no network, no fonts, no other files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.io import to_html
+from plotly.offline import get_plotlyjs
+
+from app.report import words
+from app.report import words as formats
+from app.report.bundle import digests_of
+from app.report.document import BranchPart, ReportPart, SummaryPart, has_threshold
+from app.report.tables import SessionData
+from app.review.log import StandingVerdict, Target, log_entry, reviews, standing, verdict_at
+from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings
+from app.shared.json import span_state
+from app.shared.mapping import preview_from_json, settings_from_json, span_from, step_from
+from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
+from app.shared.rollouts import computations_of, session_noise
+from app.shared.step_words import set_size, shapes
+from coft_core.assets import assets_path
+from coft_core.text.rendering import moment_of
+from coft_core.types import Span, Step
+from db.records import SessionRecord
+
+WIDTH = 680
+"""Pixels of a chart: the width of a printed A4 page, so that the same drawing serves screen and paper."""
+STEPS_HEIGHT = 210
+STRIP_HEIGHT = 44
+MOST_CELLS = 340
+FONT_SIZE = 11
+INK, QUIET, LINE, ACCENT, BARS, SIGNAL, CAUTION = (
+    "#1b1c1e", "#666a70", "#e3e3df", "#2b59c3", "#84878d", "#b4470c", "#855200",
+)  # fmt: skip
+FONT = "-apple-system, Segoe UI, Roboto, Helvetica Neue, Noto Sans, Liberation Sans, Arial, sans-serif"
+_BASELINE, _UP, _DOWN, _SCALE = 30, 28, 11, 22.5
+
+
+def plotly_script() -> Markup:
+    """The chart library, to be placed in a page once."""
+    return Markup(get_plotlyjs())
+
+
+def strip(steps: Sequence[Step]) -> Markup:
+    """Sensitivity of every token: bars up where the visible attribute makes it likelier, down where masking does.
+
+    Long chains share a cell among neighbours, which then shows the strongest of them.
+    """
+    if not steps:
+        return Markup("")
+    per = math.ceil(len(steps) / MOST_CELLS)
+    cells = [steps[start : start + per] for start in range(0, len(steps), per)]
+    width = WIDTH / max(len(cells), 1)
+    parts = [_baseline(steps)]
+    for index, cell in enumerate(cells):
+        strongest = max((step.diagnostics.log_ratio for step in cell), key=abs)
+        high = min(_DOWN if strongest < 0 else _UP, abs(strongest) * _SCALE)
+        top = _BASELINE if strongest < 0 else _BASELINE - high
+        colour = SIGNAL if abs(strongest) >= SENSITIVE else BARS
+        if high >= 0.4:
+            left, wide = (index + 0.15) * width, min(width * 0.7, 14)
+            parts.append(f'<rect x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{high:.1f}" fill="{colour}"/>')
+        if any(step.fallback for step in cell):
+            middle = (index + 0.15) * width + min(width * 0.7, 14) / 2
+            parts.append(f'<path d="M{middle:.1f} 33.5l4 7h-8z" fill="{CAUTION}"/>')
+    hot = [str(step.index + 1) for step in steps if abs(step.diagnostics.log_ratio) >= SENSITIVE]
+    said = f"sensitive at {'step' if len(hot) == 1 else 'steps'} {', '.join(hot)}" if hot else "no step is sensitive"
+    return Markup(
+        f'<svg class="heatstrip" viewBox="0 0 {WIDTH} {STRIP_HEIGHT}" role="img" '
+        f'aria-label="Sensitivity of {len(steps)} steps: {said}.">{"".join(parts)}</svg>'
+    )
+
+
+def steps_chart(steps: Sequence[Step], name: str) -> Markup:
+    """Certified-set size and threshold by step; needs the library of :func:`plotly_script` in the page.
+
+    Args:
+        steps: The chain.
+        name: Identifies the chart in the page.
+    """
+    places = [step.index + 1 for step in steps]
+    limited = [step.state not in ("none", "uninformative") for step in steps]
+    sizes = [step.set_size if shown else None for step, shown in zip(steps, limited, strict=True)]
+    taus = [math.exp(step.log_tau) if has_threshold(step) else None for step in steps]
+    supports = [math.exp(step.log_support) for step in steps]
+    support = "support as typed" if any(step.certified_in == "factual" for step in steps) else "joint support"
+    figure = go.Figure(layout=_layout([*supports, *(tau for tau in taus if tau)], max(filter(None, sizes), default=4)))
+    figure.add_bar(
+        x=places, y=sizes, name="tokens in the certified set", marker={"color": BARS}, hovertemplate="%{y} tokens"
+    )
+    figure.add_scatter(
+        x=places, y=supports, yaxis="y2", mode="markers", name=f"{support} of the written token",
+        marker={"color": ACCENT, "size": 5}, hovertemplate=f"{support} %{{y:.3g}}",
+    )  # fmt: skip
+    figure.add_scatter(
+        x=places, y=taus, yaxis="y2", mode="lines", name="threshold τ",
+        line={"color": INK, "width": 1.6, "shape": "hvh"}, hovertemplate="τ %{y:.3g}",
+    )  # fmt: skip
+    _note_open_steps(figure, steps, limited)
+    html = to_html(
+        figure,
+        include_plotlyjs=False,
+        full_html=False,
+        div_id=f"chart-{name}",
+        config={"displayModeBar": False, "staticPlot": False, "responsive": False},
+        validate=False,
+    )
+    return Markup(html)
+
+
+def _note_open_steps(figure: go.Figure, steps: Sequence[Step], limited: Sequence[bool]) -> None:
+    if not any(limited):
+        none = all(step.state == "none" for step in steps)
+        text = "no calibration, so there is no set" if none else "the thresholds say nothing"
+        figure.add_annotation(
+            x=0.5, y=0.75, xref="paper", yref="paper", text=text, showarrow=False, font={"color": QUIET}
+        )
+
+
+def _baseline(steps: Sequence[Step]) -> str:
+    """Solid where thresholds are calibrated, dotted where they are borrowed, dashed where there is none."""
+    dashes = {"calibrated": "", "mismatch": "", "inherited": ' stroke-dasharray="1.5 3"'}
+    parts, start = [], 0
+    for index in range(1, len(steps) + 1):
+        if index < len(steps) and steps[index].state == steps[start].state:
+            continue
+        dash = dashes.get(steps[start].state, ' stroke-dasharray="5 3"')
+        left, right = start / len(steps) * WIDTH, index / len(steps) * WIDTH
+        parts.append(
+            f'<line x1="{left:.1f}" x2="{right:.1f}" y1="{_BASELINE}" y2="{_BASELINE}" stroke="{QUIET}"{dash}/>'
+        )
+        start = index
+    return "".join(parts)
+
+
+def _layout(probabilities: Sequence[float], largest: int) -> go.Layout:
+    # Three labels fit beside the lower chart, however many powers of ten it spans.
+    lowest = min((value for value in probabilities if value > 0), default=0.1)
+    font = {"family": FONT, "size": FONT_SIZE, "color": QUIET}
+    axis = {
+        "gridcolor": LINE,
+        "linecolor": QUIET,
+        "zerolinecolor": LINE,
+        "tickcolor": QUIET,
+        "tickfont": font,
+        "fixedrange": True,
+    }
+
+    def title(text: str) -> dict[str, object]:
+        return {"text": text, "standoff": 4, "font": font}
+
+    return go.Layout(
+        width=WIDTH,
+        height=STEPS_HEIGHT,
+        margin={"l": 58, "r": 6, "t": 26, "b": 34},
+        font=font,
+        paper_bgcolor="#ffffff",
+        plot_bgcolor="#ffffff",
+        showlegend=True,
+        legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "itemclick": False, "font": font},
+        dragmode=False,
+        hovermode="x",
+        bargap=0.38,
+        xaxis={**axis, "showgrid": False, "title": title("step"), "anchor": "y2", "tickformat": "d"},
+        yaxis={
+            **axis,
+            "domain": [0.56, 1],
+            "rangemode": "tozero",
+            "dtick": -(-largest // 2),
+            "title": title("set size"),
+        },
+        yaxis2={
+            **axis,
+            "domain": [0, 0.44],
+            "type": "log",
+            "dtick": max(1, math.ceil(-math.log10(lowest) / 3)),
+            "tickformat": "~g",
+            "title": title("probability"),
+        },
+    )
+
+
+TALLEST_BAR = 13
+_PIXELS_PER_LOG = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPiece:
+    """A run of the prompt; ``family`` is empty outside of spans."""
+
+    text: str
+    family: str = ""
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of the transcript: its shape, its marks and the height of its sensitivity bar in pixels."""
+
+    text: str
+    said: str
+    classes: str
+    bar: int
+    down: bool
+    forced: bool
+    fallback: bool
+    shared: bool
+    glued: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A branch as the report shows it."""
+
+    name: str
+    origin: str
+    sentences: tuple[str, ...]
+    chain_sentence: str
+    near_sentence: str
+    tokens: tuple[Token, ...]
+    strip: Markup
+    chart: Markup
+    rows: tuple[Mapping[str, str], ...]
+    finished: str
+
+
+def render(data: SessionData, report: ReportPart) -> str:
+    """The report as HTML text; the same session gives the same text.
+
+    Args:
+        data: The stored session.
+        report: Its document.
+    """
+    settings = settings_from_json(data.record.policy_settings["settings"])
+    entries = [log_entry(record) for record in data.log]
+    verdicts = standing(entries)
+    summaries = {item.branch: item for item in report.summary}
+    chains = tuple(
+        _chain(data, report, branch, summaries[branch.path], verdicts, settings) for branch in report.branches
+    )
+    folder = assets_path("reports")
+    page = _environment(str(folder)).get_template("report.html.j2")
+    return page.render(
+        style=Markup((folder / "report.css").read_text(encoding="utf-8")),
+        script=plotly_script() if any(chain.tokens for chain in chains) else None,
+        report=report,
+        prompt=_prompt(data.record.prompt, [span_from(span) for span in data.record.spans]),
+        spans=_spans(data),
+        preview=preview_from_json(data.record.policy_settings["preview"]),
+        facts=_facts(data, report, settings),
+        chains=chains,
+        claims=words.claims(report),
+        not_claimed=words.not_claimed(report),
+        verdicts=[(item, _about(item.target, report)) for item in verdicts],
+        entries=[(entry, _about(entry.target, report)) for entry in entries],
+        reviews=reviews(entries),
+        settings=_settings(data, settings),
+        fingerprint=[(name.replace("_", " "), str(value)) for name, value in data.record.fingerprint.items()],
+        digests=digests_of(report),
+        stamp=words.stamp(report),
+        certified=report.session.certificate == "certified" and not words.is_empty(report),
+    )
+
+
+def _environment(folder: str) -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters: dict[str, Any] = {"moment": formats.moment, "plural": formats.plural, "short": formats.short}
+    environment.filters.update(filters)
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """Every text of the page: whoever wrote it, it cannot reorder or hide what stands beside it."""
+    return formats.visible(value) if type(value) is str else value
+
+
+def _chain(
+    data: SessionData,
+    report: ReportPart,
+    branch: BranchPart,
+    summary: SummaryPart,
+    verdicts: Sequence[StandingVerdict],
+    settings: AuditSettings,
+) -> Chain:
+    steps = [step_from(step) for step in data.chains[branch.id]]
+    names = {other.id: _branch_name(other) for other in report.branches}
+    owners = {other.id: other.path for other in report.branches}
+    first = branch.fork_step or 0
+    certificate = data.certificates[branch.id]
+    origin = ""
+    if branch.parent_id is not None:
+        origin = f"departs from “{names[branch.parent_id]}” at step {first + 1}; steps before are shared"
+    rows = tuple(
+        _row(step, verdict_at(verdicts, owners[record.branch_id or branch.id], step.index))
+        for step, record in zip(steps, data.chains[branch.id], strict=True)
+        if step.index >= first
+    )
+    return Chain(
+        name=names[branch.id],
+        origin=origin,
+        sentences=words.what_happened(summary, steps, settings),
+        chain_sentence="" if certificate is None else certificate.sentence,
+        near_sentence=words.near_threshold(steps, session_noise(data.record)),
+        tokens=tuple(_token(step, step.index < first, settings.policy) for step in steps),
+        strip=strip(steps),
+        chart=steps_chart(steps, str(branch.id)) if steps else Markup(""),
+        rows=rows,
+        finished={"length": "the number of steps asked for", "end": "the model's end token"}.get(
+            branch.finished or "", "a full context" if branch.finished else "not finished"
+        ),
+    )
+
+
+def _branch_name(branch: BranchPart) -> str:
+    return formats.shown_token(branch.name) if branch.name else branch.path
+
+
+def _about(target: Target, report: ReportPart) -> str:
+    """A verdict's target by the branch's name; a single branch needs none."""
+    branch = next((item for item in report.branches if item.path == target.branch), None)
+    if branch is None or len(report.branches) == 1:
+        return target.named("")
+    return target.named(f"“{_branch_name(branch)}”")
+
+
+def _token(step: Step, shared: bool, policy: str) -> Token:
+    ratio = step.diagnostics.log_ratio
+    text = step.token
+    return Token(
+        text=formats.shown_token(text),
+        said=f"step {step.index + 1}: {words.step_words(step, policy)}",
+        classes=" ".join(shapes(step)),
+        bar=min(TALLEST_BAR, round(abs(ratio) * _PIXELS_PER_LOG)) if math.isfinite(ratio) else TALLEST_BAR,
+        down=ratio < 0,
+        forced=step.forced,
+        fallback=step.fallback,
+        shared=shared,
+        glued=step.index > 0 and not text.startswith((" ", "\n")),
+    )
+
+
+def _open_size(step: Step) -> str:
+    """The set's size at a step whose threshold says nothing."""
+    if step.state != "uninformative":
+        return "none"
+    return "all" if step.log_tau == -math.inf else f"{step.set_size:,}"
+
+
+def _row(step: Step, verdict: StandingVerdict | None) -> dict[str, str]:
+    diagnostics = step.diagnostics
+    limited = step.state not in ("none", "uninformative")
+    return {
+        "step": str(step.index + 1),
+        "token": formats.shown_token(step.token),
+        "factual": formats.probability(math.exp(step.log_p_factual)),
+        "masked": formats.probability(math.exp(step.log_p_masked)),
+        "fused": formats.probability(math.exp(step.log_p_fused)),
+        "tau": formats.threshold(words.tau_of(step)),
+        "status": words.status_word(step),
+        "size": set_size(step) if limited else _open_size(step),
+        "mass": formats.probability(step.certified_mass) if limited else "",
+        "ratio": formats.signed(diagnostics.log_ratio),
+        "times": formats.times(diagnostics.log_ratio),
+        "chosen": words.chosen(step),
+        "verdict": "" if verdict is None else verdict.in_words,
+    }
+
+
+def _prompt(text: str, spans: Sequence[Span]) -> tuple[PromptPiece, ...]:
+    """The prompt in runs; where spans overlap, the first one is marked and the table lists them all."""
+    pieces, cursor = [], 0
+    for span in sorted(spans):
+        if span.start < cursor:
+            continue
+        if span.start > cursor:
+            pieces.append(PromptPiece(text[cursor : span.start]))
+        family = FAMILY_NAMES.get(span.category, span.category)
+        pieces.append(PromptPiece(text[span.start : span.end], family, span_state(span)))
+        cursor = span.end
+    if cursor < len(text):
+        pieces.append(PromptPiece(text[cursor:]))
+    return tuple(pieces)
+
+
+def _spans(data: SessionData) -> list[tuple[str, str, str, str, str]]:
+    found = []
+    for record in data.record.spans:
+        span = span_from(record)
+        source = f"{span.source}, {span.detail}" if span.detail else span.source
+        sure = "" if span.score is None else f" ({span.score:.2f})"
+        places = f"{span.start + 1}\N{EN DASH}{span.end}"
+        family = FAMILY_NAMES.get(span.category, span.category)
+        found.append((data.record.prompt[span.start : span.end], family, span_state(span), f"{source}{sure}", places))
+    return found
+
+
+def _facts(data: SessionData, report: ReportPart, settings: AuditSettings) -> list[tuple[str, str]]:
+    record = data.record
+    calibration = record.calibration_label or "none"
+    if record.calibration_label and report.thresholds is None:
+        calibration += " (deleted since)"
+    elif report.thresholds is not None:
+        calibration += f", risk level alpha {report.thresholds.alpha:g}"
+    return [
+        ("Model", f"{record.policy_settings['model_label']}, revision {record.model_revision}"),
+        ("Policy", _policy(settings)),
+        *((("Method", about),) if (about := policy_about(settings.policy)) else ()),
+        ("Calibration", calibration),
+        ("Certificate", words.stamp(report)),
+        ("Started", formats.moment(record.created_at)),
+        ("Last changed", formats.moment(record.updated_at)),
+        ("Report", f"session {record.id}, {report.program.name} {report.program.version}"),
+    ]
+
+
+def _policy(settings: AuditSettings) -> str:
+    """The method's name with what says how strongly it acts."""
+    info = info_of(settings.policy)
+    parts = [info.name, *([f"{settings.mask_layout} mask"] if len(info.layouts) > 1 else [])]
+    parts += [f"lambda {settings.lam:g}"] if info.fuses else []
+    changed = parameters_line(settings)
+    return ", ".join([*parts, *([changed] if changed else [])])
+
+
+def _prompt_format(record: SessionRecord) -> str:
+    """How the model read the prompt; empty for sessions of versions that did not keep it."""
+    if record.rendering is None:
+        return ""
+    if not record.rendering["chat"]:
+        return "plain text"
+    at = moment_of(str(record.fingerprint.get("rendering", "")))
+    return "chat template" + (f", which prints the date, as of {at}" if at else "")
+
+
+def _settings(data: SessionData, settings: AuditSettings) -> list[tuple[str, str]]:
+    record = data.record
+    return [
+        ("seed", str(record.seed)),
+        ("decoding", "greedy" if record.greedy else "sampling"),
+        ("steps at most", str(record.max_new_tokens)),
+        ("masked families", ", ".join(settings.masked_families or ()) or "none"),
+        ("word list", str(record.policy_settings.get("user_list") or "none")),
+        ("whitelist", ", ".join(settings.whitelist) or "none"),
+        ("group", settings.group or "all contexts together"),
+        *((("prompt format", words),) if (words := _prompt_format(record)) else ()),
+        *(("computed", item.sentence) for item in computations_of(record)),
+        ("numeric noise", f"log-probabilities agree within {session_noise(record).text}"),
+        *(
+            (f"{title} of the method", f"{value} (default)" if usual else value)
+            for title, value, usual in own_parameters(settings)
+        ),
+    ]

@@ -1,0 +1,157 @@
+"""Exports of stored sessions: tables, JSON, HTML and the evidence bundle; no model is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from app.report.bundle import (
+    LOGITS_FILE,
+    Evidence,
+    PromptsOfCalibrations,
+    bundle_of,
+    logits_file,
+    tables_zip,
+    write_bytes,
+)
+from app.report.bundle import PROMPTS_FILE as PROMPTS
+from app.report.document import ReportPart, document_of, report_text, thresholds_of
+from app.report.html import render
+from app.report.tables import ReportService, SessionData
+from app.shared.errors import ServiceError
+from app.shared.mapping import settings_from_json
+from app.shared.thresholds import Thresholds
+from db.calibrations import CalibrationsRepository
+from db.records import SessionRecord
+from db.sessions import SessionsRepository
+from db.types import NotFoundError
+
+WITH_PROMPTS = "bundle-with-prompts"
+SUFFIXES = {
+    "csv": ".csv",
+    "json": ".json",
+    "html": ".html",
+    "zip": ".zip",
+    "bundle": "-bundle.zip",
+    WITH_PROMPTS: "-bundle-with-prompts.zip",
+}
+"""Kinds of exports with the ends of their files' names."""
+
+
+class ExportService:
+    """Writes reports that leave the program; the same session gives the same bytes."""
+
+    def __init__(
+        self,
+        reports: ReportService,
+        sessions: SessionsRepository,
+        runs: CalibrationsRepository,
+        thresholds: Thresholds,
+        made_of: PromptsOfCalibrations,
+    ) -> None:
+        """Wire the service.
+
+        Args:
+            reports: Puts together what is stored of a session.
+            sessions: The store of sessions, for their logits.
+            runs: The store of calibrations, for their values.
+            thresholds: Calibrations as sessions read them.
+            made_of: Prompts that calibrations were made of.
+        """
+        self._made_of = made_of
+        self._reports = reports
+        self._sessions = sessions
+        self._runs = runs
+        self._thresholds = thresholds
+
+    def json(self, session_id: int) -> str:
+        """The report as a typed, versioned JSON document."""
+        return report_text(self._evidence(session_id).report)
+
+    def tables(self, session_id: int) -> bytes:
+        """An archive of the steps, candidates and verdict log as CSV files."""
+        return tables_zip(self._reports.data(session_id))
+
+    def html(self, session_id: int) -> str:
+        """The report for people: one HTML file that needs nothing else, also to be printed."""
+        evidence = self._evidence(session_id)
+        return render(evidence.data, evidence.report)
+
+    def bundle(self, session_id: int, with_prompts: bool = False) -> bytes:
+        """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all.
+
+        Args:
+            session_id: The session.
+            with_prompts: Also the prompts of its calibration, so that this can be made again.
+
+        Raises:
+            ServiceError: These prompts are asked for and are not stored.
+        """
+        evidence = self._evidence(session_id, with_logits=True)
+        if with_prompts:
+            prompts = self._made_of.file(evidence.data.record)
+            evidence = replace(evidence, extra=(*evidence.extra, (PROMPTS, prompts)))
+        return bundle_of(evidence)
+
+    def content(self, session_id: int, kind: str) -> bytes:
+        """An export as a file's content.
+
+        Args:
+            session_id: The session.
+            kind: ``csv``, ``json``, ``html``, ``zip``, ``bundle`` or ``bundle-with-prompts``.
+
+        Raises:
+            ServiceError: There is no such kind.
+        """
+        if kind in ("bundle", WITH_PROMPTS):
+            return self.bundle(session_id, with_prompts=kind == WITH_PROMPTS)
+        if kind == "zip":
+            return self.tables(session_id)
+        texts = {"csv": self._reports.csv, "json": self.json, "html": self.html}
+        if kind not in texts:
+            raise ServiceError(f"There is no export {kind!r}; choose {', '.join(SUFFIXES)}.")
+        # A lone surrogate has no UTF-8; only the JSON file, which is ASCII, keeps it.
+        return texts[kind](session_id).encode("utf-8", "replace")
+
+    def write(self, session_id: int, kind: str, folder: Path) -> Path:
+        """Write an export into a folder, atomically, and return its path.
+
+        Raises:
+            ServiceError: There is no such kind.
+        """
+        content = self.content(session_id, kind)
+        return write_bytes(folder / f"coft-audit-session-{session_id}{SUFFIXES[kind]}", content)
+
+    def _evidence(self, session_id: int, with_logits: bool = False) -> Evidence:
+        data = self._reports.data(session_id)
+        calibration, report = self._document(data)
+        extra = self._logits(data) if with_logits else ()
+        return Evidence(data, report, calibration, extra)
+
+    def _document(self, data: SessionData) -> tuple[bytes | None, ReportPart]:
+        settings = settings_from_json(data.record.policy_settings["settings"])
+        stored = self._calibration(data.record)
+        if stored is None:
+            return None, document_of(data, None)
+        reading = self._thresholds.of(settings)
+        if reading is None:
+            return None, document_of(data, None)
+        return stored, document_of(data, thresholds_of(reading, stored, settings.mask_layout, settings.group))
+
+    def _calibration(self, record: SessionRecord) -> bytes | None:
+        """The calibration's file; None without one, or where it was deleted, which the report then says."""
+        if record.calibration_id is None:
+            return None
+        try:
+            return self._runs.values(record.calibration_id)
+        except NotFoundError:
+            return None
+
+    def _logits(self, data: SessionData) -> tuple[tuple[str, bytes], ...]:
+        kept = [
+            (branch_id, step.index, step.logits)
+            for branch_id in data.chains
+            for step in self._sessions.chain(branch_id, with_logits=True)
+            if step.logits is not None and step.branch_id == branch_id
+        ]
+        return ((LOGITS_FILE, logits_file(kept)),) if kept else ()

@@ -1,0 +1,242 @@
+"""Audit reports as CSV: one row per step."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.review.log import StandingVerdict, log_csv, log_entry, standing, verdict_at
+from app.shared.errors import ServiceError
+from app.shared.files import to_csv, write_text
+from app.shared.json import chain_json, family_json, refused_by, spans_text, step_numbers
+from app.shared.mapping import settings_from_json, span_from, step_from
+from app.shared.rollouts import computations_of, stated_noise
+from app.shared.session_views import AuditViews
+from coft_core.conformal.chain import ChainCertificate
+from coft_core.types import Step
+from db.records import AnnotationRecord, BranchRecord, SessionRecord, StepRecord
+from db.sessions import SessionsRepository
+from db.verdicts import AnnotationsRepository
+
+COLUMNS = (
+    "session_id", "step", "branch", "token_id", "token", "p_factual", "p_masked", "p_fused", "tau", "certified",
+    "set_size", "certified_mass", "fallback", "chosen_by", "kl_fused_masked", "tv_bound", "verdict", "note", "model",
+    "model_revision", "calibration_id", "fingerprint", "lam", "alpha", "temperature", "top_p", "seed", "spans",
+    "threshold_state", "certificate", "tv_on_set", "sensitivity", "log_ratio", "policy", "policy_token", "top_k",
+    "greedy", "calibration", "prompt", "warnings", "user_list", "masked_families", "mask_layout", "mask_mode",
+    "whitelist", "group", "refused_by", "family_thresholds", "chain_certificate", "drift",
+)  # fmt: skip
+
+COMPUTED = ("near_threshold", "numeric_noise", "computed")
+"""Further columns of sessions that were stored with how their steps were computed."""
+
+RANGES = ("set_size_low", "set_size_high", "noise")
+"""Further columns of sessions whose steps give their set size as a range."""
+
+CERTIFIED_IN = "certified_in"
+"""Further column of tables whose tokens are certified in the factual reading alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionData:
+    """A stored session as its report needs it.
+
+    Attributes:
+        record: The session.
+        branches: Its branches, the root first.
+        chains: The whole chain of each listed branch, by the branch's id.
+        log: Its verdict log.
+        certificates: What may be claimed of each listed chain as a whole, by the branch's id; None where nothing may.
+        drift: Whether later audits still look like the calibration; None without calibration.
+    """
+
+    record: SessionRecord
+    branches: Sequence[BranchRecord]
+    chains: Mapping[int, Sequence[StepRecord]]
+    log: Sequence[AnnotationRecord]
+    certificates: Mapping[int, ChainCertificate | None]
+    drift: str | None
+
+
+class ReportService:
+    """Exports of stored sessions as CSV; needs no model."""
+
+    def __init__(self, sessions: SessionsRepository, log: AnnotationsRepository, views: AuditViews) -> None:
+        """Wire the service to the store, and to what is said of chains and calibrations."""
+        self._sessions = sessions
+        self._log = log
+        self._views = views
+
+    def csv(self, session_id: int, branch_id: int | None = None) -> str:
+        """The report of a session as CSV text.
+
+        Steps are listed branch by branch, each stored step once; with a branch given, the whole chain of that branch
+        from its first step, ancestors' steps included.
+
+        Args:
+            session_id: The session.
+            branch_id: Only this branch's chain.
+        """
+        return steps_csv(self.data(session_id, branch_id), whole_chains=branch_id is not None)
+
+    def data(self, session_id: int, branch_id: int | None = None) -> SessionData:
+        """All that is stored of a session, or of one of its branches."""
+        record = self._sessions.get(session_id)
+        branches = self._sessions.branches(session_id)
+        listed = [branch for branch in branches if branch_id in (None, branch.id)]
+        if not listed:
+            raise ServiceError(f"Branch {branch_id} does not belong to session {session_id}.")
+        chains = {branch.id: self._sessions.chain(branch.id) for branch in listed}
+        finished = {branch.id: branch.finished for branch in listed}
+        drift = self._views.drift(record)
+        return SessionData(
+            record=record,
+            branches=branches,
+            chains=chains,
+            log=self._log.history(session_id),
+            certificates={
+                key: self._views.chain(record, tuple(step_from(step) for step in chain), finished[key])
+                for key, chain in chains.items()
+            },
+            drift=None if drift is None else drift.status,
+        )
+
+    def write_csv(self, session_id: int, folder: Path) -> Path:
+        """Write the report into a folder, atomically, and return its path."""
+        return write_text(folder / f"coft-audit-session-{session_id}.csv", self.csv(session_id))
+
+
+def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
+    """The steps of a session as CSV text, branch by branch.
+
+    Args:
+        data: The session.
+        whole_chains: List every chain from its first step; otherwise each step once, on the branch that made it.
+    """
+    branches = {branch.id: branch for branch in data.branches}
+    verdicts = standing(log_entry(record) for record in data.log)
+    common = _common_cells(data.record) | {"drift": data.drift}
+    rows, noise = [], stated_noise(data.record)
+    for branch_id, chain in data.chains.items():
+        whole = {"chain_certificate": _json(chain_json(data.certificates[branch_id]))}
+        for stored in chain:
+            owner = branches[stored.branch_id or branch_id]
+            if whole_chains or owner.id == branch_id:
+                step = step_from(stored)
+                near = {"near_threshold": step.near_threshold(noise.nats)}
+                rows.append({**common, **whole, **near, **_step_cells(step, owner, verdicts)})
+    # Tables of sessions without such parameters, or certified in both readings, keep the columns that they always had.
+    further = [name for name, held in (("parameters", "parameters" in common), (CERTIFIED_IN, certified_alone(data)))
+               if held]  # fmt: skip
+    # The same holds for sessions that do not say how their steps were computed.
+    told = COMPUTED if common["computed"] is not None else ()
+    ranges = RANGES if any(step.noise is not None for chain in data.chains.values() for step in chain) else ()
+    return to_csv((*COLUMNS, *told, *further, *ranges), rows)
+
+
+def certified_alone(data: SessionData) -> bool:
+    """Whether steps are certified in the factual reading alone, so that tables must name the reading."""
+    return any(step.certified_in == "factual" for chain in data.chains.values() for step in chain)
+
+
+def _common_cells(record: SessionRecord) -> dict[str, object]:
+    settings = settings_from_json(record.policy_settings["settings"])
+    return {
+        "session_id": record.id,
+        "model": record.model,
+        "model_revision": record.model_revision,
+        "calibration_id": settings.calibration_id if record.calibration_label else None,
+        "calibration": record.calibration_label,
+        "fingerprint": record.fingerprint_digest,
+        "lam": record.lam,
+        "alpha": record.alpha,
+        "temperature": record.temperature,
+        "top_p": record.top_p,
+        "top_k": record.top_k,
+        "greedy": record.greedy,
+        "seed": record.seed,
+        "spans": spans_text(tuple(span_from(span) for span in record.spans)),
+        "certificate": record.certificate,
+        "policy": record.policy,
+        "prompt": record.prompt,
+        "warnings": " ".join(record.warnings),
+        "user_list": record.policy_settings.get("user_list", ""),
+        "masked_families": " ".join(settings.masked_families or ()),
+        "mask_layout": settings.mask_layout,
+        "mask_mode": record.fingerprint["mask_mode"],
+        "whitelist": _json(settings.whitelist or None),
+        "group": settings.group,
+        "numeric_noise": stated_noise(record).text,
+        "computed": " | ".join(item.sentence for item in computations_of(record)) or None,
+        **({"parameters": _json(dict(settings.parameters))} if settings.parameters else {}),
+    }
+
+
+def _step_cells(step: Step, branch: BranchRecord, verdicts: Sequence[StandingVerdict]) -> dict[str, object]:
+    verdict = verdict_at(verdicts, branch.path, step.index)
+    return {
+        **step_numbers(step),
+        "refused_by": " ".join(refused_by(step)),
+        "family_thresholds": _json([family_json(part) for part in step.families] or None),
+        "branch": branch.path,
+        "verdict": None if verdict is None else verdict.in_words,
+        "note": None if verdict is None else _note(verdict),
+    }
+
+
+def _note(verdict: StandingVerdict) -> str:
+    """The notes on a step; a verdict on a span names its steps, since it is shown at each of them."""
+    if verdict.target.kind != "span":
+        return verdict.notes
+    return f"{verdict.target.label}: {verdict.notes}" if verdict.notes else verdict.target.label
+
+
+def _json(value: object) -> str | None:
+    """A cell that holds more than one thing; empty for None."""
+    return None if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+CANDIDATE_COLUMNS = (
+    "session_id", "branch", "step", "rank", "token_id", "token", "p_factual", "p_masked", "p_fused", "log_p_factual",
+    "log_p_masked", "log_p_fused", "tau", "certified", "emitted", "policy_choice", "refused_by",
+)  # fmt: skip
+
+
+def candidates_csv(data: SessionData) -> str:
+    """One row a candidate of every step, branch by branch, each step once; steps and ranks count from 1."""
+    paths = {branch.id: branch.path for branch in data.branches}
+    rows: list[dict[str, object]] = [
+        {
+            "session_id": data.record.id,
+            "branch": paths[branch_id],
+            "step": step.index + 1,
+            "rank": rank,
+            "token_id": row.token_id,
+            "token": row.token,
+            "p_factual": math.exp(row.log_p_factual),
+            "p_masked": math.exp(row.log_p_masked),
+            "p_fused": math.exp(row.log_p_fused),
+            "log_p_factual": row.log_p_factual,
+            "log_p_masked": row.log_p_masked,
+            "log_p_fused": row.log_p_fused,
+            "tau": math.exp(step.log_tau),
+            "certified": row.certified,
+            "emitted": row.token_id == step.token_id,
+            "policy_choice": row.token_id == step.policy_token_id,
+            "refused_by": " ".join(row.refused_by),
+            CERTIFIED_IN: step.certified_in,
+        }
+        for branch_id, chain in data.chains.items()
+        for step in chain
+        if step.branch_id == branch_id
+        for rank, row in enumerate(step.candidates, 1)
+    ]
+    return to_csv((*CANDIDATE_COLUMNS, CERTIFIED_IN) if certified_alone(data) else CANDIDATE_COLUMNS, rows)
+
+
+def annotations_csv(data: SessionData) -> str:
+    """One row an entry of the verdict log, oldest first; steps count from 1."""
+    return log_csv(data.record.id, [log_entry(record) for record in data.log])

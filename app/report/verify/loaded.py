@@ -1,0 +1,348 @@
+"""A report that was read from a file, with everything that its checks need."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from app.report.bundle import CALIBRATION, LARGEST_FILE, MANIFEST, REPORT, read_manifest, unpack
+from app.report.document import (
+    BranchPart,
+    ReportPart,
+    branch_records,
+    chain_records,
+    log_records,
+    report_from,
+    session_record,
+)
+from app.report.tables import SessionData
+from app.shared.audits import AuditSettings
+from app.shared.calibrations import AnyCalibration
+from app.shared.errors import ServiceError
+from app.shared.mapping import settings_from_json, step_from
+from app.shared.policies import certifies
+from app.shared.thresholds import layout_of, reading_for
+from coft_core.conformal import informative
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.chain import ChainCertificate, certify_chain
+from coft_core.conformal.families import load_calibration
+from coft_core.errors import CoftError
+from coft_core.types import Step
+
+CheckStatus = Literal["passed", "failed", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was verified.
+
+    Attributes:
+        name: What was verified, e.g. ``"Thresholds by step"``.
+        status: ``passed``, ``failed`` or ``skipped``.
+        detail: How much was looked at, or why nothing was.
+        problems: What does not fit, each with its place; the first ones if there are many.
+        problem_count: How many there are.
+    """
+
+    name: str
+    status: CheckStatus
+    detail: str
+    problems: tuple[str, ...] = ()
+    problem_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """Something in a file that no check can tell.
+
+    Attributes:
+        file: The file, such as ``"report.json"``.
+        fields: Its fields, from the top down, such as ``"session.name"``.
+        reason: What it is and why it cannot be told, a sentence.
+    """
+
+    file: str
+    fields: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The finding on a report or an evidence bundle.
+
+    Attributes:
+        source: Name of the file.
+        session: The session in words; empty if the report could not be read.
+        bundle_digest: SHA-256 of the bundle's manifest, to be compared with what the auditor published; None for a
+            report without a bundle.
+        checks: What was verified, in order.
+        beyond: What no check could tell, file by file.
+    """
+
+    source: str
+    session: str
+    bundle_digest: str | None
+    checks: tuple[Check, ...]
+    beyond: tuple[Untold, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed."""
+        return all(check.status != "failed" for check in self.checks)
+
+    def count(self, status: CheckStatus) -> int:
+        """Number of checks with a status."""
+        return sum(check.status == status for check in self.checks)
+
+
+MOST_PROBLEMS = 20
+"""Problems of one check that are kept in words; the others are counted."""
+
+
+class Findings:
+    """Collects the problems of one check."""
+
+    def __init__(self, name: str) -> None:
+        """Begin a check.
+
+        Args:
+            name: What is verified.
+        """
+        self._name = name
+        self._problems: list[str] = []
+        self._looked_at = 0
+
+    def expect(self, holds: bool, problem: str) -> bool:
+        """Count one comparison, and keep the problem if it does not hold.
+
+        Returns:
+            Whether it holds.
+        """
+        self._looked_at += 1
+        if not holds:
+            self._problems.append(problem)
+        return holds
+
+    def same(self, place: str, what: str, stated: object, found: object) -> bool:
+        """Expect a stated value to be the one that was found."""
+        return self.expect(stated == found, f"{place}: {what} is stated as {_shown(stated)} and is {_shown(found)}.")
+
+    def near(self, place: str, what: str, stated: float | None, found: float | None, tolerance: float) -> bool:
+        """Expect a stated number to be the one that was computed, within a tolerance."""
+        return self.expect(
+            is_near(stated, found, tolerance),
+            f"{place}: {what} is stated as {_shown(stated)} and computed as {_shown(found)}.",
+        )
+
+    def check(self, detail: str = "") -> Check:
+        """The finished check.
+
+        Args:
+            detail: What was looked at; empty counts the comparisons.
+        """
+        count = len(self._problems)
+        return Check(
+            name=self._name,
+            status="failed" if count else "passed",
+            detail=detail or f"{self._looked_at:,} comparisons",
+            problems=tuple(self._problems[:MOST_PROBLEMS]),
+            problem_count=count,
+        )
+
+
+def skipped(name: str, why: str) -> Check:
+    """A check that could not be made."""
+    return Check(name, "skipped", why)
+
+
+def failed(name: str, problem: str) -> Check:
+    """A check that ended before it had begun."""
+    return Check(name, "failed", "could not be read", (problem,), 1)
+
+
+def is_near(stated: float | None, found: float | None, tolerance: float) -> bool:
+    """Whether two numbers are equal within a tolerance; infinities and absent numbers equal only themselves."""
+    if stated is None or found is None:
+        return stated is found
+    if math.isinf(stated) or math.isinf(found):
+        return stated == found
+    return abs(stated - found) <= tolerance
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if value is None:
+        return "nothing"
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A report and what came with it.
+
+    Attributes:
+        source: Name of the file.
+        report: The document.
+        settings: The settings of its session.
+        files: All files of the bundle by name; None for a report alone.
+        manifest: The bundle's manifest; None for a report alone.
+        bundle_digest: SHA-256 of the manifest.
+        calibration: The calibration as the session read it; None without one, or where it is not in the bundle.
+        calibration_problem: Why a calibration that is in the bundle cannot be used; empty otherwise.
+    """
+
+    source: str
+    report: ReportPart
+    settings: AuditSettings
+    files: Mapping[str, bytes] | None = None
+    manifest: Mapping[str, object] | None = None
+    bundle_digest: str | None = None
+    calibration: AnyCalibration | None = None
+    calibration_problem: str = ""
+
+    @property
+    def applied(self) -> AnyCalibration | None:
+        """The calibration whose thresholds were applied: the session's policy takes none, or none of another layout."""
+        if self.calibration is None or not certifies(self.settings):
+            return None
+        return self.calibration if layout_of(self.calibration) == self.settings.mask_layout else None
+
+    @property
+    def lacks_calibration(self) -> bool:
+        """Whether the session used a calibration that is not at hand: deleted, unusable, or left in the bundle."""
+        return bool(self.report.session.calibration_label) and self.calibration is None
+
+    @property
+    def mismatched(self) -> bool:
+        """Whether the thresholds are those of another policy, used knowingly."""
+        return self.report.session.certificate.startswith("uncertified: policy mismatch")
+
+    def chains(self) -> dict[str, tuple[Step, ...]]:
+        """The whole chain of every branch by the branch's path; only where the branches hold together.
+
+        Steps of a report that was written before thresholds could be too weak are put under today's rule.
+        """
+        chains = self.stated_chains()
+        if not self.before_weakness:
+            return chains
+        return {path: tuple(_under_rule(step) for step in steps) for path, steps in chains.items()}
+
+    def stated_chains(self) -> dict[str, tuple[Step, ...]]:
+        """The same, as the report states them."""
+        paths = {branch.id: branch.path for branch in self.report.branches}
+        chains = chain_records(self.report)
+        return {paths[key]: tuple(step_from(step) for step in chain) for key, chain in chains.items()}
+
+    def own_steps(self) -> Iterator[tuple[BranchPart, Step]]:
+        """Every stored step once, with the branch that made it; only where the branches hold together."""
+        chains = self.chains()
+        for branch in self.report.branches:
+            first = branch.fork_step or 0
+            for step in chains[branch.path][first:]:
+                yield branch, step
+
+    def chain_certificate(self, steps: tuple[Step, ...], finished: str | None) -> ChainCertificate | None:
+        """What may be claimed of a chain as a whole.
+
+        Args:
+            steps: The chain.
+            finished: How it ended; None if it can still go on.
+        """
+        calibration = self.applied
+        return certify_chain(calibration, steps, finished) if steps and isinstance(calibration, Calibration) else None
+
+    @property
+    def before_weakness(self) -> bool:
+        """Whether the report was written before thresholds that say nothing took back the certificate of a token."""
+        return any(item.too_weak is None for item in self.report.summary)
+
+    @property
+    def claims_longest_chain(self) -> bool:
+        """Whether the report was written when a certificate of whole chains was for any up to the longest one.
+
+        It does not say which chains it is for, and cannot be recomputed by today's rule, which claims less. The
+        calibration is then of such a version too, and does not know how its chains ended.
+        """
+        if isinstance(self.calibration, Calibration) and self.calibration.values.ends_known:
+            return False
+        chains = [item.chain for item in self.report.summary if item.chain is not None]
+        return any("holds_for" not in chain.get("sequence", {}) for chain in chains)
+
+    def data(self) -> SessionData:
+        """The session as its tables are written from it; only where the branches hold together."""
+        chains = chain_records(self.report)
+        finished = {branch.id: branch.finished for branch in self.report.branches}
+        certificates = {
+            key: self.chain_certificate(tuple(step_from(step) for step in chain), finished[key])
+            for key, chain in chains.items()
+        }
+        return SessionData(
+            record=session_record(self.report),
+            branches=branch_records(self.report),
+            chains=chains,
+            log=log_records(self.report),
+            certificates=certificates,
+            drift=self.report.drift,
+        )
+
+
+def _under_rule(step: Step) -> Step:
+    """A step of an earlier report, whose threshold may say nothing, as it is stated today."""
+    state = informative.stated(step.state, step.log_tau, step.set_size, step.certified_mass)
+    return replace(step, state=state, certified=step.certified and informative.certifies(state))
+
+
+def load(path: Path) -> Loaded:
+    """Read an evidence bundle, or a report alone (``.json``).
+
+    Raises:
+        ServiceError: It cannot be read, lacks its report or manifest, or the report is damaged.
+    """
+    if path.suffix.lower() == ".json":
+        return _report_alone(path)
+    files = unpack(path)
+    for name in (MANIFEST, REPORT):
+        if name not in files:
+            raise ServiceError(f"{path.name} has no {name}, so it is no evidence bundle; choose one that was exported.")
+    manifest = read_manifest(files[MANIFEST])
+    report = report_from(files[REPORT])
+    loaded = Loaded(
+        source=path.name,
+        report=report,
+        settings=_settings(report),
+        files=files,
+        manifest=manifest,
+        bundle_digest=hashlib.sha256(files[MANIFEST]).hexdigest(),
+    )
+    return loaded if CALIBRATION not in files else _with_calibration(loaded, files[CALIBRATION])
+
+
+def _report_alone(path: Path) -> Loaded:
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise ServiceError(f"{path.name} is larger than {LARGEST_FILE // 2**20} MB; it was not read.")
+        report = report_from(path.read_bytes())
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be read ({error.strerror}); check the path.") from error
+    return Loaded(path.name, report, _settings(report))
+
+
+def _settings(report: ReportPart) -> AuditSettings:
+    try:
+        return settings_from_json(report.session.policy_settings["settings"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ServiceError(f"The report's settings cannot be read ({error}); it is damaged.") from error
+
+
+def _with_calibration(loaded: Loaded, data: bytes) -> Loaded:
+    # The session's own id of its calibration means nothing here; only risk level and group are read.
+    try:
+        return replace(loaded, calibration=reading_for(load_calibration(data), loaded.settings))
+    except CoftError as error:
+        return replace(loaded, calibration_problem=str(error))

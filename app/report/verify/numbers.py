@@ -1,0 +1,436 @@
+"""Checks of the numbers of each step that follow from other numbers of it, without the model and without logits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from statistics import median
+
+from app.report.document import SummaryPart, session_record, summary_of
+from app.report.verify.loaded import Check, Findings, Loaded, is_near
+from app.shared.audits import AuditSettings, PolicyInfo
+from app.shared.errors import ServiceError
+from app.shared.planning import policy_of
+from app.shared.policies import info_of
+from app.shared.rollouts import computations_of
+from coft_core.conformal.informative import certifies
+from coft_core.errors import CoftError
+from coft_core.model.noise import noise_of
+from coft_core.policies.scored import DtcdPolicy
+from coft_core.types import Candidate, Diagnostics, Step
+
+
+@dataclass(frozen=True, slots=True)
+class StepRules:
+    """A method's rules.
+
+    Attributes:
+        info: The method.
+    """
+
+    info: PolicyInfo
+
+    @property
+    def mixes(self) -> bool:
+        """Whether what it draws from is the geometric mixture of both readings (Eq. 4), lambda 0 included."""
+        return self.info.kind in ("fusion", "reference")
+
+    @property
+    def refuses_more(self) -> bool:
+        """Whether it also refuses tokens for reasons that no stored number tells, such as a toxicity."""
+        return self.info.kind == "constraint"
+
+    def support(self, row: Candidate) -> float:
+        """The log-probability that the threshold is compared with: in both readings, or in the factual one alone."""
+        return row.log_p_factual if self.info.certified_in == "factual" else row.log_joint
+
+
+def rules_of(settings: AuditSettings) -> StepRules:
+    """The rules of the settings' method."""
+    return StepRules(info_of(settings.policy))
+
+
+def uncalibrated_threshold(settings: AuditSettings) -> float:
+    """The log-threshold that the settings' method applies where it reads no calibration; most methods apply none.
+
+    Settings from which no policy can be built have none either; that they are damaged is a finding of its own.
+    """
+    try:
+        policy = policy_of(settings, None)
+    except (CoftError, ServiceError):
+        return -math.inf
+    return policy.threshold(0)[0] if isinstance(policy, DtcdPolicy) else -math.inf
+
+
+LOG_TOLERANCE = 1e-4
+"""Log-probabilities are rounded to float32 one by one, so that sums of them differ by about this at most."""
+EXACT = 1e-9
+MASS_TOLERANCE = 1e-4
+BOUNDARY = 1e-6
+"""A token this near to its threshold may fall to either side of it."""
+
+
+def check_fusion(loaded: Loaded) -> Check:
+    """Differences of fused log-probabilities are ``1 - lam`` of the factual plus ``lam`` of the masked ones (Eq. 4).
+
+    Other methods make their distribution by rules of their own, which only a replay on the model recomputes.
+    """
+    found = Findings("Fusion of the candidates")
+    mixes = rules_of(loaded.settings).mixes
+    lam = float(loaded.report.session.fingerprint.get("lam", 0.0))
+    for branch, step in loaded.own_steps():
+        place = f"Branch {branch.path}, step {step.index + 1}"
+        rows = [row for row in step.candidates if _finite(row)] if mixes else []
+        # Fusion leaves one unknown a step, the logarithm of its normaliser; the median of all rows stands for it.
+        offsets = [_offset(row, lam) for row in rows]
+        middle = median(offsets) if offsets else 0.0
+        for row, offset in zip(rows, offsets, strict=True):
+            fits = abs(offset - middle) <= LOG_TOLERANCE
+            found.expect(
+                fits,
+                f"{place}, token {row.token!r} ({row.token_id}): its factual, masked and fused probabilities do not "
+                f"fit together at lambda {lam:g} (off by {offset - middle:+.4g}).",
+            )
+        for view in ("factual", "masked", "fused"):
+            total = math.fsum(math.exp(getattr(row, f"log_p_{view}")) for row in step.candidates)
+            found.expect(
+                total <= 1 + MASS_TOLERANCE, f"{place}: the {view} probabilities of its candidates sum to {total:.6g}."
+            )
+    own = "the method's own rule is recomputed by a replay alone; only the sums of probabilities were checked"
+    return found.check("" if mixes else own)
+
+
+def check_certified(loaded: Loaded) -> Check:
+    """A candidate is certified exactly if its joint support reaches the threshold (Eq. 7).
+
+    Ablations that certify in one reading are checked by its probability, and a method that refuses tokens for reasons
+    of its own only has to keep to the threshold.
+    """
+    found = Findings("Certified tokens")
+    rules = rules_of(loaded.settings)
+    for branch, step in loaded.own_steps():
+        place = f"Branch {branch.path}, step {step.index + 1}"
+        own = next((row for row in step.candidates if row.token_id == step.token_id), None)
+        claims = own is not None and own.certified and certifies(step.state)
+        found.same(place, "whether its token is certified", step.certified, claims)
+        for row in step.candidates:
+            what = f"{place}, token {row.token!r} ({row.token_id})"
+            if step.families:
+                found.expect(
+                    row.certified == (not row.refused_by) or step.state == "none",
+                    f"{what}: it is certified although a family refuses it, or the other way round.",
+                )
+            elif rules.refuses_more:
+                reaches = rules.support(row) >= step.log_tau - BOUNDARY
+                found.expect(reaches or not row.certified, f"{what}: it is accepted and does not reach the threshold.")
+            elif step.state == "none":
+                found.expect(not row.certified, f"{what}: it is marked as certified, and there is no threshold.")
+            elif abs(rules.support(row) - step.log_tau) > BOUNDARY:
+                found.same(what, "whether it is certified", row.certified, rules.support(row) >= step.log_tau)
+        for part in step.families:
+            joint = min(step.log_p_fused, part.log_p_masked)
+            found.near(f"{place}, family {part.family}", "the joint support", part.log_joint, joint, EXACT)
+            if part.state not in ("mismatch", "none") and abs(joint - part.log_tau) > BOUNDARY:
+                reaches = joint >= part.log_tau
+                found.same(f"{place}, family {part.family}", "whether it certifies", part.certified, reaches)
+    return found.check()
+
+
+def check_derived(loaded: Loaded) -> Check:
+    """Margin, log ratio and the bound on total variation follow from the step's other numbers."""
+    found = Findings("Margins, ratios and bounds")
+    for branch, step in loaded.own_steps():
+        place = f"Branch {branch.path}, step {step.index + 1}"
+        own = next((row for row in step.candidates if row.token_id == step.token_id), None)
+        for view in ("log_p_factual", "log_p_masked", "log_p_fused"):
+            listed = None if own is None else getattr(own, view)
+            found.near(place, f"{view} of its token", getattr(step, view), listed, 0.0)
+        diagnostics = step.diagnostics
+        supports = [(part.log_joint, part.log_tau) for part in step.families]
+        supports = supports or [(step.log_support, step.log_tau)]
+        margin = min(_difference(joint, log_tau) for joint, log_tau in supports)
+        found.near(place, "the margin", diagnostics.margin, margin, EXACT)
+        ratio = _difference(step.log_p_factual, step.log_p_masked)
+        found.near(place, "the log ratio", diagnostics.log_ratio, ratio, EXACT)
+        bound = _tv_bound(step)
+        near = is_near(diagnostics.tv_bound, bound, EXACT * max(1.0, bound or 0.0))
+        found.expect(near, f"{place}: the bound on total variation is {diagnostics.tv_bound}, not {bound}.")
+    return found.check()
+
+
+def check_choices(loaded: Loaded) -> Check:
+    """Fallbacks, the policy's choices and the size and mass of the set fit the candidates."""
+    found = Findings("Fallbacks, choices and sets")
+    refuses = rules_of(loaded.settings).refuses_more
+    for branch, step in loaded.own_steps():
+        place = f"Branch {branch.path}, step {step.index + 1}"
+        members = [row for row in step.candidates if row.certified]
+        empty = step.set_size == 0 and step.state != "none"
+        # A method that refuses tokens without a calibration may refuse them all, which is a fallback too.
+        if step.state != "none" or not refuses:
+            found.same(place, "whether it is a fallback", step.fallback, empty)
+        found.expect(
+            step.set_size >= len(members),
+            f"{place}: the set has {step.set_size} tokens, and {len(members)} are listed.",
+        )
+        mass = math.fsum(math.exp(row.log_p_fused) for row in members)
+        whole = len(members) == step.set_size
+        fits = (
+            abs(step.certified_mass - mass) <= MASS_TOLERANCE if whole else step.certified_mass >= mass - MASS_TOLERANCE
+        )
+        fits = fits and step.certified_mass <= 1
+        found.expect(fits, f"{place}: the certified mass is {step.certified_mass:.6g}; its candidates give {mass:.6g}.")
+        found.same(
+            place, "whether total variation is undefined", step.diagnostics.tv_on_set is None, step.set_size == 0
+        )
+        _check_order(found, place, step)
+        _check_choice(found, place, step, members, loaded.report.session.greedy)
+        _check_divergences(found, place, step)
+    return found.check()
+
+
+def check_summary(loaded: Loaded) -> Check:
+    """The summary's counts and extremes are those of the steps."""
+    found = Findings("Summary numbers")
+    stated = {item.branch: item for item in loaded.report.summary}
+    chains = loaded.stated_chains()
+    found.same("Summary", "the list of branches", list(stated), list(chains))
+    for path, steps in chains.items():
+        fresh = summary_of(path, steps, None)
+        for name in SummaryPart.model_fields:
+            if name in ("branch", "chain") or path not in stated:
+                continue
+            own, other = getattr(stated[path], name), getattr(fresh, name)
+            if name == "too_weak" and own is None:  # written before such steps were counted
+                continue
+            if isinstance(own, float) and isinstance(other, float):
+                found.near(f"Summary of branch {path}", name, own, other, EXACT * max(1.0, abs(other)))
+            else:
+                found.same(f"Summary of branch {path}", name, own, other)
+    return found.check()
+
+
+def _check_order(found: Findings, place: str, step: Step) -> None:
+    """Candidates are listed by their factual probability, the largest first."""
+    listed = [row.log_p_factual for row in step.candidates]
+    ordered = listed == sorted(listed, reverse=True)
+    found.expect(ordered, f"{place}: its candidates are not in the order of their factual probabilities.")
+
+
+def _check_choice(found: Findings, place: str, step: Step, members: Sequence[Candidate], greedy: bool) -> None:
+    """Left alone, the policy takes a certified token; the likeliest fused one if it is greedy or falls back."""
+    chosen = next((row for row in step.candidates if row.token_id == step.policy_token_id), None)
+    if chosen is None:
+        return
+    pool = list(members) if members else list(step.candidates)
+    if step.set_size:
+        found.expect(chosen.certified, f"{place}: the policy chose {chosen.token!r}, which is not certified.")
+    if step.fallback or greedy:
+        best = max((row.log_p_fused for row in pool), default=-math.inf)
+        fits = chosen.log_p_fused >= best - BOUNDARY
+        found.expect(fits, f"{place}: the policy chose {chosen.token!r}, and another token is likelier.")
+
+
+def _check_divergences(found: Findings, place: str, step: Step) -> None:
+    """Merging tokens lowers entropies and divergences, so the candidates and one rest bound them from below."""
+    shares = {view: _cells(step, view) for view in ("factual", "masked", "fused")}
+    for view, cells in shares.items():
+        least = -math.fsum(p * math.log(p) for p in cells if p > 0)
+        stated = getattr(step.diagnostics, f"entropy_{view}")
+        found.expect(
+            stated >= least - LOG_TOLERANCE, f"{place}: the {view} entropy is {stated:.6g}, and at least {least:.6g}."
+        )
+    pairs = zip(shares["fused"], shares["masked"], strict=True)
+    least = math.fsum(p * math.log(p / q) for p, q in pairs if p > 0 and q > 0)
+    stated = step.diagnostics.kl_fused_masked
+    found.expect(stated >= least - LOG_TOLERANCE, f"{place}: the divergence is {stated:.6g}, and at least {least:.6g}.")
+    _check_divergence_from_vanilla(found, place, step, shares)
+
+
+def _check_divergence_from_vanilla(found: Findings, place: str, step: Step, shares: dict[str, list[float]]) -> None:
+    """Merging bounds both distances from below, and Pinsker's inequality one by the other."""
+    kl, distance = step.diagnostics.kl_fused_factual, step.diagnostics.tv_fused_factual
+    if kl is None or distance is None:
+        return
+    pairs = list(zip(shares["fused"], shares["factual"], strict=True))
+    least_kl = math.fsum(p * math.log(p / q) for p, q in pairs if p > 0 and q > 0)
+    least = math.fsum(abs(p - q) for p, q in pairs) / 2
+    most = min(1.0, math.sqrt(max(kl, 0.0) / 2))
+    found.expect(
+        kl >= least_kl - LOG_TOLERANCE,
+        f"{place}: the divergence from the factual reading is {kl:.6g}, and at least {least_kl:.6g}.",
+    )
+    found.expect(
+        least - LOG_TOLERANCE <= distance <= most + math.sqrt(LOG_TOLERANCE),
+        f"{place}: the distance from the factual reading is {distance:.6g}, outside {least:.6g} to {most:.6g}.",
+    )
+
+
+def _cells(step: Step, view: str) -> list[float]:
+    """Probabilities of the candidates and of all other tokens together."""
+    listed = [math.exp(getattr(row, f"log_p_{view}")) for row in step.candidates]
+    return [*listed, max(1.0 - math.fsum(listed), 0.0)]
+
+
+def _offset(row: Candidate, lam: float) -> float:
+    return row.log_p_fused - (1 - lam) * row.log_p_factual - lam * row.log_p_masked
+
+
+def _finite(row: Candidate) -> bool:
+    return all(map(math.isfinite, (row.log_p_factual, row.log_p_masked, row.log_p_fused)))
+
+
+def _tv_bound(step: Step) -> float | None:
+    """Corollary 1's bound ``sqrt(KL / 2) / tau``; None without threshold, or if the factual reading certifies."""
+    tau, divergence = math.exp(step.log_tau), step.diagnostics.kl_fused_masked
+    if step.state == "none" or step.certified_in == "factual" or tau == 0 or math.isinf(divergence):
+        return None
+    return math.sqrt(divergence / 2) / tau
+
+
+def _difference(first: float, second: float) -> float:
+    return 0.0 if first == second else first - second
+
+
+def check_ranges(loaded: Loaded) -> Check:
+    """Sizes within numeric noise follow from the candidates as far as these tell, with a bound that is not too small.
+
+    How far the model's own log-probabilities lie apart was measured when it was loaded, and only a replay can do that
+    again; but the bound is never below that of the number type at the session's temperature.
+    """
+    found = Findings("Set sizes within numeric noise")
+    record = session_record(loaded.report)
+    least = noise_of(record.fingerprint.get("dtype"), record.temperature).nats
+    ways = computations_of(record)
+    told = bool(ways) and all(way.temperature is not None for way in ways)
+    rules, ranges = rules_of(loaded.settings), 0
+    for branch, step in loaded.own_steps():
+        place = f"Branch {branch.path}, step {step.index + 1}"
+        parts = (step.set_size_low, step.set_size_high, step.noise)
+        if parts == (None, None, None):
+            had = told and step.state != "none"
+            found.expect(not had, f"{place}: the session gives set sizes as ranges, and this step has none.")
+            continue
+        if step.set_size_low is None or step.set_size_high is None or step.noise is None:
+            found.expect(False, f"{place}: its range of set sizes is given in part.")
+            continue
+        ranges += 1
+        low, high = step.set_size_low, step.set_size_high
+        found.expect(
+            low <= step.set_size <= high, f"{place}: the set size {step.set_size} is outside its range {low} to {high}."
+        )
+        enough = step.noise >= least * (1 - BOUNDARY)
+        found.expect(enough, f"{place}: its numeric noise is {step.noise:g} nats, and at least {least:g}.")
+        if not step.families and not rules.refuses_more:
+            _check_listed(found, place, step, rules, step.noise)
+    return found.check(f"{ranges:,} ranges")
+
+
+def _check_listed(found: Findings, place: str, step: Step, rules: StepRules, noise: float) -> None:
+    """What is listed and stands clear of the threshold is in the least set, and what is near it in the largest."""
+    margins = [rules.support(row) - step.log_tau for row in step.candidates]
+    sure = sum(margin >= noise + BOUNDARY for margin in margins)
+    refused = sum(margin < -noise - BOUNDARY for margin in margins)
+    possible = sum(margin >= -noise + BOUNDARY for margin in margins)
+    low, high = step.set_size_low or 0, step.set_size_high or 0
+    found.expect(low >= sure, f"{place}: the least set has {low} tokens, and {sure} listed ones are in it.")
+    found.expect(high >= possible, f"{place}: the largest set has {high} tokens, and {possible} listed ones are in it.")
+    near = len(margins) - sure - refused
+    found.expect(
+        high - low >= near - sum(abs(abs(margin) - noise) < BOUNDARY for margin in margins),
+        f"{place}: its range is {low} to {high}, and {near} listed tokens stand at the threshold within the noise.",
+    )
+
+
+NUMBERS = ("log_p_factual", "log_p_masked", "log_p_fused", "log_tau", "certified_mass")
+FLAGS = ("certified", "fallback", "forced", "state")
+_UNBOUNDED = ("tv_bound", "kl_fused_masked", "kl_fused_factual")
+"""Numbers that can be large, so that they are compared relative to their size."""
+_LATER = ("kl_fused_factual", "tv_fused_factual")
+"""Numbers that steps stored by earlier versions do not have."""
+
+
+def compare_steps(found: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int = 0) -> None:
+    """Expect a stored step to be the one that was computed again.
+
+    Args:
+        found: Collects what does not fit.
+        place: Where the step stands, in words.
+        stated: The stored step.
+        fresh: The computed one, with the same emitted token.
+        tolerance: Allowed difference of logarithms, masses and diagnostics.
+        boundary: Tokens so near to the threshold that they may fall to either side of it.
+    """
+    found.same(place, "the emitted token", stated.token_id, fresh.token_id)
+    found.same(place, "the policy's token", stated.policy_token_id, fresh.policy_token_id)
+    for name in NUMBERS:
+        found.near(place, name, getattr(stated, name), getattr(fresh, name), tolerance)
+    for name in FLAGS:
+        near = boundary and name in ("certified", "fallback")
+        found.expect(
+            bool(near) or getattr(stated, name) == getattr(fresh, name),
+            f"{place}: {name} is stated as {getattr(stated, name)} and computed as {getattr(fresh, name)}.",
+        )
+    low = stated.set_size if stated.set_size_low is None else stated.set_size_low
+    high = stated.set_size if stated.set_size_high is None else stated.set_size_high
+    sizes_fit = low - boundary <= fresh.set_size <= high + boundary
+    found.expect(sizes_fit, f"{place}: the set size is stated as {stated.set_size} and computed as {fresh.set_size}.")
+    for field in fields(Diagnostics):
+        own, other = getattr(stated.diagnostics, field.name), getattr(fresh.diagnostics, field.name)
+        if (boundary and field.name == "tv_on_set") or (field.name in _LATER and own is None):
+            continue
+        size = max(1.0, abs(other or 0.0)) if field.name in _UNBOUNDED else 1.0
+        found.near(place, field.name, own, other, tolerance * size)
+    _compare_candidates(found, place, stated, fresh, tolerance, boundary)
+    listed = {part.family: part for part in fresh.families}
+    found.same(place, "the list of families", [part.family for part in stated.families], list(listed))
+    for part in stated.families:
+        if part.family in listed:
+            other = listed[part.family]
+            for name in ("log_p_masked", "log_joint", "log_tau"):
+                what = f"{name} of the family {part.family}"
+                found.near(place, what, getattr(part, name), getattr(other, name), tolerance)
+            if not boundary:
+                what = f"the certificate of the family {part.family}"
+                found.same(place, what, (part.certified, part.state), (other.certified, other.state))
+
+
+def compare_texts(found: Findings, place: str, stated: Step, text_of: Callable[[int], str]) -> None:
+    """Expect every token of a stored step to read as the tokenizer decodes it.
+
+    Args:
+        found: Collects what does not fit.
+        place: Where the step stands, in words.
+        stated: The stored step.
+        text_of: The tokenizer's text of a token.
+    """
+    pairs = [(stated.token_id, stated.token), (stated.policy_token_id, stated.policy_token)]
+    for token_id, text in dict.fromkeys(pairs + [(row.token_id, row.token) for row in stated.candidates]):
+        found.same(place, f"the text of the token {token_id}", text, text_of(token_id))
+
+
+def _compare_candidates(
+    found: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int
+) -> None:
+    rows, listed = ({row.token_id: row for row in step.candidates} for step in (fresh, stated))
+    found.same(place, "the number of candidates", len(listed), len(rows))
+    left_out = [_likeliest(row) for token_id, row in rows.items() if token_id not in listed]
+    for row in stated.candidates:
+        other = rows.get(row.token_id)
+        what = f"of {row.token!r} ({row.token_id})"
+        if other is None:
+            # Which of two equally likely tokens ends the list may follow the computer; the emitted one is always there.
+            tied = any(abs(_likeliest(row) - likelihood) <= tolerance for likelihood in left_out)
+            found.expect(tied, f"{place}: a row {what} is listed among the likeliest tokens, and is none of them.")
+            continue
+        for view in ("log_p_factual", "log_p_masked", "log_p_fused"):
+            found.near(place, f"{view} {what}", getattr(row, view), getattr(other, view), tolerance)
+        if not boundary:
+            found.same(place, f"the certificate {what}", row.certified, other.certified)
+            found.same(place, f"the families that refuse {what[3:]}", row.refused_by, other.refused_by)
+
+
+def _likeliest(row: Candidate) -> float:
+    """By which candidates are listed."""
+    return max(row.log_p_factual, row.log_p_masked, row.log_p_fused)

@@ -1,0 +1,265 @@
+"""The check by replay: the model writes every branch again from the same seed and forced tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from app.report.bundle import LOGITS_FILE, logits_from
+from app.report.document import BranchPart, session_record
+from app.report.verify.loaded import Check, Findings, Loaded, failed, skipped
+from app.report.verify.numbers import compare_steps, compare_texts
+from app.shared.errors import ServiceError
+from app.shared.mapping import preview_from_json, span_from
+from app.shared.model_host import ModelHost, label_of
+from app.shared.planning import branch_names, policy_of, preview_of, rendering_of
+from coft_core.assets import same_digests
+from coft_core.conformal import informative
+from coft_core.decode.cost import reserved_bytes
+from coft_core.decode.heads import Bounds, RereadStep
+from coft_core.decode.loop import Rollout
+from coft_core.decode.plan import Plan, with_scorers
+from coft_core.decode.reread import reread
+from coft_core.errors import CoftError
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Certificate, Policy, Preparing
+from coft_core.policies.fingerprint import Fingerprint
+from coft_core.text.masking import keep_whitelisted, mask_prompt
+from coft_core.text.placing import read_tokens
+from coft_core.text.rendering import is_steady
+from coft_core.types import Step
+
+LOGITS_CHECK = "Steps from stored logits"
+TOLERANCE = 1e-4
+"""Logarithms are computed in float32, on whatever processor the audit ran."""
+BOUNDARY = 1e-5
+
+
+def check_logits(loaded: Loaded) -> Check:
+    """Every step follows from the logits that were stored with it."""
+    if loaded.files is None or LOGITS_FILE not in loaded.files:
+        why = "a report alone was given" if loaded.files is None else "the audit did not keep its logits"
+        return skipped(LOGITS_CHECK, why)
+    if loaded.lacks_calibration:
+        return skipped(LOGITS_CHECK, "the calibration is not in the bundle, and a step is certified by its thresholds")
+    try:
+        stored = logits_from(loaded.files[LOGITS_FILE])
+        policy = policy_of(loaded.settings, loaded.applied)
+        fingerprint = Fingerprint.from_dict(loaded.report.session.fingerprint)
+    except (ServiceError, CoftError) as error:
+        return failed(LOGITS_CHECK, str(error))
+    found = Findings(LOGITS_CHECK)
+    session = loaded.report.session
+    counts = {"full": 0, "head": 0, "none": 0}
+    for branch, step in loaded.own_steps():
+        place = f"Branch {branch.path}, step {step.index + 1}"
+        logits = stored.pop((branch.id, step.index), None)
+        if logits is None:
+            counts["none"] += 1
+            continue
+        counts[logits.mode] += 1
+        kept = replace(step, logits=logits)
+        try:
+            (fresh,) = reread(
+                [kept], policy, seed=session.seed, path=branch.path, greedy=session.greedy, fingerprint=fingerprint
+            )
+        except CoftError as error:
+            found.expect(False, f"{place}: {error}")
+            continue
+        if fresh.step is not None:
+            boundary, at_edges = _boundaries(kept, policy)
+            compare_steps(found, place, step, fresh.step, TOLERANCE, boundary)
+            _compare_ranges(found, place, step, fresh.step, at_edges)
+        else:
+            _compare_bounds(found, place, step, fresh)
+    found.expect(not stored, f"{LOGITS_FILE} holds logits of {len(stored)} steps that the report does not have.")
+    return found.check(
+        f"{counts['full']:,} steps from all logits, {counts['head']:,} within bounds from the likeliest ones, "
+        f"{counts['none']:,} without"
+    )
+
+
+def _boundaries(kept: Step, policy: Policy) -> tuple[int, int]:
+    """Tokens that another processor may put on the other side of the threshold, and of either end of the range."""
+    if kept.logits is None:
+        return 0, 0
+    with torch.inference_mode():
+        margins = policy.views(kept.logits.tensor()[None], kept.index, kept.logits.branches).margins
+    if margins is None:
+        return 0, 0
+    noise = kept.noise or 0.0
+    at_edges = (margins.abs() - noise).abs() <= BOUNDARY
+    return int((margins.abs() <= BOUNDARY).sum()), int(at_edges.sum())
+
+
+def _compare_ranges(found: Findings, place: str, stated: Step, fresh: Step, at_edges: int) -> None:
+    """The sizes between which the set lies follow from the logits and the stated bound."""
+    for name in ("set_size_low", "set_size_high"):
+        own, other = getattr(stated, name), getattr(fresh, name)
+        fits = own == other or (own is not None and other is not None and abs(own - other) <= at_edges)
+        found.expect(fits, f"{place}: {name} is stated as {own} and computed as {other}.")
+
+
+def _compare_bounds(found: Findings, place: str, stated: Step, fresh: RereadStep) -> None:
+    """A step of which only the likeliest logits were kept: every number lies within its bounds."""
+    numbers: tuple[tuple[str, float, Bounds], ...] = (
+        ("log_p_fused", stated.log_p_fused, fresh.log_p_fused),
+        ("set_size", stated.set_size, fresh.set_size),
+        ("certified_mass", stated.certified_mass, fresh.certified_mass),
+        ("margin", stated.diagnostics.margin, fresh.margin),
+        ("kl_fused_masked", stated.diagnostics.kl_fused_masked, fresh.kl_fused_masked),
+    )
+    for name, value, bounds in numbers:
+        slack = TOLERANCE * max(1.0, abs(value)) if name == "kl_fused_masked" else TOLERANCE
+        fits = bounds.low - slack <= value <= bounds.high + slack
+        found.expect(fits, f"{place}: {name} is {value:.9g}, outside {bounds.low:.9g} to {bounds.high:.9g}.")
+    found.near(place, "log_tau", stated.log_tau, fresh.log_tau, TOLERANCE)
+    flags: tuple[tuple[str, object, object], ...] = (
+        ("whether its token is certified", stated.certified, fresh.certified),
+        ("whether it is a fallback", stated.fallback, fresh.fallback),
+        ("the policy's token", stated.policy_token_id, fresh.policy_token_id),
+        (
+            "what the threshold rests on",
+            stated.state,
+            # Whether the set is too wide is known of the stated one where the kept logits leave it open.
+            informative.stated(fresh.state, fresh.log_tau, stated.set_size, stated.certified_mass),
+        ),
+    )
+    for what, stated_flag, computed in flags:
+        if computed is not None:
+            found.same(place, what, stated_flag, computed)
+
+
+REPLAY_CHECK = "Replay on the model"
+TOLERANCES = {"float32": 1e-3, "float64": 1e-3}
+"""Allowed difference of logarithms by the model's number type; other processors round otherwise."""
+COARSE_TOLERANCE = 0.1
+"""The same for 16-bit types, whose logits carry about three decimal digits."""
+
+
+def check_replay(loaded: Loaded, host: ModelHost | None) -> Check:
+    """Every token and every number comes out again.
+
+    Args:
+        loaded: The report.
+        host: Loads the model; None if a replay was not asked for.
+    """
+    if host is None:
+        return skipped(REPLAY_CHECK, "not asked for; --replay loads the model and writes every branch again")
+    if loaded.lacks_calibration:
+        return skipped(
+            REPLAY_CHECK, "the calibration is not with the report, and thresholds decide which tokens are drawn"
+        )
+    session = loaded.report.session
+    try:
+        model = host.get(loaded.settings.model)
+    except CoftError as error:
+        return failed(REPLAY_CHECK, f"The model {loaded.settings.model} cannot be loaded: {error}")
+    used = (model.weights_digest, model.tokenizer_digest, model.dtype_name, model.revision)
+    stated = tuple(session.fingerprint.get(name) for name in ("weights", "tokenizer", "dtype", "revision"))
+    if not all(same_digests(own, str(other)) for own, other in zip(used, stated, strict=True)):
+        return failed(
+            REPLAY_CHECK,
+            f"The model {loaded.settings.model} has other weights, another tokenizer, number type or revision here "
+            f"({', '.join(used)}) than in the report ({', '.join(map(str, stated))}); load the very same model.",
+        )
+    found = Findings(REPLAY_CHECK)
+    tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
+    try:
+        model = model.rendered_as(rendering_of(session.rendering, model))
+        drawn = _check_rendering(found, loaded, model)
+        plan = _plan(loaded, model, host)
+        _check_plan(found, loaded, plan)
+        for branch, chain in zip(loaded.report.branches, loaded.chains().values(), strict=True):
+            with host.memory.held(reserved_bytes(plan, len(chain))):
+                _replay(found, plan, branch, chain, tolerance)
+    except (CoftError, ServiceError) as error:
+        return failed(REPLAY_CHECK, f"The audit cannot be decoded again: {error}")
+    steps = sum(len(branch.steps) for branch in loaded.report.branches)
+    return found.check(f"{steps:,} steps; tokens exactly, logarithms within {tolerance:g}{drawn}")
+
+
+def _check_rendering(found: Findings, loaded: Loaded, model: LanguageModel) -> str:
+    """What the model read follows from the prompt, its format and its moment; what cannot be told of it."""
+    session, rendering = loaded.report.session, model.prompting
+    if rendering.kept is None:
+        return ""
+    label = model.rendering_label
+    if is_steady(label):
+        stated = str(session.fingerprint.get("rendering", ""))
+        found.same("Fingerprint", "the rendering of the chat template", stated, label)
+        fresh = replace(rendering, kept=None)
+        for text, stated_tokens in rendering.kept.items():
+            same = read_tokens(model.tokenizer, text, fresh) == stated_tokens
+            found.expect(same, f"What the model read: {text!r} does not give the tokens that are stated.")
+        return ""
+    return "; what the chat template drew at random in the prompt cannot be told"
+
+
+def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
+    """The session's plan with the report's own spans and calibration; whatever detectors are here plays no part."""
+    session = loaded.report.session
+    # The sentinel is the report's, whatever would be chosen here.
+    settings = replace(loaded.settings, sentinel=str(session.fingerprint.get("sentinel") or "") or None)
+    policy = policy_of(settings, loaded.applied)
+    spans = [span_from(span) for span in session_record(loaded.report).spans]
+    prompt = mask_prompt(
+        model.tokenizer,
+        session.prompt,
+        keep_whitelisted(session.prompt, spans, policy.mask.whitelist),
+        sentinel=policy.mask.sentinel,
+        mode=policy.mask.mode,
+        hint=policy.mask.hint,
+        chat=model.prompting,
+        required=policy.needs_masked,
+    )
+    certificate = Certificate(session.certificate, mismatched=loaded.mismatched and loaded.applied is not None)
+    further = host.further(policy, model)
+    further = {role: own.dated(model.prompting.moment) for role, own in further.items()}
+    policy = with_scorers(policy, host.scorers(policy, model), str(model.device))
+    if isinstance(policy, Preparing):
+        policy = policy.prepared(model, further, prompt)
+    drawn = (session.seed, session.greedy, session.max_new_tokens)
+    return Plan(model, policy, prompt, certificate, *drawn, models=further)
+
+
+def _check_plan(found: Findings, loaded: Loaded, plan: Plan) -> None:
+    """The masked prompt is the tokenizer's, token by token, and the certificate the policy's."""
+    session = loaded.report.session
+    stated, fresh = preview_from_json(session.policy_settings["preview"]), preview_of(plan, branch_names(plan))
+    for name in ("pieces", "token_count", "masked_count", "branches"):
+        same = getattr(stated, name) == getattr(fresh, name)
+        found.expect(same, f"Masked prompt: {name.replace('_', ' ')} of the preview are not those of the tokenizer.")
+    template = str(session.fingerprint.get("chat_template"))
+    fits = same_digests(plan.model.chat_template_digest, template)
+    found.expect(fits, f"The model's chat template is {plan.model.chat_template_digest}, not {template}.")
+    found.same("Session", "the label of the model", session.policy_settings.get("model_label"), label_of(plan.model))
+    if loaded.report.thresholds is None:
+        claims = plan.policy.certificate(plan.model, str(session.fingerprint["detector"])).text
+        found.same("Session", "the certificate", session.certificate, claims)
+
+
+def _replay(found: Findings, plan: Plan, branch: BranchPart, chain: tuple[Step, ...], tolerance: float) -> None:
+    first = branch.fork_step or 0
+    rollout = Rollout(plan, branch.path, chain[:first])
+    try:
+        for step in chain[first:]:
+            place = f"Branch {branch.path}, step {step.index + 1}"
+            if rollout.finished:
+                found.expect(False, f"{place}: decoded again, the chain has ended before it ({rollout.finished}).")
+                return
+            fresh = rollout.step(step.token_id if step.forced else None)
+            if fresh.token_id != step.token_id:
+                found.same(place, "the emitted token", step.token, fresh.token)
+                compare_texts(found, place, step, plan.model.token_text)
+                # The rest of the chain is compared after the token that was reported.
+                rollout.back()
+                rollout.step(step.token_id)
+                continue
+            compare_steps(found, place, step, fresh, tolerance)
+            compare_texts(found, place, step, plan.model.token_text)
+        if branch.finished is not None:
+            found.same(f"Branch {branch.path}", "why it ended", branch.finished, rollout.finished)
+    finally:
+        rollout.close()

@@ -1,0 +1,370 @@
+"""A report in plain words: what happened, what is claimed, and what is not."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from app.report.document import ReportPart, SummaryPart, ThresholdsPart, has_threshold
+from app.shared.audits import SENSITIVE, AuditSettings, PolicyInfo
+from app.shared.policies import info_of, policy_name
+from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK, silence
+from coft_core.model.noise import NumericNoise
+from coft_core.types import Step
+
+MINUS = "\N{MINUS SIGN}"
+
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def probability(value: float) -> str:
+    """A probability with three digits; a positive one never reads as zero."""
+    text = f"{value:.3f}"
+    return "<0.001" if value > 0 and float(text) == 0 else text
+
+
+def threshold(value: float) -> str:
+    """A threshold with two significant digits; ``"none"`` for 0."""
+    if value <= 0:
+        return "none"
+    return f"{value:.{max(3, 1 - math.floor(math.log10(value)))}f}"
+
+
+def signed(value: float) -> str:
+    """A number with its sign, with a true minus."""
+    text = f"{abs(value):.2f}"
+    if math.isinf(value):
+        return f"{MINUS if value < 0 else '+'}\N{INFINITY}"
+    if float(text) == 0:
+        return text
+    return f"+{text}" if value > 0 else f"{MINUS}{text}"
+
+
+def times(log_ratio: float) -> str:
+    """A log ratio of factual to masked as a factor, for a column."""
+    factor = math.exp(min(abs(log_ratio), 20.0))
+    if factor < 1.05:
+        return "about equal"
+    shown = f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
+    return f"{shown}\N{MULTIPLICATION SIGN} {'visible' if log_ratio > 0 else 'masked'}"
+
+
+def times_likelier(log_ratio: float) -> str:
+    """What a log ratio of factual to masked says, in a sentence."""
+    factor = math.exp(min(abs(log_ratio), 20.0))
+    if factor < 1.05:
+        return "about as likely with the attribute masked"
+    shown = f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
+    return f"{shown} times likelier when the attribute is {'visible' if log_ratio > 0 else 'masked'}"
+
+
+def shown_token(token: str) -> str:
+    """A token's text without its leading space; line ends, blanks and control characters are made visible."""
+    text = token[1:] if len(token) > 1 and token.startswith(" ") else token
+    text = text.replace("\n", "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}").replace("\t", "\N{RIGHTWARDS ARROW}")
+    text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return text if text.strip() else "\N{OPEN BOX}" * max(1, len(text))
+
+
+def visible(text: str) -> str:
+    """Text in which nothing reorders or hides other text: such control characters are named in place."""
+    return "".join(f"[U+{ord(char):04X}]" if _misleads(char) else char for char in text)
+
+
+def quoted(token: str) -> str:
+    """A token in a sentence."""
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{shown_token(token)}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
+def moment(time: datetime) -> str:
+    """A time, in UTC so that the report reads the same everywhere."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def plural(number: int, noun: str) -> str:
+    """A count with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def short(digest: str) -> str:
+    """A digest's beginning."""
+    return f"{digest[:12]}\N{HORIZONTAL ELLIPSIS}" if len(digest) > 12 else digest
+
+
+def _misleads(char: str) -> bool:
+    """Control characters and those that change the direction of text; joiners, which scripts need, are neither."""
+    return char in _DIRECTIONS or (unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t")
+
+
+STATE_WORDS = {
+    "calibrated": "calibrated",
+    "inherited": "borrowed",
+    "uninformative": "uninformative",
+    "mismatch": "other policy",
+    "none": "none",
+}
+
+
+def what_happened(summary: SummaryPart, steps: Sequence[Step], settings: AuditSettings) -> tuple[str, ...]:
+    """The summary of one chain in sentences.
+
+    Args:
+        summary: Its numbers.
+        steps: Its steps.
+        settings: The session's settings.
+    """
+    if not steps:
+        return ("No token has been written yet.",)
+    opening = f"The model wrote {plural(summary.steps, 'token')}."
+    return (opening, *_certified_sentences(summary, settings), *_sensitivity_sentences(summary, steps))
+
+
+def _certified_sentences(summary: SummaryPart, settings: AuditSettings) -> list[str]:
+    if summary.uncertified == summary.steps:
+        if not info_of(settings.policy).certifies:
+            return [f"The method, {policy_name(settings.policy)}, certifies nothing."]
+        return ["Nothing is certified: there is no calibration of this very policy."]
+    if summary.uninformative == summary.steps:
+        return [
+            "Nothing useful is certified: the thresholds are too weak to say anything."
+            if summary.too_weak
+            else "Nothing useful is certified: the calibration has too few texts for this risk level, so every token "
+            "passes."
+        ]
+    every = summary.certified == summary.steps
+    counted = "Every token" if every else plural(summary.certified, "token")
+    readings = (
+        "when the masked words are visible; nothing is said of the reading in which they are masked"
+        if info_of(settings.policy).certified_in == "factual"
+        else "both when the masked words are visible and when they are masked"
+    )
+    found = [f"{counted} {'is' if every else _are(summary.certified)} certified: likely enough {readings}."]
+    if summary.inherited:
+        found.append(
+            f"{plural(summary.inherited, 'token')} {_are(summary.inherited)} certified with a threshold borrowed from "
+            "other steps, because no calibration text reached so far."
+        )
+    weak = summary.too_weak or 0
+    if weak:
+        found.append(f"At {plural(weak, 'step')} {TOO_WEAK}: {WHY_WEAK}.")
+    if summary.uninformative > weak:
+        found.append(
+            f"At {plural(summary.uninformative - weak, 'step')} there were too few calibration texts for this risk "
+            "level, so that every token passes and nothing is shown."
+        )
+    if summary.fallback:
+        enough = _enough(info_of(settings.policy))
+        found.append(
+            f"At {plural(summary.fallback, 'step')} no token was {enough}; the likeliest one was written, and nothing "
+            "is certified there (fallback)."
+        )
+    if summary.forced:
+        found.append(_forced_sentence(summary))
+    return found
+
+
+def _enough(info: PolicyInfo) -> str:
+    """What every token was not at a step without a certified one."""
+    if info.certified_in != "factual":
+        return "likely enough in both readings"
+    found = "likely enough in the prompt as typed"
+    return f"{found} and within the method's own limit" if info.kind == "constraint" else found
+
+
+def _forced_sentence(summary: SummaryPart) -> str:
+    outside = min(summary.outside - summary.fallback, summary.forced)
+    sentence = f"The reviewer forced {plural(summary.forced, 'token')}"
+    if outside <= 0:
+        return f"{sentence}."
+    if summary.forced == 1:
+        return f"{sentence}, which is outside the certified set."
+    return f"{sentence}, {outside} of them outside the certified set."
+
+
+def _sensitivity_sentences(summary: SummaryPart, steps: Sequence[Step]) -> list[str]:
+    factor = f"{math.exp(SENSITIVE):.2f}"
+    if summary.most_sensitive_step is None or summary.largest_log_ratio is None:
+        return []
+    step = steps[summary.most_sensitive_step]
+    strongest = f"{quoted(step.token)} at step {step.index + 1}, {times_likelier(summary.largest_log_ratio)}"
+    if not summary.sensitive:
+        return [f"No token is {factor} times likelier in one reading than in the other; the nearest is {strongest}."]
+    many = f"{plural(summary.sensitive, 'token')} {_are(summary.sensitive)}"
+    return [f"{many} at least {factor} times likelier in one reading than in the other. The strongest is {strongest}."]
+
+
+def near_threshold(steps: Sequence[Step], noise: NumericNoise) -> str:
+    """At which steps rounding alone could turn a certificate, and within which bound; empty where at none."""
+    near = [str(step.index + 1) for step in steps if step.near_threshold(noise.nats)]
+    if not near:
+        return ""
+    places = f"step {near[0]}" if len(near) == 1 else f"steps {', '.join(near[:-1])} and {near[-1]}"
+    return (
+        f"At {places} a token stands at the threshold within numeric noise ({noise.text}), so that another machine or "
+        "another way of computing could certify otherwise."
+    )
+
+
+def is_empty(report: ReportPart) -> bool:
+    """Whether no threshold could be read at the session's risk level, so that a certificate says nothing."""
+    families = () if report.thresholds is None else report.thresholds.families
+    return bool(families) and all(entry.state == "uninformative" for family in families for entry in family.bins)
+
+
+def stamp(report: ReportPart) -> str:
+    """The certificate in a few words, with the reservation that empties it."""
+    text = report.session.certificate
+    return (
+        f"{text}, but uninformative: the thresholds say nothing" if text == "certified" and is_empty(report) else text
+    )
+
+
+def claims(report: ReportPart) -> tuple[str, ...]:
+    """What the certificate claims, as sentences; a single one where it claims nothing."""
+    session, thresholds = report.session, report.thresholds
+    if session.certificate != "certified" or thresholds is None:
+        return (f"Nothing is certified. The session says: {session.certificate}.",)
+    if is_empty(report):
+        return (
+            f"Nothing: at the risk level {thresholds.alpha:g} the calibration “{thresholds.calibration}” has too few "
+            "texts for a threshold, so that every token passes and the certificate is empty.",
+        )
+    level = f"{1 - thresholds.alpha:.6g}"
+    group = "" if thresholds.group is None else f" of the group “{thresholds.group}”"
+    contexts = max((entry.contexts for family in thresholds.families for entry in family.bins), default=0)
+    info = info_of(session.policy)
+    reached = "is in the certified set" if info.kind != "constraint" else "reaches the threshold τ"
+    return (
+        f"In a new text{group} like those of the calibration “{thresholds.calibration}”, the true next token {reached} "
+        f"with probability at least {level}, averaged over such texts and over the steps that share a threshold; "
+        "nothing is promised of single steps.",
+        *_certified_tokens(info),
+        f"The thresholds rest on up to {plural(contexts, 'independent text')} a range of steps.",
+        *_differing(thresholds),
+    )
+
+
+def _differing(thresholds: ThresholdsPart) -> tuple[str, ...]:
+    """Which ranges of steps hold steps that differ from each other."""
+    if not thresholds.uneven:
+        return ()
+    return (
+        f"Beyond noise, the steps within {', '.join(thresholds.uneven)} differ from each other: at some of them the "
+        "true token can be missed more often.",
+    )
+
+
+def _certified_tokens(info: PolicyInfo) -> tuple[str, ...]:
+    """What is true of every certified token under a method."""
+    if info.certified_in != "factual":
+        return (
+            "Every certified token has at least the probability τ of its step in the fused reading and, at the same "
+            "time, in the reading in which the sensitive words are masked.",
+        )
+    found = (
+        "Every certified token has at least the probability τ of its step in the prompt as typed; nothing is claimed "
+        "of the reading in which the sensitive words are masked.",
+    )
+    if info.kind != "constraint":
+        return found
+    return (
+        *found,
+        "The method also refuses tokens by a limit of its own, and how often that takes the true one is not "
+        "calibrated.",
+    )
+
+
+def not_claimed(report: ReportPart) -> tuple[str, ...]:
+    """What must not be read into the certificate."""
+    found = [
+        f"That this text, or the model, is fair. Certified means {_meaning(report)}, and no more.",
+        "Anything about this one prompt: the level is an average over texts like those of the calibration.",
+        "Anything about the text as a whole, unless a certificate of the whole chain is given above.",
+        "Anything about words of the prompt that were not masked, or that hint at an attribute unnoticed.",
+    ]
+    source = report.session.fingerprint.get("source")
+    if source == "reference":
+        found.append(
+            "An exact level for texts that the policy writes itself: the calibration followed given texts, so that the "
+            "level is approximate where its own beginnings differ from them."
+        )
+    if report.session.fingerprint.get("estimator") == "pooled":
+        found.append(
+            "A level that holds although tokens of one text depend on each other: these thresholds count tokens as if "
+            "they were independent, as the paper does."
+        )
+    if report.thresholds is not None:
+        found.append("Anything about prompts of another kind than the calibration's.")
+    return tuple(found)
+
+
+def _meaning(report: ReportPart) -> str:
+    if info_of(report.session.policy).certified_in == "factual":
+        return "likely enough in the prompt as typed"
+    return "likely enough in both readings"
+
+
+def _support(step: Step, policy: str) -> float:
+    """What the threshold is compared with; steps of older reports do not say it, their policy does."""
+    return step.log_p_factual if info_of(policy).certified_in == "factual" else step.log_support
+
+
+def step_words(step: Step, policy: str = "coft") -> str:
+    """A step's state in a sentence, with the probability that the policy's threshold is compared with."""
+    factual = info_of(policy).certified_in == "factual"
+    joint = f"{'support as typed' if factual else 'joint support'} {probability(math.exp(_support(step, policy)))}"
+    tau = probability(math.exp(step.log_tau))
+    if step.state == "none":
+        sentence = "Not certified: there is no threshold."
+    elif step.state == "mismatch":
+        sentence = "Not certified: the threshold belongs to another policy."
+    elif step.state == "uninformative":
+        sentence = f"Not certified in any useful sense: {silence(step.log_tau)}."
+    elif step.fallback:
+        where = "in the prompt as typed" if factual else "in both readings"
+        sentence = f"Fallback: no token reached the threshold {where}, so nothing is certified here."
+    elif not step.certified:
+        sentence = f"Not certified: {joint}, threshold {tau}."
+    else:
+        borrowed = " with a borrowed threshold" if step.state == "inherited" else ""
+        sentence = f"Certified{borrowed}: {joint}, threshold {tau}."
+    forced = ""
+    if step.forced:
+        same = step.policy_token_id == step.token_id
+        forced = " Forced by the reviewer"
+        forced += "; the policy would have written the same." if same else f" instead of {quoted(step.policy_token)}."
+    return f"{sentence}{forced} {_capital(times_likelier(step.diagnostics.log_ratio))}."
+
+
+def status_word(step: Step) -> str:
+    """A step's state in a word or two, for a column."""
+    if step.state in ("none", "mismatch", "uninformative"):
+        weak = "too weak" if step.log_tau > -math.inf else "uninformative"
+        return {"none": "no threshold", "mismatch": "other policy", "uninformative": weak}[step.state]
+    if step.fallback:
+        return "fallback"
+    if not step.certified:
+        return "not certified"
+    return "certified" if step.state == "calibrated" else "certified, borrowed τ"
+
+
+def chosen(step: Step) -> str:
+    """Who chose a token."""
+    if step.forced:
+        return "reviewer"
+    return "fallback" if step.fallback else "policy"
+
+
+def tau_of(step: Step) -> float:
+    """Threshold of a step as a probability; 0 where there is none."""
+    return math.exp(step.log_tau) if has_threshold(step) else 0.0
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

@@ -1,0 +1,1 @@
+"""Verdicts of reviewers: the log, second opinions, and agreement."""

@@ -1,0 +1,180 @@
+"""The parts of the review page: sessions to choose from, a session's verdicts, and reviewers' agreement."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import gradio as gr
+
+from app.audit.events import MULTIPLE
+from app.bootstrap import Services
+from app.review.log import VERDICTS, VerdictRequest
+from app.review.words import Message, agreement_message, given_sentence, sessions_list, sheet_message, signed_verdict
+from app.sessions.service import LibraryQuery
+from app.shared.errors import ServiceError
+from app.shared.events import On, downloaded, reply, shown, told_of_failure, wire
+from app.shared.markup import icon
+from app.shared.web import topbar
+
+
+def session_picker() -> gr.HTML:
+    """Place the reviewer's name and the search for a session."""
+    return gr.HTML(
+        html_template="""<div class="pagehead"><h1>Review</h1>
+          <p class="sub">Second opinions, decisions, and how far reviewers agree.</p>
+          <p class="reviewer-line"><span class="sub named"></span>
+            <button type="button" class="btn small" data-do="rename">Change name</button></p></div>
+        <section class="picker" aria-labelledby="h-pick" hidden>
+          <div class="bar"><h2 id="h-pick">Choose a session</h2></div>
+          <form class="field" role="search"><label class="vh" for="pick-text">Search sessions</label>
+            <input id="pick-text" class="input" type="search" autocomplete="off"
+              placeholder="Search names, prompts, tags and notes"></form>
+          <div class="choices" aria-live="polite"><p class="sub">Loading …</p></div></section>""",
+        js_on_load="coft.review.picker(element, trigger, props, watch, ['find'])",
+        apply_default_css=False,
+        elem_id="review-pick",
+        elem_classes=["coft"],
+    )
+
+
+def review_sheet() -> gr.HTML:
+    """Place a session's reviews, targets and log."""
+    return gr.HTML(
+        html_template=f"""<div class="one-session" hidden><section class="head" aria-label="Session"></section>
+        <p class="sub told" role="status"></p>
+        <section aria-labelledby="h-own"><h3 id="h-own">Your review</h3><div class="review"></div></section>
+        <section aria-labelledby="h-targets"><div class="bar"><h3 id="h-targets">What was judged</h3>
+          <span class="end"><label class="vh" for="review-status">Show</label>
+            <select id="review-status" class="select small"></select></span></div>
+          <div class="targets-box" tabindex="-1"></div></section>
+        <section class="log-part" aria-labelledby="h-log"><div class="bar"><h3 id="h-log">Log</h3>
+          <span class="check"></span><span class="end"><button type="button" class="btn small" data-do="file"
+            >{icon("down")}Download as CSV</button></span></div>
+          <p class="hint">Entries are only added. Each one names the digest of the one before, so a change or a gap
+            shows.</p><div class="log-box" tabindex="0" role="region" aria-label="Log entries"></div></section></div>
+        {_decision()}""",
+        js_on_load="coft.review.sheet(element, trigger, props, watch, ['read', 'act', 'decide', 'file'])",
+        apply_default_css=False,
+        elem_id="review-sheet",
+        elem_classes=["coft"],
+    )
+
+
+def agreement_part() -> gr.HTML:
+    """Place the choice of two reviewers and how far they agree."""
+    return gr.HTML(
+        html_template="""<section class="agreement" aria-labelledby="h-agree">
+        <h3 id="h-agree">Agreement</h3>
+        <p class="hint">Of all that both judged: how often they said the same, beyond what chance gives.</p>
+        <div class="agree-form">
+          <div class="field"><label for="agree-first">First reviewer</label>
+            <select id="agree-first" class="select"></select></div>
+          <div class="field"><label for="agree-second">Second reviewer</label>
+            <select id="agree-second" class="select"></select></div>
+          <div class="field"><label for="agree-over">Over</label><select id="agree-over" class="select">
+            <option value="all">all sessions</option><option value="this">this session</option></select></div></div>
+        <div class="agree-result" aria-live="polite"></div></section>""",
+        js_on_load="coft.agreement.mount(element, trigger, props, watch, ['agree'])",
+        apply_default_css=False,
+        elem_id="review-agreement",
+        elem_classes=["coft"],
+    )
+
+
+def _decision() -> str:
+    choices = "".join(
+        f'<label class="choice"><input type="radio" name="decision" value="{verdict}" required>{icon(verdict)}'
+        f"{verdict.capitalize()}</label>"
+        for verdict in VERDICTS
+    )
+    return f"""<dialog id="decide" class="sheet coft" aria-labelledby="decide-title"><form method="dialog">
+          <h2 id="decide-title"></h2><ul class="sides"></ul>
+          <div class="choices-row" role="radiogroup" aria-label="Decision">{choices}</div>
+          <div class="field"><label for="decide-note">Why</label>
+            <textarea id="decide-note" class="input" rows="3" maxlength="20000"></textarea></div>
+          <p class="hint">The decision stands until somebody judges this again.</p>
+          <div class="row"><button type="button" class="btn" data-do="cancel">Cancel</button>
+            <button class="btn primary" value="yes">Decide</button></div></form></dialog>"""
+
+
+OFFERED = 12
+"""Sessions that are listed at once."""
+
+
+class ReviewHandlers:
+    """What the page asks for; every method builds one request and calls one service."""
+
+    def __init__(self, services: Services) -> None:
+        """Keep the services, and a folder for logs that lives as long as the page."""
+        self._verdicts = services.verdicts
+        self._library = services.library
+        self._folder = tempfile.TemporaryDirectory(prefix="coft-verdicts-")
+
+    @shown
+    def find(self, event: gr.EventData) -> Message:
+        """Sessions whose name, prompt, tags or notes hold a text."""
+        found = self._library.search(LibraryQuery(text=str(event.text), archived=None, page_size=OFFERED))
+        return reply(event, {"kind": "sessions", "html": sessions_list(found, str(event.text))})
+
+    @shown
+    def read(self, event: gr.EventData) -> Message:
+        """A session's verdicts."""
+        return self._sheet(event)
+
+    @shown
+    def act(self, event: gr.EventData) -> Message:
+        """Begin or finish a review."""
+        session, reviewer = int(event.session), str(event.reviewer)
+        if event.action == "finish":
+            self._verdicts.finish_review(session, reviewer)
+            return self._sheet(event, "Your review is finished; you see what others say.")
+        if event.action not in ("blind", "open"):
+            raise ServiceError(f"There is no action {event.action!r}; choose blind, open or finish.")
+        made = self._verdicts.start_review(session, reviewer, blind=event.action == "blind")
+        return self._sheet(event, f"Your {'blind' if made.blind else 'open'} review has begun.")
+
+    @shown
+    def decide(self, event: gr.EventData) -> Message:
+        """Decide a disagreement as a third person."""
+        request = VerdictRequest(
+            int(event.session), str(event.reviewer), event.verdict, event.branch, event.first, event.last,
+            str(event.note),
+        )  # fmt: skip
+        made = self._verdicts.adjudicate(request)
+        return self._sheet(event, given_sentence(made).replace("Saved", "Decided", 1))
+
+    @shown
+    def file(self, event: gr.EventData) -> str:
+        """Write the log for download."""
+        reader = signed_verdict(event.reviewer) or None
+        return str(self._verdicts.write_csv(int(event.session), Path(self._folder.name), reader))
+
+    @shown
+    def agree(self, event: gr.EventData) -> Message:
+        """How far two reviewers agree, on one session or on all."""
+        names = self._verdicts.reviewers()
+        chosen = event.first in names and event.second in names and event.first != event.second
+        found = self._verdicts.agreement(event.first, event.second, event.session) if chosen else None
+        return reply(event, agreement_message(names, found))
+
+    def _sheet(self, event: gr.EventData, said: str = "") -> Message:
+        reviewer = signed_verdict(event.reviewer)
+        sheet = self._verdicts.sheet(int(event.session), reviewer or None)
+        return reply(event, sheet_message(sheet, reviewer, bool(event.reveal), said))
+
+
+def review_page(app: gr.Blocks, services: Services) -> None:
+    """Build the page."""
+    handlers = ReviewHandlers(services)
+    topbar("review")
+    with gr.Column(elem_classes=["page", "reviewing"], elem_id="main"):
+        picker = session_picker()
+        sheet = review_sheet()
+        agreement = agreement_part()
+    file = gr.DownloadButton("Log", elem_id="log-file", elem_classes=["offscreen"])
+    told_of_failure(picker.find(handlers.find, None, picker, **MULTIPLE), "review-sessions")  # type: ignore[attr-defined]
+    told_of_failure(sheet.read(handlers.read, None, sheet, **MULTIPLE), "review-sheet")  # type: ignore[attr-defined]
+    wire(sheet, {"act": On(handlers.act, sheet), "decide": On(handlers.decide, sheet)}, MULTIPLE, "review-")
+    wire(agreement, {"agree": On(handlers.agree, agreement)}, MULTIPLE, "review-")
+    downloaded(sheet.file(handlers.file, None, file, **MULTIPLE), "log-file")  # type: ignore[attr-defined]

@@ -1,1 +1,0 @@
-"""Batch audits: many prompts with the same settings, their outcomes and impact ratios."""

@@ -1,1 +1,0 @@
-"""Calibration runs: requests, jobs, stored thresholds and what is read off them."""

@@ -1,1 +1,0 @@
-"""Chains beside each other."""

@@ -1,1 +1,0 @@
-"""Prompt sets: uploads, columns, checks and the sets that ship."""

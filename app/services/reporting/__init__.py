@@ -1,1 +1,0 @@
-"""Reports that leave the program: tables, JSON, HTML, evidence bundles, and their verification."""

@@ -1,1 +1,0 @@
-"""Verification of reports and evidence bundles: everything that can be computed again is, and compared."""

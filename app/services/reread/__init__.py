@@ -1,1 +1,0 @@
-"""Stored audits read again at another lambda or alpha."""

@@ -1,1 +1,0 @@
-"""Attribute swaps: variants of a prompt, their texts and their distributions."""

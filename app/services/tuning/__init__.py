@@ -1,1 +1,0 @@
-"""Symmetric tuning of decoding methods on a set of prompts with right answers."""

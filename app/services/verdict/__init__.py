@@ -1,1 +1,0 @@
-"""Verdicts of reviewers: the log, its rules, and agreement."""

@@ -1,0 +1,321 @@
+"""What the settings rail says of the chosen calibration: how it fits, what it certifies, what is known of groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+from typing import TypedDict
+
+from app.calibrate.words import WORDS
+from app.shared.audits import FAMILY_NAMES, AuditView, CalibrationSummary, CalibrationView, SettingsFit
+from app.shared.policies import info_of, policy_name
+from app.shared.step_words import count, level, plural, threshold
+from coft_core.conformal.chain import ChainCertificate
+from coft_core.conformal.drift import DriftReport
+from coft_core.conformal.groups import GroupSummary
+from coft_core.conformal.informative import WHY_WEAK
+
+FACTORIZED = (
+    "With one mask for each family there is no certificate for the whole chain; each step is certified by itself, "
+    "for every family."
+)
+
+
+class Part(TypedDict):
+    """One of the two answers: ``t`` title, ``s`` state of its mark, ``b`` badge, ``says`` words, ``rows`` figures."""
+
+    t: str
+    s: str
+    b: str
+    says: str
+    rows: list[tuple[str, str]]
+
+
+class ChainPanel(TypedDict):
+    """The panel: ``text`` the sentence, ``weakest`` the least supported step (0-based), ``parts`` the answers."""
+
+    text: str
+    weakest: int
+    parts: list[Part]
+
+
+def chain_panel(chain: ChainCertificate | None) -> ChainPanel | None:
+    """The panel of a chain; None where there is no certificate for it."""
+    if chain is None:
+        return None
+    return ChainPanel(text=chain.sentence, weakest=chain.weakest, parts=[_sequence(chain), _union(chain)])
+
+
+def no_chain(view: AuditView) -> str:
+    """Why a session has no certificate for whole chains although it has a calibration; empty where none is expected."""
+    return FACTORIZED if view.calibration is not None and view.settings.mask_layout == "factorized" else ""
+
+
+def _sequence(chain: ChainCertificate) -> Part:
+    found, held = chain.sequence, level(1 - chain.sequence.alpha)
+    state, label, says = {
+        True: (
+            "calibrated",
+            "certified",
+            f"No token is less supported than the threshold that all true tokens of a chain reach together with "
+            f"probability {held}.",
+        ),
+        False: (
+            "missed",
+            "not certified",
+            f"Step {chain.weakest + 1} is less supported than the threshold that all true tokens of a chain reach "
+            f"together with probability {held}.",
+        ),
+        None: ("uninformative", "says nothing", chain.reason),
+    }[chain.sequence_certified]
+    return Part(
+        t="As one chain",
+        s=state,
+        b=label,
+        says=says,
+        rows=[
+            ("Weakest token", f"step {chain.weakest + 1}"),
+            (
+                "Its probability as typed" if chain.certified_in == "factual" else "Its joint support",
+                _small(chain.log_support),
+            ),
+            ("Threshold τ for chains", _small(found.log_tau) if found.log_tau > -math.inf else "none"),
+            ("Rests on", plural(found.contexts, "context")),
+            ("Holds for", found.applies),
+            ("Lengths", found.lengths.sentence),
+        ],
+    )
+
+
+def _union(chain: ChainCertificate) -> Part:
+    bound = chain.union
+    state, label, says = {
+        True: ("calibrated", "every step certified" if bound.level > 0 else "no bound", _bound_says(chain)),
+        False: ("missed", "a step is not certified", "A token misses the threshold of its own step."),
+        None: (
+            "uninformative",
+            "says nothing",
+            "A step’s threshold is borrowed or lets every token pass, so the risks cannot be added up.",
+        ),
+    }[chain.union_certified]
+    return Part(
+        t="Step by step, added up",
+        s=state if bound.level > 0 or state != "calibrated" else "uninformative",
+        b=label,
+        says=says,
+        rows=[
+            ("Risk of one step, α", level(bound.alpha)),
+            ("Steps that are charged", count(bound.charged)),
+            ("All true tokens pass with at least", level(bound.level) if bound.level > 0 else "0: no statement"),
+            (f"For {level(1 - bound.alpha)} together, α of a step", threshold(bound.alpha_needed)),
+            ("which needs", plural(bound.contexts_needed, "context")),
+        ],
+    )
+
+
+def _bound_says(chain: ChainCertificate) -> str:
+    risks, left = f"the risks of {plural(chain.union.charged, 'step')} add up", chain.union.level
+    if left > 0:
+        return (
+            f"Each token is certified at its own step; {risks}, which leaves at least {level(left)} for all together."
+        )
+    return f"Each token is certified at its own step, but {risks} to 1 or more, so nothing can be said of all together."
+
+
+def _small(log_value: float) -> str:
+    """A probability that may be tiny, with two significant digits."""
+    value = math.exp(log_value)
+    return threshold(value) if value >= 1e-4 else "0" if value == 0 else f"{value:.1e}".replace("e-0", "e-")
+
+
+NAMES = {
+    "model": "model",
+    "revision": "revision of the model",
+    "weights": "weights of the model",
+    "tokenizer": "tokenizer",
+    "dtype": "number type",
+    "chat_template": "chat template",
+    "rendering": "day that the chat template prints:",
+    "prompt_format": "prompt format",
+    "chat_date": "day that the chat template prints",
+    "lam": "lambda",
+    "temperature": "temperature",
+    "top_p": "top-p",
+    "top_k": "top-k",
+    "mask_layout": "mask:",
+    "mask_mode": "kind of mask",
+    "families": "families of the policy",
+    "whitelist": "never masked",
+    "sentinel": "sentinel",
+    "detector": "detector",
+    "masked_families": "masked families",
+    "user_list": "word list",
+}
+READINGS = {"both": "both readings", "factual": "the factual reading alone", "nothing": "no reading"}
+LAYOUTS = {"joint": "all families together", "factorized": "one for each family"}
+NO_CALIBRATION = "None: audit without certificate"
+ALL_GROUPS = ("All groups together", "")
+
+
+def calibration_choices(
+    found: Sequence[CalibrationSummary],
+    layout: str | None = None,
+    model: str | None = None,
+    policy: str | None = None,
+) -> list[tuple[str, int]]:
+    """Calibrations for a menu, those that fit the settings first; what does not fit is named. 0 stands for none.
+
+    Args:
+        found: The calibrations.
+        layout: Mask layout of the settings; None lets any fit.
+        model: Model of the settings; None lets any fit.
+        policy: Policy of the settings, which decides the readings that count; None lets any fit.
+    """
+    readings = None if policy is None else info_of(policy).certified_in
+    reasons = [(item, _misfit(item, layout, model, readings)) for item in found]
+    fitting = [(item.name, item.id) for item, why in reasons if not why]
+    others = [(f"{item.name} ({why})", item.id) for item, why in reasons if why]
+    return [*fitting, *others, (NO_CALIBRATION, 0)]
+
+
+def calibration_status(view: CalibrationView | str | None, policy: str = "coft") -> tuple[str, str, list[str]]:
+    """State, badge text and further lines of the calibration that the settings name.
+
+    Args:
+        view: The calibration at the settings' level and for their group, or why it cannot be read so; None if there
+            is none.
+        policy: The settings' policy, which may certify nothing whatever the calibration.
+    """
+    info = info_of(policy)
+    if not info.certifies:
+        return ("uninformative", f"uncertified: {info.name}", ["This method certifies nothing."])
+    if view is None:
+        return ("uninformative", "uncertified: no calibration", ["Tokens are shown without a certificate."])
+    if isinstance(view, str):
+        return ("uninformative", "not usable for this group", [view])
+    first = view.bins[0] if view.bins else None
+    lines = [coverage_line(view.summary)] if view.group is None else [f"thresholds of the group “{view.group}” alone"]
+    if view.families:
+        names = ", ".join(FAMILY_NAMES.get(part.family, part.family) for part in view.families)
+        lines.append(f"own thresholds for {names}")
+    if first is None or first.state != "calibrated":
+        if first is not None and first.silence and first.tau > 0:
+            return ("uninformative", f"too weak, {_contexts(view)}", [f"{first.silence}: {WHY_WEAK}", *lines])
+        needed = f", {count(first.needed)} needed" if first else ""
+        return ("uninformative", f"uninformative, {_contexts(view)}{needed}", lines)
+    if view.calibrated_up_to is not None:
+        lines.append(f"own thresholds up to step {view.calibrated_up_to}, τ {threshold(first.tau)} at the start")
+    return ("calibrated", f"calibrated, {_contexts(view)}", lines)
+
+
+def misfit_lines(fit: SettingsFit) -> list[str]:
+    """What differs between a calibration and the settings, and what must be said with its thresholds."""
+    for name, made, used in fit.differences:
+        if name == "policy":
+            return [f"{policy_name(used)} certifies nothing, so this calibration is not used."]
+        if name == "certified_in":
+            return [
+                f"Made for tokens that are certified in {READINGS.get(made, made)}; this method certifies in "
+                f"{READINGS.get(used, used)}, so the calibration belongs to another policy, and Start will ask."
+            ]
+    differs = [difference_text(*item) for item in fit.differences]
+    if not differs:
+        return list(fit.notes)
+    return [
+        f"Made with other settings, so it belongs to another policy, and Start will ask: {'; '.join(differs)}.",
+        *fit.notes,
+    ]
+
+
+def difference_text(name: str, made: str, used: str) -> str:
+    """One setting that differs, in words."""
+    if name == "masked_families":
+        return f"{NAMES[name]} {_families_text(made, used)}"
+    if name == "mask_layout":
+        made, used = LAYOUTS.get(made, made), LAYOUTS.get(used, used)
+    if name == "chat_template" and "none" in (made, used):
+        return f"{_prompted(made)} there, {_prompted(used)} here"
+    if name == "rendering":
+        days = [own.rpartition(" as of ")[2] if " as of " in own else "" for own in (made, used)]
+        if not all(days):
+            return "another rendering of the chat template"
+        made, used = days
+    if name in ("weights", "tokenizer", "detector", "chat_template"):
+        return f"another {NAMES[name]}" if name != "weights" else "other weights of the model"
+    if name == "user_list":
+        made, used = (value.rpartition("+")[0].removeprefix("list ") or value for value in (made, used))
+    return f"{NAMES.get(name, name)} {made} there, {used} here"
+
+
+def _prompted(template: str) -> str:
+    return "plain prompts" if template == "none" else "the model's chat template"
+
+
+def group_choices(groups: Sequence[GroupSummary]) -> list[tuple[str, str]]:
+    """Groups for a menu; those with too few contexts say so."""
+    return [ALL_GROUPS, *((_group_name(group), group.name) for group in groups)]
+
+
+def drift_badge(report: DriftReport | None, calibration_id: int) -> str:
+    """Whether the audits so far speak against a calibration, linked to where it is explained."""
+    if report is None:
+        return ""
+    words = WORDS.get(report.status, report.status)
+    return (
+        f'<p><a class="badge drift-{escape(report.status)}" href="./calibrate?run={calibration_id}#drift" '
+        f'title="{escape(report.sentence)}">drift: {escape(words)}</a></p>'
+    )
+
+
+def coverage_line(summary: CalibrationSummary) -> str:
+    """Verified coverage with its interval."""
+    if summary.coverage is None:
+        return "coverage not verified"
+    interval = (
+        f" [{summary.coverage_low:.2f}, {summary.coverage_high:.2f}]"
+        if summary.coverage_low is not None and summary.coverage_high is not None
+        else ""
+    )
+    return f"coverage {summary.coverage:.2f}{interval}"
+
+
+def _contexts(view: CalibrationView) -> str:
+    """Contexts that the thresholds rest on; families differ in theirs."""
+    if view.families:
+        fewest, most = min(part.contexts for part in view.families), max(part.contexts for part in view.families)
+        if fewest != most:
+            return f"{count(fewest)} to {count(most)} contexts"
+        return plural(most, "context")
+    own = view.bins[0].contexts if view.group is not None and view.bins else view.summary.contexts
+    return plural(own, "context")
+
+
+def _misfit(item: CalibrationSummary, layout: str | None, model: str | None, readings: str | None) -> str:
+    reasons = []
+    if readings not in (None, "nothing", item.certified_in):
+        reasons.append(READINGS[item.certified_in])
+    if layout is not None and item.mask_layout != layout:
+        reasons.append("mask: " + LAYOUTS.get(item.mask_layout, item.mask_layout))
+    if model is not None and item.model != model:
+        reasons.append(f"model: {item.model}")
+    return ", ".join(reasons)
+
+
+def _families_text(made: str, used: str) -> str:
+    """Which families only one side masks; whole lists would hide it."""
+    there, here = (value.split() if value != "none" else [] for value in (made, used))
+    only_there = [FAMILY_NAMES.get(family, family) for family in there if family not in here]
+    only_here = [FAMILY_NAMES.get(family, family) for family in here if family not in there]
+    parts = [
+        f"{', '.join(names)} only {where}" for names, where in ((only_there, "there"), (only_here, "here")) if names
+    ]
+    return ", ".join(parts)
+
+
+def _group_name(group: GroupSummary) -> str:
+    if group.certifiable:
+        return f"{group.name}, {plural(group.contexts, 'context')}"
+    if group.outweighed and group.contexts >= group.needed:
+        return f"{group.name}: too few, worth {group.effective:.1f} of {group.effective_needed:g} contexts"
+    return f"{group.name}: too few, {count(group.contexts)} of {count(group.needed)} contexts"

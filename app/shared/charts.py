@@ -1,0 +1,471 @@
+"""The pages' charts: Plotly figures without colours, and one template of colours for light and for dark.
+
+Traces take their colours from the template by their order, so that a change of theme swaps the template alone.
+Fonts are fixed at 11 px, because a chart grows with its box and its text must not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import plotly.graph_objects as go
+
+from app.compare.types import Comparison
+from app.shared.audits import SENSITIVE
+from app.shared.step_words import shown_token
+from coft_core.types import Step
+
+PALETTES: dict[str, dict[str, str]] = {
+    "light": {
+        "text": "#1b1c1e",
+        "text-2": "#4d5055",
+        "text-3": "#666a70",
+        "line": "#e3e3df",
+        "control": "#86898e",
+        "surface": "#ffffff",
+        "surface-2": "#f1f1ee",
+        "accent": "#2b59c3",
+        "accent-tint": "#e8eefb",
+        "signal": "#b4470c",
+        "caution": "#855200",
+        "data-2": "#84878d",
+    },
+    "dark": {
+        "text": "#ececee",
+        "text-2": "#b6b9be",
+        "text-3": "#969aa1",
+        "line": "#2d2f33",
+        "control": "#7b7f86",
+        "surface": "#18191c",
+        "surface-2": "#222427",
+        "accent": "#8fb0ff",
+        "accent-tint": "#1e2a49",
+        "signal": "#f2935a",
+        "caution": "#e2b35c",
+        "data-2": "#7d8188",
+    },
+}
+"""The chart colours of ``assets/css/tokens.css``; a test holds the two together."""
+
+SANS = "-apple-system, BlinkMacSystemFont, Segoe UI, Roboto, Helvetica Neue, Noto Sans, Liberation Sans, Arial"
+MONO = "SF Mono, Cascadia Mono, Menlo, Consolas, DejaVu Sans Mono, Liberation Mono, monospace"
+FONT_SIZE = 11
+CANDIDATES_HEIGHT = 188
+STEPS_HEIGHT = 150
+HISTOGRAM_HEIGHT = 220
+SHOWN_CANDIDATES = 6
+
+CONFIG = {"displayModeBar": False, "responsive": True, "doubleClick": False, "showTips": False}
+
+
+def template(mode: str) -> dict[str, object]:
+    """Colours of one theme (``light`` or ``dark``), as Plotly's template in plain JSON."""
+    c = PALETTES[mode]
+    axis = {
+        "gridcolor": c["line"],
+        "linecolor": c["control"],
+        "zerolinecolor": c["control"],
+        "tickcolor": c["control"],
+        "tickfont": {"color": c["text-3"]},
+        "title": {"font": {"color": c["text-3"], "size": FONT_SIZE}},
+    }
+    factual = {"marker": {"color": c["surface"], "line": {"color": c["text-2"], "width": 1.2}}}
+    masked = {
+        "marker": {
+            "color": c["data-2"],
+            "line": {"color": c["data-2"], "width": 1},
+            "pattern": {"shape": "/", "size": 5, "solidity": 0.35, "fgcolor": c["data-2"], "bgcolor": c["surface"]},
+        }
+    }
+    fused = {"marker": {"color": c["accent"], "line": {"color": c["accent"], "width": 1}}}
+    plain = {"marker": {"color": c["data-2"], "line": {"color": c["data-2"], "width": 1}}}
+    return {
+        "data": {
+            "bar": [factual, masked, fused, plain],
+            "scatter": [
+                {"line": {"color": c["text"]}, "marker": {"color": c["caution"]}},
+                {"line": {"color": c["text"]}, "marker": {"color": c["text"]}},
+                {"line": {"color": c["text-2"]}, "marker": {"color": c["text-2"]}},
+                {"line": {"color": c["accent"]}, "marker": {"color": c["accent"]}},
+                {"line": {"color": c["caution"]}, "marker": {"color": c["caution"]}},
+            ],
+        },
+        "layout": {
+            "font": {"family": SANS, "size": FONT_SIZE, "color": c["text-3"]},
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "xaxis": axis,
+            "yaxis": axis,
+            "shapedefaults": {"line": {"color": c["text"]}},
+            "annotationdefaults": {"font": {"color": c["text"], "size": FONT_SIZE}},
+            "hoverlabel": {"bgcolor": c["surface"], "bordercolor": c["control"], "font": {"color": c["text"]}},
+        },
+    }
+
+
+def candidates_figure(
+    tokens: Sequence[str] = (),
+    factual: Sequence[float] = (),
+    masked: Sequence[float] = (),
+    fused: Sequence[float] = (),
+    tau: float | None = None,
+    tau_text: str = "",
+) -> go.Figure:
+    """Grouped bars of a step's candidates in the three views, with the threshold as a dashed line.
+
+    Args:
+        tokens: Candidate texts, likeliest factual first.
+        factual: Probabilities in the factual view, outlined bars.
+        masked: Probabilities in the masked view, hatched bars.
+        fused: Probabilities after fusion, solid bars.
+        tau: Threshold on joint support; None draws no line.
+        tau_text: The threshold as text.
+    """
+    places = list(range(min(len(tokens), SHOWN_CANDIDATES)))
+    figure = go.Figure(
+        data=[
+            go.Bar(
+                name=name, x=places, y=[values[i] for i in places], hovertemplate=f"{name} %{{y:.4g}}<extra></extra>"
+            )
+            for name, values in (("factual", factual), ("masked", masked), ("fused", fused))
+        ],
+        layout=plain_layout(CANDIDATES_HEIGHT, {"l": 34, "r": 4, "t": 12, "b": 22}),
+    )
+    figure.update_layout(barmode="group", bargap=0.24, bargroupgap=0.1)
+    figure.update_xaxes(
+        tickmode="array",
+        tickvals=places,
+        ticktext=[tokens[i].strip() or "\N{OPEN BOX}" for i in places],
+        tickfont={"family": MONO, "size": FONT_SIZE},
+        showgrid=False,
+    )
+    figure.update_yaxes(rangemode="tozero", nticks=5, tickformat=".2~f")
+    if tau is not None:
+        figure.add_hline(y=tau, line={"dash": "5px,3px", "width": 1.5})
+        figure.add_annotation(
+            x=1, xref="paper", y=tau, text=f"<b>τ {tau_text}</b>", showarrow=False, xanchor="right", yanchor="bottom"
+        )
+    return figure
+
+
+def steps_figure() -> go.Figure:
+    """Certified-set size (bars, above) and threshold (line, below) by step; the browser appends the steps."""
+    figure = go.Figure(layout=plain_layout(STEPS_HEIGHT, {"l": 34, "r": 4, "t": 6, "b": 20}))
+    figure.add_bar(x=[], y=[], name="set size")
+    figure.add_scatter(x=[], y=[], name="threshold", yaxis="y2", mode="lines")
+    figure.update_layout(
+        bargap=0.38,
+        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "anchor": "y2"},
+        yaxis={"domain": [0.42, 1], "rangemode": "tozero", "nticks": 3},
+        yaxis2={"domain": [0, 0.27], "rangemode": "tozero", "nticks": 2},
+    )
+    return figure
+
+
+def support_histogram(
+    log_values: Sequence[float], tau: float, tau_text: str, support: str = "joint support"
+) -> go.Figure:
+    """Support of the true tokens on a log scale, with the threshold.
+
+    Args:
+        log_values: Natural log support, one per calibration token.
+        tau: Threshold; 0 draws none.
+        tau_text: The threshold as text.
+        support: What the threshold is compared with, in words.
+    """
+    lowest = math.log10(max(min((math.exp(v) for v in log_values), default=1e-3), 1e-6))
+    first = max(-6.0, math.floor(lowest))
+    logs = [max(first, value / math.log(10)) for value in log_values]
+    size = (0.0 - first) / 27
+    counts = [0] * 27
+    for value in logs:
+        counts[min(26, int((value - first) / size))] += 1
+    places = [first + (i + 0.5) * size for i in range(27)]
+    limit = math.log10(tau) if tau > 0 else -math.inf
+    above = [n if x >= limit else 0 for n, x in zip(counts, places, strict=True)]
+    below = [n if x < limit else 0 for n, x in zip(counts, places, strict=True)]
+    figure = go.Figure(layout=plain_layout(HISTOGRAM_HEIGHT, {"l": 38, "r": 6, "t": 20, "b": 40}))
+    # the template colours bars by their order: the first and third place stay empty here
+    series: tuple[tuple[str, list[int]], ...] = (
+        ("", []),
+        ("under the threshold", below),
+        ("", []),
+        ("at or over the threshold", above),
+    )
+    for name, values in series:
+        figure.add_bar(
+            x=places[: len(values)],
+            y=values,
+            name=name,
+            width=size * 0.9,
+            hovertemplate="%{y} " + name + "<extra></extra>",
+        )
+    figure.update_layout(barmode="stack")
+    ticks = list(range(int(first), 1))
+    figure.update_xaxes(
+        tickmode="array",
+        tickvals=ticks,
+        ticktext=[f"{10.0**t:g}" for t in ticks],
+        range=[first, 0.02],
+        showgrid=False,
+        title={"text": f"{support} of the true next token, log scale", "standoff": 8},
+    )
+    figure.update_yaxes(rangemode="tozero", nticks=4)
+    if tau > 0:
+        under = sum(1 for value in log_values if value < math.log(tau))
+        figure.add_vline(x=limit, line={"dash": "5px,3px", "width": 1.5})
+        figure.add_annotation(
+            x=limit,
+            y=1,
+            yref="paper",
+            yanchor="top",
+            xanchor="right" if limit > first / 2 else "left",
+            text=f"<b>τ {tau_text}</b><br>{under:,} fall below",
+            align="right",
+            showarrow=False,
+            xshift=-6 if limit > first / 2 else 6,
+        )
+    return figure
+
+
+def plain_layout(height: int, margin: dict[str, int]) -> go.Layout:
+    """What all charts have in common: no legend, no zoom, the light template until the page swaps it."""
+    return go.Layout(
+        template=template("light"),
+        height=height,
+        margin=margin,
+        showlegend=False,
+        dragmode=False,
+        font={"family": SANS, "size": FONT_SIZE},
+        xaxis={"fixedrange": True, "showline": True},
+        yaxis={"fixedrange": True},
+        yaxis2={"fixedrange": True},
+    )
+
+
+STRIP_HEIGHT = 92
+SCATTER_HEIGHT = 320
+DIVERGENCE_HEIGHT = 190
+MARGIN_HEIGHT = 150
+
+
+def strip_figure() -> go.Figure:
+    """The chain as a strip of cells, one a step; the row above marks which way a sensitive token moves."""
+    figure = go.Figure(layout=plain_layout(STRIP_HEIGHT, {"l": 8, "r": 8, "t": 6, "b": 20}))
+    figure.update_layout(
+        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "showline": False},
+        yaxis={"visible": False, "range": [-0.5, 1.3]},
+    )
+    return figure
+
+
+def scatter_figure() -> go.Figure:
+    """A step's candidates by their probability as typed and masked, both on a log scale."""
+    figure = go.Figure(layout=plain_layout(SCATTER_HEIGHT, {"l": 52, "r": 8, "t": 10, "b": 40}))
+    axis = {"type": "log", "tickmode": "array", "zeroline": False}
+    figure.update_layout(
+        xaxis={**axis, "title": {"text": "factual probability, log scale", "standoff": 6}},
+        yaxis={**axis, "showline": True, "title": {"text": "masked probability, log scale", "standoff": 4}},
+    )
+    return figure
+
+
+def divergence_figure() -> go.Figure:
+    """KL(fused || masked) above, total variation on the certified set and its bound below, by step."""
+    figure = go.Figure(layout=plain_layout(DIVERGENCE_HEIGHT, {"l": 54, "r": 8, "t": 8, "b": 20}))
+    figure.update_layout(
+        bargap=0.38,
+        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "anchor": "y2"},
+        yaxis={"domain": [0.53, 1], "rangemode": "tozero", "nticks": 3, "title": {"text": "KL, nats"}},
+        yaxis2={
+            "domain": [0, 0.42],
+            "range": [0, 1.08],
+            "tickvals": [0, 0.5, 1],
+            "title": {"text": "TV", "standoff": 4},
+        },
+    )
+    return figure
+
+
+def margin_figure() -> go.Figure:
+    """How far each token's joint support lies above or under its threshold, in nats, by step."""
+    figure = go.Figure(layout=plain_layout(MARGIN_HEIGHT, {"l": 54, "r": 8, "t": 8, "b": 20}))
+    figure.update_layout(
+        bargap=0.38,
+        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "showline": False},
+        yaxis={"nticks": 4, "zeroline": True, "zerolinewidth": 1.5, "title": {"text": "nats", "standoff": 4}},
+    )
+    return figure
+
+
+def frames() -> dict[str, dict[str, Any]]:
+    """Layout of each picture without its template, by the picture's name, as plain JSON."""
+    figures = {
+        "strip": strip_figure(),
+        "scatter": scatter_figure(),
+        "divergence": divergence_figure(),
+        "margin": margin_figure(),
+    }
+    return {name: _without_template(figure.layout.to_plotly_json()) for name, figure in figures.items()}
+
+
+def _without_template(layout: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in layout.items() if key != "template"}
+
+
+SENSITIVITY_HEIGHT = 210
+CHAIN_DIVERGENCE_HEIGHT = 170
+MARKED_POINTS = 32
+LABEL_SHARE = 0.25
+
+LINES: tuple[tuple[int, str, str], ...] = (
+    (2, "5px,3px", "circle"),
+    (3, "solid", "diamond"),
+    (7, "2px,3px", "square-open"),
+    (6, "8px,3px,2px,3px", "triangle-up-open"),
+)
+"""By column: the line's place in the template, its dash and its marker."""
+
+
+def sensitivity_figure(comparison: Comparison, names: Sequence[str]) -> go.Figure:
+    """Log ratio of each column's token over the aligned steps; lines go on over gaps."""
+    figure = go.Figure(layout=plain_layout(SENSITIVITY_HEIGHT, {"l": 38, "r": 8, "t": 14, "b": 36}))
+    traces: list[tuple[int, go.Scatter]] = []
+    peaks: list[tuple[int, Step]] = []
+    for place, chain in enumerate(comparison.chains[: len(LINES)]):
+        shown = [(number, chain.steps[at]) for number, row in enumerate(comparison.rows, 1)
+                 if (at := row.steps[place]) is not None]  # fmt: skip
+        traces.append(
+            _line(
+                place,
+                names[place],
+                [number for number, _ in shown],
+                [round(step.diagnostics.log_ratio, 4) for _, step in shown],
+                [shown_token(step.token) for _, step in shown],
+                "%{customdata} %{y:+.2f}",
+            )
+        )
+        peaks.extend(_peak(shown))
+    _slotted(figure, traces)
+    for label in _labels(peaks, len(comparison.rows)):
+        figure.add_annotation(label)
+    figure.update_xaxes(**_steps(len(comparison.rows), "aligned step"))
+    figure.update_yaxes(nticks=6, zeroline=True)
+    return figure
+
+
+def vanilla_figure(comparison: Comparison, names: Sequence[str]) -> go.Figure:
+    """Total variation of each column's distribution from vanilla's after the same prefix, by the column's own steps."""
+    figure = go.Figure(layout=plain_layout(CHAIN_DIVERGENCE_HEIGHT, {"l": 38, "r": 8, "t": 10, "b": 36}))
+    traces = []
+    for place, chain in enumerate(comparison.chains[: len(LINES)]):
+        shown = [] if chain.own_model else [s for s in chain.steps if s.diagnostics.tv_fused_factual is not None]
+        steps = [step.index + 1 for step in shown]
+        values = [float(f"{step.diagnostics.tv_fused_factual:.4g}") for step in shown]
+        words = [shown_token(step.token) for step in shown]
+        traces.append(_line(place, names[place], steps, values, words, "%{customdata} %{y:.3f}"))
+    _slotted(figure, traces)
+    figure.update_xaxes(**_steps(len(comparison.divergence), "step"))
+    figure.update_yaxes(nticks=4, rangemode="tozero")
+    return figure
+
+
+def chain_divergence_figure(comparison: Comparison, names: Sequence[str]) -> go.Figure:
+    """``KL(fused || masked)`` as stored with each step, by the column's own steps."""
+    figure = go.Figure(layout=plain_layout(CHAIN_DIVERGENCE_HEIGHT, {"l": 38, "r": 8, "t": 10, "b": 36}))
+    _slotted(
+        figure,
+        [
+            _line(
+                place,
+                names[place],
+                [step.index + 1 for step in chain.steps],
+                [float(f"{step.diagnostics.kl_fused_masked:.4g}") for step in chain.steps],
+                [shown_token(step.token) for step in chain.steps],
+                "%{customdata} %{y:.3g} nats",
+            )
+            for place, chain in enumerate(comparison.chains[: len(LINES)])
+        ],
+    )
+    figure.update_xaxes(**_steps(len(comparison.divergence), "step"))
+    figure.update_yaxes(nticks=4, rangemode="tozero")
+    return figure
+
+
+def changed_figure(comparison: Comparison, names: Sequence[str]) -> go.Figure:
+    """How many aligned steps have differed from the first column so far, for each other column."""
+    figure = go.Figure(layout=plain_layout(CHAIN_DIVERGENCE_HEIGHT, {"l": 38, "r": 8, "t": 10, "b": 36}))
+    places = list(range(1, len(comparison.rows) + 1))
+    traces = []
+    for place in range(1, min(len(comparison.chains), len(LINES))):
+        so_far = list(accumulate(int(row.differs[place]) for row in comparison.rows))
+        traces.append(_line(place, names[place], places, so_far, [str(n) for n in so_far], "%{customdata} so far"))
+    _slotted(figure, traces)
+    figure.update_xaxes(**_steps(len(comparison.rows), "aligned step"))
+    figure.update_yaxes(nticks=4, rangemode="tozero", tickformat="d")
+    return figure
+
+
+def _line(
+    place: int, name: str, x: Sequence[int], y: Sequence[float], words: Sequence[str], hover: str
+) -> tuple[int, go.Scatter]:
+    slot, dash, symbol = LINES[place]
+    return slot, go.Scatter(
+        name=name,
+        x=list(x),
+        y=list(y),
+        customdata=list(words),
+        mode="lines+markers",
+        line={"dash": dash, "width": 1.6},
+        marker={"symbol": symbol, "size": 7, "maxdisplayed": MARKED_POINTS},
+        hovertemplate=f"{name}, %{{x}}: {hover}<extra></extra>",
+    )
+
+
+def _slotted(figure: go.Figure, traces: Sequence[tuple[int, go.Scatter]]) -> None:
+    """Add traces at their places in the template; empty ones fill the places between."""
+    by_slot = dict(traces)
+    for slot in range(max(by_slot, default=-1) + 1):
+        figure.add_trace(by_slot.get(slot, go.Scatter(x=[], y=[], hoverinfo="skip")))
+
+
+def _steps(length: int, title: str) -> dict[str, object]:
+    return {
+        "showgrid": False,
+        "range": [0.5, max(length, 8) + 0.5],
+        "nticks": 12,
+        "tickformat": "d",
+        "title": {"text": title, "standoff": 4},
+    }
+
+
+def _peak(shown: Sequence[tuple[int, Step]]) -> list[tuple[int, Step]]:
+    """The most sensitive token of a column and its aligned step, if it is sensitive at all."""
+    found = sorted(shown, key=lambda item: -abs(item[1].diagnostics.log_ratio))[:1]
+    return [item for item in found if abs(item[1].diagnostics.log_ratio) >= SENSITIVE]
+
+
+def _labels(peaks: Sequence[tuple[int, Step]], length: int) -> list[go.layout.Annotation]:
+    """Names of the peaks, largest first; one that would run into another is left to the text under the picture."""
+    placed: list[int] = []
+    found = []
+    for number, step in sorted(peaks, key=lambda item: -abs(item[1].diagnostics.log_ratio)):
+        if any(abs(number - other) < LABEL_SHARE * max(length, 8) for other in placed):
+            continue
+        placed.append(number)
+        late = number > 0.7 * max(length, 8)
+        found.append(
+            go.layout.Annotation(
+                x=number,
+                y=step.diagnostics.log_ratio,
+                text=shown_token(step.token),
+                showarrow=False,
+                xanchor="right" if late else "left",
+                xshift=-7 if late else 7,
+                font={"family": MONO},
+            )
+        )
+    return found

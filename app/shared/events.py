@@ -1,0 +1,247 @@
+"""How an endpoint is offered to programs: its docstring becomes what clients, agents and the documentation read."""
+
+from __future__ import annotations
+
+import functools
+import html
+import inspect
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+import gradio as gr
+from gradio.components import Component
+from gradio.components.api_component import Api
+from gradio.events import Dependency, api
+
+from app.shared.errors import USER_ERRORS
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+TITLE = "This could not be done"
+SECONDS = 12.0
+
+
+def shown(handler: Callable[P, T]) -> Callable[P, T]:
+    """Turn domain errors of a handler, or of the generator that it returns, into one shown sentence."""
+
+    @functools.wraps(handler)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return handler(*args, **kwargs)
+        except USER_ERRORS as error:
+            raise _message(error) from error
+
+    return wrapped
+
+
+def shown_stream(handler: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
+    """:func:`shown` for a generator, whose errors appear while it is consumed."""
+
+    @functools.wraps(handler)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        try:
+            yield from handler(*args, **kwargs)
+        except USER_ERRORS as error:
+            raise _message(error) from error
+
+    return wrapped
+
+
+def or_refusal(call: Callable[[], T]) -> T | str:
+    """What a call gives, or the sentence that refuses it, for a page that shows several answers side by side."""
+    try:
+        return call()
+    except USER_ERRORS as error:
+        return str(error)
+
+
+def or_told(call: Callable[[], T]) -> T | None:
+    """What a call gives, or None once its refusal stands on the page as one sentence.
+
+    For events that follow the newest of many changes: when such an event fails, Gradio forgets the change that waits
+    behind it, and the page would go on showing what was true before.
+    """
+    try:
+        return call()
+    except USER_ERRORS as error:
+        told(error)
+        return None
+
+
+def told(error: Exception) -> None:
+    """Put a refusal on the page as one sentence, without failing the event."""
+    gr.Warning(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS)
+
+
+def _message(error: Exception) -> gr.Error:
+    return gr.Error(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS, print_exception=False)
+
+
+EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 8}
+"""What all events have in common: errors and changes of state pass only through the queue."""
+
+LATEST: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
+"""For what follows the newest of many changes: one that comes while another is at work is done afterwards, not dropped.
+
+Not for events that carry data: the one that waits is given the data of the one before it.
+"""
+
+MULTIPLE: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
+"""For events that carry data: each is handled, whatever is still at work."""
+
+Reply = dict[str, object]
+"""What a handler answers to an event of the browser."""
+
+
+@dataclass(frozen=True, slots=True)
+class On:
+    """What answers one event of a component of the browser.
+
+    Attributes:
+        handler: The function that answers.
+        outputs: What its answer goes to.
+        inputs: The components whose values it takes.
+        settings: How the event runs.
+    """
+
+    handler: Callable[..., Any]
+    outputs: Component | Sequence[Component] | None
+    inputs: Sequence[Component] | None = None
+    settings: Mapping[str, Any] | None = None
+
+
+def reply(event: gr.EventData, message: Reply) -> Reply:
+    """Give a message its request's number: the page tells replies apart by it."""
+    return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}
+
+
+def wire(
+    source: gr.HTML, events: Mapping[str, On], settings: Mapping[str, Any] = MULTIPLE, prefix: str = ""
+) -> dict[str, Dependency]:
+    """Connect the events that the scripts of a component trigger; the browser is told of each one that fails.
+
+    Args:
+        source: The component.
+        events: What answers, by the event's name.
+        settings: How those run that say nothing of it.
+        prefix: Stands before the names that the browser hears of failures by, where two components share a name.
+
+    Returns:
+        The events by their names.
+    """
+    made = {
+        name: getattr(source, name)(on.handler, on.inputs, on.outputs, **(on.settings or settings))
+        for name, on in events.items()
+    }
+    for name, event in made.items():
+        told_of_failure(event, prefix + name)
+    return made
+
+
+def told_of_failure(event: Dependency, name: str) -> None:
+    """Let the browser know by name when an event fails; scripts say with ``coft.onFailure`` what follows."""
+    event.failure(None, None, None, js=f"() => coft.failed('{name}')")
+
+
+def downloaded(event: Dependency, name: str, then: str = "") -> None:
+    """Let the browser save the file that an event gave to a download button.
+
+    Args:
+        event: What wrote the file.
+        name: The button's ``elem_id``.
+        then: A statement that the browser runs afterwards.
+    """
+    event.success(None, None, None, js=f"() => {{ coft.download('{name}'); {then} }}")
+
+
+AT_ONCE = 4
+"""Calls of one endpoint that run beside each other."""
+
+ARGUMENTS, RETURNS = "Args:", "Returns:"
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointText:
+    """What the docstring of an endpoint says.
+
+    Attributes:
+        description: What it does, paragraphs joined.
+        arguments: (name, meaning) of each argument, in the docstring's order.
+        returns: What it returns.
+    """
+
+    description: str
+    arguments: tuple[tuple[str, str], ...]
+    returns: str
+
+    @property
+    def summary(self) -> str:
+        """Description and result in one text, for a program that shows no more than that."""
+        return " ".join(part for part in (self.description, self.returns and f"{RETURNS} {self.returns}") if part)
+
+
+def text_of(method: Callable[..., Any]) -> EndpointText:
+    """The docstring of an endpoint, taken apart."""
+    parts: dict[str, list[str]] = {"": [], ARGUMENTS: [], RETURNS: []}
+    part = ""
+    for line in (inspect.getdoc(method) or "").splitlines():
+        if line in (ARGUMENTS, RETURNS):
+            part = line
+        elif line.strip():
+            parts[part].append(line)
+    return EndpointText(_joined(parts[""]), _arguments(parts[ARGUMENTS]), _joined(parts[RETURNS]))
+
+
+def described(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method with a docstring as Gradio reads it for agents: each argument, and what is returned, on one line."""
+    text = text_of(method)
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    lines = [text.description, "", ARGUMENTS, *(f"    {name}: {meaning}" for name, meaning in text.arguments)]
+    call.__doc__ = "\n".join([*lines, "", RETURNS, f"    {text.returns}"])
+    return call
+
+
+def offer(method: Callable[..., Any], at_once: int = AT_ONCE) -> None:
+    """Offer a method whose arguments are plain JSON, under its own name."""
+    api(
+        described(method), api_name=method.__name__, api_description=text_of(method).summary, concurrency_limit=at_once
+    )  # fmt: skip
+
+
+def offer_with_files(method: Callable[..., Any], inputs: Sequence[Component], output: Component) -> None:
+    """Offer a method that takes or returns files, which need components; these must not be visible."""
+    gr.Button().click(
+        described(method), list(inputs), output, api_name=method.__name__, api_description=text_of(method).summary,
+        concurrency_limit=AT_ONCE,
+    )  # fmt: skip
+
+
+def optional_object(label: str) -> Component:
+    """A component for a JSON object that may be left out; the schema of Gradio's own JSON component is not valid."""
+    schema: dict[str, Any] = {"oneOf": [{"type": "null"}, {"type": "object", "additionalProperties": {}}]}
+    return Api(None, schema, label)
+
+
+def _arguments(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """An argument begins where the first one does; deeper lines go on with it."""
+    depth = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
+    found: list[tuple[str, str]] = []
+    for line in lines:
+        if len(line) - len(line.lstrip()) > depth and found:
+            name, meaning = found[-1]
+            found[-1] = (name, f"{meaning} {line.strip()}")
+        else:
+            name, _, meaning = line.strip().partition(":")
+            found.append((name, meaning.strip()))
+    return tuple(found)
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return " ".join(line.strip() for line in lines)

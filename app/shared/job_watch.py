@@ -1,0 +1,170 @@
+"""A background job on a page: begun, watched, cancelled, resumed, and found again after a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+from gradio.events import Dependency
+
+from app.calibrate.words import KEPT, job_said, job_status, resumable_jobs
+from app.shared.events import EVENT, shown
+from app.shared.jobs import JobService, JobView
+from app.shared.markup import listing, markup
+
+POLL_SECONDS = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class JobPart:
+    """The controls of a job.
+
+    Attributes:
+        job: The id of the job that is followed, or None.
+        shown_id: The id of the result that is shown, or None.
+        timer: Ticks while a job is at work.
+        run: Begins one.
+        cancel: Ends it.
+        status: How far it is, or how it ended.
+        said: The same for a screen reader.
+        unfinished: The jobs that can be resumed; None on a page that resumes none.
+    """
+
+    job: gr.State
+    shown_id: gr.State
+    timer: gr.Timer
+    run: gr.Button
+    cancel: gr.Button
+    status: gr.HTML
+    said: gr.HTML
+    unfinished: gr.HTML | None
+
+    @property
+    def watched(self) -> list[Component]:
+        """What a look at the job changes."""
+        always: list[Component] = [self.job, self.shown_id, self.status, self.said, self.timer, self.cancel]
+        return always if self.unfinished is None else [*always, self.unfinished]
+
+
+@dataclass(frozen=True, slots=True)
+class JobKind:
+    """What the jobs of one page are.
+
+    Attributes:
+        name: Their kind in the list of jobs.
+        begin: Begins one with the values of the form and gives its id.
+        made: The id of what a finished job made.
+        first: The id of the result that a page shows when it is opened, or None.
+        resume: Goes on with a job that ended early and gives the new one's id; None where none can be resumed.
+        cancelled: What becomes of a job that is cancelled, in a sentence.
+        keeps_parts: Whether a job that ended early has kept a result of its own, which is then shown.
+    """
+
+    name: str
+    begin: Callable[..., int]
+    made: Callable[[JobView], int]
+    first: Callable[[gr.Request], int | None]
+    resume: Callable[[int], int] | None = None
+    cancelled: str = KEPT
+    keeps_parts: bool = False
+
+    def shows(self, job: JobView) -> bool:
+        """Whether a job has something to be shown."""
+        return job.status == "done" or (self.keeps_parts and not job.active and job.result is not None)
+
+
+class JobWatch:
+    """What a page asks of the services about its jobs; every method answers one event."""
+
+    def __init__(self, jobs: JobService, kind: JobKind) -> None:
+        """Keep what looks jobs up, and what they are."""
+        self._jobs = jobs
+        self._kind = kind
+
+    @shown
+    def begin(self, shown_id: int | None, *values: Any) -> list[Any]:
+        """Begin a job with the values of the form."""
+        return self._watched(self._kind.begin(*values), shown_id)
+
+    @shown
+    def poll(self, number: int | None, shown_id: int | None) -> list[Any]:
+        """Look at the followed job; when it ends, show what it made."""
+        return self._watched(number, shown_id)
+
+    @shown
+    def cancel(self, number: int | None) -> None:
+        """Ask the job to stop."""
+        if number is not None:
+            self._jobs.cancel(number)
+
+    @shown
+    def resume(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
+        """Go on with a job from what it had done."""
+        if self._kind.resume is None:
+            raise RuntimeError(f"JobService of the kind {self._kind.name!r} cannot be resumed; place no list of them.")
+        return self._watched(self._kind.resume(int(event.id)), shown_id)
+
+    @shown
+    def opened(self, request: gr.Request) -> list[Any]:
+        """What the page shows at first, and a job that is still at work."""
+        return self._watched(self._at_work(), self._kind.first(request))
+
+    def _at_work(self) -> int | None:
+        return next((job.id for job in self._jobs.list(self._kind.name) if job.active), None)
+
+    def _watched(self, number: int | None, shown_id: int | None) -> list[Any]:
+        """The values of :attr:`JobPart.watched`."""
+        job = None if number is None else self._jobs.get(number)
+        running = job is not None and job.active
+        seen = self._kind.made(job) if job is not None and self._kind.shows(job) else shown_id
+        following = number if running else self._at_work()
+        busy = following is not None
+        always = [
+            following, seen, job_status(job, self._kind.cancelled), job_said(job), gr.Timer(active=busy),
+            gr.Button(visible=busy),
+        ]  # fmt: skip
+        if self._kind.resume is None:
+            return always
+        return [*always, gr.skip() if running else resumable_jobs(self._jobs.list(self._kind.name))]
+
+
+def run_buttons() -> tuple[gr.Button, gr.Button]:
+    """Place what begins and what ends a job."""
+    with gr.Row(elem_classes=["go"]):
+        run = gr.Button("Run", variant="primary", interactive=False, elem_id="run")
+        cancel = gr.Button("Cancel", visible=False, elem_id="cancel")
+    return run, cancel
+
+
+def job_part(run: gr.Button, cancel: gr.Button, resumable: bool) -> JobPart:
+    """Place how far a job is, and the jobs that can be resumed where the page resumes them."""
+    job, shown_id = gr.State(None), gr.State(None)
+    timer = gr.Timer(POLL_SECONDS, active=False)
+    status = markup("", "job")
+    said = gr.HTML("", apply_default_css=False, elem_id="job-said", elem_classes=["coft", "said-only"])
+    unfinished = listing("unfinished", "resume") if resumable else None
+    return JobPart(job, shown_id, timer, run, cancel, status, said, unfinished)
+
+
+def wire_job(app: gr.Blocks, watch: JobWatch, part: JobPart, inputs: Sequence[Component]) -> Dependency:
+    """Connect everything about a page's jobs.
+
+    Args:
+        app: The page.
+        watch: What answers.
+        part: The controls.
+        inputs: The form's controls, as :attr:`JobKind.begin` takes their values.
+
+    Returns:
+        The event that begins a job, whose failure the page may explain.
+    """
+    begun: Dependency = part.run.click(watch.begin, [part.shown_id, *inputs], part.watched, **EVENT)
+    part.timer.tick(watch.poll, [part.job, part.shown_id], part.watched, **EVENT)
+    part.cancel.click(watch.cancel, part.job, None, **EVENT)
+    if part.unfinished is not None:
+        part.unfinished.resume(watch.resume, part.shown_id, part.watched, **EVENT)  # type: ignore[attr-defined]
+    app.load(watch.opened, None, part.watched, **EVENT)
+    return begun

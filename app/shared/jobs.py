@@ -1,0 +1,526 @@
+"""Runs jobs in threads and keeps their rows true: queued, running, and however they ended."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from threading import Event, Lock
+from types import TracebackType
+from typing import Any, Self
+
+from app.shared.errors import JobCancelled, ServiceError
+from db.database import Database
+from db.jobs import INTERRUPTED, JobRecord, JobsRepository, JobStatus
+from db.prompt_sets import PromptSetsRepository
+from db.records import JsonObject
+from db.types import StoreError
+
+ACTIVE = ("queued", "running")
+"""States of a job that is not over."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A background job.
+
+    Attributes:
+        id: Database id.
+        kind: ``"calibration"``.
+        title: What it does, for a person.
+        status: ``queued``, ``running``, ``done``, ``failed``, ``cancelled`` or ``interrupted``.
+        progress: 0 to 1.
+        message: What it is doing.
+        error: One sentence, if it failed.
+        result: What it made, e.g. ``{"calibration_id": 3}``.
+        seconds_left: Estimated time left; None where nothing is known yet, or nothing is left.
+        resumable: Whether what is done of it was kept, so that it can be resumed.
+    """
+
+    id: int
+    kind: str
+    title: str
+    status: str
+    progress: float
+    message: str
+    error: str | None
+    result: dict[str, object] | None
+    seconds_left: float | None = None
+    resumable: bool = False
+
+    @property
+    def active(self) -> bool:
+        """Whether it is at work or waits for its turn."""
+        return self.status in ACTIVE
+
+
+LEAST_DONE = 0.03
+"""Share done below which nothing is said: the first steps of a job are seldom typical."""
+
+WINDOW_SECONDS = 60.0
+"""Reports that count: a job whose phases differ, or that was resumed, is judged by what it does now."""
+
+SPACING_SECONDS = 0.5
+"""Least time between two reports that are kept, the newest one aside."""
+
+
+class Rate:
+    """Reports of one job's progress, and the time left that follows from them."""
+
+    def __init__(self) -> None:
+        """Begin without any report."""
+        self._reports: deque[tuple[float, float]] = deque()
+
+    def note(self, now: float, fraction: float) -> None:
+        """Take note of the share done at a moment, in monotonic seconds."""
+        if self._reports and self._reports[-1][1] == fraction:
+            return
+        if len(self._reports) > 1 and now - self._reports[-2][0] < SPACING_SECONDS:
+            self._reports.pop()
+        self._reports.append((now, fraction))
+        # The newest report older than the window stays, so that a slow job has two to compare.
+        while len(self._reports) > 2 and self._reports[1][0] <= now - WINDOW_SECONDS:
+            self._reports.popleft()
+
+    def restart(self, now: float, fraction: float) -> None:
+        """Forget all reports: what comes next goes at another speed."""
+        self._reports = deque([(now, fraction)])
+
+    def seconds_left(self, now: float) -> float | None:
+        """Estimated seconds left at a moment; None while too little is known, or when nothing is left."""
+        # A copy, since the job's own thread may report at the same time.
+        reports = tuple(self._reports)
+        if len(reports) < 2:
+            return None
+        (began, before), (last, done) = reports[0], reports[-1]
+        if not LEAST_DONE <= done < 1.0 or done <= before or last <= began:
+            return None
+        return max((1.0 - done) * (last - began) / (done - before) - (now - last), 0.0)
+
+
+PROGRESS_SECONDS = 0.2
+"""Least time between two progress writes of one job: five a second show as smooth on a page."""
+
+HEARTBEAT_SECONDS = 5.0
+"""Least time between two signs of life of a job that reports no progress."""
+
+
+class JobContext:
+    """One job as its own function sees it; used by the job's thread alone, except for reading.
+
+    Attributes:
+        job_id: The job's id.
+        payload: What the job was asked.
+    """
+
+    def __init__(
+        self,
+        job_id: int,
+        payload: JsonObject,
+        jobs: JobsRepository,
+        stop: Event,
+        clock: Callable[[], float],
+    ) -> None:
+        """Made by the runner.
+
+        Args:
+            job_id: The job's id.
+            payload: What the job was asked.
+            jobs: Where progress is written.
+            stop: Set when the job has to end early.
+            clock: Monotonic seconds.
+        """
+        self.job_id = job_id
+        self.payload = payload
+        self._jobs = jobs
+        self._stop = stop
+        self._clock = clock
+        self._state = (0.0, "")
+        self._reported_at = -math.inf
+        self._alive_at = -math.inf
+        self._rate = Rate()
+
+    @property
+    def state(self) -> tuple[float, str]:
+        """The share done and the message as last reported, written to the store or not yet."""
+        return self._state
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated seconds left, from the speed of the last minute; None while nothing is known."""
+        return self._rate.seconds_left(self._clock())
+
+    def begin_phase(self, fraction: float, message: str) -> None:
+        """Report where a phase of the job begins; the time left is then judged by this phase's own speed.
+
+        Args:
+            fraction: Share of the whole job done, 0 to 1.
+            message: What the job is doing.
+
+        Raises:
+            ValueError: The share is outside 0 to 1.
+        """
+        self.progress(fraction, message)
+        self._rate.restart(self._clock(), fraction)
+
+    def progress(self, fraction: float, message: str | None = None) -> None:
+        """Report how far the job is; cheap enough for an inner loop, since few reports are written.
+
+        Args:
+            fraction: Share done, 0 to 1.
+            message: What the job is doing; None keeps the last message.
+
+        Raises:
+            ValueError: The share is outside 0 to 1.
+        """
+        if not 0.0 <= fraction <= 1.0:
+            raise ValueError(f"A job's progress is a share from 0 to 1, not {fraction}.")
+        self._state = (fraction, self._state[1] if message is None else message)
+        now = self._clock()
+        self._rate.note(now, fraction)
+        if now - self._reported_at >= PROGRESS_SECONDS:
+            self._reported_at = self._alive_at = now
+            self._jobs.set_progress(self.job_id, *self._state)
+
+    def keep(self, result: JsonObject) -> None:
+        """Keep what the job has made so far; it stays if the job ends early, and gives way to what the job returns.
+
+        Args:
+            result: JSON; finite numbers only.
+
+        Raises:
+            UnstorableValueError: The result is not JSON.
+        """
+        self._jobs.set_result(self.job_id, result)
+
+    def check_cancelled(self) -> None:
+        """End the job here if it was cancelled; call it wherever stopping is safe.
+
+        Raises:
+            JobCancelled: The job was cancelled, or the program is shutting down.
+        """
+        if self._stop.is_set():
+            raise JobCancelled
+        now = self._clock()
+        if now - self._alive_at >= HEARTBEAT_SECONDS:
+            self._alive_at = now
+            self._jobs.set_progress(self.job_id, *self._state)
+
+
+logger = logging.getLogger(__name__)
+
+JobFunction = Callable[[JobContext], Mapping[str, Any] | None]
+"""A job's work: takes its context and returns a JSON object, or None."""
+
+
+@dataclass(slots=True, eq=False)
+class _Handle:
+    """A job of this process that has not ended yet."""
+
+    context: JobContext
+    stop: Event
+    cancelled: bool = False
+    ended: Event = field(default_factory=Event)
+    future: Future[None] | None = None
+
+
+class JobRunner:
+    """A queue of background jobs for one process.
+
+    Example:
+        >>> runner = JobRunner(database)  # doctest: +SKIP
+        >>> job_id = runner.submit("calibrate", "Calibrate on BBQ", work, {"prompt_set_id": 3})
+        >>> runner.wait(job_id).status
+    """
+
+    def __init__(self, database: Database, workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        """Make a runner; nothing runs until a job is submitted.
+
+        Args:
+            database: The open store.
+            workers: How many jobs run at once; the others wait in the order of submission.
+            clock: Monotonic seconds; tests give their own.
+        """
+        self._jobs = JobsRepository(database)
+        self._clock = clock
+        self._executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="job")
+        self._lock = Lock()
+        self._handles: dict[int, _Handle] = {}
+        self._closed = False
+
+    def recover(self, silent_for: timedelta | None = None) -> Sequence[int]:
+        """Mark the jobs that an ended process left queued or running as interrupted; call it at start-up.
+
+        Args:
+            silent_for: Only jobs without a sign of life for so long. The server, which owns the
+                store, leaves it out; a command that may run beside a server gives a minute or more.
+
+        Returns:
+            The ids of the jobs marked.
+        """
+        since = None if silent_for is None else datetime.now(UTC) - silent_for
+        with self._lock:
+            own = tuple(self._handles)
+        return self._jobs.mark_interrupted(silent_since=since, excluding=own)
+
+    def submit(
+        self,
+        kind: str,
+        title: str,
+        function: JobFunction,
+        payload: JsonObject | None = None,
+        prepare: Callable[[int], None] | None = None,
+    ) -> int:
+        """Queue a job.
+
+        Args:
+            kind: What sort of work, e.g. ``"calibrate"``.
+            title: What a list of jobs shows.
+            function: The work; it reads the payload from its context.
+            payload: What the job is asked, as JSON, enough to start it again.
+            prepare: Called with the job's id before it can run; if it raises, the job has failed before it began.
+
+        Returns:
+            The job's id.
+
+        Raises:
+            RuntimeError: The runner is shut down.
+            UnstorableValueError: The payload is not JSON.
+        """
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("The job was not started because the program is shutting down.")
+            record = self._jobs.add(kind, title, payload)
+            if prepare is not None:
+                self._prepare(record.id, prepare)
+            stop = Event()
+            handle = _Handle(JobContext(record.id, record.payload, self._jobs, stop, self._clock), stop)
+            self._handles[record.id] = handle
+            handle.future = self._executor.submit(self._run, handle, function)
+        return record.id
+
+    def cancel(self, job_id: int) -> bool:
+        """Ask a job to stop: a queued one never starts, a running one stops at its next check.
+
+        Returns:
+            False if the job has ended already or belongs to another process.
+        """
+        with self._lock:
+            handle = self._handles.get(job_id)
+            if handle is None:
+                return False
+            handle.cancelled = True
+        self._stop(handle)
+        return True
+
+    def get(self, job_id: int) -> JobRecord:
+        """Return a job with its newest progress, also where that is not written yet.
+
+        Raises:
+            NotFoundError: There is no such job.
+        """
+        return self._live(self._jobs.get(job_id))
+
+    def seconds_left(self, job_id: int) -> float | None:
+        """Estimated seconds that a running job of this process still takes; None where nothing is known."""
+        with self._lock:
+            handle = self._handles.get(job_id)
+        return None if handle is None else handle.context.seconds_left
+
+    def list(
+        self,
+        kind: str | None = None,
+        statuses: Collection[JobStatus] | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> Sequence[JobRecord]:
+        """Return jobs of all processes, newest first; see :meth:`db.jobs.JobsRepository.list`."""
+        return [self._live(record) for record in self._jobs.list(kind, statuses, limit, offset)]
+
+    def wait(self, job_id: int, timeout: float | None = None) -> JobRecord:
+        """Wait until a job of this process has ended.
+
+        Args:
+            job_id: The job.
+            timeout: Seconds; None waits for ever.
+
+        Returns:
+            The job as it ended. A job that is not of this process is returned as it stands.
+
+        Raises:
+            TimeoutError: It did not end in time; it goes on.
+            NotFoundError: There is no such job.
+        """
+        with self._lock:
+            handle = self._handles.get(job_id)
+        if handle is not None and not handle.ended.wait(timeout):
+            raise TimeoutError(f"Job {job_id} did not end within {timeout} seconds; it goes on.")
+        return self._jobs.get(job_id)
+
+    def shutdown(self, wait: bool = True) -> None:
+        """Stop all jobs and take no more; jobs stopped this way become ``interrupted``.
+
+        Args:
+            wait: Return only when every running job has reached its next check and stopped.
+        """
+        with self._lock:
+            self._closed = True
+            handles = list(self._handles.values())
+        for handle in handles:
+            self._stop(handle)
+        self._executor.shutdown(wait=wait)
+
+    def __enter__(self) -> Self:
+        """Return the runner."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Shut down."""
+        self.shutdown()
+
+    def _prepare(self, job_id: int, prepare: Callable[[int], None]) -> None:
+        try:
+            prepare(job_id)
+        except Exception as error:
+            self._jobs.finish(job_id, "failed", progress=0.0, message="", error=_one_line(error))
+            raise
+
+    def _stop(self, handle: _Handle) -> None:
+        handle.stop.set()
+        if handle.future is not None and handle.future.cancel():
+            self._end_stopped(handle)
+            self._forget(handle)
+
+    def _run(self, handle: _Handle, function: JobFunction) -> None:
+        context = handle.context
+        try:
+            if handle.stop.is_set():
+                raise JobCancelled
+            self._jobs.start(context.job_id)
+            result = function(context)
+            self._jobs.finish(
+                context.job_id,
+                "done",
+                progress=1.0,
+                message=context.state[1],
+                result=None if result is None else dict(result),
+            )
+        except JobCancelled:
+            self._end_stopped(handle)
+        except (Exception, SystemExit) as error:
+            logger.exception("Job %d failed", context.job_id)
+            self._end(handle, "failed", _one_line(error))
+        finally:
+            self._forget(handle)
+
+    def _end(self, handle: _Handle, status: JobStatus, error: str | None = None) -> None:
+        progress, message = handle.context.state
+        try:
+            self._jobs.finish(handle.context.job_id, status, progress=progress, message=message, error=error)
+        except StoreError:
+            # The row keeps its old status; the next start-up marks it interrupted.
+            logger.exception("Job %d ended as %s, which could not be stored", handle.context.job_id, status)
+
+    def _end_stopped(self, handle: _Handle) -> None:
+        if handle.cancelled:
+            self._end(handle, "cancelled")
+        else:
+            self._end(handle, "interrupted", INTERRUPTED)
+
+    def _forget(self, handle: _Handle) -> None:
+        with self._lock:
+            self._handles.pop(handle.context.job_id, None)
+        handle.ended.set()
+
+    def _live(self, record: JobRecord) -> JobRecord:
+        with self._lock:
+            handle = self._handles.get(record.id)
+        if handle is None or record.status != "running":
+            return record
+        progress, message = handle.context.state
+        return replace(record, progress=progress, message=message)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+CALIBRATION_JOB = "calibration"
+RESUMABLE = ("cancelled", "failed", "interrupted")
+RESUMED_AS = "resumed_as"
+"""Key in a job's result: the job that took up what it had done."""
+
+
+class JobService:
+    """Looks jobs up and asks them to stop."""
+
+    def __init__(self, runner: JobRunner, jobs: JobsRepository, prompt_sets: PromptSetsRepository) -> None:
+        """Wire the service to the runner of this process, to the rows of all, and to what jobs work on."""
+        self._runner = runner
+        self._jobs = jobs
+        self._prompt_sets = prompt_sets
+
+    def get(self, job_id: int) -> JobView:
+        """A job's state."""
+        return self._views([self._runner.get(job_id)])[0]
+
+    def find(self, job_id: int | None) -> JobView | None:
+        """A job's state, or None for what has no job."""
+        return None if job_id is None else self.get(job_id)
+
+    def list(self, kind: str | None = None, limit: int = 20) -> tuple[JobView, ...]:
+        """Jobs, newest first."""
+        return self._views(self._runner.list(kind, limit=limit))
+
+    def cancel(self, job_id: int) -> None:
+        """Ask a job to stop; it stops at its next check.
+
+        Raises:
+            ServiceError: The job runs in another process.
+        """
+        if not self._runner.cancel(job_id) and self._jobs.get(job_id).status in ACTIVE:
+            raise ServiceError(f"Job {job_id} runs in another process; cancel it there.")
+
+    def wait(self, job_id: int, timeout: float | None = None) -> JobView:
+        """Wait until a job has ended."""
+        return self._views([self._runner.wait(job_id, timeout)])[0]
+
+    def _views(self, records: Sequence[JobRecord]) -> tuple[JobView, ...]:
+        asked = {number for record in records if isinstance(number := record.payload.get("prompt_set_id"), int)}
+        stored = self._prompt_sets.existing(asked) if asked else set()
+        return tuple(
+            _view(record, self._runner.seconds_left(record.id), is_resumable(record, stored)) for record in records
+        )
+
+
+def _view(record: JobRecord, seconds_left: float | None, resumable: bool) -> JobView:
+    return JobView(
+        id=record.id,
+        kind=record.kind,
+        title=record.title,
+        status=record.status,
+        progress=record.progress,
+        message=record.message,
+        error=record.error,
+        result=record.result,
+        seconds_left=seconds_left,
+        resumable=resumable,
+    )
+
+
+def is_resumable(record: JobRecord, prompt_sets: set[int]) -> bool:
+    """Whether a job is a calibration that can be resumed.
+
+    Args:
+        record: The job.
+        prompt_sets: Ids of stored prompt sets.
+    """
+    ended = record.kind == CALIBRATION_JOB and record.status in RESUMABLE and RESUMED_AS not in (record.result or {})
+    return ended and record.payload.get("prompt_set_id") in prompt_sets

@@ -1,0 +1,246 @@
+"""Plain JSON forms, shared by the endpoints, the command line and the report.
+
+Probabilities stand in place of logarithms, steps count from 1, and an absent threshold is tau 0.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from app.lists.service import UserListSummary, UserListView
+from app.shared.audits import AuditSettings, AuditView, SessionSummary
+from app.shared.jobs import JobView
+from coft_core.conformal.chain import ChainCertificate
+from coft_core.decode.contributions import LeaveOneOut
+from coft_core.types import Candidate, FamilyStep, Span, Step
+
+
+def step_numbers(step: Step) -> dict[str, Any]:
+    """A step without its candidates, under the names of the report's columns."""
+    return {
+        "step": step.index + 1,
+        "token_id": step.token_id,
+        "token": step.token,
+        "p_factual": math.exp(step.log_p_factual),
+        "p_masked": math.exp(step.log_p_masked),
+        "p_fused": math.exp(step.log_p_fused),
+        "tau": math.exp(step.log_tau),
+        "certified": step.certified,
+        "set_size": step.set_size,
+        "certified_mass": step.certified_mass,
+        "fallback": step.fallback,
+        "chosen_by": chosen_by(step),
+        "policy_token": step.policy_token,
+        "threshold_state": step.state,
+        "certified_in": step.certified_in,
+        "margin": _finite(step.diagnostics.margin),
+        "kl_fused_masked": step.diagnostics.kl_fused_masked,
+        "kl_fused_factual": step.diagnostics.kl_fused_factual,
+        "tv_fused_factual": step.diagnostics.tv_fused_factual,
+        "tv_on_set": step.diagnostics.tv_on_set,
+        "tv_bound": step.diagnostics.tv_bound,
+        "sensitivity": step.diagnostics.sensitivity,
+        "log_ratio": step.diagnostics.log_ratio,
+        "set_size_low": step.set_size_low,
+        "set_size_high": step.set_size_high,
+        "noise": step.noise,
+    }
+
+
+def chosen_by(step: Step) -> str:
+    """Who chose the token: ``reviewer``, ``fallback`` or ``policy``."""
+    return "reviewer" if step.forced else "fallback" if step.fallback else "policy"
+
+
+def refused_by(step: Step) -> tuple[str, ...]:
+    """Families whose threshold the emitted token misses; empty with one masked branch."""
+    own = next((item for item in step.candidates if item.token_id == step.token_id), None)
+    return () if own is None else own.refused_by
+
+
+def family_json(part: FamilyStep) -> dict[str, Any]:
+    """What one family's masked branch says of the emitted token."""
+    return {
+        "family": part.family,
+        "p_masked": math.exp(part.log_p_masked),
+        "joint": math.exp(part.log_joint),
+        "tau": math.exp(part.log_tau),
+        "certified": part.certified,
+        "threshold_state": part.state,
+    }
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """A step with its candidates, and with factorized masks what each family says of it."""
+    return {
+        **step_numbers(step),
+        "refused_by": list(refused_by(step)),
+        "families": [family_json(part) for part in step.families],
+        "candidates": [_candidate(item) for item in step.candidates],
+    }
+
+
+def chain_json(chain: ChainCertificate | None) -> dict[str, Any] | None:
+    """Both certificates of a chain as a whole; null where there is none.
+
+    ``least_joint`` gives way to ``least_factual`` where the factual reading alone certifies.
+    """
+    if chain is None:
+        return None
+    least = math.exp(chain.log_support)
+    factual = chain.certified_in == "factual"
+    return {
+        "steps": chain.steps,
+        "weakest_step": chain.weakest + 1,
+        **({"certified_in": "factual", "least_factual": least} if factual else {"least_joint": least}),
+        "sequence": {
+            "certified": chain.sequence_certified,
+            "alpha": chain.sequence.alpha,
+            "tau": chain.sequence.tau,
+            "contexts": chain.sequence.contexts,
+            "horizon": chain.sequence.horizon,
+            "holds_for": chain.sequence.applies,
+            "lengths": asdict(chain.sequence.lengths),
+        },
+        "union": {
+            "certified": chain.union_certified,
+            "alpha": chain.union.alpha,
+            "steps_charged": chain.union.charged,
+            "level": chain.union.level,
+            "alpha_needed": chain.union.alpha_needed,
+            "contexts_needed": chain.union.contexts_needed,
+        },
+        "reason": chain.reason,
+    }
+
+
+def contributions_json(found: LeaveOneOut) -> dict[str, Any]:
+    """What each masked span contributes to the tokens of a chain; contributions need not sum to the total."""
+    return {
+        "steps": [step + 1 for step in found.steps],
+        "token_ids": list(found.token_ids),
+        "sensitivity": list(found.sensitivity),
+        "log_ratio": list(found.log_ratio),
+        "interaction": list(found.interaction),
+        "spans": [
+            {**span_json(own.span), "sensitivity": list(own.sensitivity), "log_ratio": list(own.log_ratio)}
+            for own in found.spans
+        ],
+    }
+
+
+def settings_json(settings: AuditSettings) -> dict[str, Any]:
+    """The settings of an audit, the policy's own parameters as an object."""
+    return {**asdict(settings), "parameters": dict(settings.parameters)}
+
+
+def _masked_branches(view: AuditView) -> list[str]:
+    """The masked readings, without those that a method has of its own."""
+    further = view.preview.branches[1:]
+    return list(further[:1] if further[:1] == ("masked",) else further)
+
+
+def session_json(view: AuditView) -> dict[str, Any]:
+    """A session with the chain of its shown branch."""
+    return {
+        "session_id": view.session_id,
+        "branch_id": view.branch_id,
+        "name": view.name,
+        "prompt": view.prompt,
+        "masked": "".join(piece.text for piece in view.preview.pieces),
+        "sentinel": view.preview.sentinel or None,
+        "spans": [span_json(span) for span in view.spans],
+        "settings": settings_json(view.settings),
+        "user_list": view.user_list or None,
+        "certificate": view.certificate,
+        "fingerprint": view.fingerprint_digest,
+        "finished": view.finished,
+        "text": chain_text(view),
+        "steps": [{**step_json(step), "near_threshold": step.near_threshold(view.noise.nats)} for step in view.steps],
+        "numeric_noise": view.noise.text,
+        "computed": [item.sentence for item in view.computed],
+        "masked_branches": _masked_branches(view),
+        "chain": chain_json(view.chain),
+        "drift": None if view.drift is None else view.drift.status,
+        "branches": [asdict(branch) for branch in view.branches],
+        "warnings": list(view.warnings),
+    }
+
+
+def span_json(span: Span) -> dict[str, Any]:
+    """A span: offsets, family, source with its detail and how sure it is, whether it is kept or only suggested."""
+    return asdict(span)
+
+
+def spans_text(spans: tuple[Span, ...]) -> str:
+    """Spans in one cell of a report: a JSON list of ``[start, end, family, state, source, score]``.
+
+    The state is ``"masked"``, ``"kept"`` or ``"suggested"``; a score that nobody gave is null.
+    """
+    rows = [[s.start, s.end, s.category, span_state(s), s.source, s.score] for s in spans]
+    return json.dumps(rows)
+
+
+def span_state(span: Span) -> str:
+    """What becomes of a span: ``"masked"``, ``"kept"`` or ``"suggested"``."""
+    return "masked" if span.masked else "kept" if span.kept else "suggested"
+
+
+def user_list_summary_json(item: UserListSummary) -> dict[str, Any]:
+    """A word list without its terms."""
+    record = asdict(item)
+    record["user_list_id"] = record.pop("id")
+    record["created_at"] = item.created_at.isoformat()
+    return record
+
+
+def user_list_json(view: UserListView) -> dict[str, Any]:
+    """A word list; each term has its family and its action, ``"mask"`` or ``"keep"``."""
+    return {
+        **user_list_summary_json(view.summary),
+        "terms": [
+            {"term": term.term, "family": term.family, "action": "keep" if term.keep else "mask"} for term in view.terms
+        ],
+    }
+
+
+def chain_text(view: AuditView) -> str:
+    """The chain without the end token that finished it."""
+    steps = view.steps[:-1] if view.finished == "end" else view.steps
+    return "".join(step.token for step in steps)
+
+
+def summary_json(item: SessionSummary) -> dict[str, Any]:
+    """A past audit in a list."""
+    record = asdict(item)
+    record["session_id"] = record.pop("id")
+    record["created_at"] = item.created_at.isoformat()
+    record["updated_at"] = item.updated_at.isoformat()
+    return record
+
+
+def job_json(job: JobView) -> dict[str, Any]:
+    """A background job."""
+    record = asdict(job)
+    record["job_id"] = record.pop("id")
+    return record
+
+
+def _finite(value: float) -> float | None:
+    """A number, or null where it is infinite; JSON has no infinities."""
+    return value if math.isfinite(value) else None
+
+
+def _candidate(item: Candidate) -> dict[str, Any]:
+    return {
+        "token_id": item.token_id,
+        "token": item.token,
+        "p_factual": math.exp(item.log_p_factual),
+        "p_masked": math.exp(item.log_p_masked),
+        "p_fused": math.exp(item.log_p_fused),
+        "certified": item.certified,
+        "refused_by": list(item.refused_by),
+    }

@@ -1,0 +1,396 @@
+"""How much key-value memory all work on the models' device may hold together, and who waits for it.
+
+Order of locks: memory is always taken before a turn at the device (:mod:`app.shared.memory`). Whoever holds a turn and
+finds no memory gives the turn back before waiting; a session's step, which holds memory, would otherwise wait for the
+turn of somebody who waits for that memory.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Condition
+from typing import Protocol, TypeVar
+
+import torch
+
+from app.shared.jobs import JobContext
+from coft_core.decode.cost import DevicePeaks
+from coft_core.errors import DeviceMemoryError
+from coft_core.model.forced import Room
+from coft_core.model.loading import out_of_memory
+
+
+class Turns:
+    """A queue for one place; an ordinary lock would let who released it take it again before anyone who waits."""
+
+    def __init__(self) -> None:
+        """Nobody waits."""
+        self._changed = Condition()
+        self._queue: deque[object] = deque()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for the own turn and hold it."""
+        ticket = object()
+        with self._changed:
+            self._queue.append(ticket)
+            self._await(ticket)
+        try:
+            yield
+        finally:
+            self._leave(ticket)
+
+    def give_way(self) -> None:
+        """Let everyone go first who waits at this moment; called by the holder, who holds the turn again afterwards."""
+        with self._changed:
+            if len(self._queue) > 1:
+                ticket = self._queue.popleft()
+                self._queue.append(ticket)
+                self._changed.notify_all()
+                self._await(ticket)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Give the turn up inside this block and wait for it again at its end; called by the holder.
+
+        For whatever must not be waited for while holding a turn, such as memory.
+        """
+        ticket = object()
+        with self._changed:
+            held = self._queue.popleft()
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._queue.append(ticket)
+                self._await(ticket)
+                # The holder leaves with the ticket that it came with.
+                self._queue[0] = held
+
+    def _await(self, ticket: object) -> None:
+        try:
+            self._changed.wait_for(lambda: self._queue[0] is ticket)
+        except BaseException:
+            # An interrupted wait must not leave a ticket behind for which all others would wait.
+            self._queue.remove(ticket)
+            self._changed.notify_all()
+            raise
+
+    def _leave(self, ticket: object) -> None:
+        with self._changed:
+            # Gone already where the holder was interrupted while it gave way.
+            if ticket in self._queue:
+                self._queue.remove(ticket)
+                self._changed.notify_all()
+
+
+FOR_MEMORY = ", waiting for memory"
+
+
+class MemoryWait:
+    """Puts on a job's progress line that it waits for memory, and ends the wait where the job was cancelled."""
+
+    def __init__(self, context: JobContext) -> None:
+        """Speak for one job."""
+        self._context = context
+        self._said = ""
+
+    def __call__(self, waits: bool) -> None:
+        """Say that the job waits, or that it goes on.
+
+        Raises:
+            JobCancelled: The job was cancelled.
+        """
+        self._context.check_cancelled()
+        share, message = self._context.state
+        if waits and not self._said:
+            self._said = message
+            self._context.progress(share, f"{message}{FOR_MEMORY}")
+        elif not waits and self._said:
+            self._context.progress(share, self._said)
+            self._said = ""
+
+
+MEGABYTE = 1 << 20
+
+TELLING_SECONDS = 1.0
+"""How often whoever waits is told so, and may give up."""
+
+BATCHES_BESIDE = 2
+"""So many batches of the largest size fit beside each other, so that reviewers' steps fit beside long work."""
+
+Waiting = Callable[[bool], None]
+"""Told True, about every second, while memory is waited for, and then False; raising from it gives up."""
+
+
+def _claim_nothing() -> None:
+    """For work that goes on with nothing idle."""
+
+
+class Idle(Protocol):
+    """Memory that nobody uses at the moment and that can be given back."""
+
+    @property
+    def idle_size(self) -> int:
+        """Bytes held."""
+
+    def close_oldest(self) -> bool:
+        """Give back what was unused for longest; False where there is nothing."""
+
+
+class MemoryBudget:
+    """Bytes of keys and values of everything that decodes: sessions, calibrations, comparisons and measurements.
+
+    Memory is given in the order of asking. Idle memory is given back for whoever asks. Where that is not enough,
+    whoever asks waits until others have ended their step or batch; what needs more than the whole budget runs alone.
+    """
+
+    def __init__(self, megabytes: int | None = None) -> None:
+        """Nothing is in use.
+
+        Args:
+            megabytes: The budget; None sets no limit.
+        """
+        self.changed = Condition()
+        """Guards all that is counted here; holders of idle memory use it as their own lock."""
+        self._limit = None if megabytes is None else megabytes * MEGABYTE
+        self._idle: list[Idle] = []
+        self._in_use = 0
+        self._queue: deque[object] = deque()
+
+    @property
+    def most(self) -> int | None:
+        """Bytes that one batch of long work should take at most; None sets no limit."""
+        return None if self._limit is None else self._limit // BATCHES_BESIDE
+
+    @property
+    def size(self) -> int:
+        """Bytes that idle memory holds, and that work under way may."""
+        with self.changed:
+            return self._in_use + self._idle_size()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for memory."""
+        with self.changed:
+            return len(self._queue)
+
+    def count_idle(self, idle: Idle) -> None:
+        """Count idle memory from now on, and have it given back where others need it."""
+        self._idle.append(idle)
+
+    @contextmanager
+    def room(
+        self, size: int, waiting: Waiting | None = None, claim: Callable[[], None] = _claim_nothing
+    ) -> Iterator[None]:
+        """Count so many bytes as in use inside this block; wait, in the order of asking, until they fit.
+
+        The thread holds no turn while it waits; see the module's order of locks.
+
+        Args:
+            size: Bytes that the work holds at most.
+            waiting: Told while it waits.
+            claim: Takes out of the idle memory what the work goes on with, at the moment when its size counts as in
+                use: until then it is counted as idle, and may be given back for others.
+        """
+        told = self._take(size, waiting, claim)
+        with self._given_back(size):
+            if told and waiting is not None:
+                waiting(False)
+            yield
+
+    @contextmanager
+    def room_now(self, size: int) -> Iterator[bool]:
+        """The same without waiting; gives whether there was room, and nothing is counted where there was none."""
+        with self.changed:
+            taken = not self._queue and self._fits(size)
+            self._in_use += size if taken else 0
+        with self._given_back(size if taken else 0):
+            yield taken
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes would be given at once at this moment; nothing is taken or closed."""
+        with self.changed:
+            return not self._queue and self._within(size)
+
+    def close_idle(self) -> None:
+        """Give back all idle memory, where the device itself has run out."""
+        with self.changed:
+            while any(idle.close_oldest() for idle in self._idle):
+                pass
+            self.changed.notify_all()
+
+    def _take(self, size: int, waiting: Waiting | None, claim: Callable[[], None]) -> bool:
+        """Wait for memory and take it; whether there was anything to wait for."""
+        ticket = object()
+        with self.changed:
+            self._queue.append(ticket)
+        told = False
+        try:
+            while not self._granted(ticket, size, claim, TELLING_SECONDS if told else 0.0):
+                told = True
+                if waiting is not None:
+                    waiting(True)
+            return told
+        finally:
+            with self.changed:
+                self._queue.remove(ticket)
+                self.changed.notify_all()
+
+    def _granted(self, ticket: object, size: int, claim: Callable[[], None], seconds: float) -> bool:
+        with self.changed:
+            if not self.changed.wait_for(lambda: self._queue[0] is ticket and self._fits(size, claim), seconds):
+                return False
+            self._in_use += size
+            return True
+
+    @contextmanager
+    def _given_back(self, size: int) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            with self.changed:
+                self._in_use -= size
+                self.changed.notify_all()
+
+    def _fits(self, size: int, claim: Callable[[], None] = _claim_nothing) -> bool:
+        """Whether so many bytes fit, giving idle memory back as far as it takes; alone, anything does."""
+        if not self._within(size):
+            return False
+        claim()
+        while self._limit is not None and self._in_use + self._idle_size() + size > self._limit:
+            if not any(idle.close_oldest() for idle in self._idle):
+                break
+        return True
+
+    def _within(self, size: int) -> bool:
+        return self._limit is None or self._in_use == 0 or self._in_use + size <= self._limit
+
+    def _idle_size(self) -> int:
+        return sum(idle.idle_size for idle in self._idle)
+
+
+Result = TypeVar("Result")
+
+EXHAUSTED = (
+    "The device has run out of memory, also after everything idle was closed; lower COFT_KV_MEMORY_MB, shorten the "
+    "prompt or ask for fewer steps, or load the model with COFT_QUANTIZATION=8bit or 4bit."
+)
+
+
+class DeviceMemory:
+    """The device's memory, as everybody shares it who runs models."""
+
+    def __init__(self, turns: Turns, budget: MemoryBudget) -> None:
+        """Wire to the queue for the device and to the budget."""
+        self._turns = turns
+        self._budget = budget
+        self._peaks = DevicePeaks()
+
+    @property
+    def peaks(self) -> DevicePeaks:
+        """Where all who measure a step's memory at the same time measure it."""
+        return self._peaks
+
+    @property
+    def budget(self) -> MemoryBudget:
+        """What all keys and values together may take."""
+        return self._budget
+
+    def run(self, size: int, work: Callable[[], Result], waiting: Waiting | None = None) -> Result:
+        """Run short work in a turn of its own, as soon as its memory is there.
+
+        Args:
+            size: Bytes of keys and values that it holds at most.
+            work: What is done; it is done again where memory ran out, so it leaves nothing behind when it fails.
+            waiting: Told while it waits for memory.
+
+        Raises:
+            DeviceMemoryError: The device's memory ran out twice.
+        """
+
+        def in_turn() -> Result:
+            with self._turns.turn():
+                return work()
+
+        with self._budget.room(size, waiting):
+            return self.tried_twice(in_turn)
+
+    @contextmanager
+    def held(self, size: int) -> Iterator[None]:
+        """Hold memory and a turn inside this block, for work that cannot be done a second time.
+
+        Raises:
+            DeviceMemoryError: The device's memory ran out.
+        """
+        with self._budget.room(size), self._turns.turn():
+            try:
+                yield
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+                raise DeviceMemoryError(EXHAUSTED) from error
+
+    def room(self, waiting: Waiting | None = None) -> Room:
+        """Where long work that holds a turn takes the memory of its batches from.
+
+        Args:
+            waiting: Told while a batch waits for memory.
+        """
+        return _TurnRoom(self, self._turns, waiting)
+
+    def tried_twice(self, work: Callable[[], Result]) -> Result:
+        """Do something, and where memory runs out, close what is idle and do it once more.
+
+        Raises:
+            DeviceMemoryError: Memory ran out again.
+        """
+        try:
+            return work()
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+        # Not before here are the failed work's tensors let go of, which the error's traceback held.
+        self._budget.close_idle()
+        free_unused()
+        try:
+            return work()
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            raise DeviceMemoryError(EXHAUSTED) from error
+
+
+class _TurnRoom:
+    """Memory for work that holds a turn: the turn is given up while memory is waited for, which others may hold."""
+
+    def __init__(self, memory: DeviceMemory, turns: Turns, waiting: Waiting | None) -> None:
+        self._memory, self._turns, self._waiting = memory, turns, waiting
+
+    @property
+    def most(self) -> int | None:
+        return self._memory.budget.most
+
+    def run(self, size: int, work: Callable[[], Result]) -> Result:
+        with self._taken(size):
+            return self._memory.tried_twice(work)
+
+    @contextmanager
+    def _taken(self, size: int) -> Iterator[None]:
+        budget = self._memory.budget
+        with budget.room_now(size) as taken, ExitStack() as held:
+            if not taken:
+                with self._turns.aside():
+                    held.enter_context(budget.room(size, self._waiting))
+            yield
+
+
+def free_unused() -> None:
+    """Let go of memory that nothing refers to any more, also where errors and their frames refer to each other."""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()

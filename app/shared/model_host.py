@@ -1,0 +1,304 @@
+"""The sole owner of loaded models."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from threading import Condition, Lock
+from typing import Literal
+
+from app.shared.audits import KeptMemory, ModelView
+from app.shared.memory import DeviceMemory, MemoryBudget, Turns
+from coft_core.decode.plan import check_models
+from coft_core.decode.prepared import path_text, prepare_model
+from coft_core.model.compiled import NOT_PREPARED, path_of
+from coft_core.model.group import BASE
+from coft_core.model.joint import JointForwards
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.load import DEMO, load_model
+from coft_core.model.loading import LoadingPhase, LoadingProgress
+from coft_core.model.memory_fit import fit_is_known, fit_of
+from coft_core.model.noise import model_noise
+from coft_core.model.packed import weights_text
+from coft_core.policies.base import NeedsModels, NeedsScorers, Policy
+from coft_core.scorers.base import ToxicityScorer, load_scorer
+from coft_core.text.rendering import moment_of
+from coft_core.text.sentinel import default_sentence
+
+
+class Loads:
+    """The phases of models that are being loaded; any number of people may watch the same one."""
+
+    def __init__(self) -> None:
+        """Nothing is being loaded."""
+        self._phases: dict[str, LoadingPhase] = {}
+        self._changed = Condition()
+
+    def teller(self, name: str) -> LoadingProgress:
+        """What is called when a phase of a model's loading begins."""
+
+        def tell(phase: LoadingPhase) -> None:
+            with self._changed:
+                self._phases[name] = phase
+                self._changed.notify_all()
+
+        return tell
+
+    def watch(self, name: str, load: Callable[[], object]) -> Iterator[LoadingPhase]:
+        """Load a model in a thread of its own, and tell of the phases meanwhile.
+
+        Args:
+            name: The model's name.
+            load: What loads it, or waits for somebody else who does.
+
+        Yields:
+            Each phase as it begins; a phase that lasts no longer than it takes to ask may be left out.
+
+        Raises:
+            ModelLoadError: Whatever ``load`` raises.
+        """
+        with ThreadPoolExecutor(1, thread_name_prefix="load-model") as thread:
+            loaded: Future[object] = thread.submit(load)
+            loaded.add_done_callback(self._wake)
+            seen: LoadingPhase | None = None
+            while not loaded.done():
+                if (phase := self._next(name, seen, loaded)) is not None and not loaded.done():
+                    yield phase
+                seen = phase
+        loaded.result()
+
+    def done(self, name: str) -> None:
+        """Forget a model's phase, once it is loaded or cannot be."""
+        with self._changed:
+            self._phases.pop(name, None)
+
+    def _next(self, name: str, seen: LoadingPhase | None, loaded: Future[object]) -> LoadingPhase | None:
+        """Wait until the phase is another one than was seen, or loading has ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: loaded.done() or self._phases.get(name) is not seen)
+            return self._phases.get(name)
+
+    def _wake(self, _: Future[object]) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+def where_it_runs(places: tuple[str, ...], quantization: str, dtype: str) -> str:
+    """One line on where and how a model runs.
+
+    Args:
+        places: The devices that hold its weights, such as ``("cuda:0", "cuda:1", "disk")``.
+        quantization: ``"none"``, ``"4-bit"`` or another form of its weights.
+        dtype: The type of its weights, or of what is computed with them.
+
+    Returns:
+        For example ``"Runs on 2 GPUs, 4-bit"`` or ``"Runs on this computer, float32"``.
+    """
+    accelerators = sum(not place.startswith(("cpu", "disk")) for place in places)
+    parts = [] if not accelerators else ["the GPU" if accelerators == 1 else f"{accelerators} GPUs"]
+    processes = sum(place.startswith("cpu") for place in places)
+    if processes:
+        alone = "this computer" if not parts else "the processor"
+        parts.append(alone if processes == 1 else f"{processes} processes")
+    if "disk" in places:
+        parts.append("the disk")
+    together = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts or ["this computer"])
+    return f"Runs on {together}, {dtype if quantization == 'none' else quantization}"
+
+
+class ModelHost:
+    """Loads each model once and lets one thread at a time run it."""
+
+    def __init__(
+        self,
+        device: str = "auto",
+        dtype: str = "auto",
+        capacity: int = 2,
+        loader: Callable[..., LanguageModel] = load_model,
+        options: Mapping[str, object] | None = None,
+        faster_steps: Literal["on", "off"] = "off",
+        budget: MemoryBudget | None = None,
+    ) -> None:
+        """Remember how to load; nothing is loaded yet.
+
+        Args:
+            device: Device for every model.
+            dtype: Floating type for every model.
+            capacity: Models held at once; the one unused for longest goes first.
+            loader: What loads a model; tests give their own.
+            options: What else ``load_model`` is told, such as a device map.
+            faster_steps: Whether loading ends with preparing the steps.
+            budget: What keys and values of all work together may take; None sets no limit.
+        """
+        self._faster_steps = faster_steps
+        self._options, self._loads = dict(options or {}), Loads()
+        self._device, self._dtype = device, dtype
+        self._capacity = capacity
+        self._loader = loader
+        self._models: OrderedDict[str, LanguageModel] = OrderedDict()
+        self._further: OrderedDict[str, LanguageModel] = OrderedDict()
+        self._scorers: dict[str, ToxicityScorer] = {}
+        self._loading: defaultdict[str, Lock] = defaultdict(Lock)
+        self._lock = Lock()
+        self._turns = Turns()
+        self._memory = DeviceMemory(self._turns, budget or MemoryBudget())
+        self._forwards = JointForwards(self.turn)
+
+    def get(self, name: str) -> LanguageModel:
+        """The model of this name, loaded if need be.
+
+        Raises:
+            ModelLoadError: It cannot be loaded.
+        """
+        return self._held(name, self._models)
+
+    def loading(self, name: str) -> Iterator[LoadingPhase]:
+        """Load the model of this name if need be, and tell of each phase as it begins.
+
+        Raises:
+            ModelLoadError: It cannot be loaded.
+        """
+        if self.loaded(name) is None:
+            yield from self._loads.watch(name, lambda: self.get(name))
+
+    def further(self, policy: Policy, model: LanguageModel) -> dict[str, LanguageModel]:
+        """The models that a policy runs beside the audited one, by the name that it has for them.
+
+        They are held apart, so that a policy with an expert and an anti-expert does not drive out what is audited.
+
+        Raises:
+            ModelLoadError: One cannot be loaded.
+            InvalidInputError: One reads other tokens than the audited model.
+        """
+        names = policy.models if isinstance(policy, NeedsModels) else {}
+        found = {role: self.loaded(name) or self._held(name, self._further) for role, name in names.items()}
+        return check_models(policy, model, found)
+
+    def scorers(self, policy: Policy, model: LanguageModel) -> dict[str, ToxicityScorer]:
+        """The toxicity scorers that a policy asks, by name; each is loaded once.
+
+        Raises:
+            ModelLoadError: One cannot be loaded.
+        """
+        names = set(policy.scorers.values()) if isinstance(policy, NeedsScorers) else set()
+        for name in names:
+            with self._lock:
+                loading = self._loading[f"scorer {name}"]
+            with loading:
+                if name not in self._scorers:
+                    self._scorers[name] = load_scorer(name, str(model.device))
+        return {name: self._scorers[name] for name in names}
+
+    def _held(self, name: str, where: OrderedDict[str, LanguageModel]) -> LanguageModel:
+        with self._lock:
+            loading = self._loading[name]
+        # Loading takes minutes for a large model; whoever uses another one must not wait for it.
+        with loading:
+            with self._lock:
+                model = where.get(name)
+            if model is None:
+                model = self._load(name, where)
+            with self._lock:
+                where[name] = model
+                where.move_to_end(name)
+                while len(where) > self._capacity:
+                    where.popitem(last=False)
+        return model
+
+    def _load(self, name: str, where: OrderedDict[str, LanguageModel]) -> LanguageModel:
+        told = self._loads.teller(name)
+
+        def tell(phase: LoadingPhase) -> None:
+            # Until its weights are read a model may turn out not to be there; nobody else's goes for such a name. Then
+            # what has to go goes first, since two large models may not fit beside each other.
+            if phase is LoadingPhase.WEIGHTS:
+                self._make_room(where)
+            told(phase)
+
+        try:
+            model = self._loader(name, device=self._device, dtype=self._dtype, progress=tell, **self._options)
+            if self._faster_steps == "on":
+                tell(LoadingPhase.WARM_UP)
+                prepare_model(model)
+            return model
+        finally:
+            self._loads.done(name)
+
+    def _make_room(self, where: OrderedDict[str, LanguageModel]) -> None:
+        with self._lock:
+            while len(where) >= self._capacity:
+                where.popitem(last=False)
+
+    def loaded(self, name: str) -> LanguageModel | None:
+        """The model of this name if it is loaded already; nothing is loaded."""
+        with self._lock:
+            return self._models.get(name)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold the processor; others wait their turn, and come in the order of asking."""
+        with self._turns.turn():
+            yield
+
+    @property
+    def memory(self) -> DeviceMemory:
+        """The memory that all work on the models shares; it is taken before a turn, never while holding one."""
+        return self._memory
+
+    @property
+    def forwards(self) -> JointForwards:
+        """Where rollouts that are stepped at the same time share forwards; each forward takes a turn of its own."""
+        return self._forwards
+
+    def give_way(self) -> None:
+        """Let others go first who wait for their turn; long work that holds one calls this between its batches."""
+        self._turns.give_way()
+
+    def describe(self, name: str) -> ModelView:
+        """A model as the pages name it.
+
+        Raises:
+            ModelLoadError: It cannot be loaded.
+        """
+        model = self.get(name)
+        return ModelView(
+            name=name,
+            label=label_of(model),
+            note=where_it_runs(model.places, model.quantization, model.dtype_name) + _steps_note(model),
+            context_length=model.context_length,
+            sentinel=default_sentence(model.tokenizer),
+            details=self._details(model),
+        )
+
+    def _details(self, model: LanguageModel) -> str:
+        """How keys and values are kept; the first time the model runs a few tokens for that."""
+        with nullcontext() if fit_is_known(model) else self.turn():
+            fit = fit_of(model)
+        kept = KeptMemory(BASE, fit.kind, fit.reason, 0, fit.joins)
+        noise = model_noise(model).text
+        return f"{_prompts(model)}Keys and values: {kept.text}. Log-probabilities agree within {noise}."
+
+
+def _prompts(model: LanguageModel) -> str:
+    """How prompts are put before a model that has a chat template; empty for others."""
+    if not model.tokenizer.chat_template:
+        return ""
+    dated = ", which prints the date" if moment_of(model.rendering_label) else ""
+    return f"Prompts go through its chat template{dated}. " if model.chat else "Prompts are plain text. "
+
+
+def _steps_note(model: LanguageModel) -> str:
+    """How steps run, where that was looked into, and in which form a CPU holds the weights."""
+    said = f"steps {path_text(model)}" if path_of(model) is not NOT_PREPARED else weights_text(model)
+    return f", {said}" if said else ""
+
+
+def label_of(model: LanguageModel) -> str:
+    """Short label with size: ``"demo · 3.6M, embedded"``."""
+    count = model.parameter_count
+    size = f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.1f}M"
+    name = model.name if "/" not in model.name else Path(model.name).name
+    return f"{name} · {size}" + (", embedded" if model.name == DEMO else "")

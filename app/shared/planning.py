@@ -1,0 +1,420 @@
+"""From a reviewer's request to a plan of the core and to what the store keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Protocol, TypedDict, TypeVar, cast
+
+from app.lists.service import UserListService
+from app.shared.audits import AuditSettings, CalibrationRequest, MaskPiece, MaskPreview, StartAudit
+from app.shared.calibrations import AnyCalibration
+from app.shared.errors import ServiceError
+from app.shared.mapping import preview_to_json
+from app.shared.model_host import ModelHost, label_of
+from app.shared.policies import FACTORIZED, policy_info
+from app.shared.thresholds import Thresholds, layout_of, own_notes
+from coft_core.assets import same_digests
+from coft_core.decode.cost import footprint_of
+from coft_core.decode.plan import Plan, plan
+from coft_core.errors import CalibrationMismatch, InvalidInputError, SentinelError
+from coft_core.model.group import BranchGroup
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Certificate, Policy, PreparesByWriting
+from coft_core.policies.factorized import PREFIX
+from coft_core.policies.registry import method
+from coft_core.text.detection import SpanDetector
+from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, masked_pieces
+from coft_core.text.rendering import Rendering, moment_of
+from coft_core.text.sentinel import sentinel_sentence
+from coft_core.text.tokens import require_encodable
+from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
+from db.records import BatchPlaceRecord, JsonObject, SessionFields
+
+Asked = TypeVar("Asked", AuditSettings, CalibrationRequest)
+
+
+def prompted(model: LanguageModel, settings: AuditSettings | CalibrationRequest) -> LanguageModel:
+    """A model as the settings prompt it, with all prompts rendered as of one moment.
+
+    Raises:
+        InvalidInputError: There is no such prompt format, the model has no chat template, or the date is none.
+    """
+    return model.formatted(settings.prompt_format).dated(settings.chat_date)
+
+
+def pinned(model: LanguageModel, settings: Asked) -> Asked:
+    """The settings with the day that the chat template prints, for work that goes on or is resumed on another day.
+
+    Raises:
+        InvalidInputError: As :func:`prompted`.
+    """
+    at = moment_of(prompted(model, settings).rendering_label)
+    return settings if at is None else replace(settings, chat_date=at)
+
+
+def rendering_of(stored: JsonObject | None, model: LanguageModel) -> Rendering:
+    """How a stored session's model read its prompt; sessions of earlier versions are rendered anew, as they were.
+
+    Args:
+        stored: What the session keeps of it; None for sessions of earlier versions.
+        model: The model as it was loaded.
+
+    Raises:
+        InvalidInputError: What is kept is damaged.
+    """
+    return Rendering(model.chat) if stored is None else Rendering.from_dict(stored)
+
+
+PROTECTED = tuple(family for family in FAMILIES if family not in PROXY_FAMILIES)
+GROUPS = {"all": FAMILIES, "protected": PROTECTED, "none": ()}
+"""Words that stand for several families."""
+
+
+def families_from_text(text: str) -> tuple[str, ...]:
+    """Attribute families from their names, separated by commas, with ``all``, ``protected`` and ``none`` as groups.
+
+    Raises:
+        InvalidInputError: A name is neither a family nor a group.
+    """
+    chosen: set[str] = set()
+    for name in (part.strip().lower() for part in text.split(",")):
+        if name and name not in (*FAMILIES, *GROUPS):
+            raise InvalidInputError(
+                f"There is no attribute family {name!r}; use some of {', '.join((*GROUPS, *FAMILIES))}."
+            )
+        chosen.update(GROUPS.get(name, (name,)))
+    return tuple(family for family in FAMILIES if family in chosen)
+
+
+class Choices(Protocol):
+    """What a reviewer decides about spans before any is found: settings of an audit or of a calibration."""
+
+    @property
+    def masked_families(self) -> tuple[str, ...] | None:
+        """Families whose detected spans are masked; None takes the program's own choice."""
+
+    @property
+    def user_list_id(self) -> int | None:
+        """Word list that wins over what is detected."""
+
+
+class Detectors:
+    """Gives each request its detector; lexicons and pipeline are loaded once."""
+
+    def __init__(self, detector: SpanDetector, user_lists: UserListService) -> None:
+        """Keep the detector whose families are the program's own choice, and the word lists."""
+        self._detector = detector
+        self._user_lists = user_lists
+
+    @property
+    def masked_families(self) -> tuple[str, ...]:
+        """Families that are masked unless a request says otherwise."""
+        return self._detector.masked_families
+
+    def choose(self, choices: Choices) -> SpanDetector:
+        """The detector of a request.
+
+        Raises:
+            InvalidInputError: A family is unknown.
+            NotFoundError: The word list has been deleted.
+        """
+        families = choices.masked_families
+        chosen = None if choices.user_list_id is None else self._user_lists.load(choices.user_list_id)
+        return self._detector.adapted(self.masked_families if families is None else families, chosen)
+
+    def list_name(self, choices: Choices) -> str:
+        """Name of the request's word list; empty if it has none."""
+        return "" if choices.user_list_id is None else self._user_lists.load(choices.user_list_id).name
+
+    def list_labelled(self, label: str) -> int | None:
+        """The word list that a detector's version names by this label; None if it is not stored."""
+        found = (
+            item.id for item in self._user_lists.list() if same_digests(f"list {item.name!r}+{item.digest}", label)
+        )
+        return next(found, None)
+
+    def list_is_gone(self, choices: Choices) -> bool:
+        """Whether the request's word list has been deleted."""
+        return choices.user_list_id is not None and not self._user_lists.exists(choices.user_list_id)
+
+
+def preview_of(prepared: Plan, policy_branches: Sequence[str], asked: Sequence[Span] = ()) -> MaskPreview:
+    """A planned prompt for reading, with what must be said of it.
+
+    Args:
+        prepared: The plan.
+        policy_branches: Names of the branches that the policy runs.
+        asked: Spans as the reviewer gave them; what a whitelist keeps of them against her mark is said.
+    """
+    prompt = prepared.prompt
+    return MaskPreview(
+        tuple(MaskPiece(text, masked) for text, masked in masked_pieces(prompt, prepared.model.tokenizer)),
+        len(prompt.factual_ids),
+        len(prompt.positions) - len(prompt.repeated),
+        (*prepared.warnings, *_kept_by_whitelist(prompt, asked)),
+        tuple(name.removeprefix(PREFIX) for name in policy_branches),
+        sentinel_sentence(prompt.sentinel, prompt.sentinel_reason),
+    )
+
+
+def branch_names(prepared: Plan) -> tuple[str, ...]:
+    """Names of the branches that a plan's policy runs, factual first."""
+    return tuple(branch.name for branch in prepared.policy.branches(prepared.prompt))
+
+
+def _kept_by_whitelist(prompt: MaskedPrompt, asked: Sequence[Span]) -> tuple[str, ...]:
+    kept = {(span.start, span.end) for span in prompt.spans if span.kept}
+    words = [prompt.factual_text[s.start : s.end] for s in asked if s.masked and (s.start, s.end) in kept]
+    return tuple(
+        f"“{word}” is on the whitelist, so it stays visible; take it off the list to mask it."
+        for word in dict.fromkeys(words)
+    )
+
+
+def forced_token(model: LanguageModel, token: int | str) -> int:
+    """The id of a token to force.
+
+    Args:
+        model: The model.
+        token: An id, or a text that is one token when it continues a sentence.
+
+    Raises:
+        InvalidInputError: The text is not one token, or holds a lone surrogate.
+    """
+    if isinstance(token, int):
+        return token
+    require_encodable(token, "The token to force")
+    token_id = model.single_token(token)
+    if token_id is None:
+        raise InvalidInputError(
+            f"“{token}” is not one token of this model; type a shorter piece, and mind that a leading space counts."
+        )
+    return token_id
+
+
+LAYOUTS = ("joint", "factorized")
+MODES = ("hard", "soft")
+
+
+class Controls(TypedDict):
+    """What all policies have in common."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    sentinel: str | None
+    mask_mode: MaskMode
+    mask_hint: str
+    whitelist: tuple[str, ...]
+
+
+def policy_of(settings: AuditSettings, calibration: AnyCalibration | None) -> Policy:
+    """The policy of the settings.
+
+    Families that are masked are the detector's affair and so part of its version; the policy masks whatever the spans
+    say. Audits and calibrations hold this alike, and their fingerprints therefore agree.
+
+    Args:
+        settings: The settings.
+        calibration: Thresholds of the settings' mask layout; None certifies nothing.
+
+    Raises:
+        ServiceError: There is no such policy, layout or mode, or a layout that the policy does not have.
+        InvalidInputError: A parameter is unknown, or outside its range.
+    """
+    controls = controls_of(settings)
+    if settings.mask_layout not in LAYOUTS:
+        raise ServiceError(f"There is no mask layout {settings.mask_layout!r}; choose {' or '.join(LAYOUTS)}.")
+    info = policy_info(settings.policy)
+    if settings.mask_layout not in info.layouts:
+        raise ServiceError(f"{info.name} has one masked reading only; choose the joint mask for it.")
+    chosen = method(FACTORIZED if settings.mask_layout == "factorized" else info.key)
+    own = {"lam": settings.lam} if info.fuses else {}
+    thresholds = {"calibration": calibration, "accept_mismatch": settings.proceed_uncertified}
+    return chosen.build(dict(settings.parameters), **own, **(thresholds if info.certifies else {}), **controls)
+
+
+def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certificate | None:
+    """What may be claimed with thresholds of another mask layout: nothing, and only if that was allowed.
+
+    Thresholds of one masked branch say nothing of several, and the other way round, so they cannot even be used
+    uncertified. None where the layouts agree.
+
+    Raises:
+        CalibrationMismatch: They differ and going on was not allowed.
+    """
+    made, used = layout_of(calibration), settings.mask_layout
+    if made == used:
+        return None
+    if not settings.proceed_uncertified:
+        raise CalibrationMismatch([("mask_layout", made, used)])
+    return Certificate(
+        f"uncertified: policy mismatch (mask_layout: calibrated {made}, used {used}, so no threshold is applied)"
+    )
+
+
+def controls_of(settings: AuditSettings) -> Controls:
+    """What all policies of the settings have in common.
+
+    Raises:
+        ServiceError: There is no such mask mode.
+    """
+    if settings.mask_mode not in MODES:
+        raise ServiceError(f"There is no mask mode {settings.mask_mode!r}; choose {' or '.join(MODES)}.")
+    return {
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k,
+        "sentinel": settings.sentinel or None,
+        "mask_mode": cast(MaskMode, settings.mask_mode),
+        "mask_hint": (settings.mask_hint or "").strip() or DEFAULT_HINT,
+        "whitelist": settings.whitelist,
+    }
+
+
+class Planner:
+    """Turns settings into a policy with its calibration, and a prompt into a plan."""
+
+    def __init__(self, thresholds: Thresholds, detectors: Detectors, host: ModelHost, full_logits_kb: int = 0) -> None:
+        """Wire the planner.
+
+        Args:
+            thresholds: Calibrations as settings name them.
+            detectors: Find sensitive spans; a detector's version is part of every fingerprint.
+            host: Loads what policies run beside the audited model.
+            full_logits_kb: Kilobytes up to which the logits of a step are kept whole; of larger ones the heads are
+                kept. 0 keeps none.
+        """
+        self._thresholds = thresholds
+        self._detectors = detectors
+        self._host = host
+        self._full_bytes = full_logits_kb * 1024
+
+    def preview(
+        self, model: LanguageModel, prompt: str, spans: tuple[Span, ...], settings: AuditSettings
+    ) -> MaskPreview:
+        """The prompt as the masked branches read it, with its warnings."""
+        # What is masked depends neither on the calibration nor on the policy, so that nothing amiss with them, and no
+        # further model that is yet to be loaded, may hide the preview.
+        masks = for_masks(settings)
+        try:
+            prepared = self.plan(model, prompt, spans, masks)
+        except SentinelError:
+            if settings.sentinel:
+                raise
+            # The vocabulary has none, which is said of the unmasked prompt; a policy that masks refuses to start.
+            prepared = self.plan(model, prompt, spans, replace(masks, policy="vanilla", mask_layout="joint"))
+        return preview_of(prepared, branch_names(prepared), spans)
+
+    def plan(
+        self,
+        model: LanguageModel,
+        prompt: str,
+        spans: tuple[Span, ...] | None,
+        settings: AuditSettings,
+        rendering: Rendering | None = None,
+    ) -> Plan:
+        """Mask a prompt and check that it can be decoded with these settings.
+
+        Some policies have a model rewrite the prompt for that, in a turn of its own: the caller holds none.
+
+        Args:
+            model: The model.
+            prompt: The reviewer's text.
+            spans: Its sensitive spans; None lets the detector find them.
+            settings: The settings.
+            rendering: How the model read the prompt before; None renders it as the settings say.
+
+        Raises:
+            InvalidInputError: The prompt, a span or a setting cannot be used, or the prompt fills the context.
+            ModelLoadError: A further model or a scorer that the policy needs cannot be loaded.
+            CalibrationMismatch: The calibration belongs to another policy and going on was not allowed.
+            ServiceError: There is no such policy, mask or group.
+        """
+        model = prompted(model, settings) if rendering is None else model.rendered_as(rendering)
+        calibration = self._thresholds.of(settings) if policy_info(settings.policy).certifies else None
+        refused = None if calibration is None else other_layout(settings, calibration)
+        policy = policy_of(settings, None if refused else calibration)
+        further = self._host.further(policy, model)
+        make = partial(
+            plan,
+            model,
+            prompt,
+            policy,
+            spans,
+            seed=settings.seed,
+            greedy=settings.greedy,
+            max_new_tokens=settings.max_new_tokens,
+            detector=self._detectors.choose(settings),
+            # Only COFT's steps can be read again at another lambda or threshold.
+            keep_logits=self._full_bytes > 0 and policy_info(settings.policy).fuses,
+            full_bytes=self._full_bytes,
+            models=further,
+            scorers=self._host.scorers(policy, model),
+        )
+        size = policy.writing_size(model, further, prompt) if isinstance(policy, PreparesByWriting) else 0
+        prepared = self._host.memory.run(size, make) if size else make()
+        _require_room(prepared)
+        return prepared if refused is None else replace(prepared, certificate=refused)
+
+    def session_fields(self, request: StartAudit, prepared: Plan) -> SessionFields:
+        """What the store keeps of a new session, enough to reopen it without its model."""
+        settings, model = request.settings, prepared.model
+        info = policy_info(settings.policy)
+        certified = info.certifies and settings.calibration_id is not None
+        calibration = self._thresholds.summary(settings.calibration_id) if certified else None
+        detector = self._detectors.choose(settings)
+        fingerprint = prepared.policy.fingerprint(model, detector.version)
+        thresholds = self._thresholds.of(settings) if certified else None
+        return SessionFields(
+            name=request.name or _name_of(request.prompt),
+            prompt=request.prompt,
+            model=model.name,
+            model_revision=model.revision,
+            policy=settings.policy,
+            policy_settings={
+                "settings": asdict(replace(settings, masked_families=detector.masked_families)),
+                "user_list": self._detectors.list_name(settings),
+                "preview": preview_to_json(preview_of(prepared, branch_names(prepared), request.spans or ())),
+                "model_label": label_of(model),
+            },
+            lam=settings.lam if info.fuses else None,
+            alpha=settings.alpha if certified else None,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            top_k=settings.top_k,
+            greedy=settings.greedy,
+            seed=settings.seed,
+            max_new_tokens=settings.max_new_tokens,
+            fingerprint=dict(fingerprint.to_dict()),
+            fingerprint_digest=fingerprint.digest,
+            certificate=prepared.certificate.text,
+            calibration_id=settings.calibration_id if certified else None,
+            calibration_label=calibration.name if calibration else "",
+            batch=None if request.batch is None else BatchPlaceRecord(request.batch.batch_id, request.batch.line),
+            footprint=asdict(footprint_of(prepared)),
+            rendering=model.prompting.to_dict(),
+            warnings=prepared.warnings + (() if thresholds is None else own_notes(thresholds)),
+        )
+
+
+def without_calibration(settings: AuditSettings) -> AuditSettings:
+    """The same settings without thresholds, for what depends on masks alone."""
+    return replace(settings, calibration_id=None, group=None)
+
+
+def for_masks(settings: AuditSettings) -> AuditSettings:
+    """The same settings under COFT without thresholds, which every mask layout has."""
+    return replace(without_calibration(settings), policy="coft", parameters=())
+
+
+def _require_room(prepared: Plan) -> None:
+    """Refuse a prompt that fills the context before a session of it is stored."""
+    BranchGroup(prepared.all_models, prepared.policy.branches(prepared.prompt)).close()
+
+
+def _name_of(prompt: str) -> str:
+    words = " ".join(prompt.split())
+    return words if len(words) <= 60 else f"{words[:57].rstrip()}…"

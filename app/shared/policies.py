@@ -1,0 +1,188 @@
+"""The policies that an audit can be decoded with: the one list that pages, commands and services read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.shared.audits import AuditSettings, ParameterValue, PolicyInfo
+from app.shared.errors import ServiceError
+from coft_core.errors import InvalidInputError
+from coft_core.policies.base import Parameter
+from coft_core.policies.registry import METHODS, Method
+
+FACTORIZED = "coft-factorized"
+"""The method that an audit names by COFT and its mask layout."""
+
+_FIRST = ("coft", "vanilla")
+
+
+def _info(method: Method) -> PolicyInfo:
+    return PolicyInfo(
+        key=method.name,
+        name=method.title,
+        about=(method.summary[0].lower() + method.summary[1:]).rstrip("."),
+        fuses=method.fuses,
+        certifies=method.calibrated,
+        layouts=("joint", "factorized") if method.name == "coft" else ("joint",),
+        kind=method.kind,
+        source=method.source,
+        parameters=method.parameters,
+        certified_in=method.certified_in if method.calibrated else "nothing",
+        differs=method.differs,
+    )
+
+
+def _place(method: Method) -> int:
+    return _FIRST.index(method.name) if method.name in _FIRST else len(_FIRST)
+
+
+KNOWN_POLICIES: tuple[PolicyInfo, ...] = tuple(
+    _info(method) for method in sorted(METHODS, key=_place) if method.name != FACTORIZED
+)
+
+
+def policy_info(key: str, known: Sequence[PolicyInfo] = KNOWN_POLICIES) -> PolicyInfo:
+    """What is known of a policy.
+
+    Raises:
+        ServiceError: There is no such policy.
+    """
+    found = next((item for item in known if item.key == key), None)
+    if found is None:
+        names = ", ".join(repr(item.key) for item in known)
+        raise ServiceError(f"There is no policy {key!r}; choose one of {names}.")
+    return found
+
+
+def certifies(settings: AuditSettings) -> bool:
+    """Whether the settings' policy reads a calibration; one that is known no longer reads none."""
+    return any(item.key == settings.policy and item.certifies for item in KNOWN_POLICIES)
+
+
+def fitted(settings: AuditSettings, policy: str) -> AuditSettings:
+    """The settings under a policy: what it does not have is left out, or stands at its usual value.
+
+    Args:
+        settings: The settings.
+        policy: Name of a policy; that of factorized COFT sets the mask layout.
+
+    Raises:
+        ServiceError: There is no such policy.
+    """
+    if policy == FACTORIZED:
+        return fitted(replace(settings, mask_layout="factorized"), "coft")
+    info = policy_info(policy)
+    layout = settings.mask_layout if settings.mask_layout in info.layouts else info.layouts[0]
+    known = {item.name for item in info.parameters} if policy == settings.policy else set()
+    own = tuple((name, value) for name, value in settings.parameters if name in known)
+    kept = replace(settings, policy=policy, mask_layout=layout, parameters=own)
+    return kept if _keeps_calibration(info, settings) else replace(kept, calibration_id=None, group=None)
+
+
+def _keeps_calibration(info: PolicyInfo, settings: AuditSettings) -> bool:
+    """Whether a calibration that was chosen for the settings' policy can be one of another policy at all."""
+    if not info.certifies or info.key == settings.policy:
+        return info.certifies
+    same = info.certified_in == policy_info(settings.policy).certified_in
+    return same and (info.fuses or info.certified_in == "factual" or settings.lam == 0)
+
+
+def parameter_values(info: PolicyInfo, given: Mapping[str, Any]) -> tuple[tuple[str, ParameterValue], ...]:
+    """A policy's parameters from what a form, a file or a command holds; values equal to the default are left out.
+
+    Args:
+        info: The policy.
+        given: Raw values by name: numbers may be texts, several texts a list or lines, and an empty value is none.
+
+    Raises:
+        ServiceError: A parameter is unknown, of another type, or outside its range; the sentence names it.
+    """
+    known = {item.name: item for item in info.parameters}
+    if unknown := next((name for name in given if name not in known), None):
+        offered = f"it has {', '.join(known)}" if known else "it has none of its own"
+        raise ServiceError(f"The policy {info.key!r} has no parameter {unknown!r}; {offered}.")
+    values = {name: _typed(known[name], raw) for name, raw in given.items()}
+    ordered = ((item.name, values[item.name]) for item in info.parameters if item.name in values)
+    return tuple((name, value) for name, value in ordered if value is not None and value != known[name].default)
+
+
+def _typed(own: Parameter, raw: Any) -> ParameterValue | None:
+    if raw is None or (isinstance(raw, str) and not raw.strip() and own.kind != "texts"):
+        return None
+    value = _parsed(own, raw)
+    try:
+        own.check(value)
+    except InvalidInputError as error:
+        raise ServiceError(str(error)) from error
+    return value
+
+
+def _parsed(own: Parameter, raw: Any) -> Any:
+    """A raw value in the parameter's type; what cannot be read stays as it is and is refused by the check."""
+    if own.kind == "texts":
+        lines = raw.splitlines() if isinstance(raw, str) else raw
+        return (
+            tuple(str(line).strip() for line in lines if str(line).strip()) if isinstance(lines, list | tuple) else raw
+        )
+    if own.kind == "flag" and isinstance(raw, str):
+        return {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}.get(
+            raw.strip().lower(), raw
+        )
+    if own.kind in ("number", "whole") and not isinstance(raw, bool):
+        try:
+            number = float(raw)
+        except (TypeError, ValueError):
+            return raw
+        return int(number) if own.kind == "whole" and number.is_integer() else number
+    # An instruction that stands before the prompt may end in a line break of its own.
+    return raw.strip() if isinstance(raw, str) and own.kind != "text" else raw
+
+
+_INFO = {item.key: item for item in KNOWN_POLICIES}
+
+
+def info_of(policy: str) -> PolicyInfo:
+    """What is known of a policy; a stored one that is known no longer stands under its own name."""
+    return _INFO.get(policy) or PolicyInfo(policy, policy, "", True, True, ("joint",))
+
+
+def policy_name(policy: str) -> str:
+    """A policy's name on pages."""
+    return info_of(policy).name
+
+
+def policy_about(policy: str) -> str:
+    """What a policy does, and where it was published; empty for one that is known no longer."""
+    info = info_of(policy)
+    about = f"{info.about[:1].upper()}{info.about[1:]}." if info.about else ""
+    return " ".join(part for part in (about, f"{info.source}." if info.source else "") if part)
+
+
+def own_parameters(settings: AuditSettings) -> tuple[tuple[str, str, bool], ...]:
+    """Every parameter of the settings' policy: its title, its value in words, and whether it is the usual one.
+
+    A parameter that the policy no longer declares stands under its own name.
+    """
+    given = dict(settings.parameters)
+    known = info_of(settings.policy).parameters
+    found = [(item.title, value_text(given.get(item.name, item.default)), item.name not in given) for item in known]
+    titles = {item.name for item in known}
+    return (*found, *((name, value_text(value), False) for name, value in given.items() if name not in titles))
+
+
+def parameters_line(settings: AuditSettings) -> str:
+    """The parameters that differ from their defaults, in one line; empty where none does."""
+    return ", ".join(f"{title} {value}" for title, value, usual in own_parameters(settings) if not usual)
+
+
+def value_text(value: ParameterValue | None) -> str:
+    """A value of a parameter in words."""
+    if value is None or value in ("", ()):
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "; ".join(value) if isinstance(value, tuple) else str(value).strip()

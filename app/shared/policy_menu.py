@@ -1,0 +1,96 @@
+"""Decoding policies as the browser draws them: the menu, and the parameters of each from their declarations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from app.shared.audits import AuditSettings, ParameterValue, PolicyInfo
+from app.shared.policies import (
+    KNOWN_POLICIES,
+    info_of,
+    own_parameters,
+    parameter_values,
+    parameters_line,
+    policy_about,
+    policy_info,
+)
+from app.shared.step_words import level
+
+KINDS = {
+    "fusion": "COFT and its ablations",
+    "reference": "Without a method",
+    "prompt": "Change the prompt",
+    "steering": "Steer logits or activations",
+    "constraint": "Refuse tokens",
+    "training": "Change the weights",
+}
+"""What a method acts on, as a heading of the menu."""
+
+
+def policies_json(known: Sequence[PolicyInfo] = KNOWN_POLICIES) -> list[dict[str, Any]]:
+    """Every policy with the declarations of its parameters, in the menu's order."""
+    return [policy_json(item) for item in sorted(known, key=_place)]
+
+
+def policy_json(info: PolicyInfo) -> dict[str, Any]:
+    """A policy with the declarations of its parameters, and the heading that it stands under."""
+    return {**asdict(info), "group": KINDS.get(info.kind, info.kind)}
+
+
+def parameters_json(settings: AuditSettings) -> dict[str, Any]:
+    """The parameters of the settings' policy that differ from their defaults, as plain JSON by name."""
+    return {name: _plain(value) for name, value in settings.parameters}
+
+
+def parameters_text(settings: AuditSettings) -> str:
+    """The value of the page's parameters: the policy that they belong to, and what was chosen.
+
+    Numbers are written as a browser writes them, so that what was stored and what is shown compare equal.
+    """
+    value = {"policy": settings.policy, "values": parameters_json(settings)}
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def parameters_from(policy: str, text: object) -> tuple[tuple[str, ParameterValue], ...]:
+    """The page's parameters as settings; those of another policy than the chosen one count for nothing.
+
+    Args:
+        policy: The chosen policy.
+        text: What :func:`parameters_text` writes, with values as a reviewer typed them; empty is none.
+
+    Raises:
+        ServiceError: A value cannot be taken, or there is no such policy; the sentence names it.
+    """
+    given = json.loads(str(text)) if text else {}
+    values: Mapping[str, Any] = given.get("values", {}) if given.get("policy") == policy else {}
+    return parameter_values(policy_info(policy), values)
+
+
+def method_facts(settings: AuditSettings) -> dict[str, Any]:
+    """The method of an audit for the head of its transcript: a line, what it does, and all its parameters."""
+    info = info_of(settings.policy)
+    strengths = [f"λ {settings.lam:.2f}"] if info.fuses else []
+    strengths += [f"α {level(settings.alpha)}"] if info.certifies and settings.calibration_id is not None else []
+    changed = parameters_line(settings)
+    return {
+        "line": ", ".join([info.name, *strengths, *([changed] if changed else [])]),
+        "about": policy_about(settings.policy),
+        "fuses": info.fuses,
+        "parameters": [
+            [title, f"{value} (default)" if usual else value] for title, value, usual in own_parameters(settings)
+        ],
+    }
+
+
+def _place(info: PolicyInfo) -> int:
+    kinds = list(KINDS)
+    return kinds.index(info.kind) if info.kind in kinds else len(kinds)
+
+
+def _plain(value: ParameterValue) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,496 @@
+"""Reading uploaded prompt sets: CSV or JSONL, with problems named by line and field."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.shared.errors import ServiceError
+from app.shared.files import RowProblem, Table, all_records, decode, read_bytes, read_csv, read_jsonl, readable
+from app.shared.mapping import span_from, span_record
+from coft_core.assets import assets_path
+from coft_core.errors import InvalidInputError
+from coft_core.text.merging import validate_spans
+from coft_core.types import FAMILIES, Example, Span
+from db.prompt_sets import PromptRowRecord
+
+PROMPT_SET_FIELDS = ("prompt", "reference", "spans", "group", "context", "weight")
+"""What a row of a prompt set can hold; only ``prompt`` is required."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """Why a row of an uploaded prompt set cannot be used; ``line`` counts from 1, the header included."""
+
+    line: int
+    column: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedPromptSet:
+    """An uploaded prompt set after reading.
+
+    Attributes:
+        filename: Name of the file as uploaded.
+        size: Bytes.
+        format: ``"CSV, comma"``, ``"CSV, semicolon"`` or ``"JSONL"``.
+        rows: Usable rows with their line numbers.
+        errors: What is wrong with the others.
+        total: Rows in the file.
+        ignored_columns: Columns that are not known and were not read.
+        digest: SHA-256 of the file.
+        weights: Shift weight of each usable row, in their order; empty if the file has none.
+        columns: Columns of the file in its order.
+        mapping: For each field of a prompt set the column that it was read from; fields without one are left out.
+    """
+
+    filename: str
+    size: int
+    format: str
+    rows: tuple[tuple[int, Example], ...]
+    errors: tuple[RowError, ...]
+    total: int
+    ignored_columns: tuple[str, ...]
+    digest: str
+    weights: tuple[float, ...] = ()
+    columns: tuple[str, ...] = ()
+    mapping: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPreview:
+    """A row as it will be masked.
+
+    Attributes:
+        line: Line in the file.
+        prompt: The prompt.
+        reference: Its reference, if it has one.
+        spans: Its spans: those of the row, else those detected.
+        detected: Whether they were detected.
+        group: Its group.
+        context: Its context.
+    """
+
+    line: int
+    prompt: str
+    reference: str | None
+    spans: tuple[Span, ...]
+    detected: bool
+    group: str | None
+    context: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationEstimate:
+    """What a calibration will take, from a short trial with a few of its own prompts.
+
+    Attributes:
+        prompts: Prompts that can be used.
+        contexts: Independent contexts among them.
+        needed: Contexts that alpha needs at least, those kept apart not counted.
+        tried: Prompts of the trial.
+        seconds: Estimated time in seconds.
+        unmasked: Prompts in which nothing is masked, of those looked at.
+        looked_at: Prompts that were looked at for it in about a second; None is all.
+    """
+
+    prompts: int
+    contexts: int
+    needed: int
+    tried: int
+    seconds: float
+    unmasked: int
+    looked_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePromptSet:
+    """A prompt set that comes with the program.
+
+    Attributes:
+        name: File name.
+        title: Title for a menu.
+        description: One sentence.
+        rows: Number of rows.
+        path: The file.
+    """
+
+    name: str
+    title: str
+    description: str
+    rows: int
+    path: Path
+
+
+USUAL_NAMES: dict[str, tuple[str, ...]] = {
+    "prompt": ("prompt", "text", "input", "question", "prompt text"),
+    "reference": ("reference", "completion", "continuation", "response", "target", "output", "answer"),
+    "spans": ("spans",),
+    "group": ("group",),
+    "context": ("context", "context id"),
+    "weight": ("weight", "weights"),
+}
+"""Names under which a field is looked for where no column has exactly its own, likeliest first."""
+
+
+def map_columns(name: str, columns: Sequence[str], asked: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Choose a column for each field.
+
+    A field that is not asked for is read from the column of its own name, else from one of its usual names in any
+    letter case; a column that is asked for another field is left to that one.
+
+    Args:
+        name: The file's name, for messages.
+        columns: Columns of the file, each once.
+        asked: Column by field; ``""`` reads the field from none.
+
+    Returns:
+        Column by field, in the order of the fields; fields without a column are left out.
+
+    Raises:
+        ServiceError: A field or a column is unknown, or two fields ask for one column.
+    """
+    wanted = dict(asked or {})
+    _check_asked(name, columns, wanted)
+    taken = {column for column in wanted.values() if column}
+    mapping: dict[str, str] = {}
+    for field in PROMPT_SET_FIELDS:
+        column = wanted[field] if field in wanted else _usual(field, [c for c in columns if c not in taken])
+        if column:
+            mapping[field] = column
+            taken.add(column)
+    return mapping
+
+
+def grouping_note(prompts: ParsedPromptSet) -> str:
+    """What a set says that names groups and no contexts: each row counts by itself; empty where it names both or none.
+
+    Earlier versions counted the rows of one group as one context.
+    """
+    found = dict(prompts.mapping)
+    groups = [example.group for _, example in prompts.rows if example.group]
+    if "group" not in found or "context" in found or len(set(groups)) == len(groups):
+        return ""
+    return (
+        f"The column “{found['group']}” says whom a row is about, so each row counts as a context of its own. If rows "
+        "belong together, as one question asked in several ways does, give them the same value in a column “context”; "
+        f"if “{found['group']}” says just that, read context from it."
+    )
+
+
+def require_prompts(prompts: ParsedPromptSet) -> None:
+    """Refuse a prompt set of which nobody knows what column holds its prompts.
+
+    Raises:
+        ServiceError: It is such a one.
+    """
+    if "prompt" not in dict(prompts.mapping) and prompts.columns:
+        raise ServiceError(
+            f"{prompts.filename} has no column “prompt”; its columns are {_listed(prompts.columns)}: name one of them "
+            "“prompt”, or say which one holds the prompts."
+        )
+
+
+def _check_asked(name: str, columns: Sequence[str], asked: Mapping[str, str]) -> None:
+    for field, column in asked.items():
+        if field not in PROMPT_SET_FIELDS:
+            raise ServiceError(f"A prompt set has no field “{field}”; its fields are {', '.join(PROMPT_SET_FIELDS)}.")
+        if column and column not in columns:
+            listed = _listed(columns)
+            raise ServiceError(f"{name} has no column “{column}” to read {field} from; its columns are {listed}.")
+        other = next((f for f, c in asked.items() if column and c == column and f != field), None)
+        if other is not None:
+            raise ServiceError(f"The column “{column}” is asked for {field} and for {other}; choose one for each.")
+
+
+def _usual(field: str, columns: Sequence[str]) -> str:
+    """The column of a field's own name, else of one of its usual names; empty if there is none."""
+    if field in columns:
+        return field
+    by_plain_name = {_plain(column): column for column in reversed(columns)}
+    return next((by_plain_name[name] for name in USUAL_NAMES[field] if name in by_plain_name), "")
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(f"“{column}”" for column in columns)
+
+
+def _plain(column: str) -> str:
+    return " ".join(column.replace("_", " ").replace("-", " ").lower().split())
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRow:
+    """A usable row: its line in the file, its example, and its shift weight if the set has weights."""
+
+    line: int
+    example: Example
+    weight: float | None = None
+
+
+def parse_prompt_set(
+    path: Path,
+    filename: str | None = None,
+    max_bytes: int = 20_000_000,
+    columns: Mapping[str, str] | None = None,
+) -> ParsedPromptSet:
+    """Read a prompt set.
+
+    CSV has a header row; JSONL has one object a line. ``prompt`` is required; ``reference`` is needed to calibrate on
+    references; ``spans`` is a JSON list of ``[start, end, category]``; ``group`` and ``context`` are text or whole
+    numbers; ``weight`` is a number above 0, given for all rows or for none. A file none of whose columns is known to
+    hold the prompts is read without rows, so that its columns can be chosen from.
+
+    Args:
+        path: The file.
+        filename: Its name as uploaded; its ending decides the format.
+        max_bytes: Largest file that is read.
+        columns: Column by field, see :func:`app.shared.prompt_sets.map_columns`.
+
+    Returns:
+        Usable rows, and what is wrong with the others.
+
+    Raises:
+        ServiceError: The file as a whole cannot be used: too large, not UTF-8, no header, no row; or the columns asked
+            for do not fit it.
+    """
+    name = filename or path.name
+    data = read_bytes(path, name, max_bytes)
+    table = _table(decode(data, name), name)
+    records = all_records(table, name)
+    if not records and not table.columns:
+        raise ServiceError(f"{name} is empty, it has no rows; put one prompt on each line.")
+    mapping = map_columns(name, table.columns, columns)
+    if not records:
+        raise ServiceError(f"{name} has no rows; put one prompt on each line below the header.")
+    # A file without any readable object has no columns to choose from; what is wrong with its lines says more.
+    rows, errors = _read(records, mapping) if "prompt" in mapping or not table.columns else ([], [])
+    return ParsedPromptSet(
+        filename=name,
+        size=len(data),
+        format=table.form,
+        rows=tuple((row.line, row.example) for row in rows),
+        errors=tuple(errors),
+        total=len(records),
+        ignored_columns=tuple(column for column in table.columns if column not in mapping.values()),
+        digest=hashlib.sha256(data).hexdigest(),
+        weights=tuple(row.weight for row in rows if row.weight is not None),
+        columns=table.columns,
+        mapping=tuple(mapping.items()),
+    )
+
+
+def rows_of(prompts: ParsedPromptSet) -> tuple[PromptRow, ...]:
+    """The usable rows with their weights."""
+    weights = prompts.weights or (None,) * len(prompts.rows)
+    return tuple(PromptRow(*row, weight) for row, weight in zip(prompts.rows, weights, strict=True))
+
+
+def row_record(row: PromptRow) -> PromptRowRecord:
+    """A row as the store keeps it."""
+    example = row.example
+    return PromptRowRecord(
+        line=row.line,
+        prompt=example.prompt,
+        reference=example.reference,
+        spans=None if example.spans is None else tuple(span_record(span) for span in example.spans),
+        group=example.group,
+        context=example.context,
+        weight=row.weight,
+    )
+
+
+def row_from(record: PromptRowRecord) -> PromptRow:
+    """A stored row as it was uploaded."""
+    spans = None if record.spans is None else tuple(span_from(span) for span in record.spans)
+    example = Example(record.prompt, record.reference, spans, record.group, record.context)
+    return PromptRow(record.line, example, record.weight)
+
+
+def _table(text: str, name: str) -> Table:
+    suffix = Path(name).suffix.lower()
+    if suffix in (".jsonl", ".ndjson"):
+        return read_jsonl(text, name)
+    if suffix in (".csv", ".tsv", ".txt"):
+        return read_csv(text, name)
+    raise ServiceError(f"{name} is neither CSV nor JSONL; save it as UTF-8 .csv or .jsonl.")
+
+
+def _read(records: list[tuple[int, Any]], mapping: Mapping[str, str]) -> tuple[list[PromptRow], list[RowError]]:
+    rows: list[PromptRow] = []
+    errors: list[RowError] = []
+    seen: dict[tuple[str, str | None], int] = {}
+    weighted = "weight" in mapping and any(
+        isinstance(record, dict) and not _is_empty(record.get(mapping["weight"])) for _, record in records
+    )
+    for line, record in records:
+        try:
+            row = _row(line, record, mapping, weighted)
+            first = seen.setdefault((row.example.prompt, row.example.reference), line)
+            if first != line:
+                raise RowProblem("prompt", f"same prompt and reference as line {first}")
+            rows.append(row)
+        except RowProblem as problem:
+            errors.append(RowError(line, problem.column, problem.message))
+    return rows, errors
+
+
+def _row(line: int, record: Any, mapping: Mapping[str, str], weighted: bool) -> PromptRow:
+    if isinstance(record, RowProblem):
+        raise record
+    cells = {field: record.get(column) for field, column in mapping.items()}
+    prompt = _text("prompt", cells.get("prompt"))
+    if prompt is None:
+        raise RowProblem("prompt", "is empty")
+    example = Example(
+        prompt=prompt,
+        reference=_text("reference", cells.get("reference")),
+        spans=_spans(cells.get("spans"), prompt),
+        group=_label("group", cells.get("group")),
+        context=_label("context", cells.get("context")),
+    )
+    return PromptRow(line, example, _weight(cells.get("weight")) if weighted else None)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def _text(field: str, value: Any) -> str | None:
+    if _is_empty(value):
+        return None
+    if not isinstance(value, str):
+        raise RowProblem(field, f"is {json.dumps(value)[:40]}, not text")
+    return readable(field, value)
+
+
+def _label(field: str, value: Any) -> str | None:
+    if _is_empty(value):
+        return None
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return readable(field, str(value).strip())
+    raise RowProblem(field, f"is {json.dumps(value)[:40]}, not text or a whole number")
+
+
+def _weight(value: Any) -> float:
+    if _is_empty(value):
+        raise RowProblem("weight", "is missing, and other rows have one; give every row a weight, or none")
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isfinite(number) and number > 0:
+        return number
+    raise RowProblem("weight", f"is {json.dumps(value)[:40]}, not a number above 0")
+
+
+def _spans(value: Any, prompt: str) -> tuple[Span, ...] | None:
+    if _is_empty(value):
+        return None
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise RowProblem("spans", f"is not a JSON list: {value[:40]}") from error
+    if not isinstance(value, list):
+        raise RowProblem("spans", "is not a list of [start, end, category]")
+    spans = tuple(_span(item, prompt) for item in value)
+    try:
+        validate_spans(prompt, spans)
+    except InvalidInputError as error:
+        raise RowProblem("spans", str(error)) from error
+    return spans
+
+
+def _span(item: Any, prompt: str) -> Span:
+    if not isinstance(item, list) or len(item) not in (2, 3):
+        raise RowProblem("spans", f"has {json.dumps(item)[:40]}, not [start, end, category]")
+    start, end = item[0], item[1]
+    category = item[2] if len(item) == 3 else "other"
+    if not all(isinstance(n, int) and not isinstance(n, bool) for n in (start, end)):
+        raise RowProblem("spans", f"has {json.dumps(item)[:40]}, whose ends are not whole numbers")
+    if end > len(prompt):
+        raise RowProblem("spans", f"ends at {end}, the prompt has {len(prompt)} characters")
+    if category not in (*FAMILIES, "other"):
+        raise RowProblem("spans", f"family “{category}” is not known here")
+    return Span(start, end, str(category), source="user")
+
+
+class PromptSetReader:
+    """Reads uploaded prompt sets up to a size."""
+
+    def __init__(self, max_upload_bytes: int) -> None:
+        """Keep the size in bytes of the largest prompt set that is read."""
+        self._max_upload_bytes = max_upload_bytes
+
+    def parse(
+        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
+    ) -> ParsedPromptSet:
+        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
+
+        Args:
+            path: The file.
+            filename: Its name as uploaded.
+            columns: For each field the column to read it from; ``""`` reads it from none. Fields that are left out are
+                read from the column of their own name, else from one of an obvious name.
+
+        Raises:
+            ServiceError: The file as a whole cannot be used.
+        """
+        return parse_prompt_set(path, filename, self._max_upload_bytes, columns)
+
+
+def refused_rows(prompts: ParsedPromptSet, errors: Sequence[RowError]) -> str:
+    """How many rows cannot be used and why the first of them cannot, as the sentence that refuses a prompt set."""
+    bad = len({error.line for error in errors})
+    return (
+        f"{bad} of {prompts.total} rows cannot be used, {first_refused(errors)}; correct them, or go on with the good "
+        "rows."
+    )
+
+
+def first_refused(errors: Sequence[RowError]) -> str:
+    """Where the first row is that cannot be used, and why it cannot."""
+    first = errors[0]
+    return f"the first on line {first.line} ({first.column} {first.message})"
+
+
+SAMPLES = ("prompts", "samples.json")
+"""List of the prompt sets that come with the program, among the shipped data files."""
+
+
+def listed_samples(*uses: str) -> tuple[SamplePromptSet, ...]:
+    """The listed sets of some uses, those of the first use first: ``calibration``, ``deployment`` or ``audit``."""
+    listed = json.loads(assets_path(*SAMPLES).read_text("utf-8"))
+    return tuple(sample_of(entry) for use in uses for entry in listed if entry["use"] == use)
+
+
+def sample_of(entry: Mapping[str, Any]) -> SamplePromptSet:
+    """A set as the list tells of it; its rows are counted where the list does not say how many."""
+    path = assets_path("prompts", entry["file"])
+    rows = entry.get("rows") or sum(bool(line.strip()) for line in path.read_text("utf-8").splitlines())
+    return SamplePromptSet(entry["file"], entry["title"], entry["description"], int(rows), path)
+
+
+def rows_jsonl(rows: Iterable[PromptRowRecord]) -> str:
+    """One JSON object a row, with the fields that it has."""
+    return "".join(json.dumps(_stored_row(row), ensure_ascii=False) + "\n" for row in rows)
+
+
+def _stored_row(row: PromptRowRecord) -> dict[str, Any]:
+    spans = None if row.spans is None else [[s.start, s.end, s.category] for s in row.spans if not s.kept]
+    fields = {
+        "prompt": row.prompt,
+        "reference": row.reference,
+        "spans": spans,
+        "group": row.group,
+        "context": row.context,
+        "weight": row.weight,
+    }
+    return {name: value for name, value in fields.items() if value is not None}

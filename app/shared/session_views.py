@@ -1,0 +1,129 @@
+"""Stored audit sessions as pages see them; no model is needed."""
+
+from __future__ import annotations
+
+from app.shared.audits import AuditSettings, AuditView, BranchView, SessionSummary
+from app.shared.calibrations import AnyCalibration
+from app.shared.mapping import preview_from_json, settings_from_json, span_from, step_from
+from app.shared.planning import Detectors
+from app.shared.policies import certifies
+from app.shared.rollouts import computations_of, session_noise
+from app.shared.thresholds import Thresholds, bins_for, layout_of
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.chain import ChainCertificate, certify_chain
+from coft_core.conformal.drift import DriftReport
+from coft_core.types import Step
+from db.records import BranchRecord, SessionRecord
+from db.records import SessionSummary as StoredSummary
+from db.sessions import SessionsRepository
+from db.types import NotFoundError
+
+
+class AuditViews:
+    """Puts together what the store knows of a session and of the calibration that it used."""
+
+    def __init__(self, sessions: SessionsRepository, thresholds: Thresholds, detectors: Detectors) -> None:
+        """Wire to the store, the calibrations and the word lists."""
+        self._sessions = sessions
+        self._thresholds = thresholds
+        self._detectors = detectors
+
+    def view(self, record: SessionRecord, branch: BranchRecord) -> AuditView:
+        """A session with the chain of one branch."""
+        settings = settings_from_json(record.policy_settings["settings"])
+        steps = tuple(step_from(step) for step in self._sessions.chain(branch.id))
+        preview = preview_from_json(record.policy_settings["preview"])
+        calibration = self._thresholds.summary(record.calibration_id)
+        reading = self._applied(record, settings)
+        return AuditView(
+            session_id=record.id,
+            name=record.name,
+            prompt=record.prompt,
+            spans=tuple(span_from(span) for span in record.spans),
+            settings=settings,
+            model=str(record.policy_settings["model_label"]),
+            preview=preview,
+            branch_id=branch.id,
+            branches=self._branches(record.id),
+            steps=steps,
+            finished=branch.finished,
+            certificate=record.certificate,
+            fingerprint_digest=record.fingerprint_digest,
+            calibration=calibration,
+            user_list=str(record.policy_settings.get("user_list", "")),
+            bins=() if reading is None else bins_for(reading, preview.branches[1:]),
+            warnings=record.warnings + self._gone(record, settings),
+            created_at=record.created_at,
+            updated_at=record.updated_at,
+            chain=self.chain(record, steps, branch.finished),
+            drift=self.drift(record),
+            noise=session_noise(record),
+            computed=computations_of(record),
+        )
+
+    def _branches(self, session_id: int) -> tuple[BranchView, ...]:
+        """The tree of a session, oldest branch first; a branch's name need not be its token."""
+        outlines = self._sessions.outlines(session_id)
+        return tuple(
+            BranchView(
+                id=branch.id,
+                parent_id=branch.parent_id,
+                fork_step=branch.fork_step,
+                token=None if branch.parent_id is None else outlines[branch.id].token or branch.name,
+                name=branch.name,
+                length=outlines[branch.id].length,
+                finished=branch.finished,
+            )
+            for branch in self._sessions.branches(session_id)
+            if branch.id in outlines  # one that was made between the two readings is seen the next time
+        )
+
+    def chain(self, record: SessionRecord, steps: tuple[Step, ...], finished: str | None) -> ChainCertificate | None:
+        """The certificate of a chain as a whole; None without steps, without calibration, or with factorized masks.
+
+        Args:
+            record: The session.
+            steps: The chain.
+            finished: How it ended; None if it can still go on.
+        """
+        reading = self._applied(record, settings_from_json(record.policy_settings["settings"]))
+        return certify_chain(reading, steps, finished) if steps and isinstance(reading, Calibration) else None
+
+    def drift(self, record: SessionRecord) -> DriftReport | None:
+        """What the audits so far say against a session's calibration; None without one."""
+        return None if record.calibration_id is None else self._thresholds.drift(record.calibration_id)
+
+    def _applied(self, record: SessionRecord, settings: AuditSettings) -> AnyCalibration | None:
+        """The thresholds that a session was decoded with; None if it has none, or if they are deleted."""
+        if record.calibration_id is None:
+            return None
+        try:
+            reading = self._thresholds.of(settings)
+        except NotFoundError:
+            # deleted since the record was read
+            return None
+        return reading if reading is not None and layout_of(reading) == settings.mask_layout else None
+
+    def _gone(self, record: SessionRecord, settings: AuditSettings) -> tuple[str, ...]:
+        found = []
+        if settings.calibration_id is not None and certifies(settings) and record.calibration_id is None:
+            found.append(f"The calibration “{record.calibration_label}” has been deleted.")
+        if self._detectors.list_is_gone(settings):
+            listed = record.policy_settings.get("user_list", "")
+            found.append(f"The word list “{listed}” has been deleted or replaced.")
+        return tuple(found)
+
+
+def summary_from(record: StoredSummary) -> SessionSummary:
+    """A stored session in a list."""
+    return SessionSummary(
+        id=record.id,
+        name=record.name,
+        prompt=record.prompt,
+        model=record.model,
+        policy=record.policy,
+        steps=record.step_count,
+        certificate=record.certificate,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+    )

@@ -1,0 +1,348 @@
+"""The settings rail's values: the way from the controls to :class:`AuditSettings` and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import gradio as gr
+from gradio.components import Component
+
+from app.audit.words import family_choices, list_choices
+from app.lists.service import UserListSummary
+from app.shared.audits import AuditSettings, CalibrationSummary, CalibrationView, SettingsFit
+from app.shared.chain_words import ALL_GROUPS, calibration_choices, calibration_status, group_choices, misfit_lines
+from app.shared.errors import ServiceError
+from app.shared.events import or_refusal
+from app.shared.markup import badge, hint, icon
+from app.shared.planning import policy_of
+from app.shared.policies import KNOWN_POLICIES, fitted, info_of
+from app.shared.policy_menu import parameters_from, parameters_text
+from coft_core.conformal.groups import GroupSummary
+from coft_core.types import FAMILIES
+
+FIELDS = (
+    "model", "policy", "calibration_id", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "sentinel",
+    "max_new_tokens", "seed", "user_list_id", "masked_families", "mask", "attribute", "mask_mode", "mask_hint",
+    "whitelist", "group", "prompt_format", "chat_date", "parameters",
+)  # fmt: skip
+"""The controls in their order; ``mask`` and ``attribute`` stand for layout and families together."""
+
+SINGLE = "single"
+"""A mask of one attribute alone: the joint layout with one masked family."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the store offers for a choice today, and the families that are masked unless settings say otherwise."""
+
+    calibrations: tuple[CalibrationSummary, ...]
+    user_lists: tuple[UserListSummary, ...]
+    families: tuple[str, ...]
+
+
+def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSettings:
+    """The controls' values as settings; an empty text, calibration 0 and group ``""`` are none.
+
+    What the chosen policy does not have, and the rail hides, is left out.
+
+    Raises:
+        ServiceError: A parameter of the policy cannot be taken; the sentence names it.
+    """
+    given = dict(zip(FIELDS, values, strict=True))
+    policy = str(given["policy"])
+    mask, attribute = given.pop("mask"), str(given.pop("attribute") or FAMILIES[0])
+    families = [attribute] if mask == SINGLE else given["masked_families"]
+    given["mask_layout"] = "factorized" if mask == "factorized" else "joint"
+    given["parameters"] = parameters_from(policy, given["parameters"])
+    given["calibration_id"] = int(str(given["calibration_id"] or 0)) or None
+    given["whitelist"] = terms(given["whitelist"])
+    for name in ("sentinel", "mask_hint", "group", "chat_date"):
+        given[name] = str(given[name] or "").strip() or None
+    if given["mask_mode"] == "hard":
+        given["mask_hint"] = None
+    for name in ("top_k", "max_new_tokens", "seed"):
+        given[name] = int(float(str(given[name] or 0)))
+    given.update(masking_from(given["user_list_id"], families))
+    return fitted(AuditSettings(**given, proceed_uncertified=proceed), policy)  # type: ignore[arg-type]
+
+
+def without_parameters(values: Sequence[object]) -> list[object]:
+    """The controls' values with the policy's own parameters at their defaults, for what does not depend on them.
+
+    What a reviewer is still typing is told beside its field, and holds nothing else up.
+    """
+    return ["" if name == "parameters" else value for name, value in zip(FIELDS, values, strict=True)]
+
+
+def kept_settings(values: object, otherwise: AuditSettings) -> AuditSettings:
+    """Settings that a page has kept over a reload; those of another version of the program are left out."""
+    if not isinstance(values, list) or len(values) != len(FIELDS):
+        return otherwise
+    for read in (values, without_parameters(values)):
+        try:
+            return settings_from(read)
+        except ServiceError:
+            continue
+        except (TypeError, ValueError):
+            return otherwise
+    return otherwise
+
+
+def as_kept(values: list[object], kept: object) -> list[object]:
+    """What the controls show for kept settings, with the policy's parameters as they were typed, refused ones too."""
+    if not isinstance(kept, list) or len(kept) != len(FIELDS):
+        return values
+    same = kept[FIELDS.index("policy")] == values[FIELDS.index("policy")]
+    at = FIELDS.index("parameters")
+    return [*values[:at], kept[at], *values[at + 1 :]] if same and kept[at] else values
+
+
+def masking_from(user_list: object, families: object) -> dict[str, Any]:
+    """The word list and the masked families as settings; list 0 is none, families come in their usual order."""
+    chosen = families if isinstance(families, (list, tuple)) else ()
+    return {
+        "user_list_id": int(str(user_list or 0)) or None,
+        "masked_families": tuple(family for family in FAMILIES if family in chosen),
+    }
+
+
+def control_values(settings: AuditSettings, stored: Stored) -> list[object]:
+    """What the controls show for settings; a calibration or a word list that is gone shows as none."""
+    families = stored.families if settings.masked_families is None else settings.masked_families
+    single = settings.mask_layout == "joint" and len(families) == 1
+    values = {name: getattr(settings, name, None) for name in FIELDS}
+    if settings.calibration_id not in {item.id for item in stored.calibrations}:
+        values["calibration_id"] = 0
+    if settings.user_list_id not in {item.id for item in stored.user_lists}:
+        values["user_list_id"] = 0
+    for name in ("sentinel", "mask_hint", "group", "chat_date"):
+        values[name] = getattr(settings, name) or ""
+    values["whitelist"] = ", ".join(settings.whitelist)
+    values["parameters"] = parameters_text(settings)
+    values["mask"] = SINGLE if single else settings.mask_layout
+    values["attribute"] = families[0] if single else FAMILIES[0]
+    values["masked_families"] = list(stored.families if single else families)
+    return list(values.values())
+
+
+def updates_from(values: list[object], stored: Stored, groups: Sequence[GroupSummary] = ()) -> list[object]:
+    """Updates that make the controls show values, with what is stored today to choose from."""
+    updates, given = list(values), dict(zip(FIELDS, values, strict=True))
+    calibrations = calibration_choices(
+        stored.calibrations, layout_from(given), str(given["model"]), str(given["policy"])
+    )
+    for name, choices in (("calibration_id", calibrations), ("user_list_id", list_choices(stored.user_lists))):
+        updates[FIELDS.index(name)] = gr.Dropdown(choices, value=int(str(given[name])))
+    updates[FIELDS.index("group")] = group_menu(groups, str(given["group"]))
+    return updates
+
+
+def layout_from(given: dict[str, object]) -> str:
+    """Mask layout of the controls' values by field."""
+    layouts = info_of(str(given["policy"])).layouts
+    return "factorized" if given["mask"] == "factorized" and "factorized" in layouts else "joint"
+
+
+def group_menu(groups: Sequence[GroupSummary], wanted: str | None) -> gr.Dropdown:
+    """The menu of groups, shown where there are any; a group that the calibration does not have shows as none."""
+    choices = group_choices(groups)
+    known = wanted if wanted in [value for _, value in choices] else ""
+    return gr.Dropdown(choices, value=known, visible=bool(groups))
+
+
+def default_calibration(found: tuple[CalibrationSummary, ...], wanted: int | None) -> int | None:
+    """The asked-for calibration, else the embedded one, else none."""
+    ids = [item.id for item in found]
+    if wanted in ids:
+        return wanted
+    return next((item.id for item in found if item.embedded), None)
+
+
+def known_policy(asked: object) -> str:
+    """The policy that an address asks for; the usual one if there is none of that name."""
+    return str(asked) if asked in {item.key for item in KNOWN_POLICIES} else AuditSettings().policy
+
+
+def method_note(values: Sequence[object]) -> str:
+    """What keeps a method from running although each of its parameters can be taken; empty where nothing does."""
+    try:
+        settings = settings_from(values)
+    except ServiceError:
+        return ""  # said beside the parameter
+    refused = or_refusal(lambda: policy_of(settings, None))
+    return f'<p class="wrong" role="status">{escape(refused)}</p>' if isinstance(refused, str) else ""
+
+
+def calibration_note(view: CalibrationView | str | None, fit: SettingsFit, policy: str) -> str:
+    """Badge and lines under the calibration menu; a refusal of its group stands in place of the calibration."""
+    state, text, lines = calibration_status(view, policy)
+    extra = "".join(f'<p class="hint tnum">{escape(line)}</p>' for line in lines)
+    rows = "".join(f"<li>{icon('tri')}<span>{escape(line)}</span></li>" for line in misfit_lines(fit))
+    cautions = f'<ul class="cautions fit">{rows}</ul>' if rows else ""
+    return f"<p>{badge(state, text)}</p>{extra}{cautions}"
+
+
+def terms(text: object) -> tuple[str, ...]:
+    """Comma-separated terms."""
+    return tuple(dict.fromkeys(term for part in str(text or "").split(",") if (term := part.strip())))
+
+
+MASKS = [
+    ("All families together", "joint"),
+    ("One attribute alone", SINGLE),
+    ("One mask for each family", "factorized"),
+]
+MODES = [("Hard: the sentinel", "hard"), ("Soft: a neutral hint", "soft")]
+PROMPT_FORMATS = [("As the model has it", "auto"), ("Chat template", "chat"), ("Plain text", "plain")]
+CHANGED = "(...values) => coft.settings(values)"
+"""Runs in the browser with all values whenever one changes; ``input`` events of text fields lag one key behind."""
+
+_ATTRIBUTES = [(name, key) for name, key in family_choices() if key in FAMILIES]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsRail:
+    """The controls by field, and what is said beside them."""
+
+    controls: dict[str, Component]
+    model_note: gr.HTML
+    method_note: gr.HTML
+    calibration_note: gr.HTML
+    drift_note: gr.HTML
+    adopt: gr.Button
+    tuned_note: gr.HTML
+    use_tuned: gr.Button
+
+    @property
+    def inputs(self) -> list[Component]:
+        """The controls in the order of their fields."""
+        return [self.controls[name] for name in FIELDS]
+
+
+def settings_rail(defaults: AuditSettings, families: tuple[str, ...]) -> SettingsRail:
+    """Place the controls with their defaults; ``families`` are those that are masked."""
+    gr.HTML(
+        html_template=f"""<div class="railhead"><h2>Settings</h2><button type="button" class="btn quiet"
+          data-do="rail" aria-label="Hide or show the settings" title="Hide or show the settings  ["
+          >{icon("rail")}</button></div>""",
+        apply_default_css=False,
+        js_on_load="coft.frame.rail(element)",
+        elem_classes=["coft"],
+    )
+    return settings_controls(defaults, families)
+
+
+def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> SettingsRail:
+    """The controls without the rail's head, for a page that has a heading of its own."""
+    put: dict[str, Component] = {}
+    put["model"] = gr.Dropdown(
+        [("demo, embedded", "demo")], value=defaults.model, label="Model", allow_custom_value=True
+    )
+    model_note = _note()
+    method_note = _method(put, defaults)
+    tuned_note = gr.HTML(elem_id="tuned-note", elem_classes=["coft", "under"], apply_default_css=False)
+    use_tuned = gr.Button("Use this strength", size="sm", visible=False, elem_id="use-tuned")
+    put["mask"] = gr.Dropdown(MASKS, value=defaults.mask_layout, label="Mask", elem_id="mask")
+    put["attribute"] = gr.Dropdown(_ATTRIBUTES, value=FAMILIES[0], label="Attribute", elem_id="attribute")
+    put["calibration_id"] = gr.Dropdown(calibration_choices(()), value=0, label="Calibration", elem_id="calibration")
+    put["group"] = gr.Dropdown([ALL_GROUPS], value="", label="Group", visible=False, elem_id="group")
+    calibration_note = _note()
+    drift_note = gr.HTML(elem_id="drift-note", elem_classes=["coft", "under"], apply_default_css=False)
+    adopt = gr.Button("Use its settings", size="sm", visible=False, elem_id="adopt")
+    _strength(put, defaults)
+    with gr.Accordion("Sampling", open=False, elem_classes=["fold", "ruled"]):
+        _sampling(put, defaults)
+    with gr.Accordion("Masking", open=False, elem_classes=["fold"]):
+        _masking(put, defaults, families)
+    with gr.Accordion("Prompt format", open=False, elem_classes=["fold"]):
+        prompt_format(put)
+    with gr.Accordion("Length and seed", open=False, elem_classes=["fold"]):
+        put["max_new_tokens"] = gr.Slider(1, 1024, defaults.max_new_tokens, step=1, label="Steps at most", buttons=[])
+        put["seed"] = gr.Number(defaults.seed, label="Seed", precision=0)
+        hint("The same seed draws the same tokens.")
+    return SettingsRail(put, model_note, method_note, calibration_note, drift_note, adopt, tuned_note, use_tuned)
+
+
+def _method(put: dict[str, Component], defaults: AuditSettings) -> gr.HTML:
+    """The menu of methods, the parameters of the chosen one, and what is amiss with it."""
+    put["policy"] = gr.HTML(
+        defaults.policy,
+        html_template="""<div class="method"><label for="policy-menu">Policy</label>
+          <select class="select" id="policy-menu" aria-describedby="policy-about"></select>
+          <div class="hint about" id="policy-about"></div></div>""",
+        js_on_load="coft.policyMenu.mount(element, props, watch)",
+        apply_default_css=False,
+        elem_id="policy",
+        elem_classes=["coft"],
+    )
+    put["parameters"] = gr.HTML(
+        parameters_text(defaults),
+        html_template='<div class="place"></div>',
+        js_on_load="coft.policyMenu.parameters(element, props, watch)",
+        apply_default_css=False,
+        elem_id="parameters",
+        elem_classes=["coft"],
+    )
+    return gr.HTML(elem_id="method-note", elem_classes=["coft", "under"], apply_default_css=False)
+
+
+def _strength(put: dict[str, Component], defaults: AuditSettings) -> None:
+    put["lam"] = gr.Slider(
+        0, 1, defaults.lam, step=0.01, label="Lambda", buttons=[], elem_id="lam", elem_classes=["ruled"]
+    )
+    hint("How much the masked view counts: 0 reads only your text, 1 only the masked one.", "lam-hint")
+    put["alpha"] = gr.Slider(0.001, 0.3, defaults.alpha, step=0.001, label="Alpha", buttons=[], elem_id="alpha")
+    hint(
+        "How often the true next token may be missed: 0.10 keeps it 9 times in 10, averaged over the steps of a bin.",
+        "alpha-hint",
+    )
+
+
+def _sampling(put: dict[str, Component], defaults: AuditSettings) -> None:
+    put["temperature"] = gr.Slider(0.1, 2, defaults.temperature, step=0.05, label="Temperature", buttons=[])
+    put["top_p"] = gr.Slider(0.05, 1, defaults.top_p, step=0.01, label="Top-p (1 is off)", buttons=[])
+    put["top_k"] = gr.Slider(0, 200, defaults.top_k, step=1, label="Top-k (0 is off)", buttons=[])
+    put["greedy"] = gr.Checkbox(defaults.greedy, label="Greedy: take the likeliest token")
+
+
+def _masking(put: dict[str, Component], defaults: AuditSettings, families: tuple[str, ...]) -> None:
+    put["user_list_id"] = gr.Dropdown(list_choices(()), value=0, label="Word list", elem_id="user-list")
+    hint('Your own terms win over what is detected. <a href="./lists">Manage word lists</a>')
+    put["masked_families"] = gr.CheckboxGroup(
+        _ATTRIBUTES,
+        value=list(families),
+        label="Families that are masked",
+        elem_id="masked-families",
+        elem_classes=["families-masked"],
+    )
+    hint(
+        "Words of the others are suggested: shown, and not masked until you accept them. With the protected families "
+        "alone, what hints at an attribute is masked where the prompt says none outright."
+    )
+    put["whitelist"] = gr.Textbox(
+        "", label="Never masked", placeholder="terms, separated by commas", lines=1, max_lines=4, elem_id="whitelist"
+    )
+    put["mask_mode"] = gr.Dropdown(MODES, value=defaults.mask_mode, label="In place of a word", elem_id="mask-mode")
+    put["mask_hint"] = gr.Textbox("", label="Hint", placeholder="a person", max_lines=1, elem_id="mask-hint")
+    put["sentinel"] = gr.Textbox(
+        defaults.sentinel or "", label="Sentinel", placeholder="the model's own", max_lines=1, elem_id="sentinel"
+    )
+    hint("One token that stands for every masked one, by its text or name; a hint is filled up with it.")
+
+
+def prompt_format(put: dict[str, Component]) -> None:
+    """Whether prompts go through the chat template, and as of which day; also on the calibrate page."""
+    put["prompt_format"] = gr.Dropdown(
+        PROMPT_FORMATS, value=AuditSettings().prompt_format, label="Prompt format", elem_id="prompt-format"
+    )
+    put["chat_date"] = gr.Textbox(
+        "", label="Day that the template prints", placeholder="today", max_lines=1, elem_id="chat-date"
+    )
+    hint("A chat template may print the date; a calibration then holds for prompts of its own day, such as 2026-11-21.")
+
+
+def _note() -> gr.HTML:
+    return gr.HTML(elem_classes=["coft", "note"], apply_default_css=False)

@@ -1,0 +1,697 @@
+"""What the audit page says of one step: pure functions from the core's data to plain values.
+
+A *card* is everything that the page needs of a step. The browser keeps the cards, so that looking at another
+token needs no call to the server.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypedDict
+
+from app.audit.service import factual_overruled
+from app.shared.audits import FAMILY_NAMES, SENSITIVE
+from coft_core.conformal.informative import silence
+from coft_core.model.noise import NumericNoise
+from coft_core.types import Candidate, FamilyStep, Step
+
+
+def set_size(step: Step) -> str:
+    """The size of the certified set, with the sizes between which it lies where tokens stand at the threshold."""
+    if step.set_size_low is None or step.set_size_low == step.set_size_high:
+        return f"{step.set_size:,}"
+    return f"{step.set_size:,} ({step.set_size_low:,} to {step.set_size_high:,})"
+
+
+def shapes(step: Step) -> list[str]:
+    """How a token looks in a transcript, in the vocabulary of the style sheets: its certificate, and its sensitivity.
+
+    A token that its threshold refuses is ``outside``, also where that threshold is borrowed: ``inherited`` is said of
+    certified ones alone.
+    """
+    found = []
+    if step.fallback:
+        found.append("fallback")
+    elif step.state in ("uninformative", "none", "mismatch"):
+        found.append("open")
+    elif not step.certified:
+        found.append("outside")
+    elif step.state == "inherited":
+        found.append("inherited")
+    if abs(step.diagnostics.log_ratio) >= SENSITIVE:
+        found.append("sensitive")
+    return found
+
+
+_DIGEST = re.compile(r"(?<![0-9A-Za-z])([0-9a-f]{12})[0-9a-f]{0,52}(?![0-9A-Za-z])")
+
+MINUS = "\N{MINUS SIGN}"
+MOST_DIGITS = 4
+
+
+def probability(value: float, digits: int = 2) -> str:
+    """A probability with fixed digits; a positive one never reads as zero."""
+    text = f"{value:.{digits}f}"
+    if value > 0 and float(text) == 0:
+        return f"<{10**-digits:.{digits}f}"
+    return text
+
+
+def threshold(value: float) -> str:
+    """A threshold with two significant digits and no exponent; ``"none"`` for 0."""
+    if value <= 0:
+        return "none"
+    places = max(2, 1 - math.floor(math.log10(value)))
+    return f"{value:.{places}f}" if places <= 2 else f"{value:.{places}f}".rstrip("0")
+
+
+def table_threshold(value: float) -> str:
+    """A threshold for a column: two significant digits, at least three places, zeros kept."""
+    if value <= 0:
+        return "none"
+    return f"{value:.{max(3, 1 - math.floor(math.log10(value)))}f}"
+
+
+def level(value: float) -> str:
+    """A risk or coverage level: two places, more only where they are needed."""
+    return f"{value:.2f}" if abs(value - round(value, 2)) < 1e-9 else f"{value:.4g}"
+
+
+def digits_for(values: list[float], tau: float) -> int:
+    """Fewest digits (2 to 4) at which every value compares with tau as it does in full precision."""
+    for digits in range(2, MOST_DIGITS):
+        limit = round(tau, digits)
+        agrees = all((round(value, digits) >= limit) == (value >= tau) for value in values)
+        if agrees and (tau == 0 or limit > 0) and max(values, default=1.0) >= 10 ** (1 - digits):
+            return digits
+    return MOST_DIGITS
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A number with its sign, with a true minus."""
+    text = f"{abs(value):.{digits}f}"
+    if float(text) == 0:
+        return text
+    return f"+{text}" if value > 0 else f"{MINUS}{text}"
+
+
+def count(value: int) -> str:
+    """A whole number with thousands separated."""
+    return f"{value:,}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time, roughly: nobody can say more about a running job."""
+    if seconds < 1:
+        return "less than 1 s"
+    if seconds < 90:
+        return f"about {round(seconds)} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"about {minutes} min"
+    return f"about {minutes // 60} h {minutes % 60:02d} min"
+
+
+def plural(number: int, noun: str) -> str:
+    """A count with its noun."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def quoted(token: str) -> str:
+    """A token in a sentence."""
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{shown_token(token)}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
+def shown_token(token: str) -> str:
+    """A token's text without its leading space, and with line ends and blanks made visible."""
+    text = token[1:] if len(token) > 1 and token.startswith(" ") else token
+    text = text.replace("\n", "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}").replace("\t", "\N{RIGHTWARDS ARROW}")
+    return text if text.strip() else "\N{OPEN BOX}" * max(1, len(text))
+
+
+def times_likelier(log_ratio: float) -> str:
+    """What a log ratio of factual to masked says, as a factor."""
+    factor = math.exp(min(abs(log_ratio), 20.0))
+    if factor < 1.05:
+        return "about as likely with the attribute masked"
+    shown = f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
+    when = "when the attribute is visible" if log_ratio > 0 else "when the attribute is masked"
+    return f"{shown} times likelier {when}"
+
+
+def clock(moment: datetime) -> str:
+    """Time of day in the computer's zone."""
+    return moment.astimezone().strftime("%H:%M") if moment.tzinfo else moment.strftime("%H:%M")
+
+
+def day(moment: datetime) -> str:
+    """Date and time of day."""
+    local = moment.astimezone() if moment.tzinfo else moment
+    return local.strftime("%Y-%m-%d %H:%M")
+
+
+def abbreviated(text: str) -> str:
+    """A text in which digests show their first 12 digits; what is copied or exported holds them whole."""
+    return _DIGEST.sub("\\1\N{HORIZONTAL ELLIPSIS}", text)
+
+
+class FamilyRow(TypedDict):
+    """One family's line: ``n`` name, ``f`` key, ``m`` masked, ``j`` joint, ``tau``, ``mark`` and ``why``."""
+
+    n: str
+    f: str
+    m: str
+    j: str
+    tau: str
+    mark: str
+    why: str
+
+
+def family_rows(step: Step, digits: int) -> list[FamilyRow]:
+    """The families' lines of a step; empty with one masked branch."""
+    return [_family_row(part, digits) for part in step.families]
+
+
+def named(families: Sequence[str], last: str = "and") -> str:
+    """Families in a sentence."""
+    names = [FAMILY_NAMES.get(family, family) for family in families]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {last} {names[-1]}" if names else "no family"
+
+
+def refused_by(step: Step) -> tuple[str, ...]:
+    """Families whose threshold the emitted token misses."""
+    return tuple(part.family for part in step.families if _is_short(part))
+
+
+def in_state(step: Step, state: str) -> tuple[str, ...]:
+    """Families whose threshold rests on this."""
+    return tuple(part.family for part in step.families if part.state == state)
+
+
+def nearest(step: Step) -> FamilyStep:
+    """The family that is nearest to refusing the emitted token, or that refuses it by most."""
+    return min(step.families, key=lambda part: _margin(part))
+
+
+def candidate_status(step: Step, candidate: Candidate) -> tuple[str, str]:
+    """Mark of a candidate, and which families speak against it."""
+    if all(part.state == "none" for part in step.families):
+        return ("open", "no τ")
+    if candidate.refused_by:
+        every = len(candidate.refused_by) == len(step.families) > 1
+        names = "every family" if every else ", ".join(FAMILY_NAMES.get(name, name) for name in candidate.refused_by)
+        return ("out", f"refused by {names}")
+    if step.state == "calibrated":
+        return ("tick", "certified for every family")
+    return ("borrowed", "borrowed τ") if step.state == "inherited" else ("open", "≥ τ")
+
+
+def family_verdict(step: Step, effect: str) -> tuple[str, str]:
+    """A step with factorized masks in plain words: a bold beginning and the rest.
+
+    Args:
+        step: A step whose thresholds are those of its own policy.
+        effect: What masking does to the token, in a sentence.
+    """
+    if step.fallback:
+        return (
+            "Fallback:",
+            "no token reached the threshold of every family, so the likeliest fused token was written. "
+            "Nothing is certified here.",
+        )
+    if refused := refused_by(step):
+        begin = "You forced a token that is not certified:" if step.forced else "Not certified:"
+        return (begin, f"{named(refused)} refuse{'s' if len(refused) == 1 else ''} it.")
+    if weak := in_state(step, "uninformative"):
+        return (
+            f"Not certified in any useful sense for {named(weak)}:",
+            f"{silence(min(part.log_tau for part in step.families if part.state == 'uninformative'))}.",
+        )
+    if borrowed := in_state(step, "inherited"):
+        return ("Certified with a borrowed threshold:", f"no calibration data at this position for {named(borrowed)}.")
+    every = named([part.family for part in step.families], "or")
+    return ("Certified:", f"plausible whichever of {every} is masked. {effect}" if len(step.families) > 1 else effect)
+
+
+def family_hint(step: Step, digits: int) -> str:
+    """The family that decides, with its figures."""
+    part = nearest(step)
+    joint = probability(math.exp(part.log_joint), digits)
+    side = "is under" if _is_short(part) else "reaches"
+    name = FAMILY_NAMES.get(part.family, part.family)
+    if part.log_tau == -math.inf:
+        return "No family has an informative threshold here."
+    return f"The tightest family is {name}: its joint support {joint} {side} its threshold τ {_tau(part)}."
+
+
+def _family_row(part: FamilyStep, digits: int) -> FamilyRow:
+    mark, why = _status(part)
+    return FamilyRow(
+        n=FAMILY_NAMES.get(part.family, part.family),
+        f=part.family,
+        m=probability(math.exp(part.log_p_masked), digits),
+        j=probability(math.exp(part.log_joint), digits),
+        tau=_tau(part),
+        mark=mark,
+        why=why,
+    )
+
+
+def _status(part: FamilyStep) -> tuple[str, str]:
+    if part.state == "none":
+        return ("open", "no τ")
+    if _is_short(part):
+        return ("out", "refuses it")
+    return {
+        "calibrated": ("tick", "certified"),
+        "inherited": ("borrowed", "borrowed τ"),
+        "mismatch": ("open", "≥ τ, another policy’s"),
+    }.get(part.state, ("open", "every token passes" if part.log_tau == -math.inf else "≥ τ, too weak"))
+
+
+def _is_short(part: FamilyStep) -> bool:
+    return part.state != "none" and part.log_joint < part.log_tau
+
+
+def _margin(part: FamilyStep) -> float:
+    return math.inf if part.log_tau == -math.inf else part.log_joint - part.log_tau
+
+
+def _tau(part: FamilyStep) -> str:
+    return threshold(math.exp(part.log_tau))
+
+
+ROUNDING = 1e-6
+"""A token this near to its threshold may fall to either side of it."""
+
+
+def has_threshold(step: Step) -> bool:
+    """Whether a threshold was applied at this step."""
+    return step.state != "none" and step.log_tau > -math.inf
+
+
+def verdict(step: Step, digits: int) -> tuple[str, str]:
+    """The step in plain words: a bold beginning and the rest."""
+    if step.state == "none":
+        return ("Not certified:", "no calibration is used, so there is no threshold.")
+    if step.state == "mismatch":
+        return ("Not certified:", "the calibration belongs to another policy, so its threshold proves nothing here.")
+    if step.families:
+        return family_verdict(step, _effect_of_masking(step, digits))
+    if step.state == "uninformative":
+        return ("Not certified in any useful sense:", f"{silence(step.log_tau)}.")
+    if step.forced and not step.certified:
+        if step.certified_in == "factual":
+            return ("You forced a token that is not certified:", f"{_as_typed(step, digits)}.")
+        below = "masked" if step.log_p_masked <= step.log_p_fused else "fused"
+        shown, tau = probability(math.exp(step.log_support), digits), threshold(math.exp(step.log_tau))
+        return (
+            "You forced a token that is not certified:",
+            f"{below} {shown} is under τ {tau}.",
+        )
+    if step.fallback:
+        return (
+            "Fallback:",
+            f"no token {_enough(step)}, so the likeliest one was written. Nothing is certified here.",
+        )
+    if step.state == "inherited":
+        return ("Certified with a borrowed threshold:", "no calibration data at this position.")
+    if step.certified_in == "factual":
+        return ("Certified as typed:", f"{_as_typed(step, digits)}. {_effect_of_masking(step, digits)}")
+    return ("Certified:", f"plausible in both worlds. {_effect_of_masking(step, digits)}")
+
+
+def hint(step: Step, digits: int) -> str:
+    """The figures behind the verdict, and what would have happened otherwise."""
+    sentences = [family_hint(step, digits)] if _has_families(step) else _support(step, digits)
+    if step.state == "inherited" and (step.fallback or not step.certified):
+        sentences.append("The threshold is borrowed from another position.")
+    if step.forced and step.policy_token_id != step.token_id:
+        sentences.append(f"Left alone, the policy would have written {quoted(step.policy_token)}.")
+    return " ".join(sentences)
+
+
+def _has_families(step: Step) -> bool:
+    return bool(step.families) and step.state != "none"
+
+
+def _support(step: Step, digits: int) -> list[str]:
+    """The support against the threshold; without one, what masking does."""
+    tau = threshold(math.exp(step.log_tau))
+    if not has_threshold(step):
+        return [_effect_of_masking(step, digits)]
+    if step.set_size == 0:
+        best = max(math.exp(candidate.log_support(step.certified_in)) for candidate in step.candidates)
+        if step.certified_in == "factual" and best >= math.exp(step.log_tau):
+            return ["Tokens reach the threshold; the method refuses them by a limit of its own."]
+        name = "probability as typed" if step.certified_in == "factual" else "joint support"
+        return [f"The best {name} is {probability(best, digits)}, under the threshold τ {tau}."]
+    if step.certified_in == "factual":
+        sentence = _as_typed(step, digits)
+        return [f"{sentence[0].upper()}{sentence[1:]}."]
+    side = "reaches" if step.log_support >= step.log_tau else "is under"
+    return [f"Joint support {probability(math.exp(step.log_support), digits)} {side} the threshold τ {tau}."]
+
+
+def _enough(step: Step) -> str:
+    """What no token did where none is certified."""
+    if step.certified_in == "both":
+        return "reached the threshold in both worlds"
+    limited = any(row.log_p_factual >= step.log_tau for row in step.candidates)
+    return "passed the threshold and the method’s own limit" if limited else "reached the threshold as typed"
+
+
+def _as_typed(step: Step, digits: int) -> str:
+    """The probability as typed against the threshold, or that something else decided of the token."""
+    own = next((row for row in step.candidates if row.token_id == step.token_id), None)
+    accepted = own is not None and own.certified
+    if accepted == (step.log_p_factual >= step.log_tau) or abs(step.log_p_factual - step.log_tau) <= ROUNDING:
+        side = "reaches" if accepted else "is under"
+        shown = probability(math.exp(step.log_p_factual), digits)
+        return f"its probability as typed, {shown}, {side} τ {threshold(math.exp(step.log_tau))}"
+    return "the method refuses it by a limit of its own"
+
+
+def facts(step: Step, noise: NumericNoise | None = None) -> list[tuple[str, str, str]]:
+    """The four figures under the chart: name, value, what it means.
+
+    Args:
+        step: The step.
+        noise: Bound on the numeric noise of the model's type; without one no step is said to stand at its threshold.
+    """
+    return [_set_fact(step, noise), _mass_fact(step), _variation_fact(step), _sensitivity_fact(step)]
+
+
+def _set_fact(step: Step, noise: NumericNoise | None) -> tuple[str, str, str]:
+    notes = {
+        "uninformative": f"tokens pass: {silence(step.log_tau)}",
+        "none": "there is no threshold",
+        "mismatch": "tokens over a threshold of another policy",
+        "inherited": "tokens over a borrowed threshold",
+    }
+    if step.families:
+        notes |= {
+            "uninformative": "tokens that no family refuses; the threshold of a family, or all together, say nothing",
+            "calibrated": "tokens certified for every family",
+        }
+    if step.state == "none":
+        return ("Set size", "none", notes["none"])
+    note = notes.get(step.state, "tokens certified at this step")
+    if noise is not None and step.near_threshold(noise.nats):
+        note += f"; within numeric noise ({noise.text}) tokens stand at the threshold"
+    return ("Set size", set_size(step), note)
+
+
+def _mass_fact(step: Step) -> tuple[str, str, str]:
+    if step.state == "none":
+        return ("Certified mass", "none", "nothing is certified")
+    return ("Certified mass", probability(step.certified_mass), "of the fused probability")
+
+
+def _variation_fact(step: Step) -> tuple[str, str, str]:
+    found, bound = step.diagnostics.tv_on_set, step.diagnostics.tv_bound
+    if found is None:
+        return ("TV on the set", "none", "undefined: the set is empty")
+    if bound is None and step.certified_in == "factual" and has_threshold(step):
+        return ("TV on the set", probability(found), "no bound: the set is certified as typed alone")
+    if bound is None:
+        return ("TV on the set", probability(found), "no bound: there is no threshold")
+    if bound > 1:
+        return ("TV on the set", probability(found), f"bound {bound:.2f}: above 1, so it says nothing here")
+    return ("TV on the set", probability(found), f"and at most {bound:.2f} by its bound")
+
+
+def _sensitivity_fact(step: Step) -> tuple[str, str, str]:
+    ratio = step.diagnostics.log_ratio
+    return ("Sensitivity", signed(ratio), times_likelier(ratio))
+
+
+def _effect_of_masking(step: Step, digits: int) -> str:
+    seen = probability(math.exp(step.log_p_factual), digits)
+    masked = probability(math.exp(step.log_p_masked), digits)
+    if seen == masked:
+        return f"Masking leaves this token at {seen}."
+    masked += " on average over the families" if len(step.families) > 1 else ""
+    verb = "lowers" if step.log_p_masked < step.log_p_factual else "raises"
+    return f"Masking {verb} this token from {seen} to {masked}."
+
+
+NOTICEABLE = 0.1
+"""Absolute log ratio under which no bar is drawn."""
+
+SHOWN_ROWS = 10
+"""Candidates that a card holds in any case."""
+
+CERTIFIED_ROWS = 16
+"""Candidates among which a card also holds those that are certified."""
+
+HEAT_SLOT = 12
+"""Highest sensitivity bar, in pixels."""
+
+
+class Row(TypedDict):
+    """One line of the candidate table."""
+
+    id: int
+    t: str
+    f: str
+    m: str
+    x: str
+    j: str
+    mark: str
+    why: str
+    act: str
+
+
+class Card(TypedDict):
+    """One step as the page shows it; the short keys keep a step's message small.
+
+    ``i`` index, ``id`` token id, ``t`` raw text, ``w`` shown text, ``c`` classes, ``k`` marks, ``h`` bar height,
+    ``n`` masking raises it, ``g`` joins the token before, ``sr`` text for screen readers, ``o`` origin,
+    ``v`` verdict, ``b`` the bin words the verdict, ``d`` hint, ``rows`` table, ``p`` bars (factual, masked, fused),
+    ``tau`` threshold, ``tt`` its text, ``facts`` figures, ``s`` set size, ``st`` state, ``r`` log ratio,
+    ``pt`` the policy's own token, ``fam`` the families' lines with factorized masks, ``rest`` the candidates beyond the
+    table (text, factual, masked, fused, mark), ``kl`` KL(fused || masked), ``tv`` total variation on the set, ``tb``
+    its bound, ``mg`` margin; None where it is undefined. ``u``: the likeliest token without the mask is not certified.
+    ``a``: the factual reading alone certifies, so that ``j`` and ``mg`` are of it.
+    """
+
+    i: int
+    id: int
+    t: str
+    w: str
+    c: str
+    k: list[str]
+    h: int
+    n: bool
+    g: bool
+    sr: str
+    o: str
+    v: tuple[str, str]
+    b: bool
+    d: str
+    rows: list[Row]
+    p: list[list[float]]
+    tau: float | None
+    tt: str
+    facts: list[tuple[str, str, str]]
+    s: int
+    st: str
+    r: float
+    pt: str
+    fam: list[FamilyRow]
+    rest: list[tuple[str, float, float, float, str]]
+    kl: float
+    tv: float | None
+    tb: float | None
+    mg: float | None
+    u: bool
+    a: bool
+
+
+def step_card(step: Step, noise: NumericNoise | None = None) -> Card:
+    """Everything that the page shows of a step.
+
+    Args:
+        step: The step.
+        noise: Bound on the numeric noise of the model's type.
+    """
+    tau = math.exp(step.log_tau)
+    digits = _digits(step, tau)
+    ratio = step.diagnostics.log_ratio
+    shown = shown_candidates(step)
+    rows = [_row(step, candidate, digits) for candidate in shown]
+    return Card(
+        i=step.index,
+        id=step.token_id,
+        t=step.token,
+        w=shown_token(step.token),
+        c=" ".join(shapes(step)),
+        k=token_marks(step),
+        h=heat_height(ratio),
+        n=ratio < 0,
+        g=step.index > 0 and not step.token[:1].isspace(),
+        sr=spoken_state(step),
+        o=_origin(step),
+        v=verdict(step, digits),
+        b=_worded_by_bin(step),
+        d=hint(step, digits),
+        rows=rows,
+        p=[_bars(shown, view) for view in ("factual", "masked", "fused")],
+        tau=round(tau, 8) if has_threshold(step) else None,
+        tt=threshold(tau) if has_threshold(step) else "",
+        facts=facts(step, noise),
+        s=step.set_size,
+        st=step.state,
+        r=round(ratio, 4),
+        pt=shown_token(step.policy_token),
+        fam=family_rows(step, digits),
+        rest=[_point(step, candidate) for candidate in step.candidates if candidate not in shown],
+        kl=_figure(step.diagnostics.kl_fused_masked) or 0.0,
+        tv=_figure(step.diagnostics.tv_on_set),
+        tb=_figure(step.diagnostics.tv_bound),
+        mg=_figure(step.diagnostics.margin) if has_threshold(step) else None,
+        u=factual_overruled(step),
+        a=step.certified_in == "factual",
+    )
+
+
+def shown_candidates(step: Step) -> list[Candidate]:
+    """The likeliest candidates, the certified ones and the emitted one, in the step's order."""
+    return [
+        candidate
+        for place, candidate in enumerate(step.candidates)
+        if place < SHOWN_ROWS or candidate.token_id == step.token_id or (candidate.certified and place < CERTIFIED_ROWS)
+    ]
+
+
+def is_plainly_certified(step: Step) -> bool:
+    """Whether the token may be shown as certified without a caveat."""
+    return step.certified and step.state == "calibrated" and not step.fallback
+
+
+def token_marks(step: Step) -> list[str]:
+    """Marks over the token: a pin when forced, a triangle when nothing certifies it although a set exists."""
+    marks = ["pin"] if step.forced else []
+    missed = not step.certified and (step.state in ("calibrated", "inherited") or _is_refused(step))
+    if step.fallback or (step.forced and missed):
+        marks.append("tri")
+    return marks
+
+
+def heat_height(log_ratio: float) -> int:
+    """Height of the sensitivity bar in pixels; 0 draws none."""
+    size = abs(log_ratio)
+    return 0 if size < NOTICEABLE else min(HEAT_SLOT, max(2, round(size * 9)))
+
+
+def spoken_state(step: Step) -> str:
+    """The token's state for a screen reader."""
+    parts = [f"step {step.index + 1}"]
+    if step.forced:
+        parts.append("forced by you")
+    parts.append(_spoken_certificate(step))
+    if abs(step.diagnostics.log_ratio) >= NOTICEABLE:
+        parts.append(f"sensitivity {signed(step.diagnostics.log_ratio)}")
+    return ", ".join(parts)
+
+
+def _digits(step: Step, tau: float) -> int:
+    if step.families:
+        # Each family has a threshold of its own, so that no number of digits suits them all.
+        return MOST_DIGITS
+    alone = step.certified_in == "factual"
+    values = [
+        math.exp(value)
+        for c in step.candidates
+        for value in ((c.log_p_factual,) if alone else (c.log_p_masked, c.log_p_fused))
+    ]
+    return digits_for(values, tau if has_threshold(step) else 0.0)
+
+
+def _worded_by_bin(step: Step) -> bool:
+    if step.families:
+        return False
+    if step.state == "uninformative" and step.log_tau == -math.inf:
+        return True
+    return step.state == "inherited" and step.certified and not step.fallback
+
+
+def _origin(step: Step) -> str:
+    if step.forced:
+        return "you forced it"
+    return "fallback" if step.fallback else ""
+
+
+def _spoken_certificate(step: Step) -> str:
+    if step.fallback:
+        return "fallback, nothing certified"
+    if step.state in ("none", "mismatch"):
+        return {"none": "uncertified, no calibration", "mismatch": "uncertified, policy mismatch"}[step.state]
+    if step.state == "uninformative" and not _is_refused(step):
+        return "threshold uninformative" if step.log_tau == -math.inf else "threshold too weak"
+    if not step.certified:
+        return "not certified"
+    return "inherited threshold" if step.state == "inherited" else "certified"
+
+
+def _is_refused(step: Step) -> bool:
+    """Whether a family with a threshold of its own refuses the token, however weak the others are."""
+    return step.state not in ("none", "mismatch") and bool(refused_by(step))
+
+
+def _bars(shown: list[Candidate], view: str) -> list[float]:
+    return [_probability(candidate, view) for candidate in shown]
+
+
+def _probability(candidate: Candidate, view: str) -> float:
+    return float(f"{math.exp(getattr(candidate, f'log_p_{view}')):.4g}")
+
+
+def _point(step: Step, candidate: Candidate) -> tuple[str, float, float, float, str]:
+    factual, masked, fused = (_probability(candidate, view) for view in ("factual", "masked", "fused"))
+    return (shown_token(candidate.token), factual, masked, fused, _row_status(step, candidate)[0])
+
+
+def _figure(value: float | None) -> float | None:
+    """Four significant digits; None where nothing finite is known."""
+    return float(f"{value:.4g}") if value is not None and math.isfinite(value) else None
+
+
+def _row(step: Step, candidate: Candidate, digits: int) -> Row:
+    mark, why = _row_status(step, candidate)
+    chosen = candidate.token_id == step.token_id
+    return Row(
+        id=candidate.token_id,
+        t=candidate.token,
+        f=probability(math.exp(candidate.log_p_factual), digits),
+        m=probability(math.exp(candidate.log_p_masked), digits),
+        x=probability(math.exp(candidate.log_p_fused), digits),
+        j=probability(math.exp(candidate.log_support(step.certified_in)), digits),
+        mark=mark,
+        why=why,
+        act=("forced" if step.forced else "taken") if chosen else "",
+    )
+
+
+def _row_status(step: Step, candidate: Candidate) -> tuple[str, str]:
+    if step.families:
+        return candidate_status(step, candidate)
+    if not has_threshold(step):
+        return ("open", "no τ")
+    if step.certified_in == "factual":
+        views = [("factual", candidate.log_p_factual)]
+    else:
+        views = [("masked", candidate.log_p_masked), ("fused", candidate.log_p_fused)]
+    short = [name for name, value in views if value < step.log_tau]
+    if short:
+        return ("out", f"{'both' if len(short) == 2 else short[0]} < τ")
+    if step.certified_in == "factual" and not candidate.certified:
+        # It reaches the threshold, and the method refuses it by a limit of its own.
+        return ("out", "own limit")
+    if step.state == "calibrated":
+        return ("tick", "certified")
+    return ("borrowed", "borrowed τ") if step.state == "inherited" else ("open", "≥ τ")

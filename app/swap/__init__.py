@@ -1,0 +1,1 @@
+"""Swaps: the same prompt with one attribute exchanged."""

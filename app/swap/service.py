@@ -1,0 +1,401 @@
+"""Attribute swaps: the same prompt with one attribute exchanged, and what follows it with and without the policy."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from threading import Event, Lock
+
+from app.audit.service import AuditService
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.errors import ServiceError
+from app.shared.files import write_text
+from app.shared.memory import FOR_MEMORY
+from app.shared.model_host import ModelHost
+from app.shared.planning import Planner, pinned, prompted
+from app.shared.policies import policy_name
+from app.shared.rollouts import RolloutPool
+from app.swap.distributions import (
+    Distributions,
+    SwapTable,
+    candidates_of,
+    distributions_at,
+    gaps_between,
+    swap_csv,
+    views_of,
+)
+from app.swap.types import (
+    SwapChain,
+    SwapOffer,
+    SwapOutcome,
+    SwapProgress,
+    SwapRequest,
+    SwapResult,
+    SwapTargets,
+    SwapVariant,
+)
+from app.swap.variants import SwapWords, swap_notes, swap_targets, swap_variants
+from coft_core.decode.cost import reserved_bytes
+from coft_core.decode.loop import ROOT_PATH, Rollout
+from coft_core.decode.plan import Plan
+from coft_core.types import Span, Step
+
+KEPT = 16
+
+
+class SwapCancelled(ServiceError):  # noqa: N818 - cancelling is no error
+    """A comparison was ended by whoever began it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwapWatch:
+    """One running comparison.
+
+    Attributes:
+        number: The comparison.
+        chains: Chains that it makes.
+        length: Tokens of each at most.
+        stop: Set when it is to end.
+    """
+
+    number: int
+    chains: int
+    length: int
+    stop: Event = field(default_factory=Event)
+
+    def told(self, chain: int, tokens: int, label: str, decoding: str) -> SwapProgress:
+        """How far it is.
+
+        Args:
+            chain: Chains that are done.
+            tokens: Tokens of the current one.
+            label: The variant.
+            decoding: ``vanilla`` or the policy.
+
+        Raises:
+            SwapCancelled: It is to end.
+        """
+        self.check()
+        return SwapProgress(self.number, (chain + tokens / self.length) / self.chains, label, decoding)
+
+    def waits(self, waits: bool) -> None:
+        """Told while a token waits for memory, which whoever cancels need not wait for."""
+        del waits
+        self.check()
+
+    def check(self) -> None:
+        """End here if it is to end.
+
+        Raises:
+            SwapCancelled: It is to end.
+        """
+        if self.stop.is_set():
+            raise SwapCancelled("The comparison was cancelled; nothing of it is kept.")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSwap:
+    """A comparison that is done: what was asked, and each step of it that was read."""
+
+    request: SwapRequest
+    steps: dict[int, SwapResult]
+
+
+class SwapRuns:
+    """Running comparisons by number, and the newest that are done; each is cancelled by its own number."""
+
+    def __init__(self, capacity: int = KEPT) -> None:
+        """Nothing runs yet.
+
+        Args:
+            capacity: Comparisons that are kept when they are done; the one unused for longest goes first.
+        """
+        self._capacity = capacity
+        self._numbers = count(1)
+        self._running: dict[int, SwapWatch] = {}
+        self._kept: OrderedDict[int, KeptSwap] = OrderedDict()
+        self._lock = Lock()
+
+    @contextmanager
+    def watched(self, chains: int, length: int) -> Iterator[SwapWatch]:
+        """A comparison from its beginning to its end, however it ends."""
+        with self._lock:
+            watch = SwapWatch(next(self._numbers), chains, length)
+            self._running[watch.number] = watch
+        try:
+            yield watch
+        finally:
+            with self._lock:
+                del self._running[watch.number]
+
+    def cancel(self, number: int) -> None:
+        """End a comparison after its current token, if it runs."""
+        with self._lock:
+            if (watch := self._running.get(number)) is not None:
+                watch.stop.set()
+
+    def keep(self, request: SwapRequest, result: SwapResult) -> None:
+        """Keep what a step of a comparison gave."""
+        with self._lock:
+            kept = self._kept.setdefault(result.number, KeptSwap(request, {}))
+            kept.steps[result.answer_step] = result
+            self._kept.move_to_end(result.number)
+            while len(self._kept) > self._capacity:
+                self._kept.popitem(last=False)
+
+    def kept(self, number: int) -> KeptSwap:
+        """A comparison that is done.
+
+        Raises:
+            ServiceError: It is not kept any more.
+        """
+        with self._lock:
+            if number not in self._kept:
+                raise ServiceError("This comparison is not kept any more; run it again.")
+            self._kept.move_to_end(number)
+            return self._kept[number]
+
+
+Progress = Callable[[float, str], None]
+"""Told the share done and what is being done."""
+
+MOST_CANDIDATES = 50
+
+
+class SwapService:
+    """Exchanges attributes in prompts and compares what follows; nothing of it is stored.
+
+    The newest results are kept in memory, so that another step can be read and tables written without a second run.
+    """
+
+    def __init__(self, audits: AuditService, planner: Planner, host: ModelHost, pool: RolloutPool) -> None:
+        """Wire the service.
+
+        Args:
+            audits: Detects spans.
+            planner: Turns settings into plans.
+            host: Owner of the models.
+            pool: Keeps the chains that are being written between two tokens.
+        """
+        self._audits = audits
+        self._planner = planner
+        self._host = host
+        self._pool = pool
+        self._words = SwapWords()
+        self._runs = SwapRuns()
+
+    def offers(self, category: str, text: str = "") -> tuple[SwapOffer, ...]:
+        """Words of the lexicons that could take a span's place, by kind, those of the text's own kind first.
+
+        Args:
+            category: The span's family.
+            text: The words that it covers.
+        """
+        return self._words.offers(category, text)
+
+    def variants(self, request: SwapRequest) -> tuple[SwapVariant, ...]:
+        """The variants that a request compares, for reading and correcting; needs no model.
+
+        Raises:
+            ServiceError: There is nothing to replace or nothing to replace it by, or a choice is unknown.
+            InvalidInputError: A span lies outside the prompt.
+        """
+        return swap_variants(request, self._spans(request), self._words)
+
+    def targets(self, prompt: str, spans: Sequence[Span]) -> SwapTargets:
+        """What of a prompt can be replaced, and how its pronouns are read; needs no model.
+
+        Raises:
+            InvalidInputError: A span lies outside the prompt.
+        """
+        return swap_targets(prompt, spans)
+
+    def compare(self, request: SwapRequest, progress: Progress | None = None) -> SwapResult:
+        """Run every variant under vanilla decoding and under the policy, and compare one step's distributions.
+
+        Args:
+            request: What to exchange, and the settings.
+            progress: Told how far it is, before the first token and after each. What it raises ends the comparison:
+                the chain that is being made is closed, nothing is kept, and the exception passes through.
+
+        Raises:
+            ServiceError: A choice is unknown, or a chain ends before the step that is compared.
+            CoftError: A prompt or a setting cannot be used, or the calibration belongs to another policy.
+        """
+        with closing(self._stream(request)) as stream:
+            for item in stream:
+                if isinstance(item, SwapResult):
+                    return item
+                if progress is not None:
+                    progress(item.share, item.label)
+        raise AssertionError("a comparison ends with its result")
+
+    def run(self, request: SwapRequest) -> Iterator[SwapProgress | SwapResult]:
+        """The same as a stream: progress before the first token and after each, the result at the end.
+
+        Closing the stream, or :meth:`cancel` with the number that its progress carries, ends it after the current
+        token.
+
+        Raises:
+            SwapCancelled: It was cancelled.
+            ServiceError: As :meth:`compare`.
+            CoftError: As :meth:`compare`.
+        """
+        return self._stream(request)
+
+    def cancel(self, number: int) -> None:
+        """End a running comparison after its current token; one that has ended stays as it is."""
+        self._runs.cancel(number)
+
+    def at(self, number: int, answer_step: int) -> SwapResult:
+        """Another step of a comparison that is still kept; its chains are not run again.
+
+        Args:
+            number: The comparison.
+            answer_step: The step, 0-based.
+
+        Raises:
+            ServiceError: The comparison is not kept any more, or a chain ends before the step.
+            CoftError: The calibration is not there any more.
+        """
+        kept = self._runs.kept(number)
+        if answer_step in kept.steps:
+            return kept.steps[answer_step]
+        request = replace(kept.request, answer_step=answer_step)
+        _check(request)
+        outcomes = next(iter(kept.steps.values())).outcomes
+        plans = self._plans([outcome.variant for outcome in outcomes], request.settings)
+        found = [self._distributions(pair, outcome, answer_step) for pair, outcome in zip(plans, outcomes, strict=True)]
+        return self._result(number, request, outcomes, found)
+
+    def write_csv(self, number: int, answer_step: int, table: SwapTable, folder: Path) -> Path:
+        """Write a table of a comparison that is still kept into a folder, atomically, and return its path.
+
+        Raises:
+            ServiceError: As :meth:`at`.
+        """
+        name = f"swap-{number}-token-{answer_step + 1}-{table}.csv"
+        return write_text(folder / name, swap_csv(self.at(number, answer_step), table))
+
+    def _stream(self, request: SwapRequest) -> Generator[SwapProgress | SwapResult, None, None]:
+        _check(request)
+        variants = self.variants(request)
+        length = max(request.max_new_tokens, request.answer_step + 1)
+        # Another step may be read, and a chain begun as a session, on another day.
+        settings = pinned(self._host.get(request.settings.model), replace(request.settings, max_new_tokens=length))
+        # Everything is planned before anything runs, so that a refused variant costs no chain.
+        plans = self._plans(variants, settings)
+        first = _masked_ids(plans[0][1])
+        outcomes, distributions = [], []
+        with self._runs.watched(2 * len(variants), length) as watch:
+            for index, (variant, pair) in enumerate(zip(variants, plans, strict=True)):
+                alone = yield from self._chain(pair[0], variant, _vanilla(settings), watch, 2 * index)
+                guided = yield from self._chain(pair[1], variant, settings, watch, 2 * index + 1)
+                tokens = len(pair[1].prompt.factual_ids)
+                outcomes.append(SwapOutcome(variant, alone, guided, _masked_ids(pair[1]) == first, tokens))
+                distributions.append(self._distributions(pair, outcomes[-1], request.answer_step))
+            yield self._result(watch.number, replace(request, settings=settings), outcomes, distributions)
+
+    def _plans(self, variants: Sequence[SwapVariant], settings: AuditSettings) -> list[tuple[Plan, Plan]]:
+        """Each variant planned for vanilla decoding and for the policy."""
+        model, alone = prompted(self._host.get(settings.model), settings), _vanilla(settings)
+        return [
+            (
+                self._planner.plan(model, variant.prompt, variant.spans, alone),
+                self._planner.plan(model, variant.prompt, variant.spans, settings),
+            )
+            for variant in variants
+        ]
+
+    def _distributions(self, plans: tuple[Plan, Plan], outcome: SwapOutcome, answer_step: int) -> Distributions:
+        vanilla, policy = plans
+        found = self._read(policy, _prefix(outcome.policy, outcome.variant, answer_step))
+        own = self._read(vanilla, _prefix(outcome.vanilla, outcome.variant, answer_step))
+        return {**found, "factual": own["factual"]}
+
+    def _read(self, prepared: Plan, prefix: Sequence[int]) -> Distributions:
+        size = reserved_bytes(prepared, len(prefix))
+        return self._host.memory.run(size, partial(distributions_at, prepared, prefix))
+
+    def _result(
+        self,
+        number: int,
+        request: SwapRequest,
+        outcomes: Sequence[SwapOutcome],
+        distributions: Sequence[Distributions],
+    ) -> SwapResult:
+        result = SwapResult(
+            outcomes=tuple(outcomes),
+            views=views_of(distributions),
+            answer_step=request.answer_step,
+            tokens=candidates_of(distributions, request.top, self._host.get(request.settings.model)),
+            gaps=gaps_between(distributions),
+            notes=tuple(swap_notes(request, outcomes)),
+            number=number,
+        )
+        self._runs.keep(request, result)
+        return result
+
+    def _spans(self, request: SwapRequest) -> tuple[Span, ...]:
+        return self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
+
+    def _chain(
+        self, prepared: Plan, variant: SwapVariant, settings: AuditSettings, watch: SwapWatch, done: int
+    ) -> Generator[SwapProgress, None, SwapChain]:
+        key, steps, finished = object(), tuple[Step, ...](), None
+        try:
+            while finished is None:
+                fits = self._host.memory.budget.has_room(reserved_bytes(prepared, len(steps) + 1))
+                label = variant.label if fits else f"{variant.label}{FOR_MEMORY}"
+                yield watch.told(done, len(steps), label, settings.policy)
+                # Between two tokens the chain is idle, so that nobody waits for whoever reads this stream.
+                build = partial(Rollout, prepared, ROOT_PATH, steps, self._host.forwards)
+                steps, finished = self._pool.run(key, build, _stepped, waiting=watch.waits)
+            name = f"{variant.label} · {policy_name(settings.policy)}"
+            return SwapChain(
+                steps=steps,
+                text=prepared.model.continuation_text([step.token_id for step in steps]),
+                finished=finished,
+                certificate=prepared.certificate.text,
+                start=StartAudit(variant.prompt, settings, variant.spans, name),
+            )
+        finally:
+            self._pool.drop({key})
+
+
+def _stepped(rollout: Rollout) -> tuple[tuple[Step, ...], str | None]:
+    """Take a step; the chain so far, and why it has ended, if it has."""
+    rollout.step()
+    return rollout.steps, rollout.finished
+
+
+def _check(request: SwapRequest) -> None:
+    if request.max_new_tokens < 1 or request.answer_step < 0:
+        raise ServiceError("Chains have at least one token, and steps count from the first; correct the numbers.")
+    if not 1 <= request.top <= MOST_CANDIDATES:
+        raise ServiceError(f"{request.top} candidates a variant cannot be shown; choose 1 to {MOST_CANDIDATES}.")
+
+
+def _vanilla(settings: AuditSettings) -> AuditSettings:
+    """The same settings for the model alone, without fusion, thresholds and factorized masks."""
+    return replace(settings, policy="vanilla", calibration_id=None, group=None, mask_layout="joint", parameters=())
+
+
+def _prefix(chain: SwapChain, variant: SwapVariant, answer_step: int) -> list[int]:
+    if len(chain.steps) <= answer_step:
+        raise ServiceError(
+            f"The chain of “{variant.label}” ends after {len(chain.steps)} tokens, before the one that is compared "
+            f"({answer_step + 1}); compare an earlier one."
+        )
+    return [step.token_id for step in chain.steps[:answer_step]]
+
+
+def _masked_ids(prepared: Plan) -> tuple[tuple[int, ...], ...]:
+    """What the masked branches read; without one, the masked prompt all the same."""
+    rows = tuple(tuple(branch.input_ids) for branch in prepared.policy.branches(prepared.prompt)[1:])
+    return rows or (prepared.prompt.masked_ids,)

@@ -1,0 +1,272 @@
+"""Attribute swaps as the services take and give them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from app.shared.audits import AuditSettings, StartAudit
+from coft_core.text.rewording import Replacement
+from coft_core.types import Span, Step
+
+VIEWS = ("factual", "fused", "drawn", "masked")
+"""Views whose distributions are compared: the model alone; fused; what the policy draws from; the masked prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwapRequest:
+    """A request to replace an attribute in a prompt and compare what follows.
+
+    Attributes:
+        prompt: The reviewer's text, exactly as typed.
+        settings: Settings of the policy that is compared with vanilla decoding; their seed serves all variants.
+        spans: Sensitive spans; None lets the detector find them.
+        pronouns: Pronouns that take the place of those in the masked spans: some of ``she``, ``he``, ``they``.
+        groups: Words that take the place of the other masked spans, one variant each.
+        group_pronouns: Pronouns that go with each group, ``she``, ``he``, ``they`` or None; empty leaves them alone.
+        category: Family whose spans the groups replace; needed where spans of several families are masked.
+        targets: Starts of the spans that are replaced; None takes every masked one that fits.
+        roles: (start of a pronoun, its role) where the reviewer knows better; roles are those of
+            :data:`coft_core.text.agreement.ROLES`.
+        include_original: Compare with the prompt as typed.
+        max_new_tokens: Length of the chains.
+        answer_step: Step whose distributions are compared, 0-based; 0 is the first token.
+        top: Likeliest tokens of each variant that the table of candidates unites.
+    """
+
+    prompt: str
+    settings: AuditSettings = field(default_factory=AuditSettings)
+    spans: tuple[Span, ...] | None = None
+    pronouns: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    group_pronouns: tuple[str | None, ...] = ()
+    category: str | None = None
+    targets: tuple[int, ...] | None = None
+    roles: tuple[tuple[int, str], ...] = ()
+    include_original: bool = True
+    max_new_tokens: int = 12
+    answer_step: int = 0
+    top: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SwapVariant:
+    """The prompt with an attribute replaced.
+
+    Attributes:
+        label: What tells it from the others, e.g. ``"he"``; ``"as typed"`` for the prompt itself.
+        prompt: The text.
+        spans: Its spans, where they are now.
+        replacements: What was changed, in reading order.
+        notes: What should be checked in it, one sentence each.
+    """
+
+    label: str
+    prompt: str
+    spans: tuple[Span, ...]
+    replacements: tuple[Replacement, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SwapOffer:
+    """Words of the lexicons that could take a span's place.
+
+    Attributes:
+        detail: What kind of words they are; those of the span's own kind come first.
+        terms: The words.
+    """
+
+    detail: str
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwapTarget:
+    """A masked span that can be replaced.
+
+    Attributes:
+        start: First character.
+        end: One past the last.
+        text: The words.
+        category: Its family.
+        pronoun: Whether it is a pronoun and nothing else, which pronouns replace and groups do not.
+    """
+
+    start: int
+    end: int
+    text: str
+    category: str
+    pronoun: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SwapPronoun:
+    """A pronoun of a prompt as it was read.
+
+    Attributes:
+        start: First character.
+        end: One past the last.
+        text: The word.
+        role: What it was read as, of :data:`coft_core.text.agreement.ROLES`.
+        roles: What a word of this form can be.
+        sure: Whether the role is beyond doubt.
+    """
+
+    start: int
+    end: int
+    text: str
+    role: str
+    roles: tuple[str, ...]
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SwapTargets:
+    """What of a prompt can be replaced.
+
+    Attributes:
+        spans: Masked spans in reading order.
+        pronouns: All pronouns in reading order, also those in no span: they change with the others of their set.
+    """
+
+    spans: tuple[SwapTarget, ...]
+    pronouns: tuple[SwapPronoun, ...]
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """Families of the spans that groups can replace, in reading order."""
+        return tuple(dict.fromkeys(span.category for span in self.spans if not span.pronoun))
+
+    @property
+    def has_pronoun(self) -> bool:
+        """Whether a masked span has a pronoun."""
+        return any(p.start < s.end and s.start < p.end for p in self.pronouns for s in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class SwapProgress:
+    """How far a comparison is.
+
+    Attributes:
+        number: The comparison; what cancels it, and what its result is kept under.
+        share: Share of the work that is done, in [0, 1].
+        label: The variant that is being run.
+        decoding: ``vanilla`` or the policy.
+    """
+
+    number: int
+    share: float
+    label: str
+    decoding: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwapChain:
+    """A short chain after one variant.
+
+    Attributes:
+        steps: Its steps.
+        text: Their text.
+        finished: Why it ended.
+        certificate: What may be claimed of it.
+        start: A request that makes the same chain as a session.
+    """
+
+    steps: tuple[Step, ...]
+    text: str
+    finished: str
+    certificate: str
+    start: StartAudit
+
+
+@dataclass(frozen=True, slots=True)
+class SwapOutcome:
+    """What follows a variant.
+
+    Attributes:
+        variant: The variant.
+        vanilla: Its chain under vanilla decoding.
+        policy: Its chain under the policy.
+        masked_like_first: Whether its masked prompt equals that of the first variant, token by token.
+        tokens: Tokens of its prompt.
+    """
+
+    variant: SwapVariant
+    vanilla: SwapChain
+    policy: SwapChain
+    masked_like_first: bool
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SwapToken:
+    """A candidate of the compared step with its probability in each view and variant.
+
+    Attributes:
+        token_id: The token.
+        token: Its text.
+        probabilities: (view, one probability a variant) for each view that there is.
+    """
+
+    token_id: int
+    token: str
+    probabilities: tuple[tuple[str, tuple[float, ...]], ...]
+
+    def of(self, view: str) -> tuple[float, ...]:
+        """Probabilities in a view, one a variant."""
+        return dict(self.probabilities)[view]
+
+
+@dataclass(frozen=True, slots=True)
+class SwapGap:
+    """Total variation between the distributions of two variants, over the whole vocabulary.
+
+    Attributes:
+        first: Index of one variant.
+        second: Index of the other.
+        distances: (view, total variation in [0, 1]) for each view that there is.
+    """
+
+    first: int
+    second: int
+    distances: tuple[tuple[str, float], ...]
+
+    def of(self, view: str) -> float:
+        """Distance in a view."""
+        return dict(self.distances)[view]
+
+
+@dataclass(frozen=True, slots=True)
+class SwapResult:
+    """What an attribute swap shows.
+
+    Attributes:
+        outcomes: One a variant.
+        views: Views that are compared, of :data:`VIEWS`; ``drawn`` only where a calibration restricts the tokens.
+        answer_step: Step whose distributions are compared, 0-based.
+        tokens: The variants' likeliest tokens there, united; the token whose probability differs most comes first.
+        gaps: Every pair of variants.
+        notes: Sentences that must be shown with it.
+        number: The comparison; another step of it can be read while it is kept.
+    """
+
+    outcomes: tuple[SwapOutcome, ...]
+    views: tuple[str, ...]
+    answer_step: int
+    tokens: tuple[SwapToken, ...]
+    gaps: tuple[SwapGap, ...]
+    notes: tuple[str, ...]
+    number: int = 0
+
+    @property
+    def common_steps(self) -> int:
+        """Steps that every chain has; each of them can be compared."""
+        return min(len(chain.steps) for outcome in self.outcomes for chain in (outcome.vanilla, outcome.policy))
+
+    def largest(self, view: str) -> float:
+        """Largest distance of any two variants in a view."""
+        return max(gap.of(view) for gap in self.gaps)
+
+    def mean(self, view: str) -> float:
+        """Mean distance over all pairs of variants in a view."""
+        return sum(gap.of(view) for gap in self.gaps) / len(self.gaps)

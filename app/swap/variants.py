@@ -1,0 +1,216 @@
+"""The variants of an attribute swap: which spans are replaced by what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+from app.shared.errors import ServiceError
+from app.swap.types import SwapOffer, SwapOutcome, SwapPronoun, SwapRequest, SwapTarget, SwapTargets, SwapVariant
+from coft_core.text.agreement import FORMS, PRONOUN_SETS, ROLES, Pronoun, PronounSet, Role, find_pronouns, is_pronoun
+from coft_core.text.merging import validate_spans
+from coft_core.text.rewording import swap_text
+from coft_core.text.vocabulary import LexiconWords
+from coft_core.types import Span
+
+
+def swap_targets(prompt: str, spans: Sequence[Span]) -> SwapTargets:
+    """The masked spans and the pronouns of a prompt.
+
+    Args:
+        prompt: The text.
+        spans: Its spans; kept and suggested ones are not replaced.
+
+    Raises:
+        InvalidInputError: A span lies outside the prompt.
+    """
+    validate_spans(prompt, spans)
+    pronouns = find_pronouns(prompt)
+    return SwapTargets(
+        tuple(
+            SwapTarget(s.start, s.end, prompt[s.start : s.end], s.category, is_pronoun(s, pronouns))
+            for s in sorted(spans)
+            if s.masked
+        ),
+        tuple(_shown(prompt, item) for item in pronouns),
+    )
+
+
+def _shown(prompt: str, item: Pronoun) -> SwapPronoun:
+    text = prompt[item.start : item.end]
+    possible = tuple(role for role in ROLES if any(FORMS[name][role] == text.lower() for name in item.sets))
+    return SwapPronoun(item.start, item.end, text, item.role, possible or (item.role,), item.sure)
+
+
+class SwapWords(LexiconWords):
+    """The words of the shipped lexicons, offered by kind."""
+
+    def offers(self, category: str, text: str = "") -> tuple[SwapOffer, ...]:
+        """Words of a family by kind, those of the text's own kind first.
+
+        Args:
+            category: The family.
+            text: The words that would be replaced; they are not offered.
+        """
+        found = self.kinds(category)
+        lower = text.lower()
+        own = next((detail for detail, terms in found.items() if lower in map(str.lower, terms)), None)
+        if own is None and self.is_plural(text):
+            own = self.kind(text)
+        ordered = sorted(found, key=lambda detail: (detail != own, detail))
+        return tuple(
+            SwapOffer(detail, tuple(term for term in found[detail] if term.lower() != lower)) for detail in ordered
+        )
+
+
+def swap_notes(request: SwapRequest, outcomes: Sequence[SwapOutcome]) -> list[str]:
+    """Sentences on what a distance includes, and on variants whose masked views cannot be equal."""
+    settings = request.settings
+    notes = [
+        f"Distributions are compared over the whole vocabulary at temperature {settings.temperature:g}, before top-p "
+        "and top-k."
+    ]
+    first = outcomes[0]
+    for other in (outcome for outcome in outcomes if not outcome.masked_like_first):
+        why = "other words stand outside its masked spans"
+        if other.tokens != first.tokens:
+            why = f"it has {other.tokens} tokens instead of {first.tokens}"
+        notes.append(
+            f"The masked prompt of “{other.variant.label}” is not that of “{first.variant.label}” ({why}), so that the "
+            "masked view differs too."
+        )
+    prefixes = {tuple(step.token_id for step in outcome.policy.steps[: request.answer_step]) for outcome in outcomes}
+    prefixes_alone = {
+        tuple(step.token_id for step in outcome.vanilla.steps[: request.answer_step]) for outcome in outcomes
+    }
+    if len(prefixes) > 1 or len(prefixes_alone) > 1:
+        notes.append(
+            f"Token {request.answer_step + 1} follows what each chain wrote before it, which is not the same in all "
+            "variants; part of the distance comes from there."
+        )
+    if settings.policy == "vanilla":
+        notes.append("The policy is vanilla decoding itself, so that both chains of a variant are the same.")
+    return notes
+
+
+AS_TYPED = "as typed"
+MOST_VARIANTS = 12
+"""Every variant runs two chains, and every pair of variants is compared."""
+
+
+def swap_variants(request: SwapRequest, spans: Sequence[Span], words: SwapWords) -> tuple[SwapVariant, ...]:
+    """The variants that a request asks for, the prompt as typed first; variants with the same text are one.
+
+    Args:
+        request: The request.
+        spans: The prompt's spans.
+        words: Knows plurals.
+
+    Raises:
+        ServiceError: There is nothing to replace or nothing to replace it by, a choice is unknown, or there are too
+            many variants.
+        InvalidInputError: A span lies outside the prompt.
+    """
+    validate_spans(request.prompt, spans)
+    targets = _targets(request, spans)
+    made = [SwapVariant(AS_TYPED, request.prompt, tuple(spans))] if request.include_original else []
+    made += [_pronoun_variant(request, spans, targets, _known_set(name)) for name in request.pronouns]
+    if request.groups:
+        replaced = _word_spans(request, targets)
+        for group, pronouns in zip(request.groups, _group_pronouns(request), strict=True):
+            made.append(_group_variant(request, spans, targets, replaced, group, pronouns, words))
+    by_text: dict[str, SwapVariant] = {}
+    for variant in made:
+        first = by_text.setdefault(variant.prompt, variant)
+        if first.label == AS_TYPED and variant is not first:
+            # What was typed is one of the variants asked for: its label says which.
+            by_text[variant.prompt] = replace(first, label=f"{AS_TYPED} ({variant.label})")
+    if len(by_text) < 2:
+        raise ServiceError(
+            "There are not two different variants to compare; choose pronouns or groups to put in place."
+        )
+    if len(by_text) > MOST_VARIANTS:
+        raise ServiceError(f"There are {len(by_text)} variants; compare at most {MOST_VARIANTS} at once.")
+    return tuple(by_text.values())
+
+
+def _targets(request: SwapRequest, spans: Sequence[Span]) -> list[Span]:
+    masked = [span for span in spans if span.masked]
+    if request.targets is None:
+        return masked
+    chosen = [span for span in masked if span.start in request.targets]
+    if missing := sorted(set(request.targets) - {span.start for span in chosen}):
+        raise ServiceError(f"No masked span begins at character {missing[0] + 1}; choose among the masked ones.")
+    return chosen
+
+
+def _pronoun_variant(
+    request: SwapRequest, spans: Sequence[Span], targets: Sequence[Span], wanted: PronounSet
+) -> SwapVariant:
+    pronouns = find_pronouns(request.prompt)
+    if not any(item.meets(span) for item in pronouns for span in targets):
+        raise ServiceError("No masked span has a pronoun to replace; mask one, or compare groups instead.")
+    made = swap_text(request.prompt, spans, wanted=wanted, targets=targets, roles=_roles(request))
+    return SwapVariant(wanted, made.text, made.spans, made.replacements, made.notes)
+
+
+def _group_variant(
+    request: SwapRequest,
+    spans: Sequence[Span],
+    targets: Sequence[Span],
+    replaced: Sequence[Span],
+    group: str,
+    pronouns: str | None,
+    words: SwapWords,
+) -> SwapVariant:
+    name = " ".join(group.split())
+    if not name:
+        raise ServiceError("A group is empty; write a word, or leave it out.")
+    new = {span: words.inflected(name, like=request.prompt[span.start : span.end]) for span in replaced}
+    wanted = None if pronouns is None else _known_set(pronouns)
+    others = [span for span in targets if span not in new]
+    made = swap_text(request.prompt, spans, new, wanted, others, _roles(request))
+    label = name if wanted is None else f"{name}, {wanted}"
+    return SwapVariant(label, made.text, made.spans, made.replacements, made.notes)
+
+
+def _word_spans(request: SwapRequest, targets: Sequence[Span]) -> list[Span]:
+    """Target spans that are more than a pronoun, of the family that is replaced."""
+    pronouns = find_pronouns(request.prompt)
+    found = [span for span in targets if not is_pronoun(span, pronouns)]
+    families = sorted({span.category for span in found})
+    if request.category is not None:
+        found = [span for span in found if span.category == request.category]
+    elif len(families) > 1:
+        raise ServiceError(f"Spans of {' and '.join(families)} are masked; choose the family that is replaced.")
+    if not found:
+        raise ServiceError("No masked span can be replaced by a group; mask the words that name one.")
+    return found
+
+
+def _group_pronouns(request: SwapRequest) -> tuple[str | None, ...]:
+    if not request.group_pronouns:
+        return (None,) * len(request.groups)
+    if len(request.group_pronouns) != len(request.groups):
+        raise ServiceError(
+            f"There are {len(request.groups)} groups and pronouns for {len(request.group_pronouns)}; give each group "
+            "its pronouns, or none."
+        )
+    return request.group_pronouns
+
+
+def _known_set(name: str) -> PronounSet:
+    if name not in PRONOUN_SETS:
+        raise ServiceError(f"There are no pronouns {name!r}; choose {', '.join(PRONOUN_SETS)}.")
+    return name
+
+
+def _roles(request: SwapRequest) -> dict[int, Role]:
+    starts = {pronoun.start for pronoun in find_pronouns(request.prompt)}
+    for start, role in request.roles:
+        if role not in ROLES:
+            raise ServiceError(f"A pronoun cannot be {role!r}; choose {', '.join(ROLES)}.")
+        if start not in starts:
+            raise ServiceError(f"No pronoun begins at character {start + 1}; choose one that does.")
+    return {start: cast(Role, role) for start, role in request.roles}

@@ -1,0 +1,1 @@
+"""Symmetric tuning: methods swept alike, each judged at its best point."""

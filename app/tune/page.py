@@ -1,0 +1,218 @@
+"""The tuning page: a set, the methods to sweep, and what each can do at its best."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.bootstrap import Services
+from app.calibrate.form import SOURCES
+from app.calibrate.words import samples_list
+from app.shared.audits import AuditSettings
+from app.shared.errors import ServiceError
+from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown
+from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
+from app.shared.jobs import JobView
+from app.shared.markup import chart, hint, listing, markup, upload
+from app.shared.policies import KNOWN_POLICIES
+from app.shared.web import topbar
+from app.tune.types import TuningRequest
+from app.tune.words import EMPTY, read_set, run_details, runs_list, tuning_figure
+
+SAMPLING = ("max_new_tokens", "temperature", "top_p", "top_k")
+"""Controls of the page beside model and methods, in their order."""
+
+LEFT = "A run that is cancelled keeps the points that are measured, and chooses none."
+
+
+class TuneHandlers:
+    """Files, runs and their results."""
+
+    def __init__(self, services: Services) -> None:
+        """Keep the services, and a folder for samples and downloads that lives as long as the page."""
+        self._tunings = services.tunings
+        self.samples = services.tunings.samples()
+        self._folder = tempfile.TemporaryDirectory(prefix="coft-tuning-")
+
+    @shown
+    def read(self, path: str | None) -> list[Any]:
+        """Read an uploaded set and say what is in it."""
+        if path is None:
+            return ["", gr.Button(interactive=False)]
+        return [read_set(self._tunings.read(Path(path), Path(path).name)), gr.Button(interactive=True)]
+
+    @shown
+    def sample(self, event: gr.EventData) -> str:
+        """Take a sample as if it had been uploaded; from a folder that the browser may read."""
+        found = self.samples[int(event.id)]
+        return str(shutil.copy(found.path, Path(self._folder.name) / found.name))
+
+    @property
+    def runs(self) -> JobKind:
+        """The runs as jobs that the page follows; a finished job is the record of its run."""
+        return JobKind("tuning", self._begin, _run, self._newest, cancelled=LEFT, keeps_parts=True)
+
+    def _begin(
+        self, path: str | None, name: str, model: str, policies: list[str], on: str | None, source: str, *sampling: Any
+    ) -> int:
+        if path is None:
+            raise ServiceError("No set is chosen: upload one, or take the sample.")
+        controls = dict(zip(SAMPLING, sampling, strict=True))
+        if any(value is None for value in controls.values()):
+            raise ServiceError("A sampling control is empty; give it a number.")
+        settings = AuditSettings(
+            model=model,
+            temperature=float(controls["temperature"]),
+            top_p=float(controls["top_p"]),
+            top_k=int(controls["top_k"]),
+            max_new_tokens=int(controls["max_new_tokens"]),
+        )
+        request = TuningRequest(name.strip() or Path(path).stem, tuple(policies), settings, calibration_source=source)
+        tuning_set = self._tunings.read(Path(path), Path(path).name)
+        return self._tunings.submit(tuning_set, request, None if on is None else Path(on))
+
+    def _newest(self, request: gr.Request) -> int | None:
+        return next((run.id for run in self._tunings.list()), None)
+
+    @shown
+    def show(self, event: gr.EventData) -> int:
+        """Show another run."""
+        return int(event.id)
+
+    @shown
+    def result(self, shown_id: int | None) -> list[Any]:
+        """A run's picture and figures, and the list of runs."""
+        listed = runs_list(self._tunings.list(), shown_id)
+        if shown_id is None:
+            return [listed, EMPTY, gr.Plot(visible=False), "", gr.Button(visible=False)]
+        view = self._tunings.view(shown_id)
+        head, table = run_details(view)
+        return [listed, head, gr.Plot(tuning_figure(view), visible=True), table, gr.Button(visible=True)]
+
+    @shown
+    def csv(self, shown_id: int | None) -> str:
+        """Write the shown run for download."""
+        if shown_id is None:
+            raise ServiceError("No run is shown; choose one from the list.")
+        return str(self._tunings.write_csv(shown_id, Path(self._folder.name)))
+
+
+def _run(job: JobView) -> int:
+    return job.id
+
+
+TUNABLE = [
+    (item.name, item.key) for item in KNOWN_POLICIES if item.fuses or any(own.strength for own in item.parameters)
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """The controls of a new run."""
+
+    file: gr.File
+    samples: gr.HTML
+    said_of_set: gr.HTML
+    inputs: list[Any]
+    run: gr.Button
+    cancel: gr.Button
+
+
+def tune_page(app: gr.Blocks, services: Services) -> None:
+    """Build the page."""
+    handlers = TuneHandlers(services)
+    topbar("tune")
+    with gr.Column(elem_classes=["page"], elem_id="main"):
+        markup(
+            '<div class="pagehead"><h1>Tune</h1><p class="sub">Turn every method up in the same way, and compare each '
+            "at its best: the smallest gap that loses at most 5 % of the accuracy of the model alone.</p></div>"
+        )
+        with gr.Row(elem_classes=["calib"]):
+            with gr.Column(elem_classes=["stack"], min_width=0):
+                form = _form(handlers)
+                jobs = job_part(form.run, form.cancel, resumable=False)
+                with gr.Column(elem_classes=["group"]):
+                    markup('<div class="bar"><h2>Past runs</h2></div>')
+                    runs = listing("runs", "show")
+            with gr.Column(elem_classes=["stack"], min_width=0):
+                result = _result()
+    download = gr.DownloadButton("Points", elem_id="points-file", elem_classes=["offscreen"])
+    shown_id = jobs.shown_id
+    form.file.change(handlers.read, form.file, [form.said_of_set, form.run], **EVENT)
+    form.samples.sample(handlers.sample, None, form.file, **EVENT)
+    wire_job(app, JobWatch(services.jobs, handlers.runs), jobs, [form.file, *form.inputs])
+    runs.show(handlers.show, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
+    # The state is empty when the page opens on a fresh store, which is no change of it.
+    gr.on([shown_id.change, app.load], handlers.result, shown_id, [runs, *result], **LATEST)
+    downloaded(result[-1].click(handlers.csv, shown_id, download, **EVENT), "points-file")
+
+
+def _form(handlers: TuneHandlers) -> _Form:
+    with gr.Column(elem_classes=["group"]):
+        markup('<div class="bar"><h2>1. Set</h2><span class="hint">CSV or JSONL, UTF-8</span></div>')
+        file = upload("Set to tune on", "tuning-set")
+        samples = listing("samples", "sample", value=samples_list(handlers.samples))
+        hint(
+            'Columns <span class="mono">prompt</span> and <span class="mono">answer</span>; optional '
+            '<span class="mono">others</span> (wrong answers, separated by |), <span class="mono">pair</span> (shared '
+            'by prompts that differ in the attribute alone), <span class="mono">spans</span>, and '
+            '<span class="mono">graded</span> (no, where no answer is right).'
+        )
+        said_of_set = markup("", "read-set")
+    with gr.Column(elem_classes=["group"]):
+        markup('<div class="bar"><h2>2. Methods</h2></div>')
+        usual = AuditSettings()
+        name = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1)
+        model = gr.Dropdown([("demo, embedded", "demo")], value="demo", label="Model", allow_custom_value=True)
+        policies = gr.CheckboxGroup(
+            TUNABLE, value=["coft"], label="Methods to tune", elem_id="methods", elem_classes=["families-masked"]
+        )
+        with gr.Accordion("Sampling", open=False, elem_classes=["fold"]):
+            sampling = _sampling(usual)
+        with gr.Accordion("Certify COFT while tuning", open=False, elem_classes=["fold"]):
+            certified = _certified(usual)
+        run, cancel = run_buttons()
+    inputs = [name, model, policies, *certified, *sampling]
+    return _Form(file, samples, said_of_set, inputs, run, cancel)
+
+
+def _sampling(usual: AuditSettings) -> list[Any]:
+    """Temperature, top-p and top-k."""
+    controls = [
+        gr.Slider(0.1, 2, usual.temperature, step=0.05, label="Temperature", buttons=[]),
+        gr.Slider(0.05, 1, usual.top_p, step=0.01, label="Top-p (1 is off)", buttons=[]),
+        gr.Slider(0, 200, usual.top_k, step=1, label="Top-k (0 is off)", buttons=[]),
+    ]
+    hint(
+        "Answers are read with their whole probability at this temperature. Top-p and top-k count where COFT is "
+        "calibrated, and say for which audits the strength is offered."
+    )
+    return controls
+
+
+def _certified(usual: AuditSettings) -> list[Any]:
+    """What COFT is calibrated on: a file, where its contexts come from, and how long chains of its own are."""
+    on = upload("Prompts to calibrate on", "calibrate-on")
+    hint("A prompt set. COFT is calibrated at every lambda; without one it is not certified.")
+    source = gr.Radio(
+        SOURCES, value="reference", label="Contexts come from", elem_classes=["stacked"], elem_id="source"
+    )
+    steps = gr.Slider(8, 512, usual.max_new_tokens, step=1, label="Steps of a chain", visible=False, buttons=[])
+    source.change(lambda chosen: gr.Slider(visible=chosen == "rollout"), source, steps, **EVENT)
+    return [on, source, steps]
+
+
+def _result() -> list[Any]:
+    """Head, picture, table and download of a run."""
+    with gr.Column(elem_classes=["group"], elem_id="tuned"):
+        head = markup("", "tuned-head")
+        picture = chart("tuning-plot", visible=False)
+        table = markup("", "tuned-points")
+        with gr.Row(elem_classes=["go"]):
+            save = gr.Button("All points as CSV", visible=False, size="sm", elem_id="save-points")
+    return [head, picture, table, save]

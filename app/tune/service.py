@@ -1,0 +1,365 @@
+"""Tuning methods symmetrically, keeping what was found, and giving it to whoever decodes next."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from app.shared.audits import AuditSettings, ParameterValue
+from app.shared.errors import ServiceError
+from app.shared.files import write_text
+from app.shared.jobs import JobContext, JobRunner
+from app.shared.memory import MemoryWait
+from app.shared.model_host import ModelHost
+from app.shared.planning import Detectors, controls_of, prompted
+from app.shared.policies import FACTORIZED, policy_info
+from app.shared.prompt_sets import SamplePromptSet, parse_prompt_set, sample_of
+from app.tune.files import (
+    has_points,
+    method_of,
+    payload_of,
+    point_of,
+    read_tuning_set,
+    request_from,
+    set_from,
+    tuning_csv,
+    view_of,
+)
+from app.tune.types import TunedMethod, TunedPoint, TunedValues, TuningRequest, TuningSet, TuningView
+from coft_core.assets import assets_path, same_digests
+from coft_core.calibrate.references import calibrate_many
+from coft_core.calibrate.run import SOURCES, calibrate
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.quantile import check_alpha
+from coft_core.errors import CoftError
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.registry import method
+from coft_core.text.detection import SpanDetector
+from coft_core.tuning.measure import Measured, measure_many
+from coft_core.tuning.sweep import LAMS, Variant, accuracy_floor, sweep, variants_of
+from coft_core.types import Example
+from db.jobs import JobRecord, JobsRepository, JobStatus
+from db.records import JsonObject
+from db.types import NotFoundError
+
+
+@dataclass(frozen=True, slots=True)
+class TuningWork:
+    """What a run is made of.
+
+    Attributes:
+        model: The audited model.
+        host: Loads what policies run beside it, and shares the processor out.
+        detector: Finds spans where a prompt gives none.
+        items: The set.
+        request: What is asked.
+        examples: Prompts to calibrate COFT on, with references unless rollouts are asked for; empty tunes it without
+            certification.
+    """
+
+    model: LanguageModel
+    host: ModelHost
+    detector: SpanDetector
+    items: TuningSet
+    request: TuningRequest
+    examples: tuple[Example, ...] = ()
+
+
+def tuned(work: TuningWork, context: JobContext) -> JsonObject:
+    """Sweep every method and choose its best point; a method that cannot be run says why.
+
+    What is measured is kept with the job after every method, so that a run that ends early keeps it.
+
+    Raises:
+        JobCancelled: The job was cancelled.
+        CoftError: Vanilla decoding itself cannot be measured.
+    """
+    calibrations = _calibrations(work, context)
+    found = [_variants(work, name, calibrations) for name in work.request.policies if name != "vanilla"]
+    base = variants_of(method("vanilla"), **controls_of(work.request.settings))
+    clock = _Clock(context, len(work.items.items) * (1 + sum(not isinstance(own, TunedMethod) for own in found)))
+    context.begin_phase(0.0, "vanilla")
+    vanilla = _measured(work, base, clock)[0]
+    methods = [own if isinstance(own, TunedMethod) else _unmeasured(own) for own in found]
+    context.keep(_result(work, vanilla, methods))
+    for place, own in enumerate(found):
+        if not isinstance(own, TunedMethod):
+            methods[place] = _swept(work, own, vanilla, clock)
+            context.keep(_result(work, vanilla, methods))
+    return _result(work, vanilla, methods)
+
+
+def _result(work: TuningWork, vanilla: Measured, methods: Sequence[TunedMethod]) -> JsonObject:
+    return {
+        "vanilla": asdict(point_of(vanilla, {})),
+        "floor": accuracy_floor(vanilla),
+        "methods": [asdict(own) for own in methods],
+        "weights": work.model.weights_digest,
+    }
+
+
+def _unmeasured(variants: Sequence[Variant]) -> TunedMethod:
+    return TunedMethod(variants[0].method, (), planned=len(variants))
+
+
+class _Clock:
+    """How many prompts of the whole run have been measured."""
+
+    def __init__(self, context: JobContext, whole: int) -> None:
+        self._context, self._whole, self._done = context, whole, 0
+        self.waiting = MemoryWait(context)
+
+    def tick(self, label: str) -> None:
+        """Note one more prompt; the run ends here if it was cancelled."""
+        self._done += 1
+        self._context.progress(min(self._done / self._whole, 1.0), label)
+        self._context.check_cancelled()
+
+
+def _calibrations(work: TuningWork, context: JobContext) -> dict[float, Calibration] | None:
+    if not work.examples:
+        return None
+    settings = work.request.settings
+    context.begin_phase(0.0, "calibrating every lambda")
+
+    def told(done: int, whole: int) -> None:
+        context.check_cancelled()
+        work.host.give_way()
+
+    room = work.host.memory.room(MemoryWait(context))
+    seed, steps, controls = settings.seed, settings.max_new_tokens, controls_of(settings)
+    if work.request.calibration_source == "reference":
+        with work.host.turn():
+            made = calibrate_many(
+                work.model, work.examples, LAMS, settings.alpha, detector=work.detector, progress=told, room=room,
+                seed=seed, **controls,
+            )  # fmt: skip
+        return dict(zip(LAMS, made, strict=True))
+    # Chains are written under one lambda, so that rollouts are calibrated one after the other.
+    found = {}
+    for lam in LAMS:
+        context.progress(0.0, f"writing rollouts at lambda {lam:g}")
+        with work.host.turn():
+            found[lam] = calibrate(
+                work.model, work.examples, lam, settings.alpha, source="rollout", detector=work.detector,
+                progress=told, room=room, seed=seed, max_new_tokens=steps, **controls,
+            )  # fmt: skip
+    return found
+
+
+def _variants(
+    work: TuningWork, name: str, calibrations: Mapping[float, Calibration] | None
+) -> tuple[Variant, ...] | TunedMethod:
+    """The variants of a method, or why there are none."""
+    own = method(name)
+    # Only joint calibrations are made here, and only one of both readings fits what COFT certifies.
+    usable = calibrations if name == "coft" else None
+    given = dict(work.request.settings.parameters) if name == work.request.settings.policy else {}
+    try:
+        return variants_of(
+            own, calibrations=usable, alphas=work.request.alphas, parameters=given,
+            **controls_of(work.request.settings),
+        )  # fmt: skip
+    except CoftError as error:
+        return TunedMethod(name, (), str(error))
+
+
+def _swept(work: TuningWork, variants: Sequence[Variant], vanilla: Measured, clock: _Clock) -> TunedMethod:
+    try:
+        return method_of(sweep(variants, vanilla, lambda tried: _measured(work, tried, clock)))
+    except CoftError as error:
+        return TunedMethod(variants[0].method, (), str(error), len(variants))
+
+
+def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> list[Measured]:
+    """Measure the variants of one method, which need the same further models."""
+    first = variants[0].policy
+    models, scorers = work.host.further(first, work.model), work.host.scorers(first, work.model)
+    title = method(variants[0].method).title
+
+    def told(_: int) -> None:
+        clock.tick(title)
+        work.host.give_way()
+
+    policies, room = [own.policy for own in variants], work.host.memory.room(clock.waiting)
+    with work.host.turn():
+        return measure_many(work.model, work.items.items, policies, models, scorers, work.detector, told, room=room)
+
+
+JOB_KIND = "tuning"
+
+SAMPLES = ("prompts", "tuning.json")
+"""List of the sets to tune on that come with the program, among the shipped data files."""
+
+
+class TuningService:
+    """Runs tunings as jobs; a finished job is the record of its run."""
+
+    def __init__(
+        self,
+        jobs: JobsRepository,
+        runner: JobRunner,
+        host: ModelHost,
+        detectors: Detectors,
+        max_upload_bytes: int = 20_000_000,
+    ) -> None:
+        """Wire to the store of jobs, what runs them, the models and the detectors."""
+        self._jobs = jobs
+        self._runner = runner
+        self._host = host
+        self._detectors = detectors
+        self._max_upload_bytes = max_upload_bytes
+
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """The sets to tune on that come with the program."""
+        listed = json.loads(assets_path(*SAMPLES).read_text("utf-8"))
+        return tuple(sample_of(entry) for entry in listed)
+
+    def read(self, path: Path, filename: str | None = None) -> TuningSet:
+        """Read a set to tune on.
+
+        Raises:
+            ServiceError: It cannot be used; the sentence names line and column.
+        """
+        return read_tuning_set(path, filename, self._max_upload_bytes)
+
+    def submit(self, tuning_set: TuningSet, request: TuningRequest, calibration_set: Path | None = None) -> int:
+        """Start a run as a job and return the job's id, which is that of the run.
+
+        Args:
+            tuning_set: What is tuned on.
+            request: What is asked.
+            calibration_set: Prompt set on which COFT is calibrated for every lambda, with references unless the request
+                asks for rollouts; None tunes it without certification.
+
+        Raises:
+            ServiceError: It has no name or no policy, a policy is unknown, or the prompt set cannot be calibrated on.
+            InvalidInputError: A sampling control or a risk level is outside its range.
+            ModelLoadError: The model cannot be loaded.
+        """
+        if not request.name.strip():
+            raise ServiceError("The tuning has no name; give it one.")
+        if not request.policies or len(set(request.policies)) < len(request.policies):
+            raise ServiceError("Choose at least one policy to tune, each once.")
+        for name in request.policies:
+            if name != FACTORIZED:
+                policy_info(name)
+        # Made for its checks alone.
+        method("vanilla").build(**controls_of(request.settings))
+        for alpha in (request.settings.alpha, *request.alphas):
+            check_alpha(alpha)
+        if request.calibration_source not in SOURCES:
+            raise ServiceError(
+                f"There is no context source {request.calibration_source!r}; choose one of {', '.join(SOURCES)}."
+            )
+        source = request.calibration_source
+        examples = () if calibration_set is None else self._examples(calibration_set, source)
+        named = None if calibration_set is None else calibration_set.name
+        own = replace(request, calibration_set=named)
+        prompted(self._host.get(request.settings.model), request.settings)
+        return self._runner.submit(
+            JOB_KIND,
+            request.name,
+            lambda context: self._work(context, examples),
+            payload_of(own, tuning_set),
+        )
+
+    def list(self) -> tuple[TuningView, ...]:
+        """Runs that have ended with something measured, newest first; those that ended early say so."""
+        return tuple(view_of(job) for job in self._ended())
+
+    def view(self, run_id: int) -> TuningView:
+        """A run that has ended with something measured.
+
+        Raises:
+            NotFoundError: There is no such run, it is still at work, or nothing was measured.
+        """
+        found = next((job for job in self._ended() if job.id == run_id), None)
+        if found is None:
+            raise NotFoundError(f"There is no tuning {run_id} with points; choose one from the list.")
+        return view_of(found)
+
+    def write_csv(self, run_id: int, folder: Path) -> Path:
+        """Write a run's points into a folder, atomically, and return the path."""
+        return write_text(Path(folder) / f"tuning-{run_id}.csv", tuning_csv(self.view(run_id)))
+
+    def tuned(self, settings: AuditSettings) -> TunedValues | None:
+        """What the newest run found for the settings' policy, model, sampling and masks; None if none fits.
+
+        A model that is loaded must have the weights that were tuned.
+        """
+        loaded = self._host.loaded(settings.model)
+        key = FACTORIZED if settings.mask_layout == "factorized" else settings.policy
+        for job in self._finished():
+            request = request_from(job.payload)
+            own = request.settings
+            alike = (own.model, own.prompt_format) == (settings.model, settings.prompt_format)
+            if not alike or controls_of(own) != controls_of(settings):
+                continue
+            tuned = None if job.result is None else str(job.result.get("weights"))
+            if loaded is not None and tuned is not None and not same_digests(tuned, loaded.weights_digest):
+                continue
+            view = view_of(job)
+            best = next((own.best for own in view.methods if own.policy == key), None)
+            if best is not None:
+                return _values(view, best)
+        return None
+
+    def applied(self, settings: AuditSettings) -> AuditSettings:
+        """The settings at the tuned strength of their policy.
+
+        Raises:
+            ServiceError: No finished run fits them.
+        """
+        found = self.tuned(settings)
+        if found is None:
+            raise ServiceError(
+                f"No finished tuning fits {policy_info(settings.policy).name} with this model, sampling and mask; tune "
+                "it first."
+            )
+        own = dict(settings.parameters) | dict(found.parameters)
+        return replace(
+            settings,
+            parameters=tuple(own.items()),
+            lam=settings.lam if found.lam is None else found.lam,
+            alpha=settings.alpha if found.alpha is None else found.alpha,
+        )
+
+    def _finished(self) -> builtins.list[JobRecord]:
+        """Runs whose methods were all swept: only these have a point to use."""
+        statuses: tuple[JobStatus, ...] = ("done",)
+        return self._jobs.list(JOB_KIND, statuses, limit=1000)
+
+    def _ended(self) -> builtins.list[JobRecord]:
+        statuses: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
+        return [job for job in self._jobs.list(JOB_KIND, statuses, limit=1000) if has_points(job)]
+
+    def _examples(self, path: Path, source: str) -> tuple[Example, ...]:
+        parsed = parse_prompt_set(path, path.name, self._max_upload_bytes)
+        examples = tuple(example for _, example in parsed.rows)
+        lacking = source == "reference" and not all(example.reference for example in examples)
+        if parsed.errors or lacking:
+            raise ServiceError(
+                f"{path.name} has rows {'without a reference or ' if lacking else ''}with errors, so that COFT cannot "
+                "be calibrated on it; correct them, or tune without certification"
+                f"{', or calibrate on rollouts, which need no references' if lacking else ''}."
+            )
+        return examples
+
+    def _work(self, context: JobContext, examples: tuple[Example, ...]) -> JsonObject:
+        request, tuning_set = request_from(context.payload), set_from(context.payload)
+        settings = request.settings
+        model = prompted(self._host.get(settings.model), settings)
+        work = TuningWork(model, self._host, self._detectors.choose(settings), tuning_set, request, examples)
+        return tuned(work, context)
+
+
+def _values(view: TuningView, best: TunedPoint) -> TunedValues:
+    found: Mapping[str, float] = dict(best.values)
+    own: tuple[tuple[str, ParameterValue], ...] = tuple(
+        (name, value) for name, value in found.items() if name not in ("lam", "alpha")
+    )
+    return TunedValues(view.id, view.name, view.set_name, own, found.get("lam"), found.get("alpha"))

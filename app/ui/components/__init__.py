@@ -1,1 +1,0 @@
-"""Parts of pages: markup, settings, and the shells that the browser's scripts fill."""

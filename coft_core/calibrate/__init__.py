@@ -1,0 +1,1 @@
+"""Contexts from references and rollouts make a calibration."""

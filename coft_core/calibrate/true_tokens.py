@@ -1,0 +1,360 @@
+"""From calibration examples to values: one teacher-forced pass of the model for all fusion weights and families."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from coft_core.conformal.ledger import Ledger, LedgerPhase
+from coft_core.conformal.options import Progress
+from coft_core.conformal.values import CalibrationValues
+from coft_core.errors import InvalidInputError, PromptTooLongError
+from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, OwnRoom, Room, forced_batches
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.fusion import at_least_float32
+from coft_core.text.detection import SpanDetector
+from coft_core.text.masking import (
+    MaskedPrompt,
+    MaskSettings,
+    continuation_ids,
+    in_page_order,
+    joined,
+    keep_whitelisted,
+    mask_families,
+    mask_prompt,
+    masked_families,
+)
+from coft_core.types import Example
+
+CPU_ELEMENTS = 1 << 18
+"""Logits of one branch that are worked on at a time on a CPU: what its caches hold."""
+
+SMALLEST_SUM = 1e-20
+"""Below it a shifted sum of exponentials may have lost terms to underflow and is computed again with its own shift."""
+
+
+def token_support(logits: Tensor, tokens: Tensor, lams: Sequence[float], temperature: float = 1.0) -> Tensor:
+    """Joint support ``m(v) = min(log p_fused(v), log p_masked(v))`` of one token a position (Eq. 5, in log space).
+
+    With several masked branches (factorized masks) the fused distribution is fused with the mean of their logits, and
+    each has a support of its own.
+
+    Args:
+        logits: ``(n, B, V)``, the factual branch first, then the masked ones; any floating type.
+        tokens: The token of each position, ``(n,)``.
+        lams: Fusion weights in [0, 1], L of them.
+        temperature: The policy's temperature.
+
+    Returns:
+        ``(n, L, B - 1)`` float32: by position, fusion weight and masked branch.
+    """
+    step = len(logits)
+    if logits.device.type == "cpu":
+        step = max(1, CPU_ELEMENTS // logits.shape[-1])
+    pieces = [
+        _support(logits[start : start + step], tokens[start : start + step], lams, temperature)
+        for start in range(0, len(logits), max(step, 1))
+    ]
+    return torch.cat(pieces)
+
+
+def _support(logits: Tensor, tokens: Tensor, lams: Sequence[float], temperature: float) -> Tensor:
+    branches = [_shifted(logits[:, b], temperature) for b in range(logits.shape[1])]  # B of (n, V)
+    own = [z.gather(-1, tokens[:, None])[:, 0] for z in branches]  # B of (n,)
+    factual, masked = branches[0], branches[1:]
+    mean, own_mean = _mean(masked), _mean(own[1:])  # (n, V), (n,)
+    norms = _log_normalisers(factual, masked, mean, lams)  # (B - 1 + L, n)
+    log_p_masked = torch.stack(own[1:]) - norms[: len(masked)]  # (B - 1, n)
+    fused = torch.stack([_mixed(own[0], own_mean, lam) for lam in lams])  # (L, n)
+    log_p_fused = fused - norms[len(masked) :]  # (L, n)
+    return torch.minimum(log_p_fused.T[:, :, None], log_p_masked.T[:, None])  # (n, L, B - 1)
+
+
+def _log_normalisers(factual: Tensor, masked: list[Tensor], mean: Tensor, lams: Sequence[float]) -> Tensor:
+    """Log-sum-exp of each masked branch and of each fused distribution, ``(B - 1 + L, n)``.
+
+    All branches are at most 0, and so is every mixture: exponentials cannot overflow, and the mixture's own maximum
+    need not be looked for unless all of its terms are tiny.
+    """
+    buffer = torch.empty_like(mean)  # (n, V)
+    sums = [torch.exp(z, out=buffer).sum(-1) for z in masked]
+    sums += [_mixed(factual, mean, lam, buffer).exp_().sum(-1) for lam in lams]
+    totals = torch.stack(sums)  # (B - 1 + L, n)
+    if not bool((totals < SMALLEST_SUM).any()):
+        return totals.log()
+    exact = [torch.logsumexp(z, dim=-1) for z in masked]
+    return torch.stack([*exact, *(torch.logsumexp(_mixed(factual, mean, lam), dim=-1) for lam in lams)])
+
+
+def _mixed(factual: Tensor, masked: Tensor, lam: float, out: Tensor | None = None) -> Tensor:
+    """``(1 - lam) * factual + lam * masked`` into a tensor of its own."""
+    # An end point is one branch, whatever the other forbids: 0 * inf is NaN.
+    if lam in (0.0, 1.0):
+        end = factual if lam == 0.0 else masked
+        return end.clone() if out is None else out.copy_(end)
+    scaled = torch.mul(masked, lam, out=out)
+    return scaled.add_(factual, alpha=1.0 - lam)
+
+
+def _shifted(logits: Tensor, temperature: float) -> Tensor:
+    """Logits over temperature with 0 as their maximum, ``(n, V)``; a fresh tensor in float32."""
+    scaled = at_least_float32(logits) / temperature
+    return scaled.sub_(scaled.amax(-1, keepdim=True))
+
+
+def _mean(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.stack(parts).mean(0)
+
+
+TOKEN_BUDGET = 4096
+"""Padded tokens of one scoring batch on a CPU, all branches counted."""
+
+ACCELERATOR_TOKEN_BUDGET = 16384
+"""The same on an accelerator."""
+
+NOTHING_MASKED = "Nothing is masked in any calibration prompt, so no family can be calibrated; mark sensitive spans."
+
+PHASE = "reference"
+"""Label of this phase in a ledger; its entries have one array, ``"support"``, ``(C, L, B - 1)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An example in tokens.
+
+    Attributes:
+        prompt: Its masked prompt.
+        continuation: Tokens of its reference.
+        context: Number of its context.
+        row: Number of the example, from 1.
+    """
+
+    prompt: MaskedPrompt
+    continuation: tuple[int, ...]
+    context: int
+    row: int
+
+    @property
+    def length(self) -> int:
+        """Tokens of prompt and continuation."""
+        return len(self.prompt.factual_ids) + len(self.continuation)
+
+
+def prepare(
+    model: LanguageModel,
+    examples: Sequence[Example],
+    contexts: Sequence[int],
+    mask: MaskSettings,
+    detector: SpanDetector,
+) -> list[Prepared]:
+    """Mask and tokenize the examples.
+
+    Args:
+        model: The model.
+        examples: Prompts with references.
+        contexts: Number of each example's context.
+        mask: How spans are masked.
+        detector: Finds spans where an example has none.
+
+    Raises:
+        InvalidInputError: There is no example, or one (named by its number) has no prompt or reference.
+        PromptTooLongError: An example does not fit into the model's context.
+    """
+    if not examples:
+        raise InvalidInputError("There are no calibration prompts; give at least one with a reference.")
+    prepared = []
+    for number, (example, context) in enumerate(zip(examples, contexts, strict=True), start=1):
+        if not example.prompt.strip() or not (example.reference or "").strip():
+            raise InvalidInputError(f"Example {number} lacks a prompt or a reference; fill it in or leave it out.")
+        try:
+            prompt, continuation = _tokens(model, example, mask, detector)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"Example {number}: {error}") from error
+        item = Prepared(prompt, continuation, context, number)
+        if item.length > model.context_length:
+            raise PromptTooLongError(
+                f"Example {number} has {item.length:,} tokens with its reference and the model takes "
+                f"{model.context_length:,}; shorten it or leave it out."
+            )
+        prepared.append(item)
+    return prepared
+
+
+def joint_values(
+    model: LanguageModel,
+    prepared: Sequence[Prepared],
+    lams: Sequence[float],
+    temperature: float = 1.0,
+    mask: MaskSettings | None = None,
+    progress: Progress | None = None,
+    batch_size: int | None = None,
+    ledger: Ledger | None = None,
+    room: Room | None = None,
+) -> list[CalibrationValues]:
+    """Values for each fusion weight with one masked branch, the model run once.
+
+    Args:
+        model: The model.
+        prepared: The examples.
+        lams: Fusion weights.
+        temperature: The policy's temperature.
+        mask: How spans are masked; only its families matter here.
+        progress: Called after each batch.
+        batch_size: Examples in a batch at most; None leaves it to their lengths.
+        ledger: What is known already, and where results are kept; bound to these inputs.
+        room: Where the batches' memory is taken from.
+
+    Returns:
+        Values in the order of the examples, for each of ``lams``.
+    """
+    families = (mask or MaskSettings()).families
+    items = [_item(p, (mask_families(p.prompt, families),)) for p in prepared]
+    phase = LedgerPhase(ledger, PHASE, tuple(p.row for p in prepared))
+    supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase, room)
+    return [_collect(model, prepared, [support[:, index, 0] for support in supports]) for index in range(len(lams))]
+
+
+def factorized_values(
+    model: LanguageModel,
+    prepared: Sequence[Prepared],
+    lams: Sequence[float],
+    temperature: float = 1.0,
+    mask: MaskSettings | None = None,
+    progress: Progress | None = None,
+    batch_size: int | None = None,
+    ledger: Ledger | None = None,
+    room: Room | None = None,
+) -> list[dict[str, CalibrationValues]]:
+    """Values of every attribute family for each fusion weight, the model run once.
+
+    A family's values come from the examples in which it is masked; others need no branch for it.
+
+    Args:
+        model: The model.
+        prepared: The examples.
+        lams: Fusion weights.
+        temperature: The policy's temperature.
+        mask: How spans are masked; only its families matter here.
+        progress: Called after each batch.
+        batch_size: Examples in a batch at most; None leaves it to their lengths.
+        ledger: What is known already, and where results are kept; bound to these inputs.
+        room: Where the batches' memory is taken from.
+
+    Returns:
+        Values by family, families in the order in which pages list them, for each of ``lams``.
+
+    Raises:
+        InvalidInputError: No example has anything masked.
+    """
+    wanted = (mask or MaskSettings()).families
+    kept = [(p, families) for p in prepared if (families := masked_families(p.prompt, wanted))]
+    if not kept:
+        raise InvalidInputError(NOTHING_MASKED)
+    items = [_item(p, [mask_families(p.prompt, (name,)) for name in families]) for p, families in kept]
+    phase = LedgerPhase(ledger, PHASE, tuple(p.row for p, _ in kept))
+    supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase, room)
+    present = in_page_order(name for _, families in kept for name in families)
+    return [
+        {
+            name: _collect(
+                model,
+                [p for p, families in kept if name in families],
+                [s[:, index, f.index(name)] for s, (_, f) in zip(supports, kept, strict=True) if name in f],
+            )
+            for name in present
+        }
+        for index in range(len(lams))
+    ]
+
+
+def forced_supports(
+    model: LanguageModel,
+    items: Sequence[ForcedItem],
+    lams: Sequence[float],
+    temperature: float = 1.0,
+    progress: Progress | None = None,
+    batch_size: int | None = None,
+    phase: LedgerPhase | None = None,
+    room: Room | None = None,
+) -> list[npt.NDArray[np.float32]]:
+    """Joint support of every scored token.
+
+    Args:
+        model: The model.
+        items: Continuations with their branches, the factual one first.
+        lams: Fusion weights, L of them.
+        temperature: The policy's temperature.
+        progress: Called after each batch, and at first if something is known already.
+        batch_size: Items in a batch at most; None leaves it to their lengths.
+        phase: The items as a phase of a ledger; None keeps nothing.
+        room: Where the batches' memory is taken from; None takes it without asking.
+
+    Returns:
+        ``(C, L, B - 1)`` an item: by scored position, fusion weight and masked branch.
+    """
+    limits = Limits.of(model.device)
+    budget = TOKEN_BUDGET if model.device.type == "cpu" else ACCELERATOR_TOKEN_BUDGET
+    phase = phase or LedgerPhase(None, "", ())
+    shapes = tuple((item.scored, len(lams), len(item.prompts) - 1) for item in items)
+    found = {place: entry["support"] for place, entry in phase.known({"support": shapes}).items()}
+    if found and progress:
+        progress(len(found), len(items))
+    if len(found) == len(items):
+        return [found[place] for place in range(len(items))]
+    scorer, room = ForcedScorer(model, limits), room or OwnRoom()
+    # Batches are formed of all items, so that those left have the neighbours that they have without an interruption.
+    for batch in forced_batches(items, budget, batch_size, limits.waste, scorer.fitting(room.most)):
+        left = [place for place in batch if place not in found]
+        if not left:
+            continue
+        chosen = [items[place] for place in left]
+        work = partial(_batch_supports, scorer, model, chosen, lams, temperature)
+        supports = room.run(scorer.memory_size(chosen), work)  # (N, L, K)
+        pieces = np.split(supports, np.cumsum([item.scored for item in chosen])[:-1])
+        found.update(zip(left, pieces, strict=True))
+        phase.put({place: {"support": found[place]} for place in left})
+        if progress:
+            progress(len(found), len(items))
+    return [found[place] for place in range(len(items))]
+
+
+def _tokens(
+    model: LanguageModel, example: Example, mask: MaskSettings, detector: SpanDetector
+) -> tuple[MaskedPrompt, tuple[int, ...]]:
+    """The masked prompt and the reference's tokens."""
+    spans = detector.detect(example.prompt) if example.spans is None else example.spans
+    spans = keep_whitelisted(example.prompt, spans, mask.whitelist)
+    prompt = mask_prompt(model.tokenizer, example.prompt, spans, mask.sentinel, mask.mode, mask.hint, model.prompting)
+    reference = str(example.reference)
+    return prompt, continuation_ids(model, prompt, reference if model.chat else joined(example.prompt, reference))
+
+
+def _item(prepared: Prepared, masked: Sequence[tuple[int, ...]]) -> ForcedItem:
+    return ForcedItem((prepared.prompt.factual_ids, *masked), prepared.continuation)
+
+
+@torch.inference_mode()
+def _batch_supports(
+    scorer: ForcedScorer, model: LanguageModel, items: Sequence[ForcedItem], lams: Sequence[float], temperature: float
+) -> npt.NDArray[np.float32]:
+    tokens = torch.tensor([t for i in items for t in i.continuation[i.first :]], device=model.device)  # (N,)
+    shape = (len(tokens), len(lams), len(items[0].prompts) - 1)
+    supports: Tensor = torch.empty(shape, dtype=torch.float32, device=model.device)
+    for index, logits in scorer.logits(items):
+        supports[index] = token_support(logits, tokens[index], lams, temperature).float()
+    array: npt.NDArray[np.float32] = supports.cpu().numpy()
+    return array
+
+
+def _collect(
+    model: LanguageModel, prepared: Sequence[Prepared], values: Sequence[npt.NDArray[np.float32]]
+) -> CalibrationValues:
+    # A reference that stops without the end of text may go on: a model that continues it does not stop there.
+    ended = [p.continuation[-1] in model.end_token_ids for p in prepared]
+    return CalibrationValues.of_chains(values, [p.context for p in prepared], [p.row for p in prepared], ended)

@@ -1,0 +1,413 @@
+"""One threshold per bin of positions (paper Sec. 3.4: "we share thresholds across short position bins")."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import chi2
+
+from coft_core.conformal.informative import is_weak
+from coft_core.conformal.quantile import (
+    Units,
+    check_draws,
+    check_estimator,
+    check_seed,
+    conformal_rank,
+    coverage_range,
+    effective_size,
+    exact_alpha,
+    units,
+)
+from coft_core.conformal.values import as_log_support
+from coft_core.errors import InvalidInputError
+from coft_core.types import BinState
+
+BinSpacing = Literal["widening", "even"]
+"""How the first steps are grouped; see :class:`PositionBins`."""
+
+BIN_SPACINGS: tuple[BinSpacing, ...] = get_args(BinSpacing)
+"""The spacings' names, the default first."""
+
+
+def check_spacing(spacing: str) -> BinSpacing:
+    """Return ``spacing`` if it is one of :data:`BIN_SPACINGS`.
+
+    Raises:
+        InvalidInputError: It is not.
+    """
+    for name in BIN_SPACINGS:
+        if spacing == name:
+            return name
+    raise InvalidInputError(f"The spacing of the bins is {spacing!r}; choose one of {', '.join(BIN_SPACINGS)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class PositionBins:
+    """Steps grouped into bins; every step from the last bin on belongs to the last bin.
+
+    A bin's threshold bounds the average miss over the bin's steps and no single step of it, so bins are narrow where
+    steps differ most from each other: at the beginning.
+
+    Attributes:
+        width: Steps per bin.
+        maximum: Number of steps that get bins of their own.
+        spacing: ``widening``: the first ``width`` steps have bins that double, 1, 2, 3-4, 5-8, ...; ``even``: all bins
+            have the same width, as in the paper.
+        starts: First step of each bin, 0-based; computed.
+    """
+
+    width: int = 8
+    maximum: int = 256
+    spacing: BinSpacing = "widening"
+    starts: tuple[int, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse sizes below 1 and unknown spacings."""
+        for name, size in (("width", self.width), ("maximum position", self.maximum)):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise InvalidInputError(f"The bins' {name} is {size!r}; choose a whole number, 1 or larger.")
+        starts = set(range(0, self.maximum, self.width))
+        if check_spacing(self.spacing) == "widening":
+            first = min(self.width, self.maximum)
+            starts |= {1 << power for power in range(first.bit_length()) if 1 << power < first}
+        object.__setattr__(self, "starts", tuple(sorted(starts)))
+
+    @property
+    def count(self) -> int:
+        """Number of bins."""
+        return len(self.starts)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Steps of each bin; of the last, which has no end, the usual width."""
+        return (*(after - before for before, after in pairwise(self.starts)), self.width)
+
+    def bin_of(self, step: int) -> int:
+        """Bin of a step (0-based).
+
+        Raises:
+            InvalidInputError: The step is negative.
+        """
+        if step < 0:
+            raise InvalidInputError(f"The step is {step}; steps are counted from 0.")
+        # Traced where a step is compiled, which rules out bisect.
+        return sum(start <= step for start in self.starts) - 1
+
+    def bins_of(self, steps: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
+        """Bins of many steps, ``(n,)`` to ``(n,)``; steps are 0-based and not negative."""
+        found: npt.NDArray[np.intp] = np.searchsorted(self.starts, steps, side="right") - 1
+        return found
+
+    def first_step(self, index: int) -> int:
+        """First step of a bin, 0-based."""
+        return self.starts[self._checked(index)]
+
+    def last_step(self, index: int) -> int | None:
+        """Last step of a bin, 0-based and inclusive; None for the last bin, which has no end."""
+        return None if self._checked(index) == self.count - 1 else self.starts[index + 1] - 1
+
+    def label(self, index: int) -> str:
+        """The bin's steps as pages count them: ``1``, ``9-16`` (with an en dash), ``249 and later`` for the last."""
+        return steps_label(self.first_step(index), self.last_step(index))
+
+    def _checked(self, index: int) -> int:
+        if not 0 <= index < self.count:
+            raise InvalidInputError(f"There is no bin {index}; the bins are numbered 0 to {self.count - 1}.")
+        return index
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """A position bin's threshold and what it rests on.
+
+    Attributes:
+        index: Number of the bin, from 0.
+        first_step: First step, 0-based.
+        last_step: Last step, 0-based and inclusive; None for the last bin, which has no end.
+        state: ``calibrated`` (own data, a threshold), ``inherited`` (no data; the threshold of the nearest
+            calibrated bin), or ``uninformative`` (``log_tau`` is ``-inf``, so that every token passes, or so low that
+            it says nothing, see :mod:`coft_core.conformal.informative`).
+        log_tau: Log-threshold, in nats.
+        contexts: Number of contexts with a value in the bin.
+        values: Number of values in the bin.
+        rank: Rank k of the threshold, among the contexts (among the values for ``pooled``); 0 means that
+            there are too few. An uninformative bin with a positive rank has true tokens without any joint
+            support.
+        inherited_from: Bin that lent the threshold, for an inherited bin; else None.
+        coverage_low: Lower end of the 95 % range of coverage, ``Beta(n + 1 - k, k)`` over n contexts; None
+            unless the bin is calibrated, and where that law does not hold: under shift weights, and for ``pooled``
+            with several values per context. It is exact for one value per context (drawn or given);
+            ``hierarchical`` uses all values and varies less.
+        coverage_high: Upper end.
+        effective_contexts: Effective number of contexts under shift weights; None without weights.
+    """
+
+    index: int
+    first_step: int
+    last_step: int | None
+    state: BinState
+    log_tau: float
+    contexts: int
+    values: int
+    rank: int
+    inherited_from: int | None = None
+    coverage_low: float | None = None
+    coverage_high: float | None = None
+    effective_contexts: float | None = None
+
+    @property
+    def tau(self) -> float:
+        """Threshold as a probability; 0 when every token passes."""
+        return math.exp(self.log_tau)
+
+    @property
+    def label(self) -> str:
+        """The bin's steps as pages count them, from 1."""
+        return steps_label(self.first_step, self.last_step)
+
+
+def stepwise_bins(
+    values: npt.NDArray[np.floating],
+    steps: npt.NDArray[np.integer],
+    contexts: npt.NDArray[np.integer],
+    alpha: float | Fraction,
+    estimator: str = "hierarchical",
+    bins: PositionBins | None = None,
+    seed: int = 0,
+    *,
+    draws: int = 1,
+    weights: npt.NDArray[np.float64] | None = None,
+    test_weight: float = 1.0,
+) -> tuple[Bin, ...]:
+    """Calibrate every position bin on its own values.
+
+    A bin without data borrows from the calibrated bin whose number is nearest, the earlier of two, and says
+    so. A bin with data, but too little of it, never borrows: it stays uninformative.
+
+    Args:
+        values: Log joint support of true next tokens, ``(n,)``.
+        steps: Their steps, 0-based, ``(n,)``.
+        contexts: Their contexts, ``(n,)``.
+        alpha: Risk level in (0, 1), averaged over the steps of each bin.
+        estimator: See :func:`coft_core.conformal.quantile.conformal_threshold`.
+        bins: The bins; by default steps 1, 2, 3-4 and 5-8, then eights up to 256.
+        seed: Seed of the draws of ``one_per_context``; every bin has draws of its own.
+        draws: Draws of ``one_per_context`` that are averaged.
+        weights: Shift weight of each value's context, ``(n,)``; None is 1 each.
+        test_weight: Shift weight of a new context.
+
+    Returns:
+        All bins, in order.
+
+    Raises:
+        InvalidInputError: An argument is outside its domain, or the lengths differ.
+    """
+    positions = PositionBins() if bins is None else bins
+    risk, name = exact_alpha(alpha), check_estimator(estimator)
+    own = []
+    for index, group in enumerate(units_by_bin(values, steps, contexts, name, positions, seed, draws, weights)):
+        log_tau = group.units.threshold(risk, test_weight)
+        own.append(_own_bin(positions, index, log_tau, group, risk, name))
+    return tuple(_lend(own, entry) for entry in own)
+
+
+@dataclass(frozen=True, slots=True)
+class BinUnits:
+    """What one bin's threshold rests on: the estimator's units, and how many contexts and values they come from."""
+
+    units: Units
+    contexts: int
+    values: int
+    effective: float | None
+
+
+def units_by_bin(
+    values: npt.NDArray[np.floating],
+    steps: npt.NDArray[np.integer],
+    contexts: npt.NDArray[np.integer],
+    estimator: str,
+    positions: PositionBins,
+    seed: int = 0,
+    draws: int = 1,
+    weights: npt.NDArray[np.float64] | None = None,
+) -> Iterator[BinUnits]:
+    """The estimator's units of every bin, in the bins' order; arguments as for :func:`stepwise_bins`.
+
+    Raises:
+        InvalidInputError: An argument is outside its domain, or the lengths differ.
+    """
+    name, seed, draws = check_estimator(estimator), check_seed(seed), check_draws(draws)
+    support, steps, contexts = as_log_support(values), np.asarray(steps), np.asarray(contexts)
+    if not support.shape == steps.shape == contexts.shape:
+        raise InvalidInputError(
+            f"values, steps and contexts have {support.size}, {steps.size} and {contexts.size} entries; "
+            "give one step and one context per value."
+        )
+    if steps.size and steps.min() < 0:
+        raise InvalidInputError(f"steps[{int(np.argmin(steps))}] is {steps.min()}; steps are counted from 0.")
+    bin_of_row = positions.bins_of(steps)  # (n,)
+    order = np.argsort(bin_of_row, kind="stable")  # (n,)
+    ends = np.cumsum(np.bincount(bin_of_row, minlength=positions.count))  # (B,)
+    seeds = np.random.SeedSequence(seed).generate_state(positions.count)  # (B,)
+    for rows, bin_seed in zip(np.split(order, ends[:-1]), seeds.tolist(), strict=True):
+        codes = np.unique(contexts[rows], return_inverse=True)[1]  # (rows,)
+        own_weights = None if weights is None else weights[rows]
+        formed = units(support[rows], codes, name, bin_seed, draws, own_weights)
+        count = int(codes.max()) + 1 if codes.size else 0
+        effective = None
+        if own_weights is not None:
+            effective = effective_size(own_weights[np.unique(codes, return_index=True)[1]])
+        yield BinUnits(formed, count, int(rows.size), effective)
+
+
+def _own_bin(
+    positions: PositionBins, index: int, log_tau: float, group: BinUnits, alpha: Fraction, estimator: str
+) -> Bin:
+    counted = group.values if estimator == "pooled" else group.contexts
+    rank = conformal_rank(alpha, counted)
+    calibrated = log_tau > -math.inf
+    lawful = calibrated and counted == group.contexts and group.effective is None
+    low, high = coverage_range(group.contexts, rank) if lawful else (None, None)
+    return Bin(
+        index=index,
+        first_step=positions.first_step(index),
+        last_step=positions.last_step(index),
+        state="calibrated" if calibrated and not is_weak(log_tau) else "uninformative",
+        log_tau=log_tau,
+        contexts=group.contexts,
+        values=group.values,
+        rank=rank,
+        coverage_low=low,
+        coverage_high=high,
+        effective_contexts=group.effective,
+    )
+
+
+def _lend(bins: list[Bin], borrower: Bin) -> Bin:
+    lenders = [entry for entry in bins if entry.values and entry.log_tau > -math.inf]
+    if borrower.values or not lenders:
+        return borrower
+    # min keeps the first of equals, and bins are in order: the earlier neighbour wins a tie.
+    lender = min(lenders, key=lambda entry: abs(entry.index - borrower.index))
+    state: BinState = "uninformative" if is_weak(lender.log_tau) else "inherited"
+    return replace(borrower, state=state, log_tau=lender.log_tau, inherited_from=lender.index)
+
+
+def steps_label(first: int, last: int | None) -> str:
+    """Steps as pages count them, from 1: ``3`` or ``9-16`` (with an en dash), or ``249 and later``.
+
+    Args:
+        first: First step, 0-based.
+        last: Last step, 0-based and inclusive; None has no end.
+    """
+    if last is None:
+        return f"{first + 1} and later"
+    return f"{first + 1}" if first == last else f"{first + 1}\u2013{last + 1}"
+
+
+EVENNESS_LEVEL = 0.05
+"""Probability, over all bins of a calibration together, of marking any whose steps are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class BinEvenness:
+    """What the contexts say of the steps of one bin.
+
+    Attributes:
+        label: The bin's steps as pages count them.
+        steps: Steps that were compared.
+        contexts: Contexts that tell something: some of their true tokens in the bin were certified and some were not.
+        p: p-value of the hypothesis that the true token of every step is certified equally often.
+        level: Level that ``p`` is held against: :data:`EVENNESS_LEVEL` divided by the number of bins compared.
+    """
+
+    label: str
+    steps: int
+    contexts: int
+    p: float
+    level: float
+
+    @property
+    def uneven(self) -> bool:
+        """Whether the steps differ beyond noise."""
+        return self.p <= self.level
+
+
+def bin_evenness(
+    kept: npt.NDArray[np.bool_],
+    contexts: npt.NDArray[np.integer],
+    steps: npt.NDArray[np.integer],
+    positions: PositionBins,
+) -> tuple[BinEvenness, ...]:
+    """Compare the steps of each bin, contexts being the clusters.
+
+    A context gives, for each step, by how much its true tokens there were certified more often than over all its steps
+    in the bin. If the steps are alike, these have mean 0, however the tokens of a context depend on each other; the
+    score statistic ``t' (sum d d')^+ t`` with ``t = sum d`` is then chi-squared (Cochran's Q with the covariance taken
+    from the contexts; for few contexts it errs on the side of not marking). The calibration's own contexts may be used:
+    a threshold that the steps of a bin share favours none of them.
+
+    Args:
+        kept: Whether each true token was certified, ``(n,)``.
+        contexts: Their contexts, ``(n,)``.
+        steps: Their steps, 0-based, ``(n,)``.
+        positions: The position bins.
+
+    Returns:
+        The bins that could be compared, in order: those in which some context has more than one step, of which some
+        were certified and some not.
+    """
+    of_bin = positions.bins_of(steps)  # (n,)
+    found = []
+    for index in np.unique(of_bin).tolist():
+        rows = of_bin == index
+        deviations = _deviations(kept[rows], contexts[rows], steps[rows])  # (K, S)
+        if len(deviations):
+            found.append((positions.label(index), *deviations.shape[::-1], _p_value(deviations)))
+    level = EVENNESS_LEVEL / max(len(found), 1)
+    return tuple(BinEvenness(label, size, count, p, level) for label, size, count, p in found)
+
+
+def evenness_sentence(found: Sequence[BinEvenness]) -> str:
+    """The bins whose steps differ, in words; empty where there is none."""
+    labels = [entry.label for entry in found if entry.uneven]
+    if not labels:
+        return ""
+    named = f"steps {labels[0]}" if len(labels) == 1 else f"steps {', '.join(labels[:-1])} and {labels[-1]}"
+    compared = "1 bin" if len(found) == 1 else f"{len(found)} bins"
+    return (
+        f"Within the {'bin' if len(labels) == 1 else 'bins'} of {named} single steps differ beyond noise (level "
+        f"{EVENNESS_LEVEL:g} over {compared} compared): the level holds averaged over the steps of such a bin, and at "
+        "some of them coverage can be lower."
+    )
+
+
+def _deviations(
+    kept: npt.NDArray[np.bool_], contexts: npt.NDArray[np.integer], steps: npt.NDArray[np.integer]
+) -> npt.NDArray[np.float64]:
+    """For each context that tells something, its kept tokens by step less those that all its steps would give it."""
+    number, own = np.unique(contexts, return_inverse=True)
+    place, column = np.unique(steps, return_inverse=True)
+    cells = own * place.size + column  # (n,)
+    shape = (number.size, place.size)
+    counts = np.bincount(cells, minlength=number.size * place.size).reshape(shape)  # (K, S)
+    hits = np.bincount(cells, kept, minlength=number.size * place.size).reshape(shape)  # (K, S)
+    rate = hits.sum(1, keepdims=True) / counts.sum(1, keepdims=True)  # (K, 1)
+    telling = ((rate > 0) & (rate < 1))[:, 0] & ((counts > 0).sum(1) > 1)
+    deviations: npt.NDArray[np.float64] = (hits - counts * rate)[telling]
+    return deviations
+
+
+def _p_value(deviations: npt.NDArray[np.float64]) -> float:
+    total = deviations.sum(0)  # (S,)
+    scatter = deviations.T @ deviations  # (S, S)
+    rank = int(np.linalg.matrix_rank(scatter, hermitian=True))
+    statistic = total @ np.linalg.pinv(scatter, hermitian=True) @ total
+    return float(chi2.sf(statistic, rank)) if rank else 1.0

@@ -1,0 +1,84 @@
+"""When a threshold says anything: one rule, for calibrations, steps, pages, tables, reports and their verification.
+
+A threshold says nothing where there is none (too few contexts for alpha, so that every token passes), and where it is
+too weak. Two measures are at hand. Of a calibration only the threshold itself is known: below :data:`WEAKEST_TAU` even
+the bound on the set that it gives, ``1 / tau`` tokens, is larger than most vocabularies. Of a step the set is known:
+one of several hundred tokens, or of many that hold nearly all of the probability, refuses next to nothing. A small set
+that holds nearly all of the probability is not weak: the model is sure there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coft_core.types import CertificateState, Step
+
+
+WEAKEST_TAU = 1e-5
+"""Thresholds below this probability are too weak, whatever the set."""
+
+LARGEST_SET = 300
+"""Sets of this many tokens are too weak, whatever their probability."""
+
+MANY, NEARLY_ALL = 100, 0.99
+"""Sets of this many tokens are too weak if they hold at least this share of the fused probability."""
+
+TOO_FEW = "too few contexts for this alpha, so every token passes"
+TOO_WEAK = "the threshold is too weak to say anything"
+WHY_WEAK = (
+    f"a threshold under {WEAKEST_TAU:.0e}, a set of {LARGEST_SET} tokens or more, or one of {MANY} or more with "
+    f"{NEARLY_ALL:.0%} of the probability refuses next to nothing"
+).replace("1e-05", "0.00001")
+"""The rule in words."""
+
+
+def is_weak(log_tau: float) -> bool:
+    """Whether a threshold is too weak before any set is known; one that lets every token pass is none at all."""
+    return -math.inf < log_tau < math.log(WEAKEST_TAU)
+
+
+def is_wide(set_size: float, certified_mass: float) -> bool:
+    """Whether a certified set lets too much through.
+
+    Args:
+        set_size: Its number of tokens.
+        certified_mass: Its fused probability.
+    """
+    return set_size >= LARGEST_SET or (set_size >= MANY and certified_mass >= NEARLY_ALL)
+
+
+def stated(state: CertificateState, log_tau: float, set_size: float, certified_mass: float) -> CertificateState:
+    """What a step's threshold may be said to rest on, once its set is known.
+
+    Args:
+        state: What it rests on by its calibration.
+        log_tau: The threshold, in nats.
+        set_size: Tokens in the certified set.
+        certified_mass: Their fused probability.
+    """
+    if state in ("calibrated", "inherited") and (is_weak(log_tau) or is_wide(set_size, certified_mass)):
+        return "uninformative"
+    return state
+
+
+def certifies(state: str) -> bool:
+    """Whether a token of the certified set counts as certified: the threshold is the policy's and says something."""
+    return state in ("calibrated", "inherited")
+
+
+def silence(log_tau: float) -> str:
+    """Why a threshold says nothing that is known to: there is none, or it is too weak."""
+    return TOO_FEW if log_tau == -math.inf else TOO_WEAK
+
+
+def warning(steps: Sequence[Step]) -> str:
+    """What must be said of a chain whose thresholds say nothing at some steps; empty if there is none."""
+    silent = [step for step in steps if step.state == "uninformative"]
+    if not silent:
+        return ""
+    where = "every step" if len(silent) == len(steps) else f"{len(silent)} of {len(steps)} steps"
+    reasons = [reason for reason in (TOO_FEW, TOO_WEAK) if any(silence(step.log_tau) == reason for step in silent)]
+    return f"Nothing is certified at {where}: {', or '.join(reasons)}."

@@ -1,0 +1,1 @@
+"""Decoding: the loop, a step's decision, what is kept of it, and how it is read again."""

@@ -1,0 +1,284 @@
+"""What a chain costs: memory computed from the models' shapes, and time and memory measured step by step."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+
+import torch
+
+from coft_core.decode.loop import Rollout
+from coft_core.decode.plan import Plan, plan
+from coft_core.errors import InvalidInputError
+from coft_core.model.group import BASE
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.slots import rows_size, token_size
+from coft_core.policies.base import Policy
+from coft_core.scorers.base import ToxicityScorer
+from coft_core.text.detection import SpanDetector
+from coft_core.types import Span, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Memory that one chain needs, computed before it is written; one entry a branch where there are several.
+
+    Attributes:
+        prompt_tokens: Tokens of the prompt as each branch reads it.
+        token_bytes: Key-value bytes of one token in each branch; 0 where the model's shape does not tell.
+        model_bytes: Weights of the audited model.
+        further_bytes: Weights of all further models that the policy runs.
+    """
+
+    prompt_tokens: tuple[int, ...]
+    token_bytes: tuple[int, ...]
+    model_bytes: int
+    further_bytes: int
+
+    @property
+    def known(self) -> bool:
+        """Whether the key-value bytes of every branch are known."""
+        return all(self.token_bytes)
+
+    def key_value_bytes(self, written: int) -> int:
+        """Keys and values of all branches after so many tokens, every branch holding its own prompt in full."""
+        pairs = zip(self.prompt_tokens, self.token_bytes, strict=True)
+        return sum((tokens + written) * size for tokens, size in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What one step took.
+
+    Attributes:
+        seconds: From asking for the step to having its numbers on the host.
+        peak_bytes: Most memory that PyTorch held on the model's device meanwhile: weights of everything that is loaded
+            and what others ran at that time included. None where the device does not count it (only CUDA does).
+    """
+
+    seconds: float
+    peak_bytes: int | None
+
+
+def footprint_of(prepared: Plan) -> Footprint:
+    """Compute a plan's memory; nothing runs."""
+    models = prepared.all_models
+    branches = prepared.policy.branches(prepared.prompt)
+    sizes = {name: key_value_token_bytes(model) for name, model in models.items()}
+    modules = {id(model.module): model for name, model in models.items() if name != BASE}
+    modules.pop(id(prepared.model.module), None)
+    return Footprint(
+        prompt_tokens=tuple(len(branch.input_ids) for branch in branches),
+        token_bytes=tuple(sizes[branch.model] for branch in branches),
+        model_bytes=weight_bytes(prepared.model),
+        further_bytes=sum(weight_bytes(model) for model in modules.values()),
+    )
+
+
+def key_value_token_bytes(model: LanguageModel) -> int:
+    """Bytes of one token's keys and values in all layers; 0 where the model's configuration does not tell."""
+    return token_size(model)
+
+
+def reserved_bytes(prepared: Plan, steps: int) -> int:
+    """Bytes of keys and values that a rollout of so many steps sets aside, in the capacities that its rows will have.
+
+    Args:
+        prepared: What is decoded.
+        steps: Tokens that are written, or given.
+    """
+    models = prepared.all_models
+    lengths: dict[str, list[int]] = {}
+    for branch in prepared.policy.branches(prepared.prompt):
+        lengths.setdefault(branch.model, []).append(len(branch.input_ids) + steps)
+    return sum(rows_size(models[name], len(own), max(own)) for name, own in lengths.items())
+
+
+def weight_bytes(model: LanguageModel) -> int:
+    """Bytes of a model's parameters, tied ones counted once."""
+    return sum(parameter.nbytes for parameter in model.module.parameters())
+
+
+class DevicePeaks:
+    """Most memory held on a device within windows of time that may overlap.
+
+    A device has one high-water mark. Whoever sets it back first notes for all windows that are open what it was, so
+    that nobody loses what was reached before.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[torch.device], int] = torch.cuda.max_memory_allocated,
+        reset: Callable[[torch.device], None] = torch.cuda.reset_peak_memory_stats,
+    ) -> None:
+        """No window is open.
+
+        Args:
+            read: Gives a device's high-water mark, bytes.
+            reset: Sets it back to what is held now.
+        """
+        self._read, self._reset = read, reset
+        self._lock = Lock()
+        self._open: list[_Window] = []
+
+    @contextmanager
+    def window(self, device: torch.device) -> Iterator[_Window]:
+        """Measure inside this block; ``peak`` of what it gives is known when the block has ended."""
+        own = _Window(device)
+        with self._lock:
+            self._note(device)
+            self._reset(device)
+            self._open.append(own)
+        try:
+            yield own
+        finally:
+            with self._lock:
+                self._note(device)
+                self._open.remove(own)
+
+    def _note(self, device: torch.device) -> None:
+        peak = self._read(device)
+        for window in self._open:
+            if window.device == device:
+                window.peak = max(window.peak, peak)
+
+
+@dataclass(eq=False)
+class _Window:
+    """A window of :class:`DevicePeaks` and the most that was held in it so far, bytes."""
+
+    device: torch.device
+    peak: int = 0
+
+
+def measured_step(rollout: Rollout, peaks: DevicePeaks | None = None) -> tuple[Step, StepCost]:
+    """Take a step and measure it; a step ends with a transfer to the host, so the device has finished by then.
+
+    What it waited for other rollouts' forwards is not counted.
+
+    Args:
+        rollout: The rollout.
+        peaks: What all share who measure on the device at the same time; None where nobody else does.
+
+    Raises:
+        InvalidInputError: The chain is finished.
+        RolloutClosedError: The rollout is closed.
+    """
+    device = rollout.plan.model.device
+    began = time.perf_counter()
+    if device.type == "cuda":
+        with (peaks or DevicePeaks()).window(device) as window:
+            step = rollout.step()
+        peak: int | None = window.peak
+    else:
+        step, peak = rollout.step(), None
+    return step, StepCost(time.perf_counter() - began - rollout.waited, peak)
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Cost of a policy on one prompt, relative to another policy in the same minute.
+
+    Attributes:
+        branches: Rows that the policy runs at every step.
+        baseline_branches: Rows that the other policy runs.
+        seconds_per_token: Measured time of the policy, one figure a repeat.
+        ratios: Its time over the other's, pair by pair.
+    """
+
+    branches: int
+    baseline_branches: int
+    seconds_per_token: tuple[float, ...]
+    ratios: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """Median of the ratios."""
+        return statistics.median(self.ratios)
+
+    @property
+    def sentence(self) -> str:
+        """The cost in words."""
+        return (
+            f"{self.branches} branches instead of {self.baseline_branches}: {self.median:.2f} times the time per token "
+            f"({min(self.ratios):.2f} to {max(self.ratios):.2f} over {len(self.ratios)} repeats)."
+        )
+
+
+def measure_overhead(
+    model: LanguageModel,
+    text: str,
+    policy: Policy,
+    baseline: Policy,
+    spans: Sequence[Span] | None = None,
+    tokens: int = 16,
+    repeats: int = 3,
+    detector: SpanDetector | None = None,
+    models: Mapping[str, LanguageModel] | None = None,
+    scorers: Mapping[str, ToxicityScorer] | None = None,
+) -> Overhead:
+    """Decode a few tokens under both policies in turn and compare the time.
+
+    The prompt's own pass is not counted. The same tokens are forced in both, so that neither stops early.
+
+    Args:
+        model: The model.
+        text: The prompt.
+        policy: The policy whose cost is asked.
+        baseline: What it is compared with, for example the joint mask.
+        spans: Sensitive spans; None detects them.
+        tokens: Steps that are timed.
+        repeats: Pairs of measurements.
+        detector: Finds the spans when none are given.
+        models: Further models that the policies run, by name; None loads them.
+        scorers: Toxicity scorers by name; None loads them.
+
+    Raises:
+        InvalidInputError: ``tokens`` or ``repeats`` is below 1, or the prompt is empty.
+        PromptTooLongError: Prompt and steps exceed the model's context.
+    """
+    if tokens < 1 or repeats < 1:
+        raise InvalidInputError(f"{tokens} tokens and {repeats} repeats were asked for; ask for at least one of each.")
+    plans = [
+        plan(
+            model,
+            text,
+            each,
+            spans,
+            greedy=True,
+            max_new_tokens=tokens + 1,
+            detector=detector,
+            models=models,
+            scorers=scorers,
+        )
+        for each in (policy, baseline)
+    ]
+    for each in plans:
+        _seconds(each, tokens)
+    pairs = [tuple(_seconds(each, tokens) / tokens for each in plans) for _ in range(repeats)]
+    counts = [len(each.policy.branches(each.prompt)) for each in plans]
+    return Overhead(counts[0], counts[1], tuple(own for own, _ in pairs), tuple(own / other for own, other in pairs))
+
+
+def _seconds(prepared: Plan, tokens: int) -> float:
+    filler = next(i for i in range(prepared.model.vocabulary_size) if i not in prepared.model.end_token_ids)
+    rollout = Rollout(prepared)
+    try:
+        rollout.step(filler)
+        _wait(prepared.model)
+        start = time.perf_counter()
+        for _ in range(tokens):
+            rollout.step(filler)
+        _wait(prepared.model)
+        return time.perf_counter() - start
+    finally:
+        rollout.close()
+
+
+def _wait(model: LanguageModel) -> None:
+    if model.device.type == "cuda":
+        torch.cuda.synchronize(model.device)

@@ -1,1 +1,0 @@
-"""Loading, branches over one cache, and scoring."""

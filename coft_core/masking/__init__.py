@@ -1,1 +1,0 @@
-"""Finding, merging and masking sensitive spans."""

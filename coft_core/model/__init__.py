@@ -1,0 +1,1 @@
+"""Models: loading, branches as rows of one batch, keys and values, shared forwards."""

@@ -1,0 +1,341 @@
+"""One forward over rows of several memories: what transformers is given, and where keys and values go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from coft_core.model.slots import LayerMemory, Slots
+
+SLOT_ATTENTION = "coft_slots"
+"""Name under which transformers knows :func:`slot_attention`; without parts it is ``sdpa``, bit for bit."""
+
+
+class AttentionParts(Protocol):
+    """The rows of one forward, part by part."""
+
+    def attend(self, module: Any, query: Tensor, scaling: float, arguments: dict[str, Any]) -> Tensor:
+        """Attention of all rows, ``(R, q, heads, width)``."""
+
+
+def slot_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    slot_parts: AttentionParts | None = None,
+    **arguments: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls in every attention layer.
+
+    Args:
+        module: The attention layer.
+        query: ``(R, heads, q, width)``.
+        key: ``(R, key heads, k, width)``; with parts those of the new tokens alone, which are in memory by then.
+        value: ``(R, key heads, k, value width)``.
+        attention_mask: The model's mask; parts have their own.
+        scaling: Factor of the scores; None is one over the root of the width.
+        slot_parts: Whose rows these are; None where the model runs for anybody else.
+        arguments: Whatever else the architecture hands on.
+
+    Returns:
+        ``(R, q, heads, value width)``, and no weights.
+    """
+    if slot_parts is None:
+        output: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **arguments
+        )
+        return output
+    return slot_parts.attend(module, query, query.shape[-1] ** -0.5 if scaling is None else scaling, arguments), None
+
+
+AttentionInterface.register(SLOT_ATTENTION, slot_attention)
+AttentionMaskInterface.register(SLOT_ATTENTION, sdpa_mask)
+
+
+def attend_rows(
+    module: Any, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scaling: float, **arguments: Any
+) -> Tensor:
+    """Attention of rows over keys of their own, ``(R, q, heads, value width)``."""
+    output: Tensor = sdpa_attention_forward(module, query, keys, values, mask, scaling=scaling, **arguments)[0]
+    return output
+
+
+def attend_with_prefix(
+    query: Tensor, prefix: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], mask: Tensor | None, scaling: float
+) -> Tensor:
+    """Attention of one new token a row over a prefix that all rows share and over keys of their own.
+
+    The prefix's keys are read once: the queries of all rows are folded into one matrix. Both parts are softmaxes of
+    their own scores and are merged by the mass of each, ``exp(logsumexp)`` (Juravsky et al. 2024, Hydragen).
+
+    Args:
+        query: ``(R, heads, 1, width)``.
+        prefix: Keys and values, ``(1, key heads, P, width)``.
+        own: Keys and values, ``(R, key heads, W, width)``.
+        mask: Which of the own keys count, boolean ``(R or 1, 1, 1, W)``; None counts all.
+        scaling: Factor of the scores.
+
+    Returns:
+        ``(R, 1, heads, value width)`` in the query's type; scores and merging are in float32.
+    """
+    rows, heads, _, width = query.shape
+    groups = own[0].shape[1]
+    folded = query.view(rows, groups, heads // groups, width) * scaling  # (R, G, n, D): heads that share keys together
+    mine, mass = _softmax_part(folded, own[0], own[1], mask)  # (R, G, n, D'), (R, G, n, 1)
+    together = folded.transpose(0, 1).reshape(1, groups, -1, width)  # (1, G, R * n, D)
+    shared, shared_mass = (
+        part.view(groups, rows, heads // groups, -1).transpose(0, 1)
+        for part in _softmax_part(together, prefix[0], prefix[1], None)
+    )  # (R, G, n, D'), (R, G, n, 1)
+    merged = torch.lerp(mine, shared, torch.sigmoid(shared_mass - mass))
+    return merged.reshape(rows, 1, heads, -1).to(query.dtype)
+
+
+def _softmax_part(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Weighted values and the logarithm of the mass of the scores, float32."""
+    scores = (query @ keys.transpose(-1, -2)).float()  # (R, G, n, K)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    mass = scores.logsumexp(-1, keepdim=True)  # (R, G, n, 1)
+    return ((scores - mass).exp().to(values.dtype) @ values).float(), mass
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Keys and values of tokens with which all rows begin, held once; nothing changes them, so that forks share them.
+
+    Attributes:
+        layers: One layer's keys and values each, ``(1, heads, P, width)``.
+    """
+
+    layers: tuple[LayerMemory, ...]
+
+    @property
+    def length(self) -> int:
+        """P."""
+        return self.layers[0].keys.shape[2]
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return sum(layer.size for layer in self.layers)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one memory and their next tokens.
+
+    Attributes:
+        slots: Where the rows are; they have room for the tokens.
+        ids: ``(R, q)``.
+        prefix: What stands before all rows; None if nothing is held once.
+        width: Cells that attention looks at, at least what the longest row needs. With it nothing depends on numbers
+            of the host, and the forward can be captured as a graph. None looks at as many as the longest row has.
+    """
+
+    slots: Slots
+    ids: Tensor
+    prefix: Prefix | None = None
+    width: int | None = None
+
+    @property
+    def before(self) -> int:
+        """Tokens that are held once, before every row."""
+        return 0 if self.prefix is None else self.prefix.length
+
+    @property
+    def cells(self) -> int:
+        """Cells that attention looks at."""
+        return self.slots.longest + self.ids.shape[1] if self.width is None else self.width
+
+    @property
+    def positions(self) -> Tensor:
+        """Positions of the tokens in their texts, ``(R, q)``."""
+        return self.slots.places(self.ids.shape[1]) + self.before
+
+    @property
+    def cells_to_write(self) -> tuple[Tensor, Tensor] | None:
+        """Rows and cells of the new tokens; None where they are behind one length that the host knows."""
+        return None if self.slots.uniform and self.width is None else self.slots.cells(self.ids.shape[1])
+
+    @property
+    def mask(self) -> Tensor | None:
+        """Which cells each token may see, boolean ``(R, 1, q, cells)``; None where it is all of them."""
+        if self.slots.uniform and self.ids.shape[1] == 1 and self.width is None:
+            return None
+        columns = torch.arange(self.cells, device=self.ids.device)  # (W,)
+        return (columns <= self.slots.places(self.ids.shape[1])[:, :, None])[:, None]
+
+
+class StepCache(Cache):  # type: ignore[misc]
+    """What a model takes for its cache during one forward: it writes into the parts' memories and reads them."""
+
+    def __init__(self, parts: Sequence[Part], layers: int) -> None:
+        """Stand before the parts.
+
+        Args:
+            parts: The rows, in the order of the forward's batch.
+            layers: Layers of the model.
+        """
+        self._parts = tuple(parts)
+        self._masks: tuple[Tensor | None, ...] = ()
+        self._cells: tuple[tuple[Tensor, Tensor] | None, ...] = ()
+        super().__init__(layers=[_StepLayer(self, index) for index in range(layers)])
+
+    @property
+    def whole(self) -> bool:
+        """Whether the rows are one part without a prefix, so that any attention can read its keys as they are."""
+        return len(self._parts) == 1 and self._parts[0].prefix is None
+
+    @property
+    def cells(self) -> int:
+        """Cells of the first part; a model asks only where it is the whole."""
+        return self._parts[0].cells
+
+    @property
+    def held(self) -> int:
+        """Tokens held of the first part's rows."""
+        return self._parts[0].slots.longest
+
+    @property
+    def mask(self) -> Tensor | None:
+        """The model's mask where rows differ in length or the width is fixed, ``(R, 1, q, cells)``."""
+        part = self._parts[0]
+        return None if part.slots.uniform and part.width is None else part.mask
+
+    def put(self, index: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write the new states of a layer; return what attention is to read, where the rows are one part."""
+        if not self._cells:
+            self._cells = tuple(part.cells_to_write for part in self._parts)
+        start = 0
+        for part, cells in zip(self._parts, self._cells, strict=True):
+            end = start + part.slots.rows
+            part.slots.write(index, keys[start:end], values[start:end], cells)
+            start = end
+        if not self.whole:
+            return keys, values
+        held = self._parts[0].slots.read(index, self.cells)
+        return held.keys, held.values
+
+    def let_go(self) -> None:
+        """Forget the parts: cache and layers know each other, and would keep memories until they are collected."""
+        self._parts = ()
+
+    def attend(self, module: Any, query: Tensor, scaling: float, arguments: dict[str, Any]) -> Tensor:
+        """Attention part by part, ``(R, q, heads, width)``."""
+        if not self._masks:
+            self._masks = tuple(part.mask for part in self._parts)
+        found, start = [], 0
+        for part, mask in zip(self._parts, self._masks, strict=True):
+            rows = query[start : start + part.slots.rows]
+            found.append(_attend_part(module, rows, part, mask, scaling, arguments))
+            start += part.slots.rows
+        return _together(found)
+
+
+class _StepLayer(CacheLayerMixin):  # type: ignore[misc, no-untyped-call]
+    """One layer of :class:`StepCache`."""
+
+    is_sliding = False
+
+    def __init__(self, cache: StepCache, index: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._cache, self._index = cache, index
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing is allocated here."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Write, and say what attention reads."""
+        return self._cache.put(self._index, key_states, value_states)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Length and offset of what attention reads."""
+        return self._cache.cells, 0
+
+    def get_seq_length(self) -> int:
+        """Tokens held before this forward."""
+        return self._cache.held
+
+    def get_max_length(self) -> int:
+        """No maximum that a model would have to know."""
+        return -1
+
+
+def forward(module: Any, parts: Sequence[Part], layers: int, accepts: frozenset[str]) -> Tensor:
+    """Run the next tokens of all parts through a model; their rows' lengths stay as they are.
+
+    Args:
+        module: The transformers module.
+        parts: The rows, with one number of tokens q in all. Several parts, or a prefix, need :data:`SLOT_ATTENTION`.
+        layers: Layers of the model.
+        accepts: Names of the parameters of its forward.
+
+    Returns:
+        Logits that follow each row's last token, ``(R, V)``, in the model's type.
+    """
+    cache = StepCache(parts, layers)
+    arguments: dict[str, Any] = {
+        "input_ids": _together([part.ids for part in parts]),  # (R, q)
+        "position_ids": _together([part.positions for part in parts]),  # (R, q)
+        "past_key_values": cache,
+        "use_cache": True,
+    }
+    if "logits_to_keep" in accepts:
+        arguments["logits_to_keep"] = 1
+    if not cache.whole:
+        # The parts have masks of their own; a mask of four dimensions keeps the model from making one.
+        arguments["attention_mask"] = arguments["input_ids"].new_ones((1, 1, 1, 1), dtype=torch.bool)
+        arguments["slot_parts"] = cache
+    elif (mask := cache.mask) is not None:
+        arguments["attention_mask"] = _like_the_models(module, mask)
+    try:
+        with torch.inference_mode():
+            logits: Tensor = module(**arguments).logits[:, -1]  # (R, V)
+    finally:
+        cache.let_go()
+    return logits
+
+
+def _together(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat(list(tensors)) if len(tensors) > 1 else tensors[0]
+
+
+def _like_the_models(module: Any, mask: Tensor) -> Tensor:
+    """Eager attention adds its mask to the scores; all others take booleans."""
+    if module.config._attn_implementation != "eager":
+        return mask
+    lowest = torch.finfo(module.dtype).min
+    return torch.zeros(mask.shape, dtype=module.dtype, device=mask.device).masked_fill(~mask, lowest)
+
+
+def _attend_part(
+    module: Any, query: Tensor, part: Part, mask: Tensor | None, scaling: float, arguments: dict[str, Any]
+) -> Tensor:
+    own = part.slots.read(module.layer_idx, part.cells)
+    mask = None if mask is None else mask.to(query.device)
+    if part.prefix is None:
+        return attend_rows(module, query, own.keys, own.values, mask, scaling, **arguments)
+    held = part.prefix.layers[module.layer_idx]
+    if query.shape[2] == 1:
+        return attend_with_prefix(query, (held.keys, held.values), (own.keys, own.values), mask, scaling)
+    # Many new tokens are rare (the rest of a prompt), and their scores would be large: one kernel reads both parts.
+    keys, values = (
+        torch.cat([shared.expand(len(query), -1, -1, -1), mine], dim=2)
+        for shared, mine in ((held.keys, own.keys), (held.values, own.values))
+    )
+    seen = torch.ones((1, 1, 1, part.before), dtype=torch.bool, device=query.device)
+    whole = None if mask is None else torch.cat([seen.expand(*mask.shape[:3], -1), mask], dim=-1)
+    return attend_rows(module, query, keys, values, whole, scaling, **arguments)

@@ -1,0 +1,329 @@
+"""Branches as rows of one batch over one key-value memory.
+
+The memory always lacks the newest token: a forward feeds what is pending, returns the logits that follow it, and the
+chosen token becomes pending. Stepping back and forking are therefore a shorter length and a copy, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from coft_core.errors import InvalidInputError, PromptTooLongError, RolloutClosedError
+from coft_core.model.compiled import step_logits
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.memory import GrowingRows, Sharing, SlotRows
+from coft_core.model.memory_fit import MemoryKind, fit_of
+from coft_core.model.slots import RowTokens
+
+
+class Removable(Protocol):
+    """What attaching gives back, such as PyTorch's handle of a hook."""
+
+    def remove(self) -> None:
+        """Take the hook off."""
+
+
+Hook = Callable[[Any], Removable]
+"""Attaches itself to a transformers module and returns what takes it off again."""
+
+
+@contextmanager
+def attached(module: Any, hooks: Sequence[Hook]) -> Iterator[None]:
+    """Attach hooks to a module for the time of a ``with`` block; errors inside it, or in a later hook, remove them too.
+
+    Args:
+        module: The transformers module.
+        hooks: The hooks, attached in this order.
+    """
+    with ExitStack() as stack:
+        for hook in hooks:
+            stack.callback(hook(module).remove)
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class BranchSpec:
+    """A branch that a policy needs.
+
+    Attributes:
+        name: ``"factual"``, ``"masked"``, or a policy's own name.
+        input_ids: Prompt tokens of this branch; branches of one prompt may differ in length.
+        model: Which loaded model runs it; ``"base"`` is the audited one.
+        hooks: Activation hooks that are on while this branch runs and off while others do; each attaches itself to the
+            model's module and returns what removes it.
+    """
+
+    name: str
+    input_ids: tuple[int, ...]
+    model: str = "base"
+    hooks: tuple[Hook, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """How the keys and values of a batch are kept.
+
+    Attributes:
+        kind: ``"slots"`` where memory is preallocated, ``"growing"`` where the model does not allow it.
+        reason: Why it is not preallocated, as half a sentence; empty where it is.
+        held_once: Tokens of the rows' beginning that are held once for all of them; 0 where each row holds its own.
+        joins: Whether steps may be run in one forward with those of other rollouts.
+    """
+
+    kind: MemoryKind
+    reason: str
+    held_once: int
+    joins: bool
+
+
+class BranchBatch:
+    """Rows that share one model, one memory and one number of generated tokens.
+
+    Where the model allows it, memory is preallocated and every row has its own length, so that no row is padded, and
+    what all rows begin with is read once. Other models' rows are padded on the left over a cache that grows.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        rows: Sequence[Sequence[int]],
+        share: bool = True,
+        sharing: Sharing | None = None,
+    ) -> None:
+        """Lay the prompts out; nothing runs yet.
+
+        Args:
+            model: The model.
+            rows: Prompt tokens of each row, at least one token each.
+            share: Whether what all rows begin with may be read once; not where the model's activations are changed.
+            sharing: From how many tokens on it is; what pays on the model's device if None.
+
+        Raises:
+            InvalidInputError: There is no row, or a row is empty.
+            PromptTooLongError: A row fills the model's context.
+        """
+        if not rows or any(len(row) == 0 for row in rows):
+            raise InvalidInputError("The prompt has no tokens; type at least one word.")
+        longest = max(len(row) for row in rows)
+        if longest >= model.context_length:
+            raise PromptTooLongError(
+                f"The prompt has {longest:,} tokens and the model takes {model.context_length:,}; shorten it."
+            )
+        self._model = model
+        self._tokens = RowTokens(rows, model.context_length, model.device)
+        self._sharing = (sharing or Sharing.of(model.device)) if share else None
+        self._memory: SlotRows | GrowingRows | None = None
+        self._closed = False
+        self.waited = 0.0
+        """Seconds for which the newest logits waited on forwards of others; whoever runs those for many writes it."""
+
+    def prepare(self) -> None:
+        """Find out which memory fits the model; the first time this runs it over a few tokens."""
+        fit_of(self._model)
+
+    @property
+    def model(self) -> LanguageModel:
+        """The model that runs the rows."""
+        return self._model
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows R."""
+        return self._tokens.rows
+
+    @property
+    def generated(self) -> int:
+        """Number of generated tokens, equal in every row."""
+        return self._tokens.generated
+
+    @property
+    def room(self) -> int:
+        """How many more tokens the context can hold."""
+        return self._model.context_length - self._tokens.longest - self._tokens.generated
+
+    @property
+    def closed(self) -> bool:
+        """Whether the memory has been released."""
+        return self._closed
+
+    @property
+    def memory_kind(self) -> MemoryKind:
+        """``"slots"`` where memory is preallocated, ``"growing"`` where the model does not allow it."""
+        return fit_of(self._model).kind
+
+    @property
+    def memory_note(self) -> str:
+        """Why memory is not preallocated, as a sentence; empty where it is."""
+        fit = fit_of(self._model)
+        return "" if fit.kind == "slots" else f"Decodes with a growing cache, because {fit.reason}."
+
+    @property
+    def memory_use(self) -> MemoryUse:
+        """How the rows' keys and values are kept."""
+        fit, memory = fit_of(self._model), self._opened()
+        once = memory.shared_length if isinstance(memory, SlotRows) else 0
+        # Nothing is shared by rows whose activations are changed.
+        return MemoryUse(fit.kind, fit.reason, once, fit.joins and self._sharing is not None)
+
+    @property
+    def memory_size(self) -> int:
+        """Bytes of keys and values that are held."""
+        return self._memory.size if self._memory else 0
+
+    @property
+    def memory_size_next(self) -> int:
+        """Bytes that will be held after the next :meth:`logits`, as far as it is known before the first."""
+        return 0 if self._closed else self._opened().size_after(1)
+
+    @property
+    def shared_length(self) -> int:
+        """Tokens of the rows' beginning that are held once for all of them; 0 before the first :meth:`logits`."""
+        return self._memory.prefix_length if self._memory else 0
+
+    @property
+    def may_join(self) -> bool:
+        """Whether the next :meth:`logits` may be one of several in :func:`joint_logits`."""
+        return isinstance(self._memory, SlotRows) and not self._closed and self._memory.may_join
+
+    def logits(self) -> Tensor:
+        """Run what is pending through the model: the whole prompt at first, one token a step afterwards.
+
+        Returns:
+            Logits that follow the newest token, ``(R, V)``, in the model's dtype.
+
+        Raises:
+            RolloutClosedError: The batch is closed.
+        """
+        return self._opened().logits()
+
+    def append(self, token_ids: Tensor) -> None:
+        """Make one token a row the pending one.
+
+        Args:
+            token_ids: ``(R,)``; branches of one prompt get the same token.
+        """
+        self._require_open()
+        self._tokens.append(token_ids)
+
+    def crop(self, generated: int) -> None:
+        """Go back to an earlier number of generated tokens; rows become shorter, nothing is copied or recomputed.
+
+        Raises:
+            InvalidInputError: ``generated`` lies ahead or is negative.
+        """
+        self._require_step(generated)
+        self._tokens.cut(generated)
+        if self._memory is not None:
+            self._memory.cut()
+
+    def fork(self, generated: int) -> BranchBatch:
+        """A second, independent batch at an earlier number of generated tokens, from a copy of the cut memory."""
+        self._require_step(generated)
+        copy = object.__new__(BranchBatch)
+        copy.__dict__.update(self.__dict__)
+        copy._tokens = self._tokens.copied(generated)
+        copy._memory = None if self._memory is None else self._memory.copied(copy._tokens)  # type: ignore[assignment]
+        return copy
+
+    def close(self) -> None:
+        """Release the memory; further steps raise :class:`RolloutClosedError`."""
+        self._closed, self._memory = True, None
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise RolloutClosedError("This rollout has been closed; start it again from its session.")
+
+    def _require_step(self, generated: int) -> None:
+        self._require_open()
+        if not 0 <= generated <= self.generated:
+            raise InvalidInputError(f"There is no step {generated}; this branch has {self.generated}.")
+
+    def _opened(self) -> SlotRows | GrowingRows:
+        self._require_open()
+        if self._memory is None:
+            fit = fit_of(self._model)
+            if fit.kind == "slots":
+                self._memory = SlotRows(self._model, self._tokens, fit, self._sharing)
+            else:
+                self._memory = GrowingRows(self._model, self._tokens, fit.accepts)
+        return self._memory
+
+
+def joint_logits(batches: Sequence[BranchBatch]) -> list[Tensor]:
+    """Run what is pending of several batches of one model in a single forward.
+
+    Args:
+        batches: Batches of one model, of which each :attr:`BranchBatch.may_join`.
+
+    Returns:
+        What :meth:`BranchBatch.logits` of each gives, up to sums in another order. Where the forward fails, no batch
+        has changed, and each can be run alone.
+
+    Raises:
+        InvalidInputError: A batch cannot be joined, or the models differ.
+    """
+    memories = [batch._memory for batch in batches if batch.may_join and isinstance(batch._memory, SlotRows)]
+    model = batches[0].model
+    if len(memories) != len(batches) or any(batch.model.module is not model.module for batch in batches):
+        raise InvalidInputError("These batches cannot share a forward; run each alone.")
+    fit = fit_of(model)
+    # Captured graphs are known by their memories in order, and whoever asks first is another one each time.
+    order = sorted(range(len(memories)), key=lambda place: id(memories[place]))
+    parts = [memories[place].next_part() for place in order]
+    logits = step_logits(model, parts, fit)  # (sum of R, V)
+    found = dict(zip(order, torch.split(logits, [part.slots.rows for part in parts]), strict=True))
+    for place, part in zip(order, parts, strict=True):
+        memories[place].done(part)
+    return [found[place] for place in range(len(memories))]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenText:
+    """What a model wrote.
+
+    Attributes:
+        text: The text, without special tokens.
+        cut: Whether it ended because there was no room for more.
+    """
+
+    text: str
+    cut: bool
+
+
+def write_greedily(
+    model: LanguageModel, ids: Sequence[int], most: int, ended: Callable[[str], bool] = lambda text: False
+) -> WrittenText:
+    """Continue tokens with the likeliest ones, up to the model's end token.
+
+    Args:
+        model: The model.
+        ids: Tokens to continue.
+        most: Tokens at most.
+        ended: Told the text so far; whether it is complete.
+
+    Raises:
+        InvalidInputError: There are no tokens.
+        PromptTooLongError: They fill the model's context.
+    """
+    batch = BranchBatch(model, [ids])
+    written: list[int] = []
+    try:
+        while len(written) < most and batch.room > 0:
+            chosen = batch.logits().float().argmax(-1)  # (1,)
+            token_id = int(chosen)
+            if token_id in model.end_token_ids:
+                return WrittenText(model.continuation_text(written), False)
+            written.append(token_id)
+            text = model.continuation_text(written)
+            if ended(text):
+                return WrittenText(text, False)
+            batch.append(chosen)
+        return WrittenText(model.continuation_text(written), True)
+    finally:
+        batch.close()

@@ -1,0 +1,395 @@
+"""Faster ways to run one new token a row through a model, prepared on request and described in words.
+
+On CUDA the forward of a row's memory is captured as a graph, so that a step launches one thing and not a thousand
+(:mod:`coft_core.model.compiled`). On a CPU the forward is traced, so that a step of a small model is not spent
+in Python (:mod:`coft_core.model.compiled`). Neither is used before :func:`prepare` has seen that it gives the
+logits of the eager forward; where it does not, the eager forward stays and :func:`path_of` says why.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from coft_core.model.attention import Part, Prefix, forward
+from coft_core.model.functions import WARM_UPS, first_line
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.memory_fit import Fit, fit_of
+from coft_core.model.slots import LayerMemory, Slots
+
+_cuda: Any = torch.cuda
+
+EAGER_STEPS = 2
+"""Steps of some memories that run eagerly before their graph is captured."""
+
+MOST_GRAPHS = 64
+"""Memories, and sets of them, that are known at a time; the one unused for longest is forgotten."""
+
+
+@dataclass(slots=True)
+class _Graph:
+    """A captured forward, or memories that have not been stepped together often enough for one.
+
+    Attributes:
+        parts: Each memory, its capacity (it moves when that grows), and what stands before its rows.
+        seen: Eager steps so far.
+        ids: Where the graph reads its tokens, ``(R, 1)``.
+        logits: Where it writes, ``(R, V)``.
+        graph: The graph.
+    """
+
+    parts: tuple[tuple[ref[Slots], int, Prefix | None], ...]
+    seen: int = 0
+    ids: Tensor | None = None
+    logits: Tensor | None = None
+    graph: Any = None
+
+    def is_of(self, parts: Sequence[Part]) -> bool:
+        """Whether these are the memories, and still where they were."""
+        return all(
+            own() is part.slots and capacity == part.slots.capacity and prefix is part.prefix
+            for (own, capacity, prefix), part in zip(self.parts, parts, strict=True)
+        )
+
+    @property
+    def gone(self) -> bool:
+        """Whether one of the memories is no longer there."""
+        return any(own() is None for own, _, _ in self.parts)
+
+
+class GraphSteps:
+    """Runs single tokens by graphs, one for each memory or set of memories; graphs go when their memories do.
+
+    Attributes:
+        failure: Why no further graph is captured; empty while they are.
+    """
+
+    def __init__(self, module: Any, fit: Fit, eager_steps: int = EAGER_STEPS) -> None:
+        """Capture nothing yet.
+
+        Args:
+            module: The transformers module.
+            fit: How it is called.
+            eager_steps: Steps of some memories that run eagerly before their graph is captured.
+        """
+        self._module, self._fit, self._eager_steps = module, fit, eager_steps
+        self._graphs: OrderedDict[tuple[int, ...], _Graph] = OrderedDict()
+        self._pool: Any = None
+        self.failure = ""
+
+    def takes(self, parts: Sequence[Part]) -> bool:
+        """Any parts: those that have no graph yet run eagerly, or get one."""
+        return True
+
+    def logits(self, parts: Sequence[Part]) -> Tensor:
+        """Logits that follow each row's token, ``(R, V)``; the caller's own."""
+        own = self._known(parts)
+        if own.graph is None and own.seen >= self._eager_steps and not self.failure:
+            try:
+                self._capture(own, parts)
+            except RuntimeError as error:
+                # A device that is full can still step eagerly; the path says that it does.
+                self.failure = first_line(error)
+        if own.graph is None:
+            own.seen += 1
+            return forward(self._module, parts, self._fit.layers, self._fit.accepts)
+        return _replay(own, torch.cat([part.ids for part in parts]))
+
+    def _known(self, parts: Sequence[Part]) -> _Graph:
+        key = tuple(id(part.slots) for part in parts)
+        own = self._graphs.get(key)
+        if own is None or not own.is_of(parts):
+            for other in [other for other, graph in self._graphs.items() if graph.gone]:
+                del self._graphs[other]
+            own = _Graph(tuple((ref(part.slots), part.slots.capacity, part.prefix) for part in parts))
+            self._graphs[key] = own
+        self._graphs.move_to_end(key)
+        while len(self._graphs) > MOST_GRAPHS:
+            self._graphs.popitem(last=False)
+        return own
+
+    @torch.inference_mode()
+    def _capture(self, own: _Graph, parts: Sequence[Part]) -> None:
+        own.ids = torch.cat([part.ids for part in parts])  # (R, 1)
+        given = torch.split(own.ids, [part.slots.rows for part in parts])
+        fixed = [
+            Part(part.slots, ids, part.prefix, part.slots.capacity) for part, ids in zip(parts, given, strict=True)
+        ]
+        stream = _cuda.Stream()
+        stream.wait_stream(_cuda.current_stream())
+        with _cuda.stream(stream):
+            # The rows' lengths stay as they are, so that writing the same cells several times changes nothing.
+            for _ in range(WARM_UPS):
+                forward(self._module, fixed, self._fit.layers, self._fit.accepts)
+        _cuda.current_stream().wait_stream(stream)
+        graph = _cuda.CUDAGraph()
+        # Graphs never run at the same time and share their memory. Other threads may use the device meanwhile.
+        with _cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            own.logits = forward(self._module, fixed, self._fit.layers, self._fit.accepts)
+        own.graph, self._pool = graph, graph.pool()
+
+
+@torch.inference_mode()
+def _replay(own: _Graph, ids: Tensor) -> Tensor:
+    if own.graph is None or own.ids is None or own.logits is None:
+        raise ValueError("These memories have no graph yet.")
+    own.ids.copy_(ids)
+    own.graph.replay()
+    return own.logits.clone()
+
+
+_torch: Any = torch._C
+
+
+def why_not_traced(module: Any, device: torch.device) -> str:
+    """Why a model is not traced, as half a sentence; empty if it can be tried."""
+    if device.type != "cpu":
+        return f"nothing faster is known for {device.type}"
+    if {parameter.dtype for parameter in module.parameters()} - {torch.float32, torch.bfloat16}:
+        return "only float32 and bfloat16 weights are traced on a CPU"
+    return ""
+
+
+class TracedSteps:
+    """Runs single tokens by a trace of the model's forward.
+
+    ``torch.jit.trace`` enters what it makes in a table of the process, which nothing is ever taken out of. This trace
+    is a function of its own over the weights as inputs, so that it goes with the model.
+    """
+
+    failure = ""
+
+    def __init__(self, module: Any, fit: Fit, example: Part) -> None:
+        """Trace.
+
+        Args:
+            module: The transformers module; its weights must not change any more.
+            fit: How it is called.
+            example: A token a row behind some others; what it computes is not used.
+
+        Raises:
+            RuntimeError: The forward cannot be traced.
+        """
+        self._layers = fit.layers
+        self._weights = (*module.parameters(), *module.buffers())
+        given = _inputs(example)
+
+        def run(*tensors: Tensor) -> Tensor:
+            # The weights behind the inputs are known to the tracer by being the module's own tensors.
+            return _forward(module, fit, tensors[: len(given)])
+
+        with torch.inference_mode(), warnings.catch_warnings():
+            # Tracing warns of each shape that Python reads; whether one was baked in is seen by comparing logits.
+            warnings.simplefilter("ignore")
+            graph, _ = _torch._create_graph_by_tracing(run, (*given, *self._weights), lambda _: "", False, False)
+        self._run = _torch._create_function_from_graph("step", graph)
+
+    def takes(self, parts: Sequence[Part]) -> bool:
+        """Whether they are rows of one memory that holds tokens already, without a prefix that is held apart.
+
+        A prompt of one token is a single token as well, but before it there are no keys and values to begin with.
+        """
+        return len(parts) == 1 and parts[0].prefix is None and len(parts[0].slots.layers) == self._layers
+
+    def logits(self, parts: Sequence[Part]) -> Tensor:
+        """Logits that follow each row's token, ``(R, V)``."""
+        with torch.inference_mode():
+            found: Tensor = self._run(*_inputs(parts[0]), *self._weights)
+        return found
+
+
+def _forward(module: Any, fit: Fit, given: Sequence[Tensor]) -> Tensor:
+    """The forward as a function of tensors alone: tokens, lengths, and each layer's keys and values."""
+    ids, lengths, *held = given
+    layers = [LayerMemory(keys, values) for keys, values in zip(held[::2], held[1::2], strict=True)]
+    part = Part(_GivenSlots(ids.shape[0], lengths, layers), ids, width=held[0].shape[2])
+    return forward(module, [part], fit.layers, fit.accepts)
+
+
+class _GivenSlots(Slots):
+    """Rows over tensors that are somebody else's; only what a forward over a fixed width asks for is there."""
+
+    def __init__(self, rows: int, lengths: Tensor, layers: Sequence[LayerMemory]) -> None:
+        self.rows = rows
+        self.lengths = lengths
+        self.layers = list(layers)
+
+    @property
+    def uniform(self) -> bool:
+        """Lengths are read off the tensor."""
+        return False
+
+    @property
+    def longest(self) -> int:
+        """What a model is told is held; positions and masks are given to it."""
+        return 0
+
+
+def _inputs(part: Part) -> tuple[Tensor, ...]:
+    """Tokens, lengths, and views of as many cells as the longest row needs."""
+    views = [part.slots.read(index, part.cells) for index in range(len(part.slots.layers))]
+    return (part.ids, part.slots.lengths, *(tensor for view in views for tensor in (view.keys, view.values)))
+
+
+PathName = Literal["CUDA graph", "traced", "eager"]
+Progress = Callable[[float, str], None]
+"""Told how much is done, 0 to 1, and what is being done."""
+
+_KEPT_AS = "step path"
+_PROBE_ROWS = ((7, 7), (5,))
+"""Lengths of the rows on which a path must agree with the eager forward: another number of rows, other lengths."""
+
+
+class Steps(Protocol):
+    """Runs one new token a row."""
+
+    @property
+    def failure(self) -> str:
+        """What went wrong since it was prepared; empty if nothing did."""
+
+    def takes(self, parts: Sequence[Part]) -> bool:
+        """Whether it may run these parts."""
+
+    def logits(self, parts: Sequence[Part]) -> Tensor:
+        """Logits that follow each row's token, ``(R, V)``; the rows' lengths stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPath:
+    """How single tokens are run.
+
+    Attributes:
+        name: The path.
+        reason: Why it is eager; empty for the others.
+        steps: What runs them; None where it is eager.
+    """
+
+    name: PathName
+    reason: str = ""
+    steps: Steps | None = None
+
+    @property
+    def text(self) -> str:
+        """In words, as status lines show it: ``"CUDA graph"``, ``"traced"`` or ``"eager: <why>"``."""
+        if self.steps is not None and self.steps.failure:
+            return f"{self.name}, eager where there is none yet: {self.steps.failure}"
+        return f"{self.name}: {self.reason}" if self.reason else self.name
+
+
+NOT_PREPARED = StepPath("eager", "no faster path has been prepared")
+
+
+def path_of(model: LanguageModel) -> StepPath:
+    """The path that runs a model's single tokens."""
+    kept = model.findings.get(_KEPT_AS)
+    if kept is None or kept[0] is not model.module:
+        return NOT_PREPARED
+    found: StepPath = kept[1]
+    return found
+
+
+def prepare(model: LanguageModel, progress: Progress | None = None) -> StepPath:
+    """Make the fastest path of a model that gives the eager forward's logits; it is used from then on.
+
+    This takes a second or several. On a CPU it pays for a model that takes some hundred steps.
+
+    Args:
+        model: The model.
+        progress: Told what is being done.
+
+    Returns:
+        The path.
+    """
+    report = progress or _say_nothing
+    report(0.0, "Looking at the model's memory")
+    fit = fit_of(model)
+    path = _eager(model, fit)
+    if path is None:
+        if model.device.type == "cuda":
+            report(0.2, "Capturing a step as a CUDA graph")
+            path = _tried(model, fit, "CUDA graph", lambda: GraphSteps(model.module, fit), report)
+        else:
+            report(0.2, "Tracing a step")
+            path = _tried(
+                model, fit, "traced", lambda: TracedSteps(model.module, fit, _probe(model, fit, (6, 6))), report
+            )
+    model.findings[_KEPT_AS] = (model.module, path)
+    report(1.0, f"Steps run {path.text}")
+    return path
+
+
+def forget(model: LanguageModel) -> None:
+    """Go back to the eager forward and let go of what the path held."""
+    model.findings.pop(_KEPT_AS, None)
+
+
+def step_logits(model: LanguageModel, parts: Sequence[Part], fit: Fit) -> Tensor:
+    """Logits that follow each row's last token, ``(R, V)``, by the path that was prepared where it takes the parts."""
+    steps = path_of(model).steps
+    one_token = all(part.ids.shape[1] == 1 for part in parts)
+    if one_token and steps is not None and steps.takes(parts):
+        return steps.logits(parts)
+    return forward(model.module, parts, fit.layers, fit.accepts)
+
+
+def _eager(model: LanguageModel, fit: Fit) -> StepPath | None:
+    """Why nothing faster can be tried; None if it can."""
+    if fit.kind != "slots":
+        return StepPath("eager", fit.reason)
+    if len(model.places) > 1 or len({parameter.device for parameter in model.module.parameters()}) > 1:
+        return StepPath("eager", "the model is spread over several devices")
+    if model.quantization != "none":
+        return StepPath("eager", f"the weights are quantised ({model.quantization})")
+    if model.device.type == "cuda":
+        return None
+    reason = why_not_traced(model.module, model.device)
+    return StepPath("eager", reason) if reason else None
+
+
+def _tried(model: LanguageModel, fit: Fit, name: PathName, build: Callable[[], Steps], report: Progress) -> StepPath:
+    """The path if it can be made and agrees with the eager forward, else the eager one with what was wrong."""
+    try:
+        steps = build()
+        report(0.6, "Comparing it with the eager forward")
+        agree = all(_agrees(steps, _probe(model, fit, lengths), model, fit) for lengths in _PROBE_ROWS)
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+        # Which operations an architecture uses that can be neither traced nor captured is known only by trying, and so
+        # is whether this PyTorch has what tracing needs.
+        return StepPath("eager", f"a faster path failed ({first_line(error)})")
+    if steps.failure:
+        return StepPath("eager", f"a faster path failed ({steps.failure})")
+    if not agree:
+        return StepPath("eager", "a faster path gave other logits")
+    return StepPath(name, steps=steps)
+
+
+def _agrees(steps: Steps, part: Part, model: LanguageModel, fit: Fit) -> bool:
+    expected = forward(model.module, [part], fit.layers, fit.accepts).float()  # (R, V)
+    # A memory has a graph only after some steps, and a trace is optimised in its first ones.
+    for _ in range(EAGER_STEPS + 2):
+        found = steps.logits([part]).float()
+    tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
+    return bool((found - expected).abs().max() <= tolerance * (1.0 + expected.abs().max()))
+
+
+def _probe(model: LanguageModel, fit: Fit, lengths: Sequence[int]) -> Part:
+    """A token to run behind rows of some lengths, which hold arbitrary tokens."""
+    generator = torch.Generator().manual_seed(sum(lengths))
+    shape = (len(lengths), max(lengths) + 1)
+    ids = torch.randint(model.vocabulary_size, shape, generator=generator).to(model.device)
+    slots = Slots(len(lengths), model.context_length, model.device)
+    slots.reserve(shape[1])
+    forward(model.module, [Part(slots, ids[:, :-1])], fit.layers, fit.accepts)
+    slots.settle(lengths)
+    return Part(slots, ids[:, -1:])
+
+
+def _say_nothing(share: float, what: str) -> None:
+    del share, what

@@ -1,0 +1,497 @@
+"""Teacher forcing of several branches at once, as a stream of logits that is never held whole.
+
+Hidden states are computed for a batch of items, the prefix that all branches of all its items share only once; the head
+is then applied to some of the scored positions at a time. Memory grows with the batch's hidden states, not its logits;
+batches larger than the model's ``prefill_tokens`` are read in pieces of as many tokens, over a cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+
+from coft_core.errors import InvalidInputError, PromptTooLongError
+from coft_core.model.head import SplitModel, accepted_arguments, split_model
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.slots import token_size
+
+Result = TypeVar("Result")
+
+
+class Room(Protocol):
+    """Memory for keys and values that is shared with others."""
+
+    @property
+    def most(self) -> int | None:
+        """Bytes that one batch should take at most; None sets no limit. A single prompt may need more."""
+
+    def run(self, size: int, work: Callable[[], Result]) -> Result:
+        """Run one batch while its memory is set aside.
+
+        Args:
+            size: Bytes of keys and values that it holds at most.
+            work: The batch. It may be run a second time where memory ran out, so it begins anew each time and leaves
+                nothing behind when it fails.
+        """
+
+
+class OwnRoom:
+    """Memory that is shared with nobody: every batch runs at once."""
+
+    @property
+    def most(self) -> int | None:
+        """No limit."""
+        return None
+
+    def run(self, size: int, work: Callable[[], Result]) -> Result:
+        """Run the batch."""
+        del size
+        return work()
+
+
+def pieces(rows: int, begin: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
+    """Ranges of columns, one forward each.
+
+    Args:
+        rows: Rows R that are read together.
+        begin: First column that is read.
+        end: One past the last column.
+        limit: Tokens that one forward reads at most, over all rows; a single column is read whatever its rows.
+
+    Yields:
+        ``(start, stop)`` with ``R * (stop - start) <= limit``, in order, together ``[begin, end)``.
+    """
+    width = max(1, limit // rows)
+    for start in range(begin, end, width):
+        yield start, min(start + width, end)
+
+
+class PrefixLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+    """Keys and values of a prefix, one row an item, read by every branch of that item.
+
+    What comes after it differs between branches; it is kept beside the prefix if more is to come, and else handed on.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, branches: int, keep: bool) -> None:
+        """Hold a prefix.
+
+        Args:
+            keys: Its keys, ``(G, heads, shared, width)``.
+            values: Its values, of the same shape but for the width.
+            branches: Branches B of each item.
+            keep: Whether what comes after it is read in several pieces.
+        """
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.lazy_initialization(keys, values)
+        self._prefix, self._branches, self._keep = (keys, values), branches, keep
+        # What came after the prefix, (G * B, heads, t, width).
+        self._after = tuple(states[..., :0, :].repeat_interleave(branches, dim=0) for states in (keys, values))
+
+    def get_seq_length(self) -> int:
+        """Tokens of the prefix and of what was kept after it."""
+        return int(self._prefix[0].shape[-2]) + int(self._after[0].shape[-2])
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Prefix, what was kept and new states together, ``(G * B, heads, shared + t + new, width)``."""
+        new = (key_states, value_states)
+        after = tuple(torch.cat([kept, states], dim=-2) for kept, states in zip(self._after, new, strict=True))
+        if self._keep:
+            self._after = after
+        prefix = (states.repeat_interleave(self._branches, dim=0) for states in self._prefix)
+        keys, values = (torch.cat(pair, dim=-2) for pair in zip(prefix, after, strict=True))
+        return keys, values
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedItem:
+    """A continuation that follows several branches of one prompt.
+
+    Attributes:
+        prompts: Tokens of each branch, the same number in all.
+        continuation: Tokens that follow in every branch.
+        first: First position of the continuation that is scored, 0-based.
+    """
+
+    prompts: tuple[tuple[int, ...], ...]
+    continuation: tuple[int, ...]
+    first: int = 0
+
+    @property
+    def length(self) -> int:
+        """Tokens that are fed, of one branch; the last one predicts nothing that is scored."""
+        return len(self.prompts[0]) + len(self.continuation) - 1
+
+    @property
+    def scored(self) -> int:
+        """Number of scored positions."""
+        return len(self.continuation) - self.first
+
+    @property
+    def shared(self) -> int:
+        """Tokens at the beginning that all branches have in common, up to the first scored position."""
+        columns = zip(*self.prompts, strict=True)
+        equal = next((i for i, column in enumerate(columns) if len(set(column)) > 1), len(self.prompts[0]))
+        return min(equal, len(self.prompts[0]) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is done at once; no result depends on it.
+
+    Attributes:
+        logits: Logits held at a time, over all branches.
+        shared: Tokens that computing the common prefix once must save to be worth a second forward.
+        waste: How much more a batch may compute than its items would one by one, for padding and for prefixes that
+            only some of them share.
+    """
+
+    logits: int
+    shared: int
+    waste: float = 1.5
+
+    @classmethod
+    def of(cls, device: torch.device) -> Limits:
+        """Limits that suit a device: larger pieces on an accelerator, where starting one costs more than its work."""
+        return cls(1 << 23, 64, 1.05) if device.type == "cpu" else cls(1 << 26, 2048)
+
+
+Chunk = tuple[Tensor, Tensor]
+"""Indices of scored positions, ``(n,)``, and their logits in every branch, ``(n, B, V)``."""
+
+
+class ForcedScorer:
+    """Streams the logits of continuations under several branches."""
+
+    def __init__(self, model: LanguageModel, limits: Limits | None = None) -> None:
+        """Find out how the model's logits can be had; runs the model on a few tokens.
+
+        Args:
+            model: The model.
+            limits: How much is done at once; what suits the device if None.
+        """
+        self._model = model
+        self._limits = limits or Limits.of(model.device)
+        self._parts: SplitModel | None = split_model(model)
+
+    @property
+    def split(self) -> bool:
+        """Whether the head is applied by itself; otherwise the model's own forward runs over pieces of positions."""
+        return self._parts is not None
+
+    def memory_size(self, items: Sequence[ForcedItem]) -> int:
+        """Bytes of keys and values that a batch holds while it is run: of its shared prefix, and of pieces read.
+
+        Args:
+            items: Items with one and the same number of branches B.
+        """
+        branches, longest = len(items[0].prompts), max(item.length for item in items)
+        rows, shared = len(items) * branches, min(item.shared for item in items)
+        if self._parts is None:
+            return rows * longest * token_size(self._model)
+        if not self._shares(len(items), branches, shared):
+            shared = 0
+        several = rows * (longest - shared) > self._model.prefill_tokens
+        return (len(items) * shared + several * rows * (longest - shared)) * token_size(self._model)
+
+    def fitting(self, most: int | None) -> Callable[[Sequence[ForcedItem]], bool] | None:
+        """Whether a batch holds at most so many bytes of keys and values; None sets no limit."""
+        return None if most is None else lambda items: self.memory_size(items) <= most
+
+    @torch.inference_mode()
+    def logits(self, items: Sequence[ForcedItem]) -> Iterator[Chunk]:
+        """Run one batch.
+
+        Args:
+            items: Items with one and the same number of branches B.
+
+        Yields:
+            Every scored position once, in pieces: indices into the items' scored positions laid end to end, ``(n,)``,
+            and the logits of the distribution from which the token there is drawn, ``(n, B, V)``, in the model's type
+            and on its device.
+
+        Raises:
+            InvalidInputError: A prompt or a continuation is empty, or the branches of an item differ in length.
+            PromptTooLongError: An item exceeds the model's context.
+        """
+        _check(items, self._model.context_length)
+        layout = _Layout.of(items, self._model.device)
+        chunks = self._by_own_forward(layout) if self._parts is None else self._by_head(layout, self._parts)
+        for index, logits in chunks:
+            # The head of a model that is spread over several devices may be on another one than its inputs.
+            yield index.to(self._model.device), logits.to(self._model.device)
+
+    def _by_head(self, layout: _Layout, parts: SplitModel) -> Iterator[Chunk]:
+        hidden = self._hidden(layout, parts)  # (N, B, H)
+        step = max(1, self._limits.logits // (layout.branches * self._model.vocabulary_size))
+        for start in range(0, len(hidden), step):
+            chunk = parts.head(hidden[start : start + step])  # (n, B, V)
+            yield torch.arange(start, start + len(chunk), device=chunk.device), chunk
+
+    def _hidden(self, layout: _Layout, parts: SplitModel) -> Tensor:
+        """Hidden states at the scored positions, ``(N, B, H)``."""
+        shared = layout.shared
+        if not self._shares(layout.items, layout.branches, shared):
+            return self._read(parts.base, layout, 0, None)
+        prefix = DynamicCache()
+        for start, stop in pieces(layout.items, 0, shared, self._model.prefill_tokens):
+            first_rows = layout.ids[:: layout.branches, start:stop]  # (G, w)
+            parts.base(input_ids=first_rows, past_key_values=prefix, use_cache=True)
+        return self._read(parts.base, layout, shared, prefix)
+
+    def _shares(self, items: int, branches: int, shared: int) -> bool:
+        """Whether reading a common prefix once saves enough."""
+        return shared * items * (branches - 1) >= max(self._limits.shared, 1)
+
+    def _read(self, base: Callable[..., Any], layout: _Layout, begin: int, prefix: DynamicCache | None) -> Tensor:
+        """Read all rows from a column on, in one piece where it is small enough; hidden states at scored positions."""
+        rows, length = layout.ids.shape
+        ranges = list(pieces(rows, begin, length, self._model.prefill_tokens))
+        several = len(ranges) > 1
+        if prefix is not None:
+            layers: list[Any] = [
+                PrefixLayer(keys, values, layout.branches, keep=several) for keys, values, *_ in prefix
+            ]
+            arguments: dict[str, Any] = {"past_key_values": Cache(layers=layers), "use_cache": True}
+        else:
+            arguments = {"past_key_values": DynamicCache(), "use_cache": True} if several else {"use_cache": False}
+        found = []
+        for start, stop in ranges:
+            states = base(input_ids=layout.ids[:, start:stop], **arguments).last_hidden_state  # (G * B, w, H)
+            found.append(_pick(states, layout, start, stop))
+        if not several:
+            return found[0][1]
+        order = torch.cat([index for index, _ in found]).argsort()  # (N,)
+        return torch.cat([picked for _, picked in found])[order]  # (N, B, H)
+
+    def _by_own_forward(self, layout: _Layout) -> Iterator[Chunk]:
+        forward: Callable[..., Any] = self._model.module
+        some = "logits_to_keep" in accepted_arguments(self._model.module.forward)
+        cache = DynamicCache()
+        rows, length = layout.ids.shape
+        begin = min(layout.columns) if some else 0
+        for start, stop in pieces(rows, 0, begin, self._model.prefill_tokens):
+            forward(input_ids=layout.ids[:, start:stop], past_key_values=cache, use_cache=True, logits_to_keep=1)
+        limit = min(self._limits.logits // self._model.vocabulary_size, self._model.prefill_tokens)
+        for start, stop in pieces(rows, begin, length, limit):
+            logits = forward(input_ids=layout.ids[:, start:stop], past_key_values=cache, use_cache=True).logits
+            index, found = _pick(logits, layout, start, stop)  # (n,), (n, B, V)
+            if len(index):
+                yield index, found
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A batch as a rectangle: rows are items times branches, padded on the right.
+
+    What stands right of a token cannot change its logits in a causal model, so neither a mask nor positions are needed.
+
+    Attributes:
+        ids: ``(G * B, L)``.
+        owners: Item of each of the N scored positions; on the host, where the ranges of columns are looked up.
+        columns: Its column in ``ids``: the token before it.
+        branches: B.
+        shared: Columns that are equal in all branches of every item.
+    """
+
+    ids: Tensor
+    owners: tuple[int, ...]
+    columns: tuple[int, ...]
+    branches: int
+    shared: int
+
+    @property
+    def items(self) -> int:
+        return len(self.ids) // self.branches
+
+    @classmethod
+    def of(cls, items: Sequence[ForcedItem], device: torch.device) -> _Layout:
+        longest = max(item.length for item in items)
+        rows = [
+            [*prompt, *item.continuation[:-1], *[0] * (longest - item.length)]
+            for item in items
+            for prompt in item.prompts
+        ]
+        owners = [g for g, item in enumerate(items) for _ in range(item.scored)]
+        columns = [len(item.prompts[0]) - 1 + c for item in items for c in range(item.first, len(item.continuation))]
+        return cls(
+            torch.tensor(rows, device=device),
+            tuple(owners),
+            tuple(columns),
+            len(items[0].prompts),
+            min(item.shared for item in items),
+        )
+
+
+def _pick(states: Tensor, layout: _Layout, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    """The scored positions in some columns, ``(n,)``, and what a forward gave there, ``(n, B, *)``.
+
+    Args:
+        states: Hidden states or logits of the columns, ``(G * B, stop - start, *)``.
+        layout: The batch.
+        start: First column.
+        stop: One past the last column.
+    """
+    scored = [n for n, column in enumerate(layout.columns) if start <= column < stop]
+    by_item = states.reshape(layout.items, layout.branches, *states.shape[1:])  # (G, B, w, *)
+    chosen = [(n, layout.owners[n], layout.columns[n] - start) for n in scored]
+    index, owners, columns = torch.tensor(chosen, dtype=torch.long, device=states.device).reshape(-1, 3).unbind(1)
+    return index, by_item[owners, :, columns]
+
+
+def _check(items: Sequence[ForcedItem], context: int) -> None:
+    if not items:
+        raise InvalidInputError("There is nothing to score; give at least one item.")
+    for item in items:
+        lengths = {len(prompt) for prompt in item.prompts}
+        if len(lengths) != 1 or 0 in lengths or item.scored < 1:
+            raise InvalidInputError(
+                "A prompt or a continuation has no tokens, or an item's branches differ in length; "
+                "give at least one word each and branches of one length."
+            )
+        if item.length >= context:
+            raise PromptTooLongError(
+                f"Prompt and continuation have {item.length + 1:,} tokens and the model takes {context:,}; "
+                "shorten them."
+            )
+    if len({len(item.prompts) for item in items}) != 1:
+        raise InvalidInputError("The items of one batch differ in their number of branches; batch them apart.")
+
+
+def forced_batches(
+    items: Sequence[ForcedItem],
+    token_budget: int,
+    most: int | None = None,
+    waste: float = 1.5,
+    fitting: Callable[[Sequence[ForcedItem]], bool] | None = None,
+) -> Iterator[list[int]]:
+    """Group items by number of branches, by length, and among nearly equally long ones by their common prefix.
+
+    Args:
+        items: The items.
+        token_budget: Largest padded batch in tokens, all branches counted; an item longer than it has a batch of its
+            own.
+        most: Items in a batch at most; None sets no limit.
+        waste: See :class:`Limits`.
+        fitting: Whether items may be a batch; an item for which none of this holds has a batch of its own.
+
+    Yields:
+        Lists of indices into ``items``; every index is in one of them.
+    """
+    batch: list[int] = []
+    for index in sorted(range(len(items)), key=lambda i: _bucket(items[i])):
+        wider = [items[i] for i in (*batch, index)]
+        if batch and not (_fit(wider, token_budget, most, waste) and (fitting is None or fitting(wider))):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def _fit(items: Sequence[ForcedItem], token_budget: int, most: int | None, waste: float) -> bool:
+    """Whether items make a good batch."""
+    branches, longest = len(items[0].prompts), max(item.length for item in items)
+    if len(items[-1].prompts) != branches or (most is not None and len(items) > most):
+        return False
+    together = len(items) * _computed(branches, longest, min(item.shared for item in items))
+    alone = sum(_computed(branches, item.length, item.shared) for item in items)
+    return len(items) * branches * longest <= token_budget and together <= waste * alone
+
+
+def _computed(branches: int, length: int, shared: int) -> int:
+    """Tokens of one item that the model runs over."""
+    return shared + branches * (length - shared)
+
+
+def _bucket(item: ForcedItem) -> tuple[int, int, int, int]:
+    steps = math.ceil(math.log(item.length) / math.log(1.1))
+    return len(item.prompts), steps, item.shared, item.length
+
+
+def teacher_forced_logits(model: LanguageModel, rows: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
+    """Logits before each continuation token, the head computed only there.
+
+    Rows with one continuation and prompts of one length are scored as branches of one item, whose common prefix is run
+    once; all others are put together by their lengths. No forward reads more tokens than the model's
+    ``prefill_tokens``.
+
+    Args:
+        model: The model.
+        rows: (prompt tokens, continuation tokens) of each row; both non-empty.
+
+    Returns:
+        One ``(C_r, V)`` tensor a row, on the model's device and in its dtype: row ``c`` is the distribution from which
+        continuation token ``c`` is drawn.
+
+    Raises:
+        InvalidInputError: A prompt or a continuation is empty.
+        PromptTooLongError: Prompt and continuation together exceed the model's context.
+    """
+    if any(len(prompt) == 0 or len(continuation) == 0 for prompt, continuation in rows):
+        raise InvalidInputError("A prompt or a continuation has no tokens; give at least one word each.")
+    longest = max((len(prompt) + len(continuation) for prompt, continuation in rows), default=0)
+    if longest > model.context_length:
+        raise PromptTooLongError(
+            f"Prompt and continuation have {longest:,} tokens and the model takes {model.context_length:,}; "
+            "shorten them."
+        )
+    groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for row, (prompt, continuation) in enumerate(rows):
+        groups.setdefault((len(prompt), tuple(continuation)), []).append(row)
+    items = [
+        ForcedItem(tuple(tuple(rows[row][0]) for row in group), continuation)
+        for (_, continuation), group in groups.items()
+    ]
+    scored = _scored(model, items)  # (C, B, V) an item
+    found = {row: scored[i][:, b] for i, group in enumerate(groups.values()) for b, row in enumerate(group)}
+    return [found[row] for row in range(len(rows))]
+
+
+def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
+    """Group indices of similar lengths so that rows times longest row stays within a budget.
+
+    Args:
+        lengths: Length of each item in tokens.
+        token_budget: Largest padded batch in tokens; one item longer than it makes a batch of its own.
+
+    Yields:
+        Lists of indices into ``lengths``.
+    """
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if batch and (len(batch) + 1) * lengths[index] > token_budget:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def _scored(model: LanguageModel, items: Sequence[ForcedItem]) -> dict[int, Tensor]:
+    """Logits of every item, ``(C, B, V)``."""
+    limits = Limits.of(model.device)
+    scorer = ForcedScorer(model, limits)
+    found: dict[int, Tensor] = {}
+    for batch in forced_batches(items, model.prefill_tokens, waste=limits.waste):
+        chosen = [items[i] for i in batch]
+        logits = _whole(scorer, chosen)  # (N, B, V)
+        found.update(zip(batch, torch.split(logits, [item.scored for item in chosen]), strict=True))
+    return found
+
+
+def _whole(scorer: ForcedScorer, items: Sequence[ForcedItem]) -> Tensor:
+    """Logits of a batch at every scored position, ``(N, B, V)``."""
+    count = sum(item.scored for item in items)
+    whole: Tensor | None = None
+    for index, logits in scorer.logits(items):
+        if whole is None:
+            whole = logits.new_empty(count, *logits.shape[1:])
+        whole[index] = logits
+    assert whole is not None  # every item has a scored position
+    return whole

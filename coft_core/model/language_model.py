@@ -1,0 +1,262 @@
+"""A loaded language model: the module, its tokenizer, and what identifies both."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedTokenizerFast
+from transformers.integrations.accelerate import load_offloaded_parameter
+
+from coft_core.errors import InvalidInputError
+from coft_core.text.rendering import FORMATS, Rendering, parse_moment, rendering_label, rendering_note
+
+FULL_DIGEST_BYTES = 512 * 1024 * 1024
+SAMPLED_ELEMENTS = 4096
+
+
+def weights_digest(module: nn.Module) -> str:
+    """Digest of a module's parameters: name, shape, type and bytes of each.
+
+    Up to 512 MB of weights every byte counts. Above, hashing would take minutes, so 4,096 evenly spaced elements of
+    each parameter count instead, and the digest says so (``sampled:``).
+
+    It does not matter where the weights are: a model that is spread over devices, kept on the disk or split over
+    processes has the digest that it has on one device (all processes must ask for it together). Quantised weights are
+    other numbers, of another type, and have another digest.
+
+    Returns:
+        ``"sha256:<64 hex digits>"`` or ``"sampled:<64 hex digits>"``.
+    """
+    parameters = sorted(module.state_dict().items())
+    sampled = sum(p.numel() * p.element_size() for _, p in parameters) > FULL_DIGEST_BYTES
+    digest = hashlib.sha256()
+    for name, parameter in parameters:
+        for part, tensor in _plain(name, _held(module, name, parameter)):
+            digest.update(f"{part}|{tuple(tensor.shape)}|{tensor.dtype}|".encode())
+            digest.update(_bytes(_spaced(tensor) if sampled else tensor))
+    return f"{'sampled' if sampled else 'sha256'}:{digest.hexdigest()}"
+
+
+def tokenizer_digest(tokenizer: PreTrainedTokenizerFast) -> str:
+    """Digest of a fast tokenizer's complete definition, ``"sha256:<64 hex digits>"``."""
+    backend: Any = tokenizer.backend_tokenizer
+    # Truncation and padding are left behind by earlier calls and change no token of a prompt.
+    definition = backend.from_str(backend.to_str())
+    definition.no_truncation()
+    definition.no_padding()
+    return f"sha256:{hashlib.sha256(definition.to_str().encode()).hexdigest()}"
+
+
+def _held(module: Any, name: str, parameter: Tensor) -> Tensor:
+    """A parameter with its values: those that are kept elsewhere are read, those that are split are put together."""
+    if parameter.is_meta:
+        return load_offloaded_parameter(module, name).to(parameter.dtype)
+    return parameter.full_tensor() if isinstance(parameter, DTensor) else parameter
+
+
+def _plain(name: str, tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """A tensor by itself, or the plain tensors of which a quantised one is made."""
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        yield name, tensor
+        return
+    for part in sorted(flatten()[0]):
+        if (inner := getattr(tensor, part)) is not None:
+            yield f"{name}.{part}", inner
+
+
+def _spaced(parameter: Tensor) -> Tensor:
+    flat = parameter.detach().reshape(-1)
+    count = min(SAMPLED_ELEMENTS, flat.numel())
+    if count == 0:
+        return flat
+    index = torch.linspace(0, flat.numel() - 1, count, dtype=torch.float64).long()
+    return flat[index.to(flat.device)]
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    contiguous = tensor.detach().cpu().contiguous()
+    return contiguous.reshape(-1).view(torch.uint8).numpy().tobytes() if contiguous.numel() else b""
+
+
+ANCHOR = "a"
+"""A plain token put before others when decoding, since tokenizers treat the start of a text specially."""
+
+
+PREFILL_TOKENS = 16_384
+"""What a forward reads at most unless told otherwise: as much as a batch of a calibration on an accelerator."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """A frozen causal language model with its tokenizer.
+
+    Attributes:
+        name: Id or folder as given to ``load_model``.
+        revision: Revision asked for.
+        module: The transformers module, in evaluation mode.
+        tokenizer: Its fast tokenizer.
+        device: Where token ids go and logits come from, also of a model that is spread over several devices.
+        dtype: Floating type of the weights, or of what is computed with them where they are quantised.
+        context_length: Longest sequence in tokens.
+        vocabulary_size: V, the width of the logits (may exceed the tokenizer's by padding rows).
+        end_token_ids: Tokens that end a text.
+        chat: Whether prompts go through the tokenizer's chat template.
+        weights_digest: Digest of the weights.
+        tokenizer_digest: Digest of the tokenizer.
+        places: The devices that hold the weights, each once, such as ``("cuda:0", "cuda:1", "disk")``.
+        quantization: ``"none"``, ``"8-bit"``, ``"4-bit"``, or the method of a checkpoint that is quantised already.
+        prefill_tokens: Tokens, over all rows, that one forward reads at most; longer prompts are read in pieces.
+        findings: What the engine has found out about the module once, by name, together with the module.
+        rendering: How prompts are rendered for one plan; None renders each at the present moment.
+    """
+
+    name: str
+    revision: str
+    module: Any
+    tokenizer: PreTrainedTokenizerFast
+    device: torch.device
+    dtype: torch.dtype
+    context_length: int
+    vocabulary_size: int
+    end_token_ids: frozenset[int]
+    chat: bool
+    weights_digest: str
+    tokenizer_digest: str
+    places: tuple[str, ...] = ()
+    quantization: str = "none"
+    prefill_tokens: int = PREFILL_TOKENS
+    findings: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    rendering: Rendering | None = field(default=None, repr=False, compare=False)
+    _texts: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def dtype_name(self) -> str:
+        """The weights' type without the ``torch.`` prefix."""
+        return str(self.dtype).removeprefix("torch.")
+
+    @property
+    def chat_template_digest(self) -> str:
+        """Digest of the chat template in use, or ``"none"``."""
+        if not self.chat:
+            return "none"
+        return hashlib.sha256(str(self.tokenizer.chat_template).encode()).hexdigest()
+
+    @property
+    def prompting(self) -> Rendering:
+        """How prompts are put before the model, as :func:`coft_core.mask_prompt` takes it."""
+        return self.rendering or Rendering(self.chat, datetime.now())
+
+    @property
+    def rendering_label(self) -> str:
+        """What the chat template in use makes of a fixed text, as fingerprints hold it.
+
+        Empty without a template, and where prompts are rendered at no moment in particular.
+        """
+        moment = self.prompting.moment
+        return rendering_label(self.tokenizer, moment) if self.chat and moment is not None else ""
+
+    @property
+    def rendering_note(self) -> str:
+        """One sentence on a chat template that depends on more than the text; empty for others."""
+        return rendering_note(self.rendering_label)
+
+    def formatted(self, prompt_format: str) -> LanguageModel:
+        """This model with prompts in its chat template, or without; weights and tokenizer are shared.
+
+        Args:
+            prompt_format: ``"chat"``, ``"plain"``, or ``"auto"`` for the way in which it was loaded.
+
+        Raises:
+            InvalidInputError: There is no such format, or the tokenizer has no chat template.
+        """
+        if prompt_format not in FORMATS:
+            raise InvalidInputError(f"There is no prompt format {prompt_format!r}; choose {', '.join(FORMATS)}.")
+        if prompt_format == "chat" and not self.tokenizer.chat_template:
+            raise InvalidInputError(f"{self.name!r} has no chat template; choose the plain prompt format.")
+        chat = self.chat if prompt_format == "auto" else prompt_format == "chat"
+        return self if chat == self.chat else replace(self, chat=chat, rendering=None)
+
+    def dated(self, when: str | datetime | None = None) -> LanguageModel:
+        """This model with a chat template that prints the date rendered at one moment, whenever it is asked.
+
+        Args:
+            when: The local day or time, such as ``"2026-11-21"``; None takes the present, or the moment that this
+                model has already.
+
+        Raises:
+            InvalidInputError: It is no day.
+        """
+        moment = parse_moment(when) if isinstance(when, str) else when
+        if moment is None and self.rendering is not None:
+            return self
+        return replace(self, rendering=Rendering(self.chat, moment or datetime.now()))
+
+    def rendered_as(self, rendering: Rendering) -> LanguageModel:
+        """This model with prompts rendered as they once were.
+
+        Raises:
+            InvalidInputError: They went through a chat template, and the tokenizer has none.
+        """
+        return replace(self.formatted("chat" if rendering.chat else "plain"), rendering=rendering)
+
+    def keeping_prompts(self) -> LanguageModel:
+        """This model with a rendering of its own that keeps what it renders, as one plan needs it."""
+        return replace(self, rendering=self.prompting.keeping())
+
+    @property
+    def parameter_count(self) -> int:
+        """Number of parameters, tied ones counted once and packed ones each."""
+        count = getattr(self.module, "num_parameters", None)
+        return int(count()) if count is not None else sum(p.numel() for p in self.module.parameters())
+
+    def token_text(self, token_id: int) -> str:
+        """A token as it continues a sentence, leading space included.
+
+        A token that is only part of a character has no text of its own; its raw vocabulary form is given then.
+        """
+        if token_id not in self._texts:
+            self._texts[token_id] = self._decode_one(token_id)
+        return self._texts[token_id]
+
+    def continuation_text(self, token_ids: Sequence[int]) -> str:
+        """Text of generated tokens without special tokens, leading space included."""
+        anchor = self.tokenizer.encode(ANCHOR, add_special_tokens=False)
+        text = self._decode([*anchor, *token_ids], skip_special_tokens=True)
+        return text.removeprefix(ANCHOR)
+
+    def single_token(self, text: str) -> int | None:
+        """The id of a text that is exactly one token when it continues a sentence; None if it is not."""
+        anchor = self.tokenizer.encode(ANCHOR, add_special_tokens=False)
+        ids = self.tokenizer.encode(ANCHOR + text, add_special_tokens=False)
+        if len(ids) == len(anchor) + 1 and ids[: len(anchor)] == anchor:
+            return int(ids[-1])
+        alone = self.tokenizer.encode(text, add_special_tokens=False)
+        if len(alone) == 1 and self.token_text(int(alone[0])) == text:
+            return int(alone[0])
+        return None
+
+    def _decode_one(self, token_id: int) -> str:
+        if token_id >= len(self.tokenizer):
+            return f"<unused {token_id}>"
+        # A step shows some tokens for the first time; to encode the anchor for each would take longer than the rest.
+        anchor = self.findings.get("anchor") or self.tokenizer.encode(ANCHOR, add_special_tokens=False)
+        self.findings["anchor"] = anchor
+        text = self._decode([*anchor, token_id], skip_special_tokens=False)
+        text = text.removeprefix(ANCHOR) if text.startswith(ANCHOR) else self._decode([token_id], False)
+        if "\ufffd" in text or not text:
+            return str(self.tokenizer.convert_ids_to_tokens(token_id))
+        return text
+
+    def _decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+        decoded = self.tokenizer.decode(
+            ids, skip_special_tokens=skip_special_tokens, clean_up_tokenization_spaces=False
+        )
+        return str(decoded)

@@ -1,0 +1,234 @@
+"""Loading any Hugging Face causal language model, with errors that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError, RevisionNotFoundError
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from coft_core.assets import assets_path
+from coft_core.errors import ModelLoadError
+from coft_core.model.language_model import PREFILL_TOKENS, LanguageModel, tokenizer_digest, weights_digest
+from coft_core.model.loading import LoadingPhase, LoadingProgress, explain
+from coft_core.model.noise import measure_noise
+from coft_core.model.packed import PACKED_BYTES, pack_linears
+from coft_core.model.placement import Placement, checkpoint_quantization, input_device, places
+from coft_core.model.requirements import (
+    require_all_weights,
+    require_causal,
+    require_causal_behaviour,
+    require_no_state,
+    require_offsets,
+    require_safetensors,
+    require_same_vocabulary,
+    require_steps,
+)
+
+DEMO = "demo"
+HUB_SECONDS = 10.0
+
+
+def load_model(
+    name_or_path: str = DEMO,
+    device: str = "auto",
+    dtype: str | torch.dtype = "auto",
+    revision: str | None = None,
+    chat: bool | None = None,
+    *,
+    device_map: str | Mapping[str, int | str] | None = None,
+    max_memory: str | Mapping[int | str, int | str] | None = None,
+    offload_folder: str | None = None,
+    tensor_parallel: int = 1,
+    quantization: str = "none",
+    prefill_tokens: int = PREFILL_TOKENS,
+    packed_bytes: int = PACKED_BYTES,
+    progress: LoadingProgress | None = None,
+) -> LanguageModel:
+    """Load a causal language model and its fast tokenizer.
+
+    Args:
+        name_or_path: Hub id, local folder, or ``"demo"`` for the embedded model.
+        device: ``"auto"`` (CUDA if there is one), or a torch device.
+        dtype: A floating type or its name, or ``"auto"``: bfloat16 on CUDA; on a processor that multiplies bfloat16
+            by itself the same for weights that are stored in it, else float32.
+        revision: Branch, tag or commit on the hub; ``"main"`` by default.
+        chat: Whether prompts go through the chat template; None uses it when the tokenizer has one.
+        device_map: Spreads the model over several devices, layer by layer: ``"auto"``, ``"balanced"``,
+            ``"balanced_low_0"``, ``"sequential"``, or parts of the model with their devices (a number, ``"cpu"`` or
+            ``"disk"``), as a mapping or as JSON. None puts it on ``device``.
+        max_memory: Memory of each device that a device map may fill, such as ``{0: "20GiB", "cpu": "60GiB"}``, as a
+            mapping or as JSON; what is left is for keys, values and activations.
+        offload_folder: Where weights on the disk are written if their file cannot be read in place.
+        tensor_parallel: Devices over which each matrix is split; the program must be started by ``torchrun`` with as
+            many processes, which all load the model and run it with the same tokens.
+        quantization: ``"none"``, ``"8bit"`` (torchao, weights only) or ``"4bit"`` (bitsandbytes, NF4).
+        prefill_tokens: Tokens, over all rows, that one forward reads at most.
+        packed_bytes: On a CPU the weights of linear layers are held a second time, in the order in which one or two
+            rows are multiplied fastest, unless they are larger than this; 0 never does.
+        progress: Told of each phase as it begins.
+
+    Returns:
+        The model, frozen and in evaluation mode.
+
+    Raises:
+        ModelLoadError: The model is missing, damaged, gated or no causal language model, has weights in other files
+            than safetensors or code of its own, or keeps a state that cannot be cropped; its tokenizer gives no
+            character offsets, or has another vocabulary; it does not fit into memory; or the choices of
+            where and how to hold it are unknown, exclude each other or need a package that is not there.
+    """
+    source = _source(name_or_path)
+    if prefill_tokens < 1:
+        raise ModelLoadError(f"A forward cannot read {prefill_tokens} tokens; give at least 1.")
+    placement = Placement(device, dtype, device_map, max_memory, offload_folder, tensor_parallel, quantization)
+    told = progress or _nobody
+    where: dict[str, Any] = {
+        "revision": revision or "main",
+        "local_files_only": _only_local(source, revision),
+        # Said outright: left open, transformers asks on the terminal whether a checkpoint's own code may run.
+        "trust_remote_code": False,
+    }
+    try:
+        told(LoadingPhase.TOKENIZER)
+        config = AutoConfig.from_pretrained(source, **where)
+        require_causal(name_or_path, config)
+        placed = placement.arguments(name_or_path, config)
+        tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **where)
+        require_offsets(name_or_path, tokenizer)
+        require_safetensors(name_or_path, source)
+        told(LoadingPhase.WEIGHTS)
+        found: Any = AutoModelForCausalLM.from_pretrained(
+            source, use_safetensors=True, output_loading_info=True, **placed, **where
+        )
+        module, loading = found
+        require_all_weights(name_or_path, loading)
+        module.requires_grad_(False)
+        module.eval()
+        model = _checked(module, tokenizer, name_or_path, revision or "main", chat, told)
+        model = replace(model, places=places(module, tensor_parallel), prefill_tokens=prefill_tokens)
+        pack_linears(model, packed_bytes)
+        measure_noise(model)
+        return model
+    except ModelLoadError:
+        raise
+    except Exception as error:
+        # What a checkpoint's files make others raise has no end: damaged weights, shapes and entries of any kind.
+        raise ModelLoadError(explain(name_or_path, error, quantization)) from error
+
+
+def wrap_model(
+    module: Any,
+    tokenizer: Any,
+    name: str,
+    revision: str = "main",
+    chat: bool | None = None,
+    progress: LoadingProgress | None = None,
+) -> LanguageModel:
+    """Check a module and a tokenizer that are in memory already, and make a :class:`LanguageModel` of them.
+
+    The check runs the model on a few tokens, so it is warm afterwards, and its numeric noise is measured.
+
+    Raises:
+        ModelLoadError: As in :func:`load_model`.
+    """
+    model = _checked(module, tokenizer, name, revision, chat, progress or _nobody)
+    measure_noise(model)
+    return model
+
+
+def _checked(
+    module: Any, tokenizer: Any, name: str, revision: str, chat: bool | None, told: LoadingProgress
+) -> LanguageModel:
+    """The model of a module and a tokenizer that belong together."""
+    require_offsets(name, tokenizer)
+    require_no_state(name, module)
+    vocabulary = int(module.get_output_embeddings().weight.shape[0])
+    require_same_vocabulary(name, len(tokenizer), vocabulary)
+    if chat and not tokenizer.chat_template:
+        raise ModelLoadError(f"{name!r} has no chat template; load it with chat=False.")
+    # The digest is taken before the first forward: bitsandbytes rearranges 4-bit weights for the processor then, and
+    # reading its state afterwards puts scales in the wrong places (seen with 0.50.2).
+    told(LoadingPhase.DIGEST)
+    digest = weights_digest(module)
+    told(LoadingPhase.WARM_UP)
+    require_causal_behaviour(name, module, vocabulary)
+    model = LanguageModel(
+        name=name,
+        revision=revision,
+        module=module,
+        tokenizer=tokenizer,
+        device=input_device(module),
+        dtype=next(p.dtype for p in module.parameters() if p.is_floating_point()),
+        context_length=_context_length(module.config, tokenizer),
+        vocabulary_size=vocabulary,
+        end_token_ids=_end_tokens(module, tokenizer),
+        chat=bool(tokenizer.chat_template) if chat is None else chat,
+        weights_digest=digest,
+        tokenizer_digest=tokenizer_digest(tokenizer),
+        places=places(module),
+        quantization=checkpoint_quantization(module.config) or "none",
+    )
+    require_steps(model)
+    return model
+
+
+def _nobody(_: LoadingPhase) -> None:
+    """Progress that nobody asked for."""
+
+
+def _source(name_or_path: str) -> str:
+    if not name_or_path.strip():
+        raise ModelLoadError("The model name is empty; give a hub id, a folder, or 'demo'.")
+    if name_or_path == DEMO:
+        return str(assets_path("models", "demo"))
+    path = Path(name_or_path).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelLoadError(f"The folder {name_or_path!r} has no config.json; give a saved model's folder.")
+        return str(path)
+    if path.is_file():
+        raise ModelLoadError(
+            f"{name_or_path!r} is a file, and single files such as GGUF are not read; give the folder of a model that "
+            "transformers has saved (config.json, tokenizer.json and safetensors)."
+        )
+    if path.is_absolute() or name_or_path.startswith((".", "~")):
+        raise ModelLoadError(f"The folder {name_or_path!r} does not exist; check the path.")
+    return name_or_path
+
+
+def _only_local(source: str, revision: str | None) -> bool:
+    """Ask the hub once, quickly: without it every file would be tried again and again before the cache is read.
+
+    Raises:
+        ModelLoadError: The hub answers that there is no such model or revision.
+    """
+    if Path(source).is_dir():
+        return True
+    try:
+        HfApi().model_info(source, revision=revision, timeout=HUB_SECONDS)
+    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
+        raise ModelLoadError(explain(source, error)) from error
+    except Exception:
+        # Whatever keeps the hub from answering (no network, a proxy, offline mode), the cache may have the model; if
+        # it has not, loading says that the hub cannot be reached.
+        return True
+    return False
+
+
+def _context_length(config: Any, tokenizer: Any) -> int:
+    text_config = config.get_text_config(decoder=True)
+    for attribute in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
+        if value := getattr(text_config, attribute, None):
+            return int(value)
+    return int(min(tokenizer.model_max_length, 1 << 20))
+
+
+def _end_tokens(module: Any, tokenizer: Any) -> frozenset[int]:
+    configured = getattr(module.generation_config, "eos_token_id", None)
+    ids = configured if isinstance(configured, list) else [configured]
+    return frozenset(int(i) for i in [*ids, tokenizer.eos_token_id] if i is not None)

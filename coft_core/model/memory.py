@@ -1,0 +1,270 @@
+"""Rows over preallocated memory, each of its own length, behind a prefix that is read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from coft_core.model.attention import Part, Prefix, forward
+from coft_core.model.compiled import step_logits
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.memory_fit import Fit
+from coft_core.model.slots import RowTokens, Slots, capacity_for, token_size
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """When a prefix that all rows share is treated as one, by the tokens that this saves: its length times other rows.
+
+    Attributes:
+        read_once: Saved tokens from which it is read in a forward of its own, over one row.
+        held_once: Saved tokens from which its keys and values are also held once, and attention reads them apart; None
+            never does.
+    """
+
+    read_once: int
+    held_once: int | None
+
+    @classmethod
+    def of(cls, device: torch.device) -> Sharing:
+        """What pays on a device; ``docs/engine.md`` has the measurements. On a GPU holding once was not measured."""
+        return cls(64, 768) if device.type == "cpu" else cls(2048, None)
+
+
+class SlotRows:
+    """Keys and values of rows that continue prompts of their own."""
+
+    def __init__(self, model: LanguageModel, tokens: RowTokens, fit: Fit, sharing: Sharing | None) -> None:
+        """Stand over tokens; nothing runs and nothing is allocated yet.
+
+        Args:
+            model: The model.
+            tokens: The rows' tokens.
+            fit: How the model is to be called.
+            sharing: When a common prefix is treated as one; None never does.
+        """
+        self._model, self._tokens, self._fit, self._sharing = model, tokens, fit, sharing
+        self._slots = Slots(tokens.rows, model.context_length, model.device)
+        self._prefix: Prefix | None = None
+        # Generated tokens in memory; -1 lacks the prompts' last tokens too, and None has nothing.
+        self._held: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes held, a prefix that forks share included."""
+        return self._slots.size + (self._prefix.size if self._prefix else 0)
+
+    @property
+    def prefix_length(self) -> int:
+        """Tokens that are held once for all rows."""
+        return self._prefix.length if self._prefix else 0
+
+    @property
+    def shared_length(self) -> int:
+        """Tokens that are held once, or will be when the prompts are read."""
+        if self._held is not None:
+            return self.prefix_length
+        shared = self._tokens.shared()
+        return shared if self._holds_once(shared) else 0
+
+    def size_after(self, count: int) -> int:
+        """Bytes held when so many more tokens have been run."""
+        ahead = self._slots.longest if self._held is not None else self._tokens.longest + self._tokens.generated
+        needed = capacity_for(ahead + count, self._model.context_length)
+        if needed <= self._slots.capacity:
+            return self.size
+        return needed * self._tokens.rows * self._fit.cell_size + (self._prefix.size if self._prefix else 0)
+
+    def logits(self) -> Tensor:
+        """Run what is pending, ``(R, V)``."""
+        if self._held is None:
+            return self._first()
+        part = self.next_part()
+        logits = self._forward(part)
+        self.done(part)
+        return logits
+
+    @property
+    def may_join(self) -> bool:
+        """Whether the next forward is over one token a row and may be shared with other memories."""
+        if not self._fit.joins or self._held is None:
+            return False
+        return self._held >= self._tokens.generated - 1
+
+    def next_part(self) -> Part:
+        """The pending tokens, with room for them; keys and values must be held."""
+        if self._held is None:
+            raise ValueError("The prompts have not been read yet.")
+        if self._held == self._tokens.generated:
+            self.cut()
+        ids = self._tokens.after(self._held)  # (R, q)
+        self._slots.reserve(self._slots.longest + ids.shape[1])
+        return Part(self._slots, ids, self._prefix)
+
+    def done(self, part: Part) -> None:
+        """Count the tokens of a part as held, after its forward."""
+        self._slots.advance(part.ids.shape[1])
+        self._held = self._tokens.generated
+
+    def cut(self) -> None:
+        """Forget keys and values of the newest token and of those that are no longer there; nothing is copied."""
+        if self._held is not None and (beyond := self._held - (self._tokens.generated - 1)) > 0:
+            self._slots.advance(-beyond)
+            self._held -= beyond
+
+    def copied(self, tokens: RowTokens) -> SlotRows:
+        """A second memory for earlier tokens of these rows; a prefix that is held once stays one."""
+        copy = SlotRows(self._model, tokens, self._fit, self._sharing)
+        if self._held is not None:
+            copy._held = min(self._held, tokens.generated - 1)
+            copy._slots = self._slots.copied(self._held - copy._held)
+            copy._prefix = self._prefix
+        return copy
+
+    def _first(self) -> Tensor:
+        """Read the prompts. A forward that failed before left nothing that counts."""
+        self._slots = Slots(self._tokens.rows, self._model.context_length, self._model.device)
+        self._prefix = None
+        start = self._read_prefix()
+        if self._tokens.uniform:
+            logits = self._run(self._tokens.rest(start))
+        else:
+            # Rows of unequal lengths end in different columns: their last tokens are run together afterwards.
+            bodies = self._tokens.bodies(start)
+            if bodies.shape[1]:
+                self._run(bodies)
+            before = self.prefix_length
+            self._slots.settle([len(prompt) - 1 - before for prompt in self._tokens.prompts])
+            logits = self._run(self._tokens.after(-1))
+        self._held = self._tokens.generated
+        return logits
+
+    def _run(self, ids: Tensor) -> Tensor:
+        """Read tokens, in pieces that the model takes at once, and count them as held."""
+        self._slots.reserve(self._slots.longest + ids.shape[1])
+        logits = ids.new_empty(0)
+        for piece in self._pieces(ids):
+            logits = self._forward(Part(self._slots, piece, self._prefix))
+            self._slots.advance(piece.shape[1])
+        return logits
+
+    def _pieces(self, ids: Tensor) -> tuple[Tensor, ...]:
+        return torch.split(ids, max(1, self._model.prefill_tokens // len(ids)), dim=1)
+
+    def _forward(self, part: Part) -> Tensor:
+        # Where nothing is shared, hooks change the activations; a prepared path was made without them.
+        if self._sharing is None:
+            return forward(self._model.module, [part], self._fit.layers, self._fit.accepts)
+        return step_logits(self._model, [part], self._fit)
+
+    def _read_prefix(self) -> int:
+        """Read what all rows begin with once, if that pays; return how many tokens it is."""
+        shared = self._tokens.shared()
+        saved = shared * (self._tokens.rows - 1)
+        if self._sharing is None or saved < max(self._sharing.read_once, 1):
+            return 0
+        once = Slots(1, shared, self._model.device)
+        once.reserve(shared)
+        ids = torch.tensor([self._tokens.prompts[0][:shared]], device=self._model.device)
+        for piece in self._pieces(ids):
+            self._forward(Part(once, piece))
+            once.advance(piece.shape[1])
+        if self._holds_once(shared):
+            self._prefix = Prefix(tuple(once.layers))
+        else:
+            self._slots.reserve(self._tokens.longest + self._tokens.generated)
+            self._slots.fill(once.layers, shared)
+        return shared
+
+    def _holds_once(self, shared: int) -> bool:
+        """Whether it pays to keep so many common tokens once for all rows, and the model allows it."""
+        if not self._fit.joins or self._sharing is None or self._sharing.held_once is None:
+            return False
+        return shared * (self._tokens.rows - 1) >= self._sharing.held_once
+
+
+class GrowingRows:
+    """Rows padded on the left, so that the newest token of every row stands in one column.
+
+    Layers with a sliding window are kept whole here: they use more memory than the window needs, and can be cut.
+    """
+
+    def __init__(self, model: LanguageModel, tokens: RowTokens, accepts: frozenset[str]) -> None:
+        """Stand over tokens; nothing runs yet."""
+        self._model, self._tokens, self._accepts = model, tokens, accepts
+        self._padding = tokens.padding()  # (R,)
+        self._padded = not tokens.uniform
+        self._cache = DynamicCache()
+        self._cached = 0
+        self._cell_size = token_size(model)
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return sum(keys.nbytes + values.nbytes for keys, values, *_ in self._cache if keys is not None)
+
+    @property
+    def prefix_length(self) -> int:
+        """Nothing is held once here."""
+        return 0
+
+    def size_after(self, count: int) -> int:
+        """Bytes held when so many more tokens have been run; 0 before the first where the configuration is silent."""
+        a_token = self._tokens.rows * self._cell_size or (self.size // self._cached if self._cached else 0)
+        return (max(self._cached, self._length - 1) + count) * a_token
+
+    def logits(self) -> Tensor:
+        """Run what is pending, ``(R, V)``."""
+        length = self._length
+        if self._cached == length:
+            self._drop_beyond(length - 1)
+        ids = self._tokens.after(self._cached - self._tokens.longest) if self._cached else self._tokens.padded()
+        logits = ids.new_empty(0)
+        for piece in torch.split(ids, max(1, self._model.prefill_tokens // len(ids)), dim=1):
+            with torch.inference_mode():
+                output = self._model.module(**self._arguments(piece))
+            self._cached += piece.shape[1]
+            logits = output.logits[:, -1]  # (R, V)
+        return logits
+
+    def cut(self) -> None:
+        """Forget keys and values of the newest token and of those that are no longer there."""
+        self._drop_beyond(self._length - 1)
+
+    def copied(self, tokens: RowTokens) -> GrowingRows:
+        """A second memory for earlier tokens of these rows."""
+        copy = GrowingRows(self._model, tokens, self._accepts)
+        keep = min(self._cached, copy._length - 1)
+        # The copy is cut before it is cloned, so that only what both share is held twice.
+        if keep:
+            pairs = [(keys[..., :keep, :].clone(), values[..., :keep, :].clone()) for keys, values, *_ in self._cache]
+            copy._cache, copy._cached = DynamicCache(pairs), keep
+        return copy
+
+    @property
+    def _length(self) -> int:
+        return self._tokens.longest + self._tokens.generated
+
+    def _drop_beyond(self, length: int) -> None:
+        if self._cached > length:
+            if length == 0:
+                self._cache = DynamicCache()
+            else:
+                self._cache.crop(length - self._cached)
+            self._cached = length
+
+    def _arguments(self, ids: Tensor) -> dict[str, Any]:
+        arguments: dict[str, Any] = {"input_ids": ids, "past_key_values": self._cache, "use_cache": True}
+        if "logits_to_keep" in self._accepts:
+            arguments["logits_to_keep"] = 1
+        if self._padded:
+            columns = torch.arange(self._cached + ids.shape[1], device=ids.device)  # (L,)
+            arguments["attention_mask"] = (columns >= self._padding[:, None]).long()  # (R, L)
+            if "position_ids" in self._accepts:
+                positions = (columns - self._padding[:, None]).clamp_min(0)  # (R, L)
+                arguments["position_ids"] = positions[:, self._cached :]
+        return arguments

@@ -1,0 +1,145 @@
+"""How far the log-probabilities of a loaded model lie apart between ways of running it, measured on a few tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from coft_core.model.language_model import LanguageModel
+
+UNKNOWN = "unknown"
+"""Number type of what does not say its own."""
+
+FALLBACK = "float32"
+"""The type whose bound stands in for types that were not measured."""
+
+MEASURED = {"float32": 0.000022, "float16": 0.022, "bfloat16": 0.16}
+"""Largest differences in nats, from ``python -m bench.decode --parts noise``; ``docs/decoding_speed.md`` has them all.
+
+Quantised weights are multiplied in their compute type, which is the one that a model names.
+"""
+
+BOUNDS = {"float32": 0.00005, "float16": 0.05, "bfloat16": 0.2}
+"""The measured differences in nats, rounded up to the next of 1, 2 and 5 times a power of ten."""
+
+SAFETY = 3.0
+"""By how much a long look may exceed the short one of a load; ``docs/decoding_speed.md`` has by how much it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumericNoise:
+    """The bound that holds for one model's numbers.
+
+    Attributes:
+        dtype: Number type that the model computes in, such as ``"bfloat16"``, or :data:`UNKNOWN`.
+        nats: Bound on the difference of a log-probability between two ways of running the model.
+        measured: Whether it was measured for this type; otherwise it rests on :data:`FALLBACK`'s.
+        temperature: The temperature for which it holds.
+    """
+
+    dtype: str
+    nats: float
+    measured: bool
+    temperature: float = 1.0
+
+    @property
+    def text(self) -> str:
+        """The bound in words: ``"0.00005 nats, float32"``, or ``"0.8 nats, bfloat16 at temperature 0.25"``."""
+        bound = f"{float(f'{self.nats:.2g}'):.12f}".rstrip("0").rstrip(".")
+        at = "" if self.temperature == 1 else f" at temperature {self.temperature:g}"
+        if self.measured:
+            return f"{bound} nats, {self.dtype}{at}"
+        why = "the number type is unknown" if self.dtype == UNKNOWN else f"{self.dtype} was not measured"
+        return f"{bound} nats{at}, {FALLBACK}'s, since {why}"
+
+
+def noise_of(dtype: str | None, temperature: float = 1.0, found: float | None = None) -> NumericNoise:
+    """The bound for a number type, and for a model of it that was measured.
+
+    Args:
+        dtype: The type without the ``torch.`` prefix; None where it was not recorded.
+        temperature: What the logits are divided by.
+        found: Largest difference found on the model itself, in nats at temperature 1; None where it was not looked at.
+    """
+    name = dtype or UNKNOWN
+    usual = BOUNDS.get(name, BOUNDS[FALLBACK])
+    nats = max(usual, max(usual, SAFETY * (found or 0.0)) / temperature)
+    return NumericNoise(name, nats, name in BOUNDS, temperature)
+
+
+LEAST_LOG_P = -14.0
+"""Tokens that are likelier than this are compared: no threshold lies where a token is one in a million."""
+
+_PREFIXES, _PROMPT, _STEPS, _TOKENS = (5, 10, 17), 12, 6, 23
+_KEPT_AS = "noise"
+
+
+def model_noise(model: LanguageModel, temperature: float = 1.0) -> NumericNoise:
+    """The bound for a loaded model.
+
+    Args:
+        model: The model.
+        temperature: What its logits are divided by.
+    """
+    return noise_of(model.dtype_name, temperature, noise_found(model))
+
+
+def noise_found(model: LanguageModel) -> float | None:
+    """Largest difference that :func:`measure_noise` found, in nats at temperature 1; None where it did not look."""
+    kept = model.findings.get(_KEPT_AS)
+    return None if kept is None or kept[0] is not model.module else float(kept[1])
+
+
+def measure_noise(model: LanguageModel) -> None:
+    """Run a few tokens through a model in several ways, and remember how far its log-probabilities lie apart.
+
+    One forward over all tokens is compared with forwards over their beginnings, and with two rows that are continued
+    token by token with a cache: ten forwards of at most 23 tokens a row. A model with weights on the disk is not
+    looked at, since each forward would read them all; the bound of its number type stands for it.
+
+    Args:
+        model: The model; the finding is kept with it.
+    """
+    if "disk" in model.places:
+        return
+    generator = torch.Generator().manual_seed(0)
+    size = min(_TOKENS, model.context_length)
+    ids = torch.randint(model.vocabulary_size, (2, size), generator=generator)  # (2, T)
+    whole = _log_p(model, ids[0])  # (T, V)
+    largest = max(_difference(_log_p(model, ids[0, :length]), whole[:length]) for length in _PREFIXES if length < size)
+    for place, log_p in enumerate(_continued(model, ids), _PROMPT - 1):
+        largest = max(largest, _difference(log_p, whole[place]))
+    model.findings[_KEPT_AS] = (model.module, largest)
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
+    """Largest difference over likely tokens; 0 where the model returns NaN, which its first step says."""
+    compared = (one - other).abs()[other > LEAST_LOG_P]
+    return float(compared.nan_to_num(0.0).max()) if compared.numel() else 0.0
+
+
+def _log_p(model: LanguageModel, ids: Tensor) -> Tensor:
+    """Log-probabilities after each token, ``(T, V)``, from one forward without a cache."""
+    with torch.inference_mode():
+        logits = model.module(input_ids=ids[None].to(model.device), use_cache=False).logits[0]
+        return torch.log_softmax(logits.float(), dim=-1).cpu()
+
+
+def _continued(model: LanguageModel, ids: Tensor) -> list[Tensor]:
+    """The first row's log-probabilities after the beginning and after each further token, ``(V,)`` each, with a cache.
+
+    Both rows are read as one batch; nothing comes of a module that hands no cache back.
+    """
+    ids = ids.to(model.device)  # (2, T)
+    found: list[Tensor] = []
+    cache, new = None, ids[:, :_PROMPT]
+    with torch.inference_mode():
+        for place in range(_PROMPT, min(_PROMPT + _STEPS, ids.shape[1])):
+            output = model.module(input_ids=new, past_key_values=cache, use_cache=True)
+            cache, new = getattr(output, "past_key_values", None), ids[:, place : place + 1]
+            if cache is None:
+                break
+            found.append(torch.log_softmax(output.logits[0, -1].float(), dim=-1).cpu())
+    return found

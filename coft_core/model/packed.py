@@ -1,0 +1,183 @@
+"""Linear layers whose weights are also held in the order in which oneDNN multiplies a few rows by them.
+
+A decoding step multiplies one or two rows by every matrix of a model. On a CPU the product that ``torch`` takes for
+that reads the matrix as it was stored, and two rows can cost twice as much as one; over weights that were rearranged
+once, one and two rows cost the same. The rearranged weights are a second copy.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from coft_core.model.functions import first_line
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.placement import ROWS, packed_product, packed_weights, why_not_packed
+
+PACKED_BYTES = 1 << 30
+"""Weights up to this are packed unless told otherwise: they are held twice."""
+
+LEAST_WEIGHTS = 1 << 16
+"""Numbers in a matrix from which packing pays for a single row, by measurement (``python -m bench.packed``)."""
+
+_jit: Any = torch.jit
+_KEPT_AS = "linear layers"
+
+
+class PackedLinear(nn.Linear):
+    """A linear layer over packed weights; its parameters are those of the layer that it replaces.
+
+    Its own weights are read as before where gradients are wanted, and where they have changed since they were packed.
+
+    Attributes:
+        packed: The weights in oneDNN's order, which only oneDNN can read; None once the layer was moved or converted.
+    """
+
+    packed: Tensor | None
+
+    def __init__(self, linear: nn.Linear) -> None:
+        """Pack.
+
+        Args:
+            linear: A layer on the CPU, whose parameters are taken over as they are.
+
+        Raises:
+            RuntimeError: oneDNN cannot hold these weights.
+        """
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias
+        self.train(linear.training)
+        # Not part of the state that is saved or digested: it is made of the weights, and is no plain memory.
+        self.register_buffer("packed", packed_weights(linear.weight), persistent=False)
+        self._packed_from = _identity(linear.weight)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The product with the weights, ``(..., out)``."""
+        if not self._usable(rows):
+            return super().forward(rows)
+        product: Any = _scripted_product() if _jit.is_tracing() else packed_product
+        found: Tensor = product(rows, self.packed, self.bias)
+        return found
+
+    def _usable(self, rows: Tensor) -> bool:
+        return (
+            self.packed is not None
+            and rows.dtype == self.weight.dtype
+            and not (torch.is_grad_enabled() and (rows.requires_grad or self.weight.requires_grad))
+            and self._packed_from == _identity(self.weight)
+        )
+
+    def _apply(self, fn: Any, recurse: bool = True) -> PackedLinear:
+        # Whatever moves or converts a module cannot convert packed weights; without them it is a plain layer.
+        self.packed = self._packed_from = None
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Linear:
+        # Packed weights cannot be copied, and a copy is made to be changed.
+        plain = memo[id(self)] = _plain(self)
+        plain.weight = copy.deepcopy(self.weight, memo)
+        plain.bias = copy.deepcopy(self.bias, memo)
+        return plain
+
+
+def pack_linears(model: LanguageModel, most_bytes: int = PACKED_BYTES) -> str:
+    """Pack the linear layers of a model that is held by the CPU, and remember with the model what came of it.
+
+    Args:
+        model: The model; its layers are replaced in place, its parameters stay the same tensors.
+        most_bytes: Nothing is packed where the weights to be packed are larger.
+
+    Returns:
+        Why nothing was packed, as half a sentence; empty if the layers are packed now.
+    """
+    reason = _packed(model, most_bytes)
+    model.findings[_KEPT_AS] = (model.module, reason)
+    return reason
+
+
+def weights_text(model: LanguageModel) -> str:
+    """``"weights packed"``, or on a CPU ``"weights plain (<why>)"`` where packing was tried; else empty."""
+    if packed_bytes(model.module):
+        return "weights packed"
+    module, reason = model.findings.get(_KEPT_AS, (None, ""))
+    return f"weights plain ({reason})" if module is model.module and model.device.type == "cpu" else ""
+
+
+def _packed(model: LanguageModel, most_bytes: int) -> str:
+    found = [
+        (parent, name, child)
+        for parent in model.module.modules()
+        for name, child in parent.named_children()
+        if type(child) is nn.Linear and child.weight.numel() >= LEAST_WEIGHTS and not child.weight.is_inference()
+    ]
+    if reason := _why_not(model, [child for _, _, child in found], most_bytes):
+        return reason
+    try:
+        layers = [PackedLinear(child) for _, _, child in found]
+    except RuntimeError as error:
+        # The processor packs this type; whether there is room for a second copy is known only by trying.
+        return f"oneDNN does not pack them here ({first_line(error)})"
+    if not all(_agrees(layer) for layer in layers):
+        return "oneDNN gives other products here"
+    for (parent, name, _), layer in zip(found, layers, strict=True):
+        setattr(parent, name, layer)
+    return ""
+
+
+def packed_bytes(module: nn.Module) -> int:
+    """Bytes that packed weights hold besides the weights."""
+    return sum(
+        child.weight.nbytes
+        for child in module.modules()
+        if isinstance(child, PackedLinear) and child.packed is not None
+    )
+
+
+@cache
+def _scripted_product() -> Any:
+    """The same for traces, which cannot write down the empty list among its arguments, as scripts can."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return _jit.script(packed_product)
+
+
+def _why_not(model: LanguageModel, layers: list[nn.Linear], most_bytes: int) -> str:
+    if model.places != ("cpu",) or model.quantization != "none":
+        return "only plain weights in the CPU's memory are packed"
+    if not layers:
+        return "the model has no linear layers of a size that pays"
+    if reasons := sorted({why_not_packed(layer.weight.dtype) for layer in layers} - {""}):
+        return reasons[0]
+    size = sum(layer.weight.nbytes for layer in layers)
+    if size > most_bytes:
+        return f"weights of {size / 1e9:.1f} GB would be held twice"
+    return ""
+
+
+@torch.inference_mode()
+def _agrees(layer: PackedLinear) -> bool:
+    """Whether packed and plain weights give the same products of as many rows as a step has."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(ROWS, layer.in_features, generator=generator).to(layer.weight.dtype)  # (2, in)
+    plain = nn.functional.linear(rows, layer.weight, layer.bias).float()  # (2, out)
+    tolerance = 1e-4 if layer.weight.dtype == torch.float32 else 0.05
+    return bool((layer(rows).float() - plain).abs().max() <= tolerance * plain.abs().max().clamp_min(1.0))
+
+
+def _identity(weight: Tensor) -> tuple[int, int] | None:
+    """What changes when a weight is written or replaced; None where writing leaves no trace."""
+    return None if weight.is_inference() else (weight.data_ptr(), weight._version)
+
+
+def _plain(layer: nn.Linear) -> nn.Linear:
+    with torch.device("meta"):
+        plain = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
+    plain.weight, plain.bias = layer.weight, layer.bias
+    return plain.train(layer.training)

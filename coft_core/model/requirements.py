@@ -1,0 +1,238 @@
+"""What a model and its tokenizer must be to be audited step by step; whatever they lack is said in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import (
+    DYNAMIC_LAYER_TYPE_MAPPING,
+    LinearAttentionCacheLayerMixin,
+    get_layer_types_and_kwargs,
+)
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+)
+
+from coft_core.errors import CoftError, ModelLoadError
+from coft_core.model.branches import BranchBatch
+from coft_core.model.functions import first_line
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.loading import explain, out_of_memory
+from coft_core.model.memory_fit import fit_of
+from coft_core.model.placement import input_device
+
+PADDING_SHARE = 0.05
+"""Checkpoints pad their embedding up to a round number; more than this share is another vocabulary."""
+
+STEP_ERROR = {torch.float32: 0.01, torch.float64: 0.01}
+"""Root mean square error of stepped logits over their spread that sums in another order stay far below."""
+
+STEP_ERROR_16_BIT = 0.25
+"""The same for shorter types, in which a router of experts may choose otherwise; wiped keys gave 0.47 to 1.26."""
+
+_CAUSAL = frozenset(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+_WITH_OTHER_INPUTS = frozenset(
+    name
+    for names in (
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+        MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
+        MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    )
+    for name in names.values()
+)
+
+
+def require_causal(name: str, config: Any) -> None:
+    """Refuse what a configuration says is no decoder of text.
+
+    Raises:
+        ModelLoadError: It is an encoder, has one, reads other things than text, or is unknown to transformers.
+    """
+    stated = getattr(config, "architectures", None) or []
+    kind = str(stated[0]) if isinstance(stated, list | tuple) and stated else type(config).__name__
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelLoadError(f"{name!r} is a {kind}, an encoder with a decoder; choose a decoder-only model.")
+    loadable = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    # The decoder of text that is part of some models with other inputs can be loaded by itself.
+    if loadable and (not stated or kind in _CAUSAL or kind in _WITH_OTHER_INPUTS or kind.endswith("ForCausalLM")):
+        return
+    if kind in _WITH_OTHER_INPUTS:
+        raise ModelLoadError(
+            f"{name!r} is a {kind}, which reads images or sound besides text, and of which transformers "
+            f"{transformers.__version__} cannot load the text part alone; choose a model of text alone."
+        )
+    if kind.endswith("ForCausalLM"):
+        raise ModelLoadError(
+            f"{name!r} is a {kind}, which transformers {transformers.__version__} does not have; choose another model."
+        )
+    raise ModelLoadError(f"{name!r} is a {kind}, not a causal language model; choose a decoder-only model.")
+
+
+def require_safetensors(name: str, source: str) -> None:
+    """Refuse a folder without weights in the one form that is read; what a hub has is found out by asking for it.
+
+    Raises:
+        ModelLoadError: There are none.
+    """
+    folder = Path(source)
+    if folder.is_dir() and not any(folder.glob("*.safetensors")):
+        raise ModelLoadError(explain(name, FileNotFoundError("no safetensors")))
+
+
+def require_all_weights(name: str, loading: Any) -> None:
+    """Refuse a model of which transformers made some weights up.
+
+    Args:
+        name: The model's name.
+        loading: What ``from_pretrained`` tells of the loading.
+
+    Raises:
+        ModelLoadError: Weights are missing from its files.
+    """
+    if missing := sorted(loading["missing_keys"]):
+        raise ModelLoadError(
+            f"{name!r} cannot be loaded: its files lack {len(missing)} of its weights, such as {missing[0]!r}; fetch "
+            "them again, or choose another checkpoint."
+        )
+
+
+def require_offsets(name: str, tokenizer: Any) -> None:
+    """Refuse a tokenizer that does not say which characters a token is of.
+
+    Raises:
+        ModelLoadError: It is a slow one.
+    """
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelLoadError(
+            f"{name!r} has only a slow tokenizer, which gives no character offsets for masking; "
+            "choose a model with a tokenizer.json."
+        )
+
+
+def require_same_vocabulary(name: str, tokenizer: int, model: int) -> None:
+    """Refuse a tokenizer and a model of different numbers of tokens, but for an embedding's padding.
+
+    Raises:
+        ModelLoadError: They differ.
+    """
+    if tokenizer > model or model - tokenizer > PADDING_SHARE * tokenizer:
+        raise ModelLoadError(
+            f"{name!r} has a tokenizer of {tokenizer:,} tokens and a model of {model:,}; "
+            "both must come from the same checkpoint."
+        )
+
+
+def require_causal_behaviour(name: str, module: Any, vocabulary: int) -> None:
+    """Change the last token: in a causal model no earlier logit may move.
+
+    Raises:
+        ModelLoadError: One does, or logits are no numbers.
+    """
+    ids = torch.tensor([[1, 2, 3], [1, 2, min(4, vocabulary - 1)]], device=input_device(module)) % vocabulary  # (2, 3)
+    with torch.inference_mode():
+        logits = module(input_ids=ids, use_cache=False).logits  # (2, 3, V)
+    if logits.isnan().any():
+        dtype = str(logits.dtype).removeprefix("torch.")
+        raise ModelLoadError(
+            f"{name!r} gives logits that are no numbers: its weights are damaged, or too large for {dtype}; fetch them "
+            "again, or give another dtype."
+        )
+    logits = logits.float()
+    if not torch.allclose(logits[0, :2], logits[1, :2], atol=1e-2, rtol=1e-2):
+        raise ModelLoadError(f"{name!r} looks at later tokens, so it is no causal language model; choose another.")
+
+
+def require_no_state(name: str, module: Any) -> None:
+    """Refuse layers that keep something else of earlier tokens than keys and values.
+
+    Raises:
+        ModelLoadError: It has such layers.
+    """
+    types: list[str] = []
+    if isinstance(module, PreTrainedModel):
+        found, _ = get_layer_types_and_kwargs(module.config.get_text_config(decoder=True))
+        types = sorted({kind for kind in found if _has_state(kind)})
+    if types or getattr(module, "_is_stateful", False):
+        which = f"layers of {types[0].replace('_', ' ')}" if types else "transformers calls it stateful"
+        raise ModelLoadError(
+            f"{name!r} keeps a state that cannot be cropped for stepping back ({which}); choose a model whose layers "
+            "all keep keys and values."
+        )
+
+
+def require_steps(model: LanguageModel) -> None:
+    """Step over a few tokens, go back, and step again: each time the logits must be those of reading the text anew.
+
+    Raises:
+        ModelLoadError: They are not, or the model fails on the way.
+    """
+    fit = fit_of(model)
+    if fit.kind == "slots":
+        # To find that out, the same was compared.
+        return
+    try:
+        reason = (
+            "" if _steps_agree(model) else "from kept keys and values it gives other logits than from the whole text"
+        )
+    except Exception as error:
+        # What an architecture that was not made for it raises is known only by trying.
+        if isinstance(error, CoftError) or out_of_memory(error):
+            raise
+        reason = f"it fails when it goes on from kept keys and values ({type(error).__name__}: {first_line(error)})"
+    if reason and "past_key_values" not in fit.accepts:
+        reason = "its forward takes no keys and values of earlier tokens"
+    if reason:
+        raise ModelLoadError(
+            f"{model.name!r} cannot be decoded step by step: {reason}; choose a model whose layers all keep keys and "
+            "values."
+        )
+
+
+def _has_state(layer_type: str) -> bool:
+    kept = DYNAMIC_LAYER_TYPE_MAPPING.get(layer_type)
+    return kept is not None and issubclass(kept, LinearAttentionCacheLayerMixin)
+
+
+def _steps_agree(model: LanguageModel) -> bool:
+    found, expected = _stepped(model)  # (4, R, V) each
+    spread = (expected - expected.mean(-1, keepdim=True)).norm()
+    limit = STEP_ERROR.get(model.dtype, STEP_ERROR_16_BIT)
+    return bool((found - expected).norm() <= limit * spread + 1e-3)
+
+
+def _stepped(model: LanguageModel) -> tuple[Tensor, Tensor]:
+    """Logits of a prefill, two steps, and another step after going back, and the plain ones, ``(4, R, V)`` each."""
+    generator = torch.Generator().manual_seed(0)
+    longest = max(1, min(7, model.context_length - 3))
+    ids = torch.randint(model.vocabulary_size, (2, longest), generator=generator).tolist()
+    first, second, other = torch.randint(model.vocabulary_size, (3, 1), generator=generator).to(model.device)
+    prompts = [ids[0], ids[1][: max(1, longest - 3)]]
+    batch = BranchBatch(model, prompts)
+    found = [batch.logits()]
+    for token in (first, second):
+        batch.append(token.expand(2))
+        found.append(batch.logits())
+    batch.crop(1)
+    batch.append(other.expand(2))
+    found.append(batch.logits())
+    batch.close()
+    written = [[int(first), int(second)], [int(first), int(other)]]
+    plain = [torch.cat([_plain(model, [*prompt, *tail]) for tail in written])[[0, 1, 2, 5]] for prompt in prompts]
+    return torch.stack(found).float(), torch.stack(plain, dim=1)
+
+
+def _plain(model: LanguageModel, ids: list[int]) -> Tensor:
+    """Logits of a text's last three positions, read anew, ``(3, V)``."""
+    with torch.inference_mode():
+        logits = model.module(input_ids=torch.tensor([ids], device=model.device), use_cache=False).logits
+    last: Tensor = logits[0, -3:].float()
+    return last.to(model.device)

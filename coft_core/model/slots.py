@@ -1,0 +1,290 @@
+"""Keys and values of some rows, in tensors that are allocated ahead and written in place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from coft_core.model.language_model import LanguageModel
+
+FIRST_CAPACITY = 64
+"""Tokens a row for which memory is allocated at first; each larger capacity is the double of the one before."""
+
+
+def capacity_for(length: int, context_length: int) -> int:
+    """The smallest capacity that holds a length: 64, 128, 256 and so on, at most the model's context."""
+    capacity = FIRST_CAPACITY
+    while capacity < length:
+        capacity *= 2
+    return max(min(capacity, context_length), length)
+
+
+@dataclass(slots=True)
+class LayerMemory:
+    """One layer's keys ``(R, heads, capacity, width)`` and values ``(R, heads, capacity, value width)``."""
+
+    keys: Tensor
+    values: Tensor
+
+    @property
+    def size(self) -> int:
+        """Bytes of both."""
+        return self.keys.nbytes + self.values.nbytes
+
+
+class Slots:
+    """R rows of fixed capacity, each with its own length; what lies behind a row's length is not read.
+
+    The tensors stay where they are until a row outgrows its capacity. Going back makes lengths shorter and copies
+    nothing. Cells are zero at first: an attention weight of 0 times a value that was never written must be 0.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, rows: int, context_length: int, device: torch.device) -> None:
+        """Reserve nothing yet; a layer is allocated when it is first written, in the shape that it then has.
+
+        Args:
+            rows: Number of rows R.
+            context_length: Longest row that the model takes.
+            device: Where the memory is.
+        """
+        self.rows = rows
+        self.layers: list[LayerMemory] = []
+        self.lengths = torch.zeros(rows, dtype=torch.long, device=device)  # (R,), in place
+        self._context_length = context_length
+        self._device = device
+        # The host knows the lengths too, so that nothing has to be asked of the device.
+        self._host_lengths, self._longest, self._uniform = [0] * rows, 0, True
+        self._capacity = 0
+        self._counted, self._size = (0, 0), 0
+
+    @property
+    def longest(self) -> int:
+        """Length of the longest row, known without asking the device."""
+        return self._longest
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all rows have one length."""
+        return self._uniform
+
+    @property
+    def capacity(self) -> int:
+        """Tokens a row for which memory is there."""
+        return self._capacity
+
+    @property
+    def size(self) -> int:
+        """Bytes allocated; counted again only where memory has changed, since every step of every rollout asks."""
+        if self._counted != (counted := (len(self.layers), self._capacity)):
+            self._counted, self._size = counted, sum(layer.size for layer in self.layers)
+        return self._size
+
+    @torch.inference_mode()
+    def reserve(self, length: int) -> None:
+        """See to it that every row can hold so many tokens; larger tensors are filled by copy, layer by layer.
+
+        Where memory runs out on the way, the rows hold what they held and can be used and grown as before.
+        """
+        if length <= self._capacity:
+            return
+        before, self._capacity = self._capacity, capacity_for(length, self._context_length)
+        try:
+            for layer in self.layers:
+                layer.keys = self._larger(layer.keys)
+                layer.values = self._larger(layer.values)
+        except BaseException:
+            # Some layers have moved. A captured graph knows a memory by its capacity and must not be replayed over
+            # this one, so that one cell less is counted than every layer has.
+            self._capacity = max(before - 1, 0)
+            raise
+
+    def write(self, index: int, keys: Tensor, values: Tensor, cells: tuple[Tensor, Tensor] | None = None) -> None:
+        """Put the states of new tokens behind each row's own; lengths change only by :meth:`advance`.
+
+        Args:
+            index: The layer.
+            keys: ``(R, heads, q, width)``.
+            values: ``(R, heads, q, value width)``.
+            cells: Where they go, as :meth:`cells` says; None puts them behind rows that all have one length.
+        """
+        if index == len(self.layers):
+            self.layers.append(LayerMemory(self._allocated(keys), self._allocated(values)))
+        layer, count = self.layers[index], keys.shape[2]
+        if cells is None:
+            layer.keys.narrow(2, self._longest, count).copy_(keys)
+            layer.values.narrow(2, self._longest, count).copy_(values)
+            return
+        # A layer of a model that is spread over devices may be elsewhere than the lengths.
+        rows, places = (tensor.to(keys.device) for tensor in cells)
+        layer.keys[rows, :, places] = keys.transpose(1, 2)
+        layer.values[rows, :, places] = values.transpose(1, 2)
+
+    def read(self, index: int, width: int) -> LayerMemory:
+        """Views of a layer's first ``width`` cells."""
+        layer = self.layers[index]
+        return LayerMemory(layer.keys.narrow(2, 0, width), layer.values.narrow(2, 0, width))
+
+    def places(self, count: int) -> Tensor:
+        """Cells of each row's next tokens, ``(R, count)``."""
+        return self.lengths[:, None] + torch.arange(count, device=self.lengths.device)
+
+    def cells(self, count: int) -> tuple[Tensor, Tensor]:
+        """Rows ``(R, 1)`` and cells ``(R, count)`` of the next tokens, from the lengths on the device."""
+        return torch.arange(self.rows, device=self.lengths.device)[:, None], self.places(count)
+
+    @torch.inference_mode()
+    def advance(self, count: int) -> None:
+        """Count tokens that were written as held; a negative number goes back."""
+        self._host_lengths = [length + count for length in self._host_lengths]
+        self._longest += count
+        self.lengths.add_(count)
+
+    @torch.inference_mode()
+    def settle(self, lengths: Sequence[int]) -> None:
+        """Give every row its own length."""
+        self._host_lengths = list(lengths)
+        self._longest, self._uniform = max(lengths), min(lengths) == max(lengths)
+        self.lengths.copy_(torch.tensor(self._host_lengths), non_blocking=True)
+
+    @torch.inference_mode()
+    def fill(self, layers: Sequence[LayerMemory], length: int) -> None:
+        """Begin every row with the same ``length`` tokens; layers are ``(1, heads, length, width)``."""
+        for layer in layers:
+            own = LayerMemory(self._allocated(layer.keys), self._allocated(layer.values))
+            own.keys[:, :, :length] = layer.keys
+            own.values[:, :, :length] = layer.values
+            self.layers.append(own)
+        self.settle([length] * self.rows)
+
+    @torch.inference_mode()
+    def copied(self, back: int) -> Slots:
+        """A second set of rows that lacks the last ``back`` tokens of each; only what both share is copied."""
+        copy = Slots(self.rows, self._context_length, self._device)
+        copy.settle([length - back for length in self._host_lengths])
+        # One more than is copied, since a token follows in any case.
+        copy._capacity = capacity_for(copy.longest + 1, self._context_length)
+        copy.layers = [LayerMemory(copy._larger(layer.keys), copy._larger(layer.values)) for layer in self.layers]
+        return copy
+
+    def _larger(self, old: Tensor) -> Tensor:
+        new = self._allocated(old)
+        new[:, :, : self.longest] = old[:, :, : self.longest]
+        return new
+
+    def _allocated(self, like: Tensor) -> Tensor:
+        return like.new_zeros((self.rows, like.shape[1], self._capacity, like.shape[3]))
+
+
+def token_size(model: LanguageModel) -> int:
+    """Bytes of one token's keys and values in all layers; 0 where the model's configuration does not tell.
+
+    Keys and values are ``2 * layers * key-value heads * head width`` numbers of the model's type. A model whose layers
+    look back only so far (sliding windows) needs at most this.
+    """
+    text: Any = model.module.config.get_text_config(decoder=True)
+    heads, layers = getattr(text, "num_attention_heads", None), getattr(text, "num_hidden_layers", None)
+    if not heads or not layers:
+        return 0
+    width = getattr(text, "head_dim", None) or (getattr(text, "hidden_size", None) or 0) // heads
+    key_heads = getattr(text, "num_key_value_heads", None) or heads
+    return int(2 * layers * key_heads * width * model.dtype.itemsize)
+
+
+def rows_size(model: LanguageModel, rows: int, length: int) -> int:
+    """Bytes that rows of a length hold, in the capacity that preallocated memory would have; at least what they fill.
+
+    Args:
+        model: The model.
+        rows: Number of rows.
+        length: Tokens of the longest row.
+    """
+    return rows * capacity_for(length, model.context_length) * token_size(model)
+
+
+class RowTokens:
+    """Prompts, and the tokens generated behind them; column 0 of the latter is each prompt's last token."""
+
+    def __init__(self, prompts: Sequence[Sequence[int]], context_length: int, device: torch.device) -> None:
+        """Lay the prompts out.
+
+        Args:
+            prompts: Tokens of each row, at least one each.
+            context_length: Longest row that the model takes.
+            device: Where the tokens are kept.
+        """
+        self.prompts = tuple(tuple(prompt) for prompt in prompts)
+        self.longest = max(len(prompt) for prompt in self.prompts)
+        self.generated = 0
+        self._context_length = context_length
+        self._tail = torch.tensor([[prompt[-1]] for prompt in self.prompts], device=device)  # (R, 1 + capacity)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows R."""
+        return len(self.prompts)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all prompts have one length."""
+        return all(len(prompt) == self.longest for prompt in self.prompts)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tokens are."""
+        return self._tail.device
+
+    def shared(self) -> int:
+        """Tokens at the beginning that are equal in all rows; every row has at least one more."""
+        first, most = self.prompts[0], min(len(prompt) for prompt in self.prompts) - 1
+        return next((i for i in range(most) if any(prompt[i] != first[i] for prompt in self.prompts)), most)
+
+    def append(self, token_ids: Tensor) -> None:
+        """Write one token a row, ``(R,)``."""
+        place = self.generated + 1
+        if place >= self._tail.shape[1]:
+            wider = self._tail.new_zeros((self.rows, 1 + capacity_for(place, self._context_length)))
+            wider[:, :place] = self._tail[:, :place]
+            self._tail = wider
+        self._tail[:, place].copy_(token_ids.reshape(-1), non_blocking=True)
+        self.generated = place
+
+    def after(self, held: int) -> Tensor:
+        """Tokens that follow the first ``held`` generated ones, ``(R, q)``; -1 begins with the prompts' last tokens."""
+        return self._tail[:, held + 1 : self.generated + 1]
+
+    def rest(self, start: int) -> Tensor:
+        """Prompts of one length from a token on, and all that was generated, ``(R, L - start + generated)``."""
+        prompts = torch.tensor([prompt[start:] for prompt in self.prompts], device=self.device)
+        return torch.cat([prompts, self.after(0)], dim=1)
+
+    def bodies(self, start: int) -> Tensor:
+        """Prompts from a token on without their last ones, padded on the right, ``(R, L - 1 - start)``."""
+        width = self.longest - 1 - start
+        rows = [[*prompt[start:-1], *[0] * (self.longest - len(prompt))] for prompt in self.prompts]
+        return torch.tensor(rows, dtype=torch.long, device=self.device).view(self.rows, width)
+
+    def padding(self) -> Tensor:
+        """How many columns each row lacks to the longest, ``(R,)``."""
+        return torch.tensor([self.longest - len(prompt) for prompt in self.prompts], device=self.device)
+
+    def padded(self) -> Tensor:
+        """Prompts padded on the left, and all that was generated, ``(R, L + generated)``."""
+        rows = [[0] * (self.longest - len(prompt)) + list(prompt) for prompt in self.prompts]
+        return torch.cat([torch.tensor(rows, device=self.device), self.after(0)], dim=1)
+
+    def cut(self, generated: int) -> None:
+        """Go back to fewer generated tokens."""
+        self.generated = generated
+
+    def copied(self, generated: int) -> RowTokens:
+        """A second set of rows with the first ``generated`` tokens."""
+        copy = object.__new__(RowTokens)
+        copy.__dict__.update(self.__dict__)
+        copy._tail = self._tail[:, : generated + 1].clone()
+        copy.generated = generated
+        return copy

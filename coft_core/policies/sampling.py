@@ -1,0 +1,192 @@
+"""Choosing a token: certified set, then top-k, then top-p, then the keyed draw (paper Eq. 8)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coft_core.errors import InvalidInputError
+from coft_core.policies.fusion import check_temperature
+
+HEADS = (256, 2048)
+"""How many of the likeliest tokens are put in order before all are; on a CPU each is far cheaper than the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Sampling controls, the same in every branch and at calibration.
+
+    Attributes:
+        temperature: Divides the logits.
+        top_p: Smallest set of likeliest tokens whose mass reaches this; 1 is off.
+        top_k: Number of likeliest tokens kept; 0 is off.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 0.9
+    top_k: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be sampled with.
+
+        Raises:
+            InvalidInputError: A control is outside its range.
+        """
+        check_temperature(self.temperature)
+        if not (math.isfinite(self.top_p) and 0 < self.top_p <= 1):
+            raise InvalidInputError(f"top-p is {self.top_p}; choose a number above 0 and at most 1 (1 is off).")
+        if self.top_k < 0 or int(self.top_k) != self.top_k:
+            raise InvalidInputError(f"top-k is {self.top_k}; choose a whole number, 0 is off.")
+
+
+def keyed_uniform(seed: int, path: str, step: int) -> float:
+    """A uniform number that depends on nothing but its key, on every machine.
+
+    Pausing, resuming, replaying and forking therefore reproduce their draws.
+
+    Args:
+        seed: The session's seed.
+        path: The branch's path in the session's tree.
+        step: Step index, 0-based.
+
+    Returns:
+        A number in [0, 1) with 53 random bits.
+    """
+    key = f"{int(seed)}|{path}|{int(step)}".encode()
+    return (int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 11) / float(1 << 53)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Tokens chosen for G prompts; all tensors live on the logits' device.
+
+    Attributes:
+        token_ids: ``(G,)``.
+        fallback: ``(G,)`` boolean; True where the certified set was empty and the argmax was taken.
+    """
+
+    token_ids: Tensor
+    fallback: Tensor
+
+
+def choose(
+    log_p: Tensor, certified: Tensor | None, sampling: Sampling, uniform: Tensor, greedy: bool = False
+) -> Choice:
+    """Choose one token a row.
+
+    The distribution is restricted to the certified set and renormalised, then cut by top-k, then by top-p, then drawn
+    from by inverting its cumulative distribution at ``uniform``. An empty set gives ``argmax`` of the unrestricted
+    distribution, also when sampling. Ties go to the smaller token id.
+
+    On a CPU only the likeliest tokens are put in order wherever they settle the draw, since sorting a vocabulary takes
+    longer than the rest of a step; the token is the same. On other devices, and where this is compiled, every token is
+    sorted: to ask whether some were enough would wait for the device.
+
+    Args:
+        log_p: Log-probabilities to choose from (the fused ones for COFT), ``(G, V)``.
+        certified: Boolean ``(G, V)``; None when the policy certifies nothing.
+        sampling: The controls; the temperature is part of ``log_p`` already.
+        uniform: ``(G,)`` numbers in [0, 1).
+        greedy: Take the likeliest token of the set.
+
+    Returns:
+        The choice.
+    """
+    if certified is None:
+        restricted, empty = log_p, torch.zeros(log_p.shape[:-1], dtype=torch.bool, device=log_p.device)
+    else:
+        empty = ~certified.any(-1)  # (G,)
+        restricted = torch.where(certified | empty[:, None], log_p, -torch.inf)  # (G, V)
+    if greedy:
+        return Choice(restricted.argmax(-1), empty)
+    first, *further = _sizes(restricted, sampling)
+    token_ids, settled = _draw(restricted, empty, sampling, uniform, first)
+    for size in further:
+        # Further sizes are a CPU's alone, where this reads memory and waits for nothing.
+        left = torch.from_numpy(np.flatnonzero(~settled.numpy()))
+        if not len(left):
+            break
+        token_ids[left], settled[left] = _draw(restricted[left], empty[left], sampling, uniform[left], size)
+    return Choice(token_ids, empty)
+
+
+def _sizes(log_p: Tensor, sampling: Sampling) -> list[int]:
+    """How many of the likeliest tokens to put in order, one size after the other until the draw is settled."""
+    vocabulary = log_p.shape[-1]
+    cut = 0 < sampling.top_k < vocabulary
+    if torch.compiler.is_compiling() or log_p.device.type != "cpu" or not (cut or sampling.top_p < 1):
+        return [vocabulary]
+    least = sampling.top_k if cut else 1
+    return [*(size for size in HEADS if least <= size < vocabulary), vocabulary]
+
+
+def _draw(log_p: Tensor, empty: Tensor, sampling: Sampling, uniform: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Draw a token a row with only ``size`` tokens in order, and whether all in order would give the same one.
+
+    Args:
+        log_p: ``(G, V)``, ``-inf`` for tokens that are not in the set.
+        empty: Rows that take the likeliest token, ``(G,)``.
+        sampling: The controls.
+        uniform: ``(G,)``.
+        size: Tokens in order, at least top-k where that cuts.
+
+    Returns:
+        Token ids and whether they are settled, ``(G,)`` each.
+    """
+    vocabulary = log_p.shape[-1]
+    ordered, token_ids = _likeliest(log_p, size)  # (G, S)
+    least = ordered[:, -1:]  # (G, 1)
+    if 0 < sampling.top_k < vocabulary:
+        ordered, token_ids = ordered[:, : sampling.top_k], token_ids[:, : sampling.top_k]
+        p = torch.softmax(ordered.double(), dim=-1)  # (G, S)
+    else:
+        p = torch.softmax(log_p.double(), dim=-1).gather(-1, token_ids)  # (G, S)
+    cumulative = p.cumsum(-1)  # (G, S)
+    kept = p > 0
+    if sampling.top_p < 1:
+        kept &= cumulative - p < sampling.top_p  # the mass of the likelier tokens
+    total = torch.where(kept, cumulative, 0.0).amax(-1, keepdim=True)  # (G, 1)
+    target = uniform.to(p)[:, None] * total  # (G, 1)
+    # right=True so that a draw of exactly 0 cannot land on a token of probability 0.
+    rank = torch.searchsorted(cumulative, target, right=True)  # (G, 1)
+    rank = torch.minimum(rank, kept.sum(-1, keepdim=True) - 1).clamp_min(0)
+    rank = rank.masked_fill(empty[:, None], 0)
+    drawn = token_ids.gather(-1, rank)[:, 0]
+    if size == vocabulary:
+        return drawn, torch.ones_like(empty)
+    # Where a cut ends is known once a token is outside it. Of the tokens that are as likely as the last in order, some
+    # may be missing, so which of them has which rank is not known.
+    ended = empty | ~kept[:, -1] if ordered.shape[-1] == size else torch.ones_like(empty)
+    return drawn, ended & (ordered.gather(-1, rank) > least)[:, 0]
+
+
+def _likeliest(log_p: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The likeliest tokens' values and ids in falling order, the smaller id first among equals, ``(G, size)`` each."""
+    if size == log_p.shape[-1]:
+        return log_p.sort(dim=-1, descending=True, stable=True)
+    by_id = log_p.topk(size, dim=-1, sorted=False).indices.sort(dim=-1).values  # (G, S)
+    values, places = log_p.gather(-1, by_id).sort(dim=-1, descending=True, stable=True)
+    return values, by_id.gather(-1, places)
+
+
+def nucleus(log_p: Tensor, mass: float) -> Tensor:
+    """The smallest set of likeliest tokens whose probability reaches a mass.
+
+    Args:
+        log_p: Log-probabilities, ``(..., V)``.
+        mass: The mass; 1 takes every token.
+
+    Returns:
+        Membership, ``(..., V)`` boolean; the likeliest token is always a member.
+    """
+    if mass >= 1:
+        return torch.ones_like(log_p, dtype=torch.bool)
+    ordered, order = log_p.sort(dim=-1, descending=True, stable=True)
+    p = ordered.double().exp()
+    inside = p.cumsum(-1) - p < mass  # (..., V), by rank
+    return torch.zeros_like(inside).scatter(-1, order, inside)

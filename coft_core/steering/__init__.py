@@ -1,1 +1,0 @@
-"""Directions in a model's attention heads, and hooks that move activations along them."""

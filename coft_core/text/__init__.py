@@ -1,0 +1,1 @@
+"""What is done to a prompt before a model reads it: spans, lexicons, masking and rewording."""

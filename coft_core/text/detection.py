@@ -1,0 +1,257 @@
+"""Detection of sensitive spans: protected-attribute lexicons, a trained spaCy pipeline, and a reviewer's own list.
+
+The paper obtains spans from user lists and named-entity recognition (App. "Span Acquisition") and masks
+demographic markers and proxy cues, not downstream labels such as occupations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import lru_cache
+
+from coft_core.errors import InvalidInputError
+from coft_core.text.lexicon import Lexicons
+from coft_core.text.matching import LexicalMatches, LexiconMatcher
+from coft_core.text.merging import cut_spans, merge_spans, only_hints, settle_hints
+from coft_core.text.pipeline import AUTO, Entity, EntityPipeline
+from coft_core.text.tokens import is_hyphen
+from coft_core.text.user_list import UserList
+from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
+
+BESIDE_NAMED = " beside named attributes"
+"""What a version says where hints are suggested only in texts that name an attribute outright."""
+
+_GROUP_FAMILIES = ("religion", "nationality", "race")
+
+
+class SpanDetector:
+    """Finds the spans of a text that name or reveal a protected attribute; unchanging after construction."""
+
+    __slots__ = ("_found_by", "_masked", "_matcher", "_pipeline", "_user_list")
+
+    def __init__(
+        self,
+        lexicons: Lexicons | None = None,
+        pipeline: str | None = AUTO,
+        masked_families: Iterable[str] | None = None,
+        user_list: UserList | None = None,
+    ) -> None:
+        """Build a detector.
+
+        Args:
+            lexicons: Lexicons to match; None loads the shipped ones.
+            pipeline: A trained spaCy pipeline by package name or folder; ``"auto"`` chooses one by itself,
+                ``"embedded"`` is the one that comes with the program; None matches the lexicons alone.
+            masked_families: Families whose spans are masked; spans of the others are suggestions. None masks every
+                family but :data:`coft_core.types.PROXY_FAMILIES`. With exactly these families, whoever chose them,
+                :func:`coft_core.text.merging.settle_hints` decides what is masked of all that only hints.
+            user_list: A reviewer's own terms, which win over everything else that is found.
+
+        Raises:
+            LexiconError: The shipped lexicons are damaged.
+            InvalidInputError: The chosen pipeline cannot be loaded, or a family is unknown.
+        """
+        terms = Lexicons.load() if lexicons is None else lexicons
+        self._matcher = LexiconMatcher(terms)
+        self._pipeline = EntityPipeline.choose(pipeline)
+        named = self._pipeline.version if self._pipeline else "no pipeline"
+        self._found_by = f"lexicon {terms.version}+{terms.digest}, {named}"
+        self._masked = _known_families(masked_families)
+        self._user_list = user_list
+
+    def adapted(self, masked_families: Iterable[str] | None = None, user_list: UserList | None = None) -> SpanDetector:
+        """A detector with the same lexicons and pipeline, and other choices of the reviewer.
+
+        Args:
+            masked_families: As for a new detector; None masks every family but the proxies.
+            user_list: As for a new detector; None uses none.
+
+        Raises:
+            InvalidInputError: A family is unknown.
+        """
+        other = copy(self)
+        other._masked = _known_families(masked_families)
+        other._user_list = user_list
+        return other
+
+    @property
+    def version(self) -> str:
+        """What finds spans and what becomes of them.
+
+        Version and content digest of the lexicons, the pipeline or ``"no pipeline"``, the families that are only
+        suggested, with :data:`BESIDE_NAMED` if some of their spans are masked after all, and the name and content
+        digest of the user list if there is one.
+        """
+        suggested = [family for family in FAMILIES if family not in self._masked]
+        parts = [self._found_by, f"suggestions of {'+'.join(suggested)}" if suggested else "no suggestions"]
+        if self._settles_hints:
+            parts[-1] += BESIDE_NAMED
+        if self._user_list is not None:
+            parts.append(self._user_list.label)
+        return ", ".join(parts)
+
+    @property
+    def masked_families(self) -> tuple[str, ...]:
+        """Families whose spans are masked, in the order of :data:`coft_core.types.FAMILIES`."""
+        return tuple(family for family in FAMILIES if family in self._masked)
+
+    @property
+    def user_list(self) -> UserList | None:
+        """The reviewer's own terms."""
+        return self._user_list
+
+    def detect(self, text: str) -> list[Span]:
+        """Find the sensitive spans of a text.
+
+        Args:
+            text: The text exactly as typed; it is not normalised.
+
+        Returns:
+            Disjoint spans in character offsets into ``text``, sorted by their start; spans of families that are not
+            masked are suggested, but for the hints of a text that names no attribute outright. Possessive endings stay
+            outside; parts of one family joined by a hyphen are one span. What the user list finds takes its characters
+            from the others.
+
+        Raises:
+            InvalidInputError: The text is longer than the trained pipeline takes.
+        """
+        reading = self._pipeline.read(text) if self._pipeline else None
+        matches = self._matcher.match(text, reading.probability if reading is not None and reading.judges else None)
+        spans = self._uncovered([self._offered(span) for span in _lexicon_spans(matches, text)], text)
+        for entity in reading.entities if reading is not None else ():
+            if not _shielded(entity, matches):
+                spans = _with_entity(
+                    spans, self._offered(self._entity_span(entity, text)), text, _is_family(entity.label)
+                )
+        if self._settles_hints:
+            spans = settle_hints(spans, text)
+        if self._user_list is None:
+            return spans
+        own = self._user_list.find(text)
+        return sorted((*own, *cut_spans(spans, own, text)))
+
+    @property
+    def _settles_hints(self) -> bool:
+        """Whether the masked families are the protected ones, and so hints are looked at one by one."""
+        return self._masked == _known_families(None)
+
+    def _is_masked(self, family: str, detail: str) -> bool:
+        return family in self._masked and not (self._settles_hints and only_hints(family, detail))
+
+    def _offered(self, span: Span) -> Span:
+        return span if self._is_masked(span.category, span.detail) else replace(span, suggested=True)
+
+    def _uncovered(self, spans: list[Span], text: str) -> list[Span]:
+        """The spans, and masked terms that lie within a suggested one, such as the man in "homeless man"."""
+        offered = [span for span in spans if span.suggested]
+        if all(text[span.start : span.end].isalpha() for span in offered):
+            return spans
+        read = self._matcher.candidates(text)
+        masked_here = (
+            hit for hit in read.hits if hit.in_rule and self._is_masked(hit.record.family, hit.record.detail)
+        )
+        sure = replace(read, hits=tuple(masked_here))
+        within = [
+            span
+            for span in _lexicon_spans(sure, text)
+            if any(outer.start <= span.start and span.end <= outer.end for outer in offered)
+        ]
+        masked = [span for span in spans if span.masked]
+        offers = (_without_hyphens(span, text) for span in cut_spans(offered, within, text))
+        return sorted((*masked, *merge_spans(within), *(span for span in offers if span.start < span.end)))
+
+    def _entity_span(self, entity: Entity, text: str) -> Span:
+        category = _entity_family(entity.label)
+        if entity.label == "NORP":
+            hits = self._matcher.match(text[entity.start : entity.end]).hits
+            families = [hit.record.family for hit in hits]
+            category = next((family for family in families if family in _GROUP_FAMILIES), category)
+        return Span(entity.start, entity.end, category, "pipeline", entity.label, score=entity.score)
+
+
+@lru_cache(maxsize=1)
+def default_detector() -> SpanDetector:
+    """The detector of the shipped lexicons and the ``"auto"`` pipeline, which suggests proxies; built once."""
+    return SpanDetector()
+
+
+def detect_spans(text: str, detector: SpanDetector | None = None) -> list[Span]:
+    """Find the sensitive spans of a text.
+
+    Args:
+        text: The text exactly as typed.
+        detector: The detector; None takes :func:`default_detector`.
+
+    Returns:
+        Disjoint spans sorted by their start, suggested ones included; an empty list when there is nothing sensitive.
+
+    Raises:
+        InvalidInputError: The text is longer than the detector's trained pipeline takes.
+    """
+    return (detector or default_detector()).detect(text)
+
+
+def _known_families(families: Iterable[str] | None) -> frozenset[str]:
+    if families is None:
+        return frozenset(FAMILIES).difference(PROXY_FAMILIES)
+    chosen = frozenset(families)
+    if unknown := sorted(chosen.difference(FAMILIES)):
+        raise InvalidInputError(
+            f"There is no attribute family {unknown[0]!r} that could be masked; use some of {', '.join(FAMILIES)}."
+        )
+    return chosen
+
+
+def _is_family(label: str) -> bool:
+    return label.lower() in FAMILIES
+
+
+def _entity_family(label: str) -> str:
+    if _is_family(label):
+        return label.lower()
+    return "name" if label == "PERSON" else "nationality"
+
+
+def _lexicon_spans(matches: LexicalMatches, text: str) -> list[Span]:
+    view = matches.view
+    spans: list[Span] = []
+    for hit in matches.hits:
+        start, end = view.starts[hit.start], view.ends[hit.end - 1]
+        span = Span(start, end, hit.record.family, "lexicon", hit.record.detail, score=hit.score)
+        if spans and spans[-1].category == span.category and is_hyphen(text[spans[-1].end : start]):
+            surer = max(spans[-1], span, key=lambda part: part.score or 0.0)
+            spans[-1] = replace(spans[-1], end=end, score=surer.score)
+        else:
+            spans.append(span)
+    return spans
+
+
+def _without_hyphens(span: Span, text: str) -> Span:
+    start, end = span.start, span.end
+    while start < end and is_hyphen(text[start]):
+        start += 1
+    while start < end and is_hyphen(text[end - 1]):
+        end -= 1
+    return replace(span, start=start, end=end)
+
+
+def _shielded(entity: Entity, matches: LexicalMatches) -> bool:
+    view = matches.view
+    return any(view.starts[a] <= entity.start and entity.end <= view.ends[b - 1] for a, b in matches.shielded)
+
+
+def _with_entity(spans: Sequence[Span], entity: Span, text: str, unlisted: bool) -> list[Span]:
+    """Add an entity: it widens a span of its own family, and gives way to spans of another.
+
+    A masked entity does not give way to suggestions; they give way to it. What is marked only because no lexicon lists
+    it (``unlisted``) leaves every word that one does list to the lexicon.
+    """
+    if unlisted:
+        return sorted((*spans, *cut_spans([entity], spans, text)))
+    same = [span for span in spans if span.category == entity.category]
+    others = [span for span in spans if span.category != entity.category]
+    if not entity.suggested:
+        others = [*(s for s in others if s.masked), *cut_spans((s for s in others if s.suggested), [entity], text)]
+    return sorted((*others, *merge_spans((*same, *cut_spans([entity], others, text)))))

@@ -1,0 +1,436 @@
+"""Stage I: the masking operator, in token space (paper Sec. 3.2).
+
+The factual prompt is tokenized with character offsets; every token that overlaps a sensitive span becomes the
+sentinel. Both branches therefore have the same length, and the operator is idempotent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from coft_core.errors import InvalidInputError
+from coft_core.model.language_model import ANCHOR, LanguageModel
+from coft_core.text.merging import resolve_spans, validate_spans
+from coft_core.text.placing import ChosenTokens, chosen_tokens, copies_of, read_tokens
+from coft_core.text.rendering import Rendering
+from coft_core.text.sentinel import require_sentinel, resolve_sentinel, shown_sentinel
+from coft_core.text.tokens import fold, require_encodable
+from coft_core.types import FAMILIES, Span
+
+MaskMode = Literal["hard", "soft"]
+DEFAULT_HINT = "a person"
+
+NO_SENTINEL = (
+    "This model's vocabulary has no token that could stand for a masked one, so the marked words are not masked; "
+    "name one of its tokens as the sentinel to mask them."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedPrompt:
+    """A prompt in both branches, aligned token by token.
+
+    Attributes:
+        text: The prompt as the masked branch reads it, sentinels written out.
+        factual_text: The reviewer's text.
+        factual_ids: Tokens of the factual branch.
+        masked_ids: Tokens of the masked branch, the same number.
+        positions: Indices of the tokens that differ by construction, ascending.
+        spans: All resolved spans, kept and suggested ones included, as offsets into ``factual_text``.
+        families: Attribute family of each entry of ``positions``.
+        offsets: Character range of each token in ``factual_text``; empty ranges for template and special tokens, and
+            for unmasked ones that the tokenizer gives no character.
+        sentinel: The sentinel's name; empty where the vocabulary has none, which only a prompt without a masked token
+            can have.
+        sentinel_id: Its token; None where there is none.
+        mode: ``"hard"``, or ``"soft: <hint>"``.
+        sentinel_reason: Why it is this token, as a phrase.
+        repeated: Those of ``positions`` in second and later copies of the text, where a chat template prints it several
+            times; ``text`` shows the first.
+        warnings: Sentences that must be shown with anything made from the prompt.
+    """
+
+    text: str
+    factual_text: str
+    factual_ids: tuple[int, ...]
+    masked_ids: tuple[int, ...]
+    positions: tuple[int, ...]
+    spans: tuple[Span, ...]
+    families: tuple[str, ...]
+    offsets: tuple[tuple[int, int], ...]
+    sentinel: str
+    sentinel_id: int | None
+    mode: str
+    sentinel_reason: str = ""
+    repeated: frozenset[int] = frozenset()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def branches_equal(self) -> bool:
+        """Whether nothing is masked, so that both branches read the same prompt."""
+        return self.factual_ids == self.masked_ids
+
+
+def mask_prompt(
+    tokenizer: Any,
+    text: str,
+    spans: Iterable[Span],
+    sentinel: str | None = None,
+    mode: MaskMode = "hard",
+    hint: str = DEFAULT_HINT,
+    chat: bool | Rendering = False,
+    required: bool = True,
+) -> MaskedPrompt:
+    """Replace every token that overlaps a sensitive span.
+
+    A token that a masked span shares with a kept one is masked, and a warning says so. Where a chat template prints
+    the text several times, every copy is masked.
+
+    Args:
+        tokenizer: A fast tokenizer (character offsets are needed).
+        text: The reviewer's text, exactly as typed.
+        spans: Sensitive spans as character offsets into ``text``; kept and suggested spans are never masked.
+        sentinel: The sentinel, by text or by name; None chooses one (:func:`~coft_core.text.sentinel
+            .resolve_sentinel`).
+        mode: ``"hard"`` puts the sentinel everywhere; ``"soft"`` puts a neutral hint first, cut or padded with the
+            sentinel to the span's token count.
+        hint: The hint of the soft mask.
+        chat: Whether the text goes through the tokenizer's chat template, or in which way; only the reviewer's text
+            can be masked.
+        required: Whether the caller needs the mask. Without, a vocabulary that has no sentinel leaves everything
+            unmasked, and a warning says so.
+
+    Returns:
+        Both branches' tokens, equal in number.
+
+    Raises:
+        InvalidInputError: A span lies outside the text, is empty, or has an unknown family, source or score; the text
+            or the hint holds a lone surrogate; or the tokenizer does not say which tokens hold a masked span.
+        SentinelError: The sentinel is not one token, or something is to be masked and the vocabulary has none.
+    """
+    given = tuple(spans)
+    require_encodable(text)
+    validate_spans(text, given)
+    resolved = resolve_spans(given)
+    ids, places = read_tokens(tokenizer, text, chat)
+    chosen = chosen_tokens(places, text, resolved)
+    find = require_sentinel if required and chosen.families else resolve_sentinel
+    found = find(tokenizer, sentinel)
+    if chosen.families and found is None:
+        chosen = ChosenTokens({}, places, (NO_SENTINEL,))
+    positions = tuple(sorted(chosen.families))
+    offsets, copies = chosen.offsets, copies_of(places)
+    fillers = {} if found is None else dict.fromkeys(positions, found.token_id)
+    if mode == "soft":
+        fillers |= _hinted(tokenizer, positions, offsets, copies, resolved, hint)
+    prompt = MaskedPrompt(
+        text=text,
+        factual_text=text,
+        factual_ids=ids,
+        masked_ids=tuple(fillers.get(i, token) for i, token in enumerate(ids)),
+        positions=positions,
+        spans=resolved,
+        families=tuple(chosen.families[i] for i in positions),
+        offsets=offsets,
+        sentinel="" if found is None else found.text,
+        sentinel_id=None if found is None else found.token_id,
+        mode="hard" if mode == "hard" else f"soft: {hint}",
+        sentinel_reason="" if found is None else found.reason,
+        repeated=frozenset(i for i in positions if copies[i] > 0),
+        warnings=chosen.warnings,
+    )
+    return replace(prompt, text="".join(piece for piece, _ in masked_pieces(prompt, tokenizer)))
+
+
+def prompt_ids(tokenizer: Any, text: str, chat: bool | Rendering = False) -> tuple[int, ...]:
+    """The tokens of a text as the factual branch reads it; nothing is masked, so no sentinel is needed.
+
+    Args:
+        tokenizer: A fast tokenizer.
+        text: The text.
+        chat: Whether it goes through the tokenizer's chat template, or in which way.
+
+    Raises:
+        InvalidInputError: The text holds a lone surrogate, or the template rewrites it.
+    """
+    require_encodable(text)
+    return read_tokens(tokenizer, text, chat)[0]
+
+
+def mask_tokens(ids: Sequence[int], positions: Iterable[int], sentinel_id: int) -> tuple[int, ...]:
+    """The hard operator on tokens alone: idempotent and length-preserving.
+
+    Args:
+        ids: Prompt tokens.
+        positions: Indices to mask.
+        sentinel_id: The sentinel.
+
+    Returns:
+        Tokens with the sentinel at ``positions``.
+    """
+    chosen = frozenset(positions)
+    return tuple(sentinel_id if i in chosen else token for i, token in enumerate(ids))
+
+
+def masked_pieces(prompt: MaskedPrompt, tokenizer: Any) -> list[tuple[str, bool]]:
+    """The masked prompt for reading: (text, whether it stands for a masked token) in order.
+
+    White space that a masked token swallowed is shown again. Of a text that a chat template prints several times, the
+    first copy is shown.
+
+    Args:
+        prompt: The prompt.
+        tokenizer: Its tokenizer, for the words of a hint.
+    """
+    pieces: list[tuple[str, bool]] = []
+    cursor, text = 0, prompt.factual_text
+    for index in prompt.positions:
+        if index in prompt.repeated:
+            continue
+        # Tokens that share a character share its range, whose text is replaced but once.
+        start, end = (max(place, cursor) for place in prompt.offsets[index])
+        swallowed = text[start:end]
+        if before := text[cursor:start] + swallowed[: len(swallowed) - len(swallowed.lstrip())]:
+            pieces.append((before, False))
+        token, cursor = prompt.masked_ids[index], end
+        own = token == prompt.sentinel_id
+        pieces.append((shown_sentinel(prompt.sentinel) if own else tokenizer.decode([token]).strip(), True))
+    return [*pieces, (text[cursor:], False)] if text[cursor:] else pieces
+
+
+def _hinted(
+    tokenizer: Any,
+    positions: tuple[int, ...],
+    offsets: Sequence[tuple[int, int]],
+    copies: Sequence[int],
+    spans: Sequence[Span],
+    hint: str,
+) -> dict[int, int]:
+    """The tokens of the hint at the first masked positions of each span, in every copy of the text."""
+    require_encodable(hint, "The hint of the soft mask")
+    hint_ids = [int(i) for i in tokenizer.encode(" " + hint.strip(), add_special_tokens=False)]
+    hinted: dict[int, int] = {}
+    taken: set[int] = set()
+    for span in (span for span in spans if span.masked):
+        over = [i for i in positions if i not in taken and offsets[i][0] < span.end and span.start < offsets[i][1]]
+        taken.update(over)
+        for copy in {copies[i] for i in over}:
+            hinted.update(zip((i for i in over if copies[i] == copy), hint_ids, strict=False))
+    return hinted
+
+
+LISTED = "list"
+"""Source of spans that a user list decides; the detector's version names the list already."""
+
+
+def check_whitelist(terms: Iterable[str]) -> tuple[str, ...]:
+    """Terms as they are compared: folded, in lower case, without surrounding white space; sorted, each once."""
+    return tuple(sorted({folded for term in terms if (folded := _folded(term))}))
+
+
+def keep_whitelisted(text: str, spans: Sequence[Span], whitelist: Sequence[str]) -> tuple[Span, ...]:
+    """Mark the spans whose text is a whitelisted term as kept.
+
+    Args:
+        text: The text that the spans point into.
+        spans: Its spans.
+        whitelist: Terms, as :func:`check_whitelist` gives them.
+    """
+    terms = frozenset(whitelist)
+    return tuple(replace(s, kept=True) if _folded(text[s.start : s.end]) in terms else s for s in spans)
+
+
+def kept_terms(prompt: MaskedPrompt) -> tuple[str, ...]:
+    """What a prompt keeps by whitelist or by the reviewer's mark, as :func:`check_whitelist` gives it.
+
+    A policy that keeps a term has another mask than one that does not, so these terms are part of its fingerprint.
+    """
+    kept = (s for s in prompt.spans if s.kept and s.source != LISTED)
+    return check_whitelist(prompt.factual_text[s.start : s.end] for s in kept)
+
+
+def _folded(term: str) -> str:
+    return " ".join(fold(word) for word in term.split()).lower()
+
+
+KNOWN: tuple[str, ...] = (*FAMILIES, "other")
+
+
+def check_families(families: Collection[str] | None) -> tuple[str, ...] | None:
+    """Families in the order in which pages list them, each once; None stands for all.
+
+    Raises:
+        InvalidInputError: None is named, or one is unknown.
+    """
+    if families is None:
+        return None
+    if isinstance(families, str) or not families:
+        raise InvalidInputError("Give the attribute families as a list with at least one name, or none at all for all.")
+    if unknown := sorted(set(families) - set(KNOWN)):
+        raise InvalidInputError(f"There is no attribute family {unknown[0]!r}; use some of {', '.join(KNOWN)}.")
+    return in_page_order(families)
+
+
+def in_page_order(families: Iterable[str]) -> tuple[str, ...]:
+    """Known families in the order in which pages list them, each once."""
+    named = frozenset(families)
+    return tuple(name for name in KNOWN if name in named)
+
+
+def masked_families(prompt: MaskedPrompt, families: Collection[str] | None = None) -> tuple[str, ...]:
+    """Families that have a masked token in a prompt, in the order in which pages list them.
+
+    Args:
+        prompt: The masked prompt.
+        families: Families to look for; None looks for all.
+    """
+    present = {span.category for index in prompt.positions for span in _spans_at(prompt, index)}
+    return in_page_order(name for name in present if families is None or name in families)
+
+
+def mask_families(prompt: MaskedPrompt, families: Collection[str] | None) -> tuple[int, ...]:
+    """Tokens of the prompt in which only some families are masked: the operator ``M_k`` for one, a part for several.
+
+    A token that overlaps spans of two families is masked for each of them.
+
+    Args:
+        prompt: The prompt with everything masked.
+        families: Families to mask; None masks all.
+
+    Returns:
+        As many tokens as the prompt has.
+    """
+    if families is None:
+        return prompt.masked_ids
+    masked = {
+        index for index in prompt.positions if any(span.category in families for span in _spans_at(prompt, index))
+    }
+    return _chosen(prompt, masked)
+
+
+def show_span(prompt: MaskedPrompt, span: Span, families: Collection[str] | None = None) -> tuple[int, ...]:
+    """Tokens of the masked prompt with one span shown again; what another span covers too stays masked.
+
+    Args:
+        prompt: The masked prompt.
+        span: One of its masked spans.
+        families: Families that are masked; None masks all.
+    """
+    masked = {
+        index
+        for index in prompt.positions
+        if any(other != span and (families is None or other.category in families) for other in _spans_at(prompt, index))
+    }
+    return _chosen(prompt, masked)
+
+
+def masked_spans(prompt: MaskedPrompt, families: Collection[str] | None = None) -> tuple[Span, ...]:
+    """Spans of which at least one token is masked, in their order in the text.
+
+    Args:
+        prompt: The masked prompt.
+        families: Families to look for; None looks for all.
+    """
+    found = {span for index in prompt.positions for span in _spans_at(prompt, index)}
+    return tuple(span for span in prompt.spans if span in found and (families is None or span.category in families))
+
+
+def _spans_at(prompt: MaskedPrompt, index: int) -> list[Span]:
+    start, end = prompt.offsets[index]
+    return [span for span in prompt.spans if span.masked and start < span.end and span.start < end]
+
+
+def _chosen(prompt: MaskedPrompt, masked: Collection[int]) -> tuple[int, ...]:
+    pairs = enumerate(zip(prompt.masked_ids, prompt.factual_ids, strict=True))
+    return tuple(filler if index in masked else token for index, (filler, token) in pairs)
+
+
+MaskLayout = Literal["joint", "factorized"]
+"""One masked branch for everything, or one for each attribute family."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaskSettings:
+    """How spans are masked.
+
+    Attributes:
+        mode: ``"hard"``, or ``"soft"`` with a hint.
+        hint: Hint of the soft mask.
+        sentinel: Sentinel text; None is the model's own.
+        families: Attribute families that are masked; None masks all.
+        layout: ``"joint"`` or ``"factorized"``.
+        whitelist: Terms that are never masked.
+
+    Raises:
+        InvalidInputError: A family is unknown.
+    """
+
+    mode: MaskMode = "hard"
+    hint: str = DEFAULT_HINT
+    sentinel: str | None = None
+    families: tuple[str, ...] | None = None
+    layout: MaskLayout = "joint"
+    whitelist: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Bring families and whitelist into the form in which they are compared."""
+        object.__setattr__(self, "families", check_families(self.families))
+        object.__setattr__(self, "whitelist", check_whitelist(self.whitelist))
+
+    @property
+    def label(self) -> str:
+        """``"hard"`` or ``"soft: <hint>"``, then whatever is not the default: layout, families, kept terms."""
+        hint = json.dumps(self.hint, ensure_ascii=False) if ";" in self.hint else self.hint
+        parts = ["hard" if self.mode == "hard" else f"soft: {hint}"]
+        if self.layout != "joint":
+            parts.append(self.layout)
+        if self.families is not None:
+            parts.append(f"only {' '.join(self.families)}")
+        if self.whitelist:
+            # JSON, so that no term can be taken for two.
+            parts.append(f"keeps {json.dumps(self.whitelist, ensure_ascii=False)}")
+        return "; ".join(parts)
+
+    def keeping(self, terms: Iterable[str]) -> MaskSettings:
+        """These settings with more terms that are never masked."""
+        return replace(self, whitelist=(*self.whitelist, *terms))
+
+
+def continuation_ids(model: LanguageModel, prompt: MaskedPrompt, continuation: str) -> tuple[int, ...]:
+    """Tokenize a continuation so that the prompt's own tokens stay as they are.
+
+    Prompt and continuation are tokenized together when that leaves the prompt's tokens unchanged. Where a token would
+    straddle the border, the continuation is tokenized on its own.
+
+    Args:
+        model: The model.
+        prompt: The masked prompt.
+        continuation: Text that follows it, taken literally.
+
+    Raises:
+        InvalidInputError: The continuation has no tokens, or holds a lone surrogate.
+    """
+    require_encodable(continuation, "The continuation")
+    tokenizer = model.tokenizer
+    prefix = list(prompt.factual_ids)
+    if not model.chat:
+        together = tokenizer(prompt.factual_text + continuation, verbose=False)["input_ids"]
+        if together[: len(prefix)] == prefix and len(together) > len(prefix):
+            return tuple(int(i) for i in together[len(prefix) :])
+    anchor = tokenizer.encode(ANCHOR, add_special_tokens=False)
+    alone = tokenizer.encode(ANCHOR + continuation, add_special_tokens=False)
+    if alone[: len(anchor)] != anchor:
+        alone = [*anchor, *tokenizer.encode(continuation, add_special_tokens=False)]
+    if len(alone) == len(anchor):
+        raise InvalidInputError("The continuation is empty; give at least one word.")
+    return tuple(int(i) for i in alone[len(anchor) :])
+
+
+def joined(prompt: str, reference: str) -> str:
+    """The reference as it follows the prompt: a space is supplied where two words would run together."""
+    if prompt and reference and not prompt[-1].isspace() and (reference[0].isalnum() or reference[0] in "\"'("):
+        return f" {reference}"
+    return reference

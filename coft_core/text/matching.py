@@ -1,0 +1,200 @@
+"""Finds the terms of lexicons in tokens: spaCy's matchers, then false friends, then the context.
+
+What an ambiguous term means is decided by its context rules, or, where there is a trained pipeline, by the probability
+that the pipeline gives in this context; a rule that holds then lowers the bar.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spacy.matcher import Matcher, PhraseMatcher
+
+from coft_core.text.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons, TokenClasses, TokenPattern
+from coft_core.text.tokens import TokenView, english_tokenizer, view_tokens
+
+Judge = Callable[[int, int], float]
+"""The probability that the words between two character offsets name or reveal a protected attribute."""
+
+RULE_SCORE: Final = 0.9
+"""Score of an ambiguous term that a context rule alone accepts: about the rules' precision (see ``bench/detector``)."""
+
+BAR: Final = 0.8
+"""Probability from which an ambiguous term is a hit though no context rule holds."""
+
+BAR_APPEARANCE: Final = 0.5
+"""The same for appearance, whose words ("short", "heavy") the pipeline rates too low where they describe a person."""
+
+BAR_WITH_RULE: Final = 0.1
+"""The same where a context rule holds."""
+
+_VETO = "not_"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A term found in a text.
+
+    Attributes:
+        start: First token.
+        end: One past the last token.
+        record: The entry or pattern that matched.
+        inflected: Whether an inflected form matched, such as a plural.
+        score: How sure it is, 0 to 1. An unambiguous term has 1.0, which says that the term is listed without a
+            condition and nothing of this text. An ambiguous term has the trained pipeline's probability that it names
+            or reveals a protected attribute here; without a pipeline, for a token pattern and
+            for a term whose rules only exclude (``not_...``), :data:`RULE_SCORE`.
+        in_rule: Whether one of the record's context rules holds, or it has none.
+    """
+
+    start: int
+    end: int
+    record: LexiconEntry | TokenPattern
+    inflected: bool = False
+    score: float = 1.0
+    in_rule: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalMatches:
+    """What the lexicons find in one text.
+
+    Attributes:
+        view: The text's tokens.
+        hits: Hits; disjoint and in order where the context has been read.
+        shielded: Token ranges of false friends, disjoint or not.
+    """
+
+    view: TokenView
+    hits: tuple[Hit, ...]
+    shielded: tuple[tuple[int, int], ...]
+
+
+class LexiconMatcher:
+    """Matches lexicons against texts; unchanging after construction."""
+
+    def __init__(self, lexicons: Lexicons) -> None:
+        """Compile the lexicons.
+
+        Args:
+            lexicons: Terms, patterns and rules.
+        """
+        self._nlp = english_tokenizer()
+        self._rules = lexicons.rules
+        self._surfaces = tuple(_surfaces(lexicons.entries))
+        self._patterns = lexicons.patterns
+        self._folded = PhraseMatcher(self._nlp.vocab, attr="LOWER")
+        self._literal = PhraseMatcher(self._nlp.vocab, attr="ORTH")
+        self._shapes = Matcher(self._nlp.vocab)
+        self._compile()
+
+    def match(self, text: str, judge: Judge | None = None) -> LexicalMatches:
+        """Find the lexicons' terms in a text.
+
+        Args:
+            text: Any text.
+            judge: Judges ambiguous terms in context; None leaves them to the context rules.
+
+        Returns:
+            The hits: of overlapping ones the longest, then the first, then the one listed first.
+        """
+        read = self.candidates(text)
+        judged = (_judged(hit, read.view, judge) for hit in read.hits)
+        return replace(read, hits=_longest([hit for hit in judged if hit is not None]))
+
+    def candidates(self, text: str) -> LexicalMatches:
+        """Find every occurrence of a term, whatever its context.
+
+        Args:
+            text: Any text.
+
+        Returns:
+            The occurrences outside false friends, overlapping ones too, with whether a context rule holds.
+        """
+        view = view_tokens(self._nlp, text)
+        found = list(self._find(view))
+        shielded = tuple((hit.start, hit.end) for hit in found if hit.record.family == FALSE_FRIEND)
+        candidates = [hit for hit in found if hit.record.family != FALSE_FRIEND and not _covered(hit, shielded)]
+        classes = TokenClasses(view, self._labels(len(view), candidates), self._rules.word_lists)
+        hits = tuple(hit if self._fits(classes, hit) else replace(hit, in_rule=False) for hit in candidates)
+        return LexicalMatches(view, hits, shielded)
+
+    def _compile(self) -> None:
+        for index, (entry, surface, _) in enumerate(self._surfaces):
+            words = view_tokens(self._nlp, surface).doc(self._nlp)
+            matcher = self._literal if entry.case == "exact" else self._folded
+            matcher.add(f"s{index}", [words])
+        for index, pattern in enumerate(self._patterns):
+            self._shapes.add(f"p{index}", [json.loads(pattern.pattern)], greedy="LONGEST")
+
+    def _find(self, view: TokenView) -> Iterator[Hit]:
+        doc, strings = view.doc(self._nlp), self._nlp.vocab.strings
+        for key, start, end in (*self._folded(doc), *self._literal(doc)):
+            entry, surface, inflected = self._surfaces[int(strings[key][1:])]
+            if entry.case != "capital" or _keeps_capitals(surface, view.words[start:end]):
+                yield Hit(start, end, entry, inflected)
+        for key, start, end in self._shapes(doc) if self._patterns else ():
+            yield Hit(start, end, self._patterns[int(strings[key][1:])])
+
+    def _labels(self, length: int, hits: Iterable[Hit]) -> Sequence[frozenset[str]]:
+        labels: list[set[str]] = [set() for _ in range(length)]
+        for hit in hits:
+            record = hit.record
+            names = {"@identity", "@name"} if record.family == "name" else {"@identity"}
+            if record.detail == "pronouns":
+                names = {"@pronoun"}
+            elif record.detail in self._rules.people_details or (
+                hit.inflected and record.detail in self._rules.plural_people_details
+            ):
+                names.add("@people")
+            for index in range(hit.start, hit.end):
+                labels[index] |= names
+        return [frozenset(names) for names in labels]
+
+    def _fits(self, classes: TokenClasses, hit: Hit) -> bool:
+        names = hit.record.context
+        return not names or any(classes.holds(self._rules.rules[name], hit.start, hit.end) for name in names)
+
+
+def _judged(hit: Hit, view: TokenView, judge: Judge | None) -> Hit | None:
+    """The hit with its score, or None if its context says that it is none."""
+    if not hit.record.context:
+        return hit
+    vetoed_only = all(name.startswith(_VETO) for name in hit.record.context)
+    if judge is None or vetoed_only or isinstance(hit.record, TokenPattern):
+        return replace(hit, score=RULE_SCORE) if hit.in_rule else None
+    score = judge(view.starts[hit.start], view.ends[hit.end - 1])
+    bar = BAR_APPEARANCE if hit.record.family == "appearance" else BAR
+    return replace(hit, score=score) if score >= (BAR_WITH_RULE if hit.in_rule else bar) else None
+
+
+def _surfaces(entries: Iterable[LexiconEntry]) -> Iterator[tuple[LexiconEntry, str, bool]]:
+    for entry in entries:
+        yield entry, entry.term, False
+        for form in entry.inflections:
+            yield entry, form, True
+
+
+def _keeps_capitals(surface: str, words: Sequence[str]) -> bool:
+    """Whether the words begin with a capital wherever those of the surface form do."""
+    wanted = surface.replace("-", " ").split()
+    return all(word[:1].isupper() for word, want in zip(words, wanted, strict=False) if want[:1].isupper())
+
+
+def _covered(hit: Hit, ranges: Iterable[tuple[int, int]]) -> bool:
+    return any(start <= hit.start and hit.end <= end for start, end in ranges)
+
+
+def _longest(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Disjoint hits; sorting is stable, so equals keep the order in which the lexicons list them."""
+    chosen: list[Hit] = []
+    taken: set[int] = set()
+    for hit in sorted(hits, key=lambda hit: (hit.start - hit.end, hit.start)):
+        tokens = range(hit.start, hit.end)
+        if taken.isdisjoint(tokens):
+            taken.update(tokens)
+            chosen.append(hit)
+    return tuple(sorted(chosen, key=lambda hit: hit.start))

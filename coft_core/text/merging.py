@@ -1,0 +1,230 @@
+"""Rules for spans that meet: the reviewer's win, overlapping ones merge, kept and suggested ones are never masked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from coft_core.errors import InvalidInputError
+from coft_core.text.tokens import fold
+from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
+
+_CATEGORIES = frozenset((*FAMILIES, "other"))
+_SOURCES = ("user", "list", "lexicon", "pipeline")
+
+
+def validate_spans(text: str, spans: Iterable[Span]) -> None:
+    """Check that every span lies in the text, has a known category and source, and a score that is a share.
+
+    Args:
+        text: The text that the spans point into.
+        spans: Spans in any order, overlapping or not.
+
+    Raises:
+        InvalidInputError: Names the first span that is outside the text, empty or of an unknown kind.
+    """
+    for number, span in enumerate(spans, start=1):
+        problem = _problem(span, len(text))
+        if problem:
+            raise InvalidInputError(f"Span {number} ([{span.start}, {span.end}), {span.category!r}) {problem}.")
+
+
+def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Merge overlapping spans; spans that only touch stay apart.
+
+    The merged span covers the union. Everything else about it is the winner's: the reviewer's span before one of
+    a user list, that before a detected one, then the longer, then the one that starts first, then the lexicon's.
+
+    Args:
+        spans: Spans in any order, without regard to ``kept`` and ``suggested``, which are the winner's too.
+
+    Returns:
+        Disjoint spans, sorted by their start.
+    """
+    merged: list[list[Span]] = []
+    end = -1
+    for span in sorted(spans):
+        if merged and span.start < end:
+            merged[-1].append(span)
+            end = max(end, span.end)
+        else:
+            merged.append([span])
+            end = span.end
+    return tuple(_union(group) for group in merged)
+
+
+def cut_spans(spans: Iterable[Span], holes: Iterable[Span], text: str | None = None) -> tuple[Span, ...]:
+    """Take the characters of ``holes`` out of spans.
+
+    Args:
+        spans: Spans to cut.
+        holes: Spans whose characters must not be covered.
+        text: The text; with it, the remains of a cut span lose surrounding whitespace and vanish if blank.
+
+    Returns:
+        The uncut spans as they were and the non-empty remains of the others, sorted.
+    """
+    borders = merge_spans(holes)
+    remains: list[Span] = []
+    for span in spans:
+        inner = [hole for hole in borders if hole.start < span.end and span.start < hole.end]
+        if inner:
+            remains.extend(_remains(span, inner, text))
+        else:
+            remains.append(span)
+    return tuple(sorted(remains))
+
+
+def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
+    """Settle which characters are masked, which are kept and which are only suggested.
+
+    A masked span of the reviewer replaces every detected masked span that it overlaps, and every kept span of a user
+    list. Any other kept span protects the characters that it covers: masked spans are cut around it. Suggested spans
+    give way: they are cut around everything masked or kept, so one that is covered vanishes. Masked spans that
+    overlap merge, and so do kept ones and suggested ones. The reviewer's spans are told by the argument, by
+    ``source == "user"`` or by ``kept``, so that the result can be resolved again:
+    ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``. A span that is kept is not a suggestion, whatever it says.
+
+    Args:
+        detected: Spans of a detector, or spans resolved before.
+        user: Spans of the reviewer, kept or masked; suggestions among them stay suggestions.
+        text: The text; with it, the remains of a cut span lose surrounding whitespace and vanish if blank.
+
+    Returns:
+        Disjoint spans sorted by their start, kept and suggested ones included.
+    """
+    found, own = list(detected), list(user)
+    chosen = merge_spans(span for span in (*own, *_of_reviewer(found)) if span.masked)
+    kept = merge_spans(
+        replace(span, suggested=False)
+        for span in (*own, *(span for span in found if not _gives_way(span, chosen)))
+        if span.kept
+    )
+    others = [span for span in found if span.masked and span.source != "user"]
+    free = merge_spans(span for span in others if not any(_overlap(span, mine) for mine in chosen))
+    masked = cut_spans((*chosen, *free), kept, text)
+    offered = merge_spans(span for span in (*own, *found) if span.suggested and not span.kept)
+    return tuple(sorted((*kept, *masked, *cut_spans(offered, (*kept, *masked), text))))
+
+
+def maskable_spans(spans: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
+    """The spans to mask: :func:`resolve_spans` without the kept and the suggested ones.
+
+    Args:
+        spans: Spans of a detector, of a reviewer, or resolved before.
+        user: More spans of the reviewer.
+        text: See :func:`resolve_spans`.
+
+    Returns:
+        Disjoint masked spans sorted by their start; none covers a character of a kept span.
+    """
+    return tuple(span for span in resolve_spans(spans, user, text) if span.masked)
+
+
+def _problem(span: Span, length: int) -> str:
+    if span.start < 0:
+        return f"starts before the text; offsets count characters from 0 to {length}"
+    if span.end <= span.start:
+        return "is empty; its end must be greater than its start"
+    if span.end > length:
+        return f"ends after the text, which has {length} characters"
+    if span.category not in _CATEGORIES:
+        return f"has an unknown category; use one of {', '.join((*FAMILIES, 'other'))}"
+    if span.source not in _SOURCES:
+        return f"has an unknown source {span.source!r}; use one of {', '.join(_SOURCES)}"
+    if span.score is not None and not 0 <= span.score <= 1:
+        return f"has the score {span.score}; give a number from 0 to 1, or none"
+    return ""
+
+
+def _overlap(left: Span, right: Span) -> bool:
+    return left.start < right.end and right.start < left.end
+
+
+def _of_reviewer(spans: Iterable[Span]) -> Iterator[Span]:
+    return (span for span in spans if span.source == "user")
+
+
+def _gives_way(span: Span, chosen: Sequence[Span]) -> bool:
+    """Whether a kept span is a user list's and the reviewer marked it for masking."""
+    return span.source == "list" and any(_overlap(span, mine) for mine in chosen)
+
+
+def _rank(span: Span) -> tuple[int, int, int, bool, Span]:
+    decided = {"user": 0, "list": 1}.get(span.source, 2)
+    return (decided, span.start - span.end, span.start, span.source != "lexicon", span)
+
+
+def _union(group: Sequence[Span]) -> Span:
+    winner = min(group, key=_rank)
+    return replace(winner, start=min(s.start for s in group), end=max(s.end for s in group))
+
+
+def _remains(span: Span, holes: Sequence[Span], text: str | None) -> list[Span]:
+    pieces: list[Span] = []
+    starts = [span.start, *(hole.end for hole in holes)]
+    ends = [*(hole.start for hole in holes), span.end]
+    for start, end in zip(starts, ends, strict=True):
+        if text is not None:
+            piece = text[max(start, 0) : max(end, 0)]
+            end -= len(piece) - len(piece.rstrip())
+            start += len(piece) - len(piece.lstrip())
+        if start < end:
+            pieces.append(replace(span, start=start, end=end))
+    return pieces
+
+
+HINT_DETAILS: Final = frozenset(("skin and face", "hair", "religious adjectives", "states of mind"))
+"""Kinds of term that only hint, although their family is a protected one ("freckled", "devout", "crazy")."""
+
+_STRONGEST_FIRST: Final = ("socioeconomic", "name", "family", "")
+_PRONOUNS: Final = "pronouns"
+
+
+def only_hints(family: str, detail: str) -> bool:
+    """Whether a term of a family and kind hints at an attribute and does not say it."""
+    return family in PROXY_FAMILIES or detail in HINT_DETAILS
+
+
+def settle_hints(spans: Sequence[Span], text: str) -> list[Span]:
+    """Mask the hints of a text that says no attribute outright.
+
+    Of several kinds of hint the strongest is masked: income before a first name, a name before a family role, a role
+    before anything else. Pronouns say nothing outright here, since they agree with whoever is meant. Beside another
+    word for gender ("woman") no hint is masked but a name, which would give back what the mask of that word hides.
+    Names stay visible where more than one person is named beside words for gender, pronouns included, or more than two
+    without any: nothing else would keep them apart.
+
+    Args:
+        spans: What a detector found, every hint suggested.
+        text: The text.
+
+    Returns:
+        The spans in their order, those hints no longer suggested.
+    """
+    hints = [span for span in spans if span.suggested and only_hints(span.category, span.detail)]
+    outright = {span.category for span in spans if span.masked and span.detail != _PRONOUNS}
+    if not hints or outright - {"gender"}:
+        return list(spans)
+    kind = min(map(_kind, hints), key=_STRONGEST_FIRST.index)
+    chosen = [span for span in hints if _kind(span) == kind]
+    gendered = any(span.masked and span.category == "gender" for span in spans)
+    if _people(chosen, text) > (1 if gendered else 2) if kind == "name" else outright:
+        return list(spans)
+    return [replace(span, suggested=False) if span in chosen else span for span in spans]
+
+
+def _kind(span: Span) -> str:
+    return span.category if span.category in PROXY_FAMILIES else ""
+
+
+def _people(names: Sequence[Span], text: str) -> int:
+    """Number of people that names tell apart: names that share a word are one person's."""
+    people: list[set[str]] = []
+    for span in names:
+        words = {fold(word).lower() for word in text[span.start : span.end].replace("-", " ").split()}
+        known = [person for person in people if person & words]
+        people = [person for person in people if person not in known]
+        people.append(words.union(*known))
+    return len(people)

@@ -1,0 +1,116 @@
+"""Names of people taken out of a text: "the person", or "person A" and "person B" where there are several."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Literal
+
+from coft_core.text.agreement import has_owner
+from coft_core.text.vocabulary import LexiconWords
+from coft_core.types import Span
+
+NameGender = Literal["female", "male"]
+KINDS: dict[NameGender, str] = {"female": "female first names", "male": "male first names"}
+
+
+_BEFORE_SURNAME = re.compile(r"(?<!\w)(?:Mr|Mrs|Ms|Miss|Mx|Dr|Prof)\.?[^\S\n]+\Z")
+
+
+def is_surname(text: str, span: Span) -> bool:
+    """Whether a name follows a title that goes with surnames: "Mr Carter"."""
+    return _BEFORE_SURNAME.search(text, 0, span.start) is not None
+
+
+@dataclass(frozen=True)
+class FirstNames:
+    """The first names of the shipped lexicons.
+
+    Attributes:
+        words: The lexicons.
+    """
+
+    words: LexiconWords
+
+    def gender(self, name: str) -> NameGender | None:
+        """The gender that a name is given to; None for other words."""
+        kind = self.words.kind(name)
+        return next((gender for gender, own in KINDS.items() if own == kind), None)
+
+    def other(self, name: str, taken: Collection[str] = ()) -> str | None:
+        """The name of the other gender that comes next in the alphabet, and is not taken.
+
+        Maudslay et al. (EMNLP 2019) pair names by how often and how exclusively they are given. The lexicons hold
+        neither, so names are paired by spelling: which one is taken is arbitrary, and always the same.
+
+        Args:
+            name: The name.
+            taken: Names that must not be chosen, in lower case.
+
+        Returns:
+            The name; None if the given one is no first name of one gender.
+        """
+        gender = self.gender(name)
+        if gender is None:
+            return None
+        others = sorted(self.words.kinds("name")[KINDS["male" if gender == "female" else "female"]])
+        at = bisect_left(others, name.capitalize())
+        ordered = [*others[at:], *others[:at]]
+        return next(item for item in ordered if item.lower() not in taken)
+
+
+_SURNAMES = re.compile(r"(?:[^\S\n]+[A-Z][\w’-]+)*")
+_GAP = re.compile(r"[^\S\n]+")
+
+
+class PersonNames:
+    """What takes the place of the names of a text.
+
+    A name goes with the title before it and the capitalised words after it. Two names that share a word are one person.
+
+    Attributes:
+        words: New words by the characters that they replace.
+    """
+
+    def __init__(self, text: str, names: Sequence[Span], spans: Sequence[Span]) -> None:
+        """Find the people.
+
+        Args:
+            text: The text.
+            names: Spans that are names.
+            spans: All spans, for the titles among them.
+        """
+        runs: list[Span] = []
+        for span in sorted(names):
+            if not runs or span.start >= runs[-1].end:
+                runs.append(_run(text, span, spans))
+        people: dict[str, int] = {}
+        for run in runs:
+            parts = _GAP.split(text[run.start : run.end])
+            known = next((people[part] for part in parts if part in people), len(set(people.values())))
+            people.update(dict.fromkeys(parts, known))
+        single = len(set(people.values())) == 1
+        self.words = {run: _named(text, run, None if single else people[_first(text, run)]) for run in runs}
+
+
+def _run(text: str, span: Span, spans: Sequence[Span]) -> Span:
+    end = _SURNAMES.match(text, span.end)
+    start = span.start
+    for other in spans:
+        title = other.detail == "titles" or text[other.start : other.end].rstrip(".") in ("Mr", "Mrs", "Ms", "Miss")
+        if title and _GAP.fullmatch(text, other.end, span.start):
+            start = other.start
+    return Span(start, span.end if end is None else end.end(), span.category)
+
+
+def _first(text: str, run: Span) -> str:
+    return _GAP.split(text[run.start : run.end])[0]
+
+
+def _named(text: str, run: Span, person: int | None) -> str:
+    if person is not None:
+        return f"person {ascii_uppercase[person] if person < len(ascii_uppercase) else person + 1}"
+    return "person" if has_owner(text, run.start) else "the person"

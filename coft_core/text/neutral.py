@@ -1,0 +1,188 @@
+"""A prompt rewritten by rules so that it says nothing of its sensitive attributes.
+
+The rewriting of she and he as they, with the verbs that agree, is that of Sun, Webster, Shah, Wang and Johnson, "They,
+Them, Theirs: Rewriting with Gender-Neutral English", 2021, and that of gendered nouns by neutral ones is the rule-based
+part of Vanmassenhove, Emmery and Shterionov, "NeuTral Rewriter", EMNLP 2021. Neither treats other attributes; the rules
+for those, and all tables, are this program's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coft_core.text.agreement import (
+    begins_phrase,
+    find_pronouns,
+    has_determiner,
+    intensified_start,
+    is_compound_part,
+    is_determined,
+    joined_end,
+    previous_word,
+    standing,
+    takes_an,
+)
+from coft_core.text.counterfactuals import GENDERED_FAMILIES
+from coft_core.text.names import FirstNames, PersonNames
+from coft_core.text.rewording import Replacement, reword
+from coft_core.text.vocabulary import GenderedWord, Hypernym, LexiconWords, lexicon_words, shipped_tables
+from coft_core.types import Span
+
+_AGE_PHRASE = re.compile(r"aged?\b.*|.*\b(?:old|of age)", re.IGNORECASE)
+_PHRASE = re.compile(
+    r"(?:in|on|of|with|without|from|at|out|over|under|above|below|confined|born)\b.* .*", re.IGNORECASE
+)
+"""Phrases that stand after a noun: "in a wheelchair", "of African descent"."""
+_VERB_PHRASE = re.compile(r"(?:uses|gave|gives|giving|has|coming|came|assigned)\b.* .*", re.IGNORECASE)
+_NO_PERSON = re.compile(
+    r".*(?:hood|ness|ship|ism|ity|marriage|rights|pride|parade|flag|bar|teens|"
+    r"(?:twen|thir|for|fif|six|seven|eigh|nine)ties)",
+    re.IGNORECASE,
+)
+"""Words such as "childhood", "sixties" and "gay marriage", which are listed beside those for people and name none."""
+_PEOPLE = ("person", "people")
+_NUMERAL = re.compile(r".*\d.*")
+
+
+@dataclass(frozen=True, slots=True)
+class NeutralText:
+    """A neutral rewriting.
+
+    Attributes:
+        text: The text.
+        replacements: What was changed, in reading order.
+        left: Sensitive words that stay, because no neutral ones are known for them.
+        merged: Different words that became the same one, or went: the text may no longer tell apart whom they told
+            apart; one tuple for each.
+    """
+
+    text: str
+    replacements: tuple[Replacement, ...]
+    left: tuple[str, ...]
+    merged: tuple[tuple[str, ...], ...] = ()
+
+
+def neutral_text(text: str, spans: Sequence[Span]) -> NeutralText:
+    """Rewrite the masked spans of a text neutrally.
+
+    - She and he become they, and verbs right beside them agree.
+    - Gendered words become those that say neither: "saleswoman", "salesperson".
+    - Names become "the person", or "person A", "person B" where there are several; a title before one goes.
+    - Adjectives before a noun are left out ("the Muslim man", "the person"); after a verb of being they become a phrase
+      that does not say which ("is Muslim", "is of a certain religion").
+    - Nouns become their hypernym: "Muslims", "people"; "mosque", "place of worship".
+
+    Whether a word is an adjective or a noun is judged by the words beside it. Words that tell a gender follow where
+    they are only suggested, if a masked span tells one; what is kept visible never changes.
+
+    Args:
+        text: The text.
+        spans: Its spans.
+    """
+    rewriter = _Rewriter(text, spans, lexicon_words())
+    made = reword(text, spans, rewriter.words, dict.fromkeys(rewriter.pronouns, "they"))
+    return NeutralText(made.text, made.replacements, rewriter.left, rewriter.merged)
+
+
+class _Rewriter:
+    """What takes the place of each span of a text.
+
+    Attributes:
+        pronouns: Pronouns that become they.
+        words: New words by span; empty ones take the span out.
+        left: Sensitive words that stay.
+    """
+
+    def __init__(self, text: str, spans: Sequence[Span], words: LexiconWords) -> None:
+        self._text, self._words, self._tables = text, words, shipped_tables()
+        self._names = FirstNames(words)
+        visible = [span for span in spans if span.kept]
+        pronouns = [p for p in find_pronouns(text) if p.sets != {"they"} and not any(map(p.meets, visible))]
+        masked = [span for span in spans if span.masked]
+        gendered = any(p.meets(span) for p in pronouns for span in masked) or any(map(self._tells_gender, masked))
+        chosen = [s for s in spans if s.masked or (gendered and not s.kept and self._tells_gender(s))]
+        self._spans = sorted(chosen)
+        self.pronouns = pronouns if gendered else []
+        names = PersonNames(text, [span for span in self._spans if self._is_name(span)], self._spans)
+        self.words: dict[Span, str] = dict(names.words)
+        left: list[str] = []
+        for span in self._spans:
+            if any(p.meets(span) for p in self.pronouns) or any(_meet(span, run) for run in names.words):
+                continue
+            place, word = self._neutral(span)
+            if word is None:
+                left.append(text[span.start : span.end])
+            else:
+                self.words[place] = word
+        self.left = tuple(dict.fromkeys(left))
+
+    @property
+    def merged(self) -> tuple[tuple[str, ...], ...]:
+        """Different words of one family for which the same word stands now."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for span, word in sorted(self.words.items()):
+            if self._is_name(span):
+                continue  # names become one word only where they are one person's
+            found.setdefault((span.category, word), []).append(
+                self._words.base(self._text[span.start : span.end].strip())
+            )
+        sets = [sorted(item.sets)[0] for item in self.pronouns if len(item.sets) == 1]
+        groups = [dict.fromkeys(map(str.lower, words)) for words in found.values()] + [dict.fromkeys(sets)]
+        return tuple(tuple(group) for group in groups if len(group) > 1)
+
+    def _gendered(self, span: Span) -> GenderedWord | None:
+        found = self._tables.gendered_word(self._words.base(self._text[span.start : span.end]))
+        return None if found is None or span.category not in GENDERED_FAMILIES else found[0]
+
+    def _is_name(self, span: Span) -> bool:
+        return span.category == "name"
+
+    def _tells_gender(self, span: Span) -> bool:
+        first = self._text[span.start : span.end].split()[0]
+        return self._gendered(span) is not None or (self._is_name(span) and self._names.gender(first) is not None)
+
+    def _neutral(self, span: Span) -> tuple[Span, str | None]:
+        """The span that goes, with what was joined to it, and what takes its place; None if nothing is known."""
+        old = self._text[span.start : span.end]
+        word = self._gendered(span)
+        if word is not None and word.neutral:
+            plural = word.neutral_plural or self._words.plural(word.neutral)
+            return span, plural if self._words.is_plural(old) else word.neutral
+        hypernym = self._tables.hypernym(span.category, span.detail or self._words.kind(old))
+        if hypernym is None or is_compound_part(self._text, span) or _VERB_PHRASE.fullmatch(old):
+            return span, None
+        if not hypernym.predicate:
+            return span, self._noun(span, old, hypernym)
+        how = standing(self._text, span, self._spans, self._words)
+        start = intensified_start(self._text, span.start)
+        if how == "attributive":
+            return Span(start, joined_end(self._text, span.end) or span.end, span.category), ""
+        aged = span.category == "age" and " " in old and _AGE_PHRASE.fullmatch(old) is not None
+        after_noun = not has_determiner(self._text, span.start) and (aged or _PHRASE.fullmatch(old) is not None)
+        if how == "predicative" or after_noun:
+            return Span(start, span.end, span.category), hypernym.predicate
+        return span, self._noun(span, old, hypernym)
+
+    def _noun(self, span: Span, old: str, hypernym: Hypernym) -> str | None:
+        """A hypernym in the number of the words that it replaces, with an article where the sentence needs one."""
+        determined = has_determiner(self._text, span.start)
+        if (last := old.split()[-1].lower()) in _PEOPLE or (" " in old and self._words.is_person(last)):
+            return "people" if last == "people" or self._words.is_plural(last) else "person"
+        no_person = _NO_PERSON.fullmatch(old) is not None or (_NUMERAL.fullmatch(old) is not None and not determined)
+        if not hypernym.noun or (no_person and hypernym.noun == "person"):
+            return None
+        # "The blind" and "the elderly" are many people, and their words have no plural of their own.
+        group = self._words.names_group(old) or (hypernym.noun == "person" and self._words.plural(old) == old)
+        if group and previous_word(self._text, span.start) == "the":
+            return "people"
+        if self._words.is_plural(old):
+            return hypernym.plural
+        if not is_determined(self._text, span.start) and (hypernym.article or begins_phrase(self._text, span.start)):
+            return f"{'an' if takes_an(hypernym.noun) else 'a'} {hypernym.noun}"
+        return hypernym.noun
+
+
+def _meet(one: Span, other: Span) -> bool:
+    return one.start < other.end and other.start < one.end

@@ -1,0 +1,315 @@
+"""How prompts are put before a model: through its chat template at one moment, or plainly; and what came of it.
+
+A chat template may print the date, or draw something at random. What a model once read is therefore kept with an
+audit, and given again instead of being rendered anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal, Self
+
+from jinja2 import TemplateError
+
+from coft_core.errors import InvalidInputError
+
+PromptFormat = Literal["auto", "chat", "plain"]
+FORMATS: tuple[PromptFormat, ...] = ("auto", "chat", "plain")
+"""The template where the tokenizer has one; the template; the text alone."""
+
+PROBE = "Who wrote this letter?"
+"""The fixed text whose rendering is part of the fingerprint."""
+
+AS_OF = " as of "
+"""Between a rendering's digest and the moment at which a template that prints the date gives it."""
+
+CHANGES = "changes with each rendering"
+NO_CALIBRATION = (
+    "This model's chat template renders the same text in another way each time, so no calibration can hold for it; "
+    "use the plain prompt format."
+)
+
+_PRINTS_TIME = "strftime_now"
+_DIRECTIVES = (*"aAbBcdDeFGHIjmMpSTuUVwWxXyYZz", *(f"-{name}" for name in "dmHIMSjye"))
+# Named arguments reach a template as plain values only, so the moment is handed over as a table of what each directive
+# prints, and a macro takes the place of the function. The plus sign keeps a line break that begins the template.
+_AT_MOMENT = (
+    "{%- macro strftime_now(format) -%}{%- set own = namespace(text=format.replace('%%', '\0')) -%}"
+    "{%- for name, value in rendered_at.items() -%}{%- set own.text = own.text.replace(name, value) -%}{%- endfor -%}"
+    "{{- own.text.replace('\0', '%') -}}{%- endmacro +%}"
+)
+
+Tokens = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+"""Token ids of a text as the model reads it, and their character ranges in the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How texts are rendered, and those that were.
+
+    Attributes:
+        chat: Whether they go through the tokenizer's chat template.
+        moment: The local time at which a template that prints the time is rendered; None takes the present each time
+            and records nothing of it, as in audits of earlier versions.
+        kept: Ids and offsets of each text rendered so far; a text that is there is not rendered anew. None keeps none.
+    """
+
+    chat: bool = False
+    moment: datetime | None = None
+    kept: dict[str, Tokens] | None = None
+
+    @classmethod
+    def of(cls, chat: bool | Rendering) -> Rendering:
+        """A rendering, or the one with or without a template at the present moment that keeps nothing."""
+        return chat if isinstance(chat, Rendering) else cls(chat, datetime.now())
+
+    def keeping(self) -> Rendering:
+        """The same rendering, which keeps what it renders from now on apart from this one."""
+        return replace(self, kept=dict(self.kept or {}))
+
+    def tokens(self, text: str, tokenize: Callable[[str], Tokens]) -> Tokens:
+        """Ids and offsets of a text: those that are kept, or those that are made, which are kept then.
+
+        Args:
+            text: The text.
+            tokenize: Renders and tokenizes it.
+        """
+        if self.kept is None:
+            return tokenize(text)
+        if text not in self.kept:
+            self.kept[text] = tokenize(text)
+        return self.kept[text]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON, the texts in the order in which they were rendered."""
+        texts = [
+            {"text": text, "ids": list(ids), "offsets": [list(pair) for pair in offsets]}
+            for text, (ids, offsets) in (self.kept or {}).items()
+        ]
+        at = self.moment.isoformat() if self.chat and self.moment is not None else None
+        return {"chat": self.chat, "at": at, "texts": texts}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild from :meth:`to_dict`.
+
+        Raises:
+            InvalidInputError: Something is missing or of another kind.
+        """
+        try:
+            kept = {
+                str(item["text"]): (
+                    tuple(int(token) for token in item["ids"]),
+                    tuple((int(start), int(end)) for start, end in item["offsets"]),
+                )
+                for item in data["texts"]
+            }
+            at = data["at"]
+            return cls(bool(data["chat"]), None if at is None else datetime.fromisoformat(at), kept)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidInputError(f"What the model read cannot be understood ({error}); it is damaged.") from error
+
+
+def parse_moment(text: str | None) -> datetime | None:
+    """A local time from what a reviewer typed; None and an empty text stand for the present.
+
+    Args:
+        text: A day, ``"2026-11-21"``, or a day with a time, ``"2026-11-21T09:30"``.
+
+    Raises:
+        InvalidInputError: It is neither.
+    """
+    if text is None or not text.strip():
+        return None
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise InvalidInputError(
+            f"The chat template's date is {text.strip()!r}; give a day such as 2026-11-21, or leave it empty for today."
+        ) from error
+    return moment.replace(tzinfo=None)
+
+
+def render(tokenizer: Any, content: str, moment: datetime | None = None) -> str:
+    """A text as the user's message in the tokenizer's chat template.
+
+    Args:
+        tokenizer: A tokenizer with a chat template.
+        content: The text.
+        moment: The local time that the template prints, if it prints one; None takes the present.
+
+    Raises:
+        InvalidInputError: The template takes no single message of a user.
+    """
+    messages = [{"role": "user", "content": content}]
+    source = tokenizer.get_chat_template()
+    own: dict[str, Any] = {}
+    if _PRINTS_TIME in source:
+        moment = moment or datetime.now()
+        table = {f"%{name}": moment.strftime(f"%{name}") for name in _DIRECTIVES}
+        own = {"chat_template": _AT_MOMENT + source, "rendered_at": {**table, "%f": f"{moment.microsecond:06d}"}}
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **own))
+    except (TemplateError, TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"This model's chat template cannot be rendered ({error}); use the plain prompt format."
+        ) from error
+
+
+def rendering_label(tokenizer: Any, moment: datetime | None = None) -> str:
+    """What the chat template makes of the probe text, as fingerprints hold it.
+
+    A template that prints the date gives another label on another day; the label then names the coarsest moment (a
+    year's or month's first day, a day, a minute, ...) at which the rendering is the same, so that it can be had again.
+
+    Args:
+        tokenizer: A tokenizer with a chat template.
+        moment: As for :func:`render`.
+
+    Returns:
+        A SHA-256 (64 hexadecimal digits), with ``" as of 2026-11-21"`` behind it where the template prints the date.
+    """
+    moment = moment or datetime.now()
+    text = render(tokenizer, PROBE, moment)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    if text != render(tokenizer, PROBE, moment):
+        return f"{digest} {CHANGES}"
+    coarser = _coarser(moment) if _PRINTS_TIME in tokenizer.get_chat_template() else []
+    if not coarser or all(render(tokenizer, PROBE, other) == text for other in _OTHERS):
+        return digest
+    return f"{digest}{AS_OF}{next(at for at in coarser if render(tokenizer, PROBE, parse_moment(at)) == text)}"
+
+
+def moment_of(label: str) -> str | None:
+    """The moment that a rendering's label names; None for a rendering that does not depend on it."""
+    _, found, at = label.partition(AS_OF)
+    return at if found else None
+
+
+def is_dated(label: str) -> bool:
+    """Whether a rendering's label is of a template that gives another text at another time."""
+    return moment_of(label) is not None or not is_steady(label)
+
+
+_OTHERS = (datetime(1999, 1, 3, 4, 5, 6, 7), datetime(2087, 12, 30, 22, 58, 57, 123456))
+"""Two moments that share no part of any date or time."""
+
+
+def is_steady(label: str) -> bool:
+    """Whether a rendering's label is of a template that gives one text for one message at one moment."""
+    return not label.endswith(CHANGES)
+
+
+def rendering_note(label: str) -> str:
+    """One sentence on a template that depends on more than the text, from its rendering's label; empty for others."""
+    if at := moment_of(label):
+        return (
+            f"The model's chat template prints the date; it is rendered as of {at}, whenever this audit is read again."
+        )
+    if not is_steady(label):
+        return (
+            "The model's chat template renders the same text in another way each time; this audit keeps what the model "
+            "read, and a new audit of the same text reads something else."
+        )
+    return ""
+
+
+def require_steady(label: str) -> None:
+    """Refuse to calibrate under a template that renders one text in several ways.
+
+    Raises:
+        InvalidInputError: The label is of such a template.
+    """
+    if not is_steady(label):
+        raise InvalidInputError(NO_CALIBRATION)
+
+
+def _coarser(moment: datetime) -> list[str]:
+    """Names of moments that agree with this one in more and more parts; the last is this one."""
+    day = moment.date()
+    days = [day.replace(month=1, day=1), day.replace(day=1), day]
+    times = [moment.isoformat(timespec=spec) for spec in ("hours", "minutes", "seconds", "microseconds")]
+    return [*(own.isoformat() for own in days), *times]
+
+
+CHAT_PROBE = "\u2042coft\u2042"
+"""A text that no template contains, to find where a template puts the user's message."""
+
+MARK = "\uf8f0"
+"""One character, which no template can cut, to find the message in one rendering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One place at which a template prints the reviewer's text.
+
+    Attributes:
+        start: Where it begins in the templated text.
+        end: One past its last character there.
+        shift: Characters of white space that the template stripped from the text's beginning.
+    """
+
+    start: int
+    end: int
+    shift: int = 0
+
+    def meets(self, start: int, end: int) -> bool:
+        """Whether a range of the templated text has a character of this copy."""
+        return start < self.end and self.start < end
+
+
+def apply_chat_template(tokenizer: Any, text: str, moment: datetime | None = None) -> tuple[str, tuple[Copy, ...]]:
+    """Put a text into the tokenizer's chat template as the user's message.
+
+    Args:
+        tokenizer: A tokenizer with a chat template.
+        text: The reviewer's text.
+        moment: The local time that a template prints; None takes the present.
+
+    Returns:
+        The templated text and all places at which it holds the reviewer's text, at least one.
+
+    Raises:
+        InvalidInputError: The template does anything else with the text than to print it, with or without the white
+            space around it, so that spans cannot be placed in all that comes of it.
+    """
+    moment = moment or datetime.now()
+    templated, probe = render(tokenizer, text, moment), render(tokenizer, CHAT_PROBE, moment)
+    found = _copies(templated, probe, text)
+    if not found and probe != render(tokenizer, CHAT_PROBE, moment):
+        templated, found = _marked(tokenizer, text, moment)
+    if not found:
+        raise InvalidInputError(
+            "This model's chat template does more with the message than print it as typed, so sensitive spans cannot "
+            "be placed in all that the model reads; use the plain prompt format."
+        )
+    return templated, found
+
+
+def _copies(templated: str, probe: str, text: str) -> tuple[Copy, ...]:
+    """The places of a text where another one would stand; none if its template differs in more than that."""
+    if CHAT_PROBE not in probe:
+        return ()
+    forms = "|".join(map(re.escape, dict.fromkeys((text, text.rstrip(), text.lstrip(), text.strip()))))
+    found = re.fullmatch(f"({forms})".join(map(re.escape, probe.split(CHAT_PROBE))), templated, re.DOTALL)
+    stripped = len(text) - len(text.lstrip())
+    return tuple(
+        Copy(start, end, 0 if templated[start:end] in (text, text.rstrip()) else stripped)
+        for start, end in (found.regs[1:] if found else ())
+    )
+
+
+def _marked(tokenizer: Any, text: str, moment: datetime) -> tuple[str, tuple[Copy, ...]]:
+    """The templated text and its copies by a template that renders each time in another way: one rendering, marked."""
+    core, stripped = text.strip(), len(text) - len(text.lstrip())
+    message = f"{text[:stripped]}{MARK}{core}{MARK}{text[stripped + len(core) :]}"
+    parts = render(tokenizer, message, moment).split(MARK)
+    if len(parts) < 3 or len(parts) % 2 == 0 or set(parts[1::2]) != {core}:
+        return "", ()
+    ends = list(itertools.accumulate(map(len, parts)))
+    return "".join(parts), tuple(Copy(end - len(core), end, stripped) for end in ends[1::2])

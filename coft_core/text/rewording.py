@@ -1,0 +1,290 @@
+"""Replacing an attribute in a text: spans and pronouns, with the articles and verbs that must agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from coft_core.text.agreement import (
+    Pronoun,
+    PronounSet,
+    Role,
+    agreeing_edit,
+    find_pronouns,
+    form_of,
+    may_need_a_verb,
+    takes_an,
+)
+from coft_core.types import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """One change of a prompt.
+
+    Attributes:
+        start: First character in the prompt as typed.
+        end: One past the last.
+        before: What stood there.
+        after: What stands there now.
+        kind: ``span``, ``pronoun``, ``verb`` or ``article``.
+        role: Role of a pronoun; empty otherwise.
+        sure: Whether a pronoun's role is beyond doubt.
+    """
+
+    start: int
+    end: int
+    before: str
+    after: str
+    kind: str
+    role: str = ""
+    sure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RewordedText:
+    """A text after replacements.
+
+    Attributes:
+        text: The text.
+        spans: The spans that were given, where they are now; those that now cover the same characters are one, and
+            those whose words are gone are left out.
+        replacements: What was changed, in reading order.
+        notes: What should be checked, one sentence each.
+    """
+
+    text: str
+    spans: tuple[Span, ...]
+    replacements: tuple[Replacement, ...]
+    notes: tuple[str, ...] = ()
+
+
+def apply_replacements(text: str, spans: Sequence[Span], changes: Sequence[Replacement]) -> RewordedText:
+    """Change a text and move its spans along.
+
+    Args:
+        text: The text.
+        spans: Its spans; one that holds a change, or is part of one, covers what the change became.
+        changes: Disjoint changes.
+    """
+    ordered = sorted(changes, key=lambda change: change.start)
+    pieces, cursor = [], 0
+    for change in ordered:
+        pieces += [text[cursor : change.start], change.after]
+        cursor = change.end
+    merged: dict[tuple[int, int], Span] = {}
+    for span in (_moved(span, ordered) for span in spans):
+        if span.start < span.end:
+            merged.setdefault((span.start, span.end), span)
+    return RewordedText("".join([*pieces, text[cursor:]]), tuple(merged.values()), tuple(ordered))
+
+
+def apart(changes: Iterable[Replacement]) -> list[Replacement]:
+    """The changes without those that meet an earlier one; what was asked for comes before what follows from it."""
+    kept: list[Replacement] = []
+    for change in sorted(changes, key=lambda item: item.kind not in ("span", "pronoun")):
+        if all(change.end <= other.start or other.end <= change.start for other in kept):
+            kept.append(change)
+    return kept
+
+
+def _moved(span: Span, changes: Sequence[Replacement]) -> Span:
+    touched = any(change.start < span.end and span.start < change.end for change in changes)
+    start, end = _position(span.start, changes, opening=True), _position(span.end, changes, opening=False)
+    if not touched:
+        return replace(span, start=start, end=end)
+    # What stands there now was put there on purpose; no detector has judged it.
+    return replace(span, start=start, end=end, source="user", score=None)
+
+
+def _position(at: int, changes: Sequence[Replacement], opening: bool) -> int:
+    """Where a border of a span lies after the changes; inside a change it moves to that change's own border."""
+    shift = 0
+    for change in changes:
+        if change.start > at or (change.start == at and not opening):
+            break
+        if at < change.end:
+            return change.start + shift + (0 if opening else len(change.after))
+        shift += len(change.after) - (change.end - change.start)
+    return at + shift
+
+
+_ARTICLE = re.compile(r"(?<!\w)(an?)(\s+[\"“‘'(]?)\Z", re.IGNORECASE)
+_OPENS_SENTENCE = re.compile(r"(?:\A|[.!?…:]['\"”’)]*\s+|[\n\r]\s*)[\"“‘'(\[]*\Z")
+
+_ROLE_NAMES: dict[Role, str] = {
+    "subject": "a subject, as in “she saw”",
+    "object": "an object, as in “saw her”",
+    "possessive": "a possessive, as in “her book”",
+    "possessive_pronoun": "standing for a noun, as in “the book is hers”",
+    "reflexive": "reflexive, as in “saw herself”",
+}
+
+
+def reword(
+    text: str,
+    spans: Sequence[Span],
+    words: Mapping[Span, str],
+    pronouns: Mapping[Pronoun, PronounSet],
+) -> RewordedText:
+    """Replace spans by other words and pronouns by another set, with the articles and verbs that must agree.
+
+    A word gets a capital where the one that it replaces opens a sentence, and capitals throughout where the whole text
+    is written so; otherwise it stays as given. "A" or "an" right before it follows its sound. Verbs right beside a
+    subject pronoun agree with its number.
+
+    Args:
+        text: The text.
+        spans: All its spans.
+        words: New words by span, which need not be one of ``spans``; an empty text takes the words out, with the
+            white space after them.
+        pronouns: The set that takes each pronoun's place.
+    """
+    changes = [_word_change(text, span, word) for span, word in words.items()]
+    changes += _pronoun_changes(text, pronouns)
+    return apply_replacements(text, spans, _with_articles(text, _capitals_moved(text, apart(changes)), words))
+
+
+def swap_text(
+    text: str,
+    spans: Sequence[Span],
+    words: Mapping[Span, str] | None = None,
+    wanted: PronounSet | None = None,
+    targets: Iterable[Span] = (),
+    roles: Mapping[int, Role] | None = None,
+) -> RewordedText:
+    """Replace spans by other words, pronouns by another set, or both, as :func:`reword` does.
+
+    With the pronouns of the target spans all others of their set change too, in the roles that they have, but for those
+    in spans that are kept visible.
+
+    Args:
+        text: The text.
+        spans: All its spans.
+        words: New words of some of the spans.
+        wanted: The set of pronouns that takes the others' place; None leaves pronouns alone.
+        targets: Spans whose pronouns are replaced; spans without a pronoun do not matter.
+        roles: Role by the start of a pronoun, where it is known better than it can be read.
+    """
+    if wanted is None:
+        return reword(text, spans, words or {}, {})
+    pronouns = [_with_role(item, roles or {}) for item in find_pronouns(text)]
+    marked = [item for item in pronouns if any(item.meets(span) for span in targets)]
+    sources = {name for item in marked for name in item.sets}
+    changing = [
+        item
+        for item in pronouns
+        if item.sets & sources and item.sets != {wanted} and not any(s.kept and item.meets(s) for s in spans)
+    ]
+    made = reword(text, spans, words or {}, dict.fromkeys(changing, wanted))
+    return replace(made, notes=tuple(_notes(text, changing, marked, wanted)))
+
+
+def opens_sentence(text: str, start: int) -> bool:
+    """Whether a sentence begins at a place."""
+    return _OPENS_SENTENCE.search(text, 0, start) is not None
+
+
+def _word_change(text: str, span: Span, word: str) -> Replacement:
+    end = span.end
+    if not word:
+        while end < len(text) and text[end] in " \t":
+            end += 1
+    return Replacement(span.start, end, text[span.start : end], _cased_word(word, text, span), "span")
+
+
+def _pronoun_changes(text: str, changing: Mapping[Pronoun, PronounSet]) -> Iterator[Replacement]:
+    for item, wanted in changing.items():
+        old = text[item.start : item.end]
+        yield Replacement(item.start, item.end, old, form_of(wanted, item.role, old), "pronoun", item.role, item.sure)
+        if item.role == "subject" and ("they" in item.sets) is not (wanted == "they"):
+            verb = agreeing_edit(text, item.start, item.end, plural=wanted == "they")
+            if verb is not None:
+                yield Replacement(verb.start, verb.end, text[verb.start : verb.end], verb.text, "verb")
+
+
+def _capitals_moved(text: str, changes: Sequence[Replacement]) -> list[Replacement]:
+    """The changes, with a capital on what opens a sentence once the words before it are taken out."""
+    found = {change.start: change for change in sorted(changes, key=lambda item: item.start)}
+    for start, change in list(found.items()):
+        if change.after or not change.before[:1].isupper() or not opens_sentence(text, start):
+            continue
+        following = found.get(change.end)
+        if following is not None:
+            found[change.end] = replace(following, after=following.after[:1].upper() + following.after[1:])
+        elif change.end < len(text):
+            end = change.end + 1
+            found[start] = replace(change, end=end, before=text[start:end], after=text[change.end : end].upper())
+    return list(found.values())
+
+
+def _with_articles(text: str, changes: Sequence[Replacement], words: Mapping[Span, str]) -> list[Replacement]:
+    """The changes, and those of the articles right before changed words."""
+    ordered = sorted(changes, key=lambda change: change.start)
+    given = {span.start: word for span, word in words.items()}
+    found = list(ordered)
+    for place, change in enumerate(ordered):
+        if change.kind == "span":
+            follows = apply_replacements(text, (), ordered[place:]).text[change.start :]
+            # Capitals throughout are no abbreviation here, so the article goes by the word as spoken.
+            follows = follows.lower() if _in_capitals(text) else follows
+            article = _article(text, change.start, given[change.start] or follows)
+            found += [] if article is None else [article]
+    return apart(found)
+
+
+def _article(text: str, start: int, word: str) -> Replacement | None:
+    found = _ARTICLE.search(text, 0, start)
+    wanted = takes_an(word)
+    if found is None or wanted is None:
+        return None
+    old = found.group(1)
+    new = "an" if wanted else "a"
+    if old[0].isupper():
+        new = new.upper() if _in_capitals(text) else new.capitalize()
+    return None if new == old else Replacement(found.start(1), found.end(1), old, new, "article")
+
+
+def _with_role(item: Pronoun, roles: Mapping[int, Role]) -> Pronoun:
+    return replace(item, role=roles[item.start], sure=True) if item.start in roles else item
+
+
+def _cased_word(word: str, text: str, span: Span) -> str:
+    old = text[span.start : span.end]
+    if _in_capitals(text) and len(text.strip()) > len(old):
+        return word.upper()
+    opens = old[:1].isupper() and opens_sentence(text, span.start)
+    return word[:1].upper() + word[1:] if opens else word
+
+
+def _in_capitals(text: str) -> bool:
+    letters = [char for char in text if char.isalpha()]
+    return all(char.isupper() for char in letters)
+
+
+def _left_without_verb(text: str, item: Pronoun, wanted: PronounSet) -> bool:
+    """Whether "they" gives way to "she" or "he" before what may be a verb that was not changed."""
+    if item.role != "subject" or item.sets != {"they"} or wanted == "they":
+        return False
+    return agreeing_edit(text, item.start, item.end, plural=False) is None and may_need_a_verb(text, item.end)
+
+
+def _notes(text: str, changing: Sequence[Pronoun], marked: Sequence[Pronoun], wanted: PronounSet) -> Iterator[str]:
+    def named(item: Pronoun) -> str:
+        return f"“{text[item.start : item.end]}” at character {item.start + 1}"
+
+    if any(one.sets != other.sets for one, other in pairwise(marked)):
+        listed = " and ".join(sorted({name for item in marked for name in item.sets}))
+        yield f"The prompt has pronouns of {listed}; if they mean several people, choose which spans are replaced."
+    for item in changing:
+        if not item.sure:
+            yield f"{named(item)} was read as {_ROLE_NAMES[item.role]}; if it is not, say what it is."
+        if _left_without_verb(text, item, wanted):
+            yield f"Check the verb after {named(item)}: it was left as it is."
+    starts = {item.start for item in marked}
+    if others := [named(item) for item in changing if item.start not in starts]:
+        yield f"In no span that is replaced, and changed so that the pronouns agree: {', '.join(others)}."
+    if any(item.role == "subject" and ("they" in item.sets) is not (wanted == "they") for item in changing):
+        yield "Only verbs right beside a pronoun agree with it; check the others."

@@ -1,0 +1,261 @@
+"""Background jobs as rows, so that a page sees their progress and a restart what was left unfinished."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from sqlalchemy import delete, or_, select, update
+
+from db.database import Database
+from db.records import JsonObject
+from db.rows import find, to_record
+from db.tables import Job, JobLedger
+from db.types import ConflictError, NotFoundError, mended, utc_now
+
+JobStatus = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
+"""The life of a job; ``interrupted`` means that its process ended before it did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A background job.
+
+    Attributes:
+        id: Its id.
+        kind: What sort of work, e.g. ``"calibrate"``.
+        title: What a list shows.
+        status: Where it stands.
+        progress: Share done, 0 to 1.
+        message: What it is doing.
+        error: Why it failed, one sentence.
+        payload: What it was asked, enough to start it again.
+        result: What it returned.
+        created_at: When it was submitted.
+        started_at: When it began to run.
+        finished_at: When it ended, however it ended.
+        heartbeat_at: When it last gave a sign of life.
+    """
+
+    id: int
+    kind: str
+    title: str
+    status: JobStatus
+    progress: float
+    message: str
+    error: str | None
+    payload: JsonObject
+    result: JsonObject | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    heartbeat_at: datetime | None
+
+
+UNFINISHED: tuple[JobStatus, ...] = ("queued", "running")
+INTERRUPTED = "The program ended before this job did; resume it, or start it again."
+
+
+class JobsRepository:
+    """Keeps the rows of jobs; it runs nothing itself."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open store."""
+        self._database = database
+
+    def add(self, kind: str, title: str, payload: JsonObject | None = None) -> JobRecord:
+        """Store a new job as ``queued``.
+
+        Args:
+            kind: What sort of work.
+            title: What a list shows.
+            payload: What it is asked, enough to start it again.
+        """
+        now = utc_now()
+        with self._database.session() as session:
+            row = Job(
+                kind=kind,
+                title=title,
+                status="queued",
+                progress=0.0,
+                message="",
+                payload=payload or {},
+                created_at=now,
+                heartbeat_at=now,
+            )
+            session.add(row)
+            session.flush()
+            return to_record(JobRecord, row)
+
+    def get(self, job_id: int) -> JobRecord:
+        """Return a job.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        with self._database.reading() as session:
+            return to_record(JobRecord, find(session, Job, job_id))
+
+    def list(
+        self,
+        kind: str | None = None,
+        statuses: Collection[JobStatus] | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[JobRecord]:
+        """Return jobs, newest first, of one kind or of some statuses if asked."""
+        query = select(Job).order_by(Job.id.desc()).limit(limit).offset(offset)
+        if kind is not None:
+            query = query.where(Job.kind == kind)
+        if statuses is not None:
+            query = query.where(Job.status.in_(statuses))
+        with self._database.reading() as session:
+            return [to_record(JobRecord, row) for row in session.scalars(query)]
+
+    def start(self, job_id: int) -> None:
+        """Mark a job as running from now on, whatever another process believed of it.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        now = utc_now()
+        self._update(job_id, status="running", error=None, started_at=now, finished_at=None, heartbeat_at=now)
+
+    def set_progress(self, job_id: int, progress: float, message: str) -> None:
+        """Write how far a job is: a share from 0 to 1 and what it is doing; also a sign of life.
+
+        Raises:
+            NotFoundError: There is none with this id.
+            ConflictError: The share is outside 0 to 1.
+        """
+        self._update(job_id, progress=progress, message=message, heartbeat_at=utc_now())
+
+    def heartbeat(self, job_id: int) -> None:
+        """Write a sign of life.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        self._update(job_id, heartbeat_at=utc_now())
+
+    def finish(
+        self,
+        job_id: int,
+        status: JobStatus,
+        *,
+        progress: float,
+        message: str,
+        error: str | None = None,
+        result: JsonObject | None = None,
+    ) -> None:
+        """Write how a job ended.
+
+        Args:
+            job_id: The job.
+            status: ``done``, ``failed``, ``cancelled`` or ``interrupted``.
+            progress: How far it came, 0 to 1.
+            message: What it last did.
+            error: Why it failed, one sentence.
+            result: What it returned; finite numbers only. None leaves what was kept of it before.
+
+        Raises:
+            NotFoundError: There is none with this id.
+            UnstorableValueError: The result is not JSON.
+        """
+        now = utc_now()
+        returned: dict[str, object] = {} if result is None else {"result": result}
+        self._update(
+            job_id,
+            status=status,
+            progress=progress,
+            message=message,
+            # A sentence may quote what was typed; the job must end whatever that was.
+            error=None if error is None else mended(error),
+            finished_at=now,
+            heartbeat_at=now,
+            **returned,
+        )
+
+    def set_result(self, job_id: int, result: JsonObject) -> None:
+        """Write what is kept of a job so far, or what became of one that has ended already.
+
+        Raises:
+            NotFoundError: There is none with this id.
+            UnstorableValueError: The result is not JSON.
+        """
+        self._update(job_id, result=result)
+
+    def mark_interrupted(self, silent_since: datetime | None = None, excluding: Collection[int] = ()) -> Sequence[int]:
+        """Mark queued and running jobs, whose process is gone, as interrupted.
+
+        Args:
+            silent_since: Only jobs without a sign of life since this moment. A process that alone
+                owns the store leaves it out; one that shares the store with another must not.
+            excluding: Jobs that are known to be alive.
+
+        Returns:
+            The ids of the jobs marked, in order.
+        """
+        dead = Job.status.in_(UNFINISHED) & Job.id.not_in(excluding)
+        if silent_since is not None:
+            dead &= or_(Job.heartbeat_at.is_(None), Job.heartbeat_at < silent_since)
+        with self._database.session() as session:
+            ids = list(session.scalars(select(Job.id).where(dead).order_by(Job.id)))
+            session.execute(
+                update(Job)
+                .where(Job.id.in_(ids))
+                .values(status="interrupted", error=INTERRUPTED, finished_at=utc_now())
+            )
+            return ids
+
+    def _update(self, job_id: int, **columns: object) -> None:
+        with self._database.session() as session:
+            query = update(Job).where(Job.id == job_id).values(**columns).returning(Job.id)
+            if session.scalar(query) is None:
+                raise NotFoundError(f"There is no job with the id {job_id}; it may have been deleted.")
+
+
+class LedgersRepository:
+    """Keeps at most one ledger a job; it goes with the job and with the prompt set that it is about."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open store."""
+        self._database = database
+
+    def save(self, job_id: int, prompt_set_id: int, data: bytes) -> None:
+        """Store a job's ledger in the place of its last one, whole or not at all.
+
+        Args:
+            job_id: The job.
+            prompt_set_id: The prompt set that it works on.
+            data: The ledger's own serialisation; kept compressed, returned as given.
+
+        Raises:
+            ConflictError: There is no such job or prompt set.
+        """
+        with self._database.session() as session:
+            session.merge(JobLedger(job_id=job_id, prompt_set_id=prompt_set_id, data=data, saved_at=utc_now()))
+
+    def load(self, job_id: int) -> bytes | None:
+        """Return a job's ledger; None if it has none."""
+        with self._database.reading() as session:
+            row = session.get(JobLedger, job_id)
+            return None if row is None else row.data
+
+    def move(self, job_id: int, to_job_id: int) -> None:
+        """Give a job's ledger, if it has one, to another job that has none.
+
+        Raises:
+            ConflictError: There is no such other job, or it has a ledger.
+        """
+        with self._database.session() as session:
+            if session.get(JobLedger, to_job_id) is not None:
+                raise ConflictError(f"Job {to_job_id} has a ledger of its own; resume that job instead.")
+            session.execute(update(JobLedger).where(JobLedger.job_id == job_id).values(job_id=to_job_id))
+
+    def delete(self, job_id: int) -> None:
+        """Delete a job's ledger, if it has one."""
+        with self._database.session() as session:
+            session.execute(delete(JobLedger).where(JobLedger.job_id == job_id))
