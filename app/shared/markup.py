@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
 from html import escape
 
 import gradio as gr
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from app.shared.step_words import abbreviated, clock, count, day, plural, shown_token, signed
 
 SYMBOLS: dict[str, tuple[str, str]] = {
     "pin": (
@@ -83,6 +89,35 @@ def icon(name: str, classes: str = "") -> str:
 def badge(state: str, text: str) -> str:
     """A state's mark and words."""
     return f'<span class="badge {escape(state)}">{escape(text)}</span>'
+
+
+_TEMPLATES = Environment(autoescape=True, undefined=StrictUndefined)
+_TEMPLATES.globals |= {"icon": lambda *words: Markup(icon(*words)), "badge": lambda *words: Markup(badge(*words))}
+_TEMPLATES.filters |= {form.__name__: form for form in (abbreviated, clock, count, day, plural, shown_token, signed)}
+_LINE_END = re.compile(r"(?P<before>>|%\})?\s*\n\s*(?P<after><|\{%)?")
+
+
+def html(template: str, **values: object) -> Markup:
+    """Markup from a Jinja template whose values are escaped, unless they are markup themselves.
+
+    A line end beside a tag or a statement leaves nothing behind and another one a space, so that a template can be laid
+    out for its reader. Templates know :func:`icon` and :func:`badge`, and as filters the ways to write numbers, times
+    and tokens of :mod:`app.shared.step_words`.
+
+    Raises:
+        jinja2.UndefinedError: The template names a value that is not given.
+    """
+    return Markup(_compiled(template).render(values))
+
+
+@cache
+def _compiled(template: str) -> Template:
+    return _TEMPLATES.from_string(_LINE_END.sub(_joined, template.strip()))
+
+
+def _joined(line_end: re.Match[str]) -> str:
+    before, after = line_end["before"] or "", line_end["after"] or ""
+    return f"{before}{'' if before or after else ' '}{after}"
 
 
 def table(head: list[tuple[str, str]], rows: list[list[str]], classes: str = "", caption: str = "") -> str:
