@@ -9,7 +9,6 @@ from itertools import takewhile
 from typing import TypedDict
 
 from app.audit.service import stop_sentence
-from app.lists.service import UserListSummary
 from app.sessions.service import Duplicate, PrunePreview
 from app.shared.audits import FAMILY_NAMES, AuditView, BinView, BranchView, ChainProgress, MaskPreview, RunUntil
 from app.shared.chain_words import chain_panel, no_chain
@@ -30,6 +29,7 @@ from app.shared.step_words import (
 )
 from coft_core.decode.contributions import LeaveOneOut, SpanContribution
 from coft_core.types import Span, Step
+from db.user_lists import UserListRecord
 
 DECIMALS = 4
 
@@ -441,7 +441,7 @@ def family_choices() -> list[tuple[str, str]]:
     return [(name, key) for key, name in FAMILY_NAMES.items()]
 
 
-def list_choices(found: Sequence[UserListSummary]) -> list[tuple[str, int]]:
+def list_choices(found: Sequence[UserListRecord]) -> list[tuple[str, int]]:
     """Word lists for a menu; 0 stands for none."""
     return [("None", 0), *((item.name, item.id) for item in found)]
 

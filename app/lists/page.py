@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -12,89 +10,11 @@ import gradio as gr
 
 from app.audit.words import family_choices
 from app.bootstrap import Services
-from app.lists.service import ParsedUserList, UserListSummary, UserListView
-from app.shared import web as assets
-from app.shared.audits import FAMILY_NAMES
+from app.lists.words import EMPTY, parsed_list, shown_list, stored_lists
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, MULTIPLE, downloaded, shown
-from app.shared.markup import icon, listing, markup, table, upload
-from app.shared.step_words import abbreviated, count, day, plural
-from app.shared.web import topbar
-from coft_core.text.user_list import UserTerm
-
-SHOWN_ERRORS = 12
-SHOWN_TERMS = 500
-WHAT = "The list goes for good. Audits that used it keep what they show, and can no longer be continued."
-EMPTY = (
-    '<section><div class="bar"><h2>Terms</h2></div><p class="sub">No word list yet. The terms of the first one that '
-    "you store stand here.</p></section>"
-)
-
-
-def parsed_list(parsed: ParsedUserList) -> str:
-    """An uploaded word list: how many terms it has, and what is wrong with which lines."""
-    kept = sum(term.keep for _, term in parsed.terms)
-    ignored = (
-        f'<p class="hint">Not read: {escape(", ".join(parsed.ignored_columns))}.</p>' if parsed.ignored_columns else ""
-    )
-    return (
-        f'<p class="sub tnum"><strong>{escape(parsed.filename)}</strong>, {plural(parsed.total, "term")}: '
-        f"{count(len(parsed.terms) - kept)} to mask, {count(kept)} to keep</p>{ignored}{_errors(parsed)}"
-    )
-
-
-def _errors(parsed: ParsedUserList) -> str:
-    if not parsed.errors:
-        return ""
-    rows = [[str(error.line), escape(error.column), escape(error.message)] for error in parsed.errors[:SHOWN_ERRORS]]
-    rest = len(parsed.errors) - len(rows)
-    more = f'<p class="hint">{count(rest)} more.</p>' if rest else ""
-    head = [("Line", "n"), ("Column", ""), ("What is wrong", "")]
-    return (
-        f'<div class="bar"><h3>Lines that can’t be used</h3><span class="hint tnum">{count(len(parsed.errors))} of '
-        f"{count(parsed.total)}; correct them and upload the file again</span></div>"
-        f"{table(head, rows, 'errors', 'Lines that cannot be used')}{more}"
-    )
-
-
-def stored_lists(found: Sequence[UserListSummary], shown: int | None) -> str:
-    """The word lists, with what can be done with each."""
-    if not found:
-        return '<p class="sub">No word list yet.</p>'
-    rows = []
-    for item in found:
-        name = escape(item.name)
-        current = ' aria-current="true"' if item.id == shown else ""
-        rows.append(
-            f'<li{current}><button type="button" class="link" data-do="show" data-id="{item.id}">{name}</button>'
-            f'<span><button type="button" class="btn small quiet" data-do="export" data-id="{item.id}" '
-            f'aria-label="Download {name} as CSV">{icon("down")}CSV</button>'
-            f'<button type="button" class="btn small quiet" data-do="delete" data-id="{item.id}" data-name="{name}" '
-            f'data-what="{WHAT}" aria-label="Delete {name}">Delete</button></span>'
-            f'<span class="hint tnum">{plural(item.terms, "term")}, {day(item.created_at)}, '
-            f'<span class="mono">{escape(abbreviated(item.digest))}</span></span></li>'
-        )
-    return f'<ul class="runlist">{"".join(rows)}</ul>'
-
-
-def shown_list(view: UserListView) -> str:
-    """The terms of a word list."""
-    rows = [_row(term) for term in view.terms[:SHOWN_TERMS]]
-    rest = len(view.terms) - len(rows)
-    more = f'<p class="hint">{count(rest)} more: download the list to see them.</p>' if rest else ""
-    head = [("Term", ""), ("Family", ""), ("Action", "")]
-    return (
-        f'<section><div class="bar"><h2>{escape(view.summary.name)}</h2><span class="hint tnum">'
-        f"{count(view.masked)} to mask, {count(view.kept)} to keep</span></div>"
-        f"{table(head, rows, 'terms', 'Terms')}{more}</section>"
-    )
-
-
-def _row(term: UserTerm) -> list[str]:
-    word = f'<span class="word{" white" if term.keep else ""}">{escape(term.term)}</span>'
-    family = f'<span class="sw f-{escape(term.family)}"></span>{escape(FAMILY_NAMES.get(term.family, term.family))}'
-    return [word, "–" if term.keep else family, "keep visible" if term.keep else "mask"]
-
+from app.shared.markup import listing, markup, upload
+from app.shared.web import TEMPLATES, topbar
 
 ACTIONS = [("mask: always sensitive", "mask"), ("keep: always visible", "keep")]
 
@@ -127,8 +47,7 @@ class ListHandlers:
     @shown
     def opened(self) -> list[Any]:
         """All word lists, and the terms of the first."""
-        found = self._lists.list()
-        first = found[0].id if found else None
+        first = next((item.id for item in self._lists.list()), None)
         return [first, *self._shown(first)]
 
     @shown
@@ -189,7 +108,7 @@ def _form() -> tuple[gr.File, list[Any], gr.HTML, gr.Button]:
             "any letter case, the longest first. Start from a template:</p>"
         )
         with gr.Row(elem_classes=["templates"]):
-            gr.DownloadButton("CSV", str(assets.TEMPLATES / "word_list.csv"), size="sm")
+            gr.DownloadButton("CSV", str(TEMPLATES / "word_list.csv"), size="sm")
         name = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, elem_id="list-name")
         with gr.Row(elem_classes=["twin"]):
             action = gr.Dropdown(ACTIONS, value="mask", label="Terms without an action", min_width=0)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from app.shared.audits import FAMILY_NAMES
+from app.lists.upload import LARGEST_FILE, ParsedUserList, parse_user_list, user_list_csv
 from app.shared.errors import ServiceError
-from app.shared.files import FORMULA_STARTS, RowProblem, decode, read_bytes, read_table, to_csv, write_text
+from app.shared.files import write_text
 from app.shared.fingerprints import detector_parts
-from app.shared.prompt_sets import RowError
 from coft_core.assets import same_digests
-from coft_core.text.user_list import UserList, UserTerm, folded, term_problem
-from coft_core.types import FAMILIES
+from coft_core.text.user_list import UserList, UserTerm
 from db.batches import BatchesRepository
 from db.calibrations import CalibrationsRepository
 from db.jobs import UNFINISHED, JobsRepository
@@ -24,171 +19,21 @@ from db.user_lists import UserListRecord, UserListsRepository, UserTermRecord
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedUserList:
-    """An uploaded word list after reading.
-
-    Attributes:
-        filename: Name of the file as uploaded.
-        terms: Usable terms with their line numbers.
-        errors: What is wrong with the other lines.
-        total: Terms in the file.
-        ignored_columns: Columns that are not known and were not read.
-    """
-
-    filename: str
-    terms: tuple[tuple[int, UserTerm], ...]
-    errors: tuple[RowError, ...]
-    total: int
-    ignored_columns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UserListSummary:
-    """A word list in a list of them.
-
-    Attributes:
-        id: Database id.
-        name: Its name.
-        digest: First 12 digits of the digest of its terms.
-        terms: Number of its terms.
-        created_at: When it was stored.
-    """
-
-    id: int
-    name: str
-    digest: str
-    terms: int
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class UserListView:
     """A word list with its terms, in the order of the uploaded file."""
 
-    summary: UserListSummary
+    summary: UserListRecord
     terms: tuple[UserTerm, ...]
 
     @property
     def masked(self) -> int:
         """Number of terms that are masked."""
-        return sum(not term.keep for term in self.terms)
+        return len(self.terms) - self.kept
 
     @property
     def kept(self) -> int:
         """Number of terms that stay visible."""
-        return len(self.terms) - self.masked
-
-
-COLUMNS = ("term", "family", "action")
-ACTIONS = {"mask": False, "keep": True}
-LARGEST = 20_000
-"""Terms that one list may have."""
-
-_FAMILIES = {**{name: key for key, name in FAMILY_NAMES.items()}, **{key: key for key in (*FAMILIES, "other")}}
-
-
-def parse_user_list(
-    path: Path,
-    filename: str | None = None,
-    action: str = "mask",
-    family: str = "other",
-    max_bytes: int = 20_000_000,
-) -> ParsedUserList:
-    """Read a word list.
-
-    CSV has a header row with ``term`` and, if wanted, ``family`` and ``action`` (``mask`` or ``keep``); any other
-    file has one term a line.
-
-    Args:
-        path: The file.
-        filename: Its name as uploaded; its ending decides the format.
-        action: What is done with terms that name no action.
-        family: Attribute family of terms that name none.
-        max_bytes: Largest file that is read.
-
-    Returns:
-        Usable terms, and what is wrong with the other lines.
-
-    Raises:
-        ServiceError: The file as a whole cannot be used: too large, not UTF-8, no header, no term, too many terms.
-    """
-    name = filename or path.name
-    usual = _usual(action, family)
-    text = decode(read_bytes(path, name, max_bytes), name)
-    ignored: tuple[str, ...] = ()
-    if Path(name).suffix.lower() in (".csv", ".tsv"):
-        table = read_table(text, name, COLUMNS, required="term")
-        ignored, records = table.ignored, table.records
-    elif Path(name).suffix.lower() == ".txt":
-        records = _lines(text)
-    else:
-        raise ServiceError(f"{name} is neither CSV nor plain text; save it as UTF-8 .csv or .txt.")
-    return _collect(name, records, usual, ignored)
-
-
-def user_list_csv(terms: tuple[UserTerm, ...]) -> str:
-    """A word list as CSV that :func:`parse_user_list` reads back."""
-    rows = [{"term": t.term, "family": t.family, "action": "keep" if t.keep else "mask"} for t in terms]
-    return to_csv(COLUMNS, rows)
-
-
-def _collect(
-    name: str, records: Iterator[tuple[int, Any]], usual: UserTerm, ignored: tuple[str, ...]
-) -> ParsedUserList:
-    terms: list[tuple[int, UserTerm]] = []
-    errors: list[RowError] = []
-    seen: dict[str, int] = {}
-    total = 0
-    for line, record in records:
-        total += 1
-        if total > LARGEST:
-            raise ServiceError(f"{name} has more than {LARGEST:,} terms; split it into several lists.")
-        try:
-            term = _term(record, usual)
-            first = seen.setdefault(folded(term.term), line)
-            if first != line:
-                raise RowProblem("term", f"“{term.term}” is on line {first} already")
-            terms.append((line, term))
-        except RowProblem as problem:
-            errors.append(RowError(line, problem.column, problem.message))
-    if total == 0:
-        raise ServiceError(f"{name} has no terms; put one on each line.")
-    return ParsedUserList(name, tuple(terms), tuple(errors), total, ignored)
-
-
-def _lines(text: str) -> Iterator[tuple[int, Any]]:
-    for line, content in enumerate(text.split("\n"), start=1):
-        if content.strip():
-            yield line, {"term": content}
-
-
-def _term(record: Any, usual: UserTerm) -> UserTerm:
-    if isinstance(record, RowProblem):
-        raise record
-    cells = {column: (record.get(column) or "").strip() for column in COLUMNS}
-    word = cells["term"]
-    if word.startswith("'") and word[1:].startswith(FORMULA_STARTS):
-        # The apostrophe is what an exported list puts before a cell that a spreadsheet would take for a formula.
-        word = word[1:]
-    family = _FAMILIES.get(cells["family"].lower() or usual.family)
-    if family is None:
-        raise RowProblem("family", f"“{cells['family']}” is not known; use {', '.join((*FAMILIES, 'other'))}")
-    keep = ACTIONS.get(cells["action"].lower(), usual.keep if not cells["action"] else None)
-    if keep is None:
-        raise RowProblem("action", f"“{cells['action']}” is neither mask nor keep")
-    term = UserTerm(word, family, keep)
-    if problem := term_problem(term):
-        raise RowProblem("term", problem)
-    return term
-
-
-def _usual(action: str, family: str) -> UserTerm:
-    """What a term is that says neither family nor action."""
-    if action not in ACTIONS:
-        raise ServiceError(f"There is no action {action!r}; choose 'mask' or 'keep'.")
-    if family not in (*FAMILIES, "other"):
-        raise ServiceError(f"There is no family {family!r}; use {', '.join((*FAMILIES, 'other'))}.")
-    return UserTerm("", family, ACTIONS[action])
+        return sum(term.keep for term in self.terms)
 
 
 class UserListService:
@@ -200,7 +45,7 @@ class UserListService:
         calibrations: CalibrationsRepository,
         jobs: JobsRepository,
         batches: BatchesRepository,
-        max_upload_bytes: int = 20_000_000,
+        max_upload_bytes: int = LARGEST_FILE,
     ) -> None:
         """Wire the service.
 
@@ -221,14 +66,7 @@ class UserListService:
     def parse(
         self, path: Path, filename: str | None = None, action: str = "mask", family: str = "other"
     ) -> ParsedUserList:
-        """Read a CSV or TXT word list; problems of single lines are data, an unreadable file is an error.
-
-        Args:
-            path: The file.
-            filename: Its name as uploaded.
-            action: ``"mask"`` or ``"keep"``, for terms that name no action.
-            family: Attribute family of terms that name none.
-        """
+        """Read a CSV or TXT word list, as :func:`app.lists.upload.parse_user_list` does, within the size limit."""
         return parse_user_list(path, filename, action, family, self._max_upload_bytes)
 
     def add(self, name: str, parsed: ParsedUserList, replace: bool = False) -> UserListView:
@@ -249,22 +87,25 @@ class UserListService:
                 f"{len(parsed.errors)} of {parsed.total} terms in {parsed.filename} cannot be used, the first on line "
                 f"{first.line} ({first.column}: {first.message}); correct them, nothing was stored."
             )
-        chosen = UserList(name.strip(), tuple(term for _, term in parsed.terms))
-        taken = self._lists.find(chosen.name)
-        if taken is not None and not replace:
-            raise ServiceError(f"There is a word list “{chosen.name}” already; choose another name, or replace it.")
-        if taken is not None:
-            self._require_unused(taken)
-        terms = [UserTermRecord(term.term, term.family, term.keep) for term in chosen.terms]
-        return self.view(self._lists.add(chosen.name, chosen.digest, terms, taken.id if taken else None).id)
+        user_list = UserList(name.strip(), tuple(term for _, term in parsed.terms))
+        namesake = self._lists.find(user_list.name)
+        if namesake is not None:
+            if not replace:
+                raise ServiceError(
+                    f"There is a word list “{user_list.name}” already; choose another name, or replace it."
+                )
+            self._require_unused(namesake)
+        terms = [UserTermRecord(term.term, term.family, term.keep) for term in user_list.terms]
+        record = self._lists.add(user_list.name, user_list.digest, terms, None if namesake is None else namesake.id)
+        return UserListView(record, user_list.terms)
 
-    def list(self) -> tuple[UserListSummary, ...]:
+    def list(self) -> tuple[UserListRecord, ...]:
         """All word lists in the order of their names."""
-        return tuple(_summary(record) for record in self._lists.list())
+        return tuple(self._lists.list())
 
     def view(self, user_list_id: int) -> UserListView:
         """A word list with its terms."""
-        return UserListView(_summary(self._lists.get(user_list_id)), self._terms(user_list_id))
+        return UserListView(self._lists.get(user_list_id), self._terms(user_list_id))
 
     def named(self, name: str) -> UserListView:
         """The word list of a name.
@@ -318,7 +159,9 @@ class UserListService:
     def _require_unused(self, record: UserListRecord) -> None:
         label = self.load(record.id).label
         for run in self._calibrations.list():
-            if _names(str(run.fingerprint.get("detector", "")), label):
+            parts = detector_parts(str(run.fingerprint.get("detector", "")))
+            # Earlier versions shortened the digest in the detector's version.
+            if parts is not None and same_digests(parts.user_list, label):
                 raise ServiceError(
                     f"The calibration “{run.name}” was made with the word list “{record.name}” and would be of no use "
                     "without it; delete the calibration first, or keep the list."
@@ -339,16 +182,6 @@ class UserListService:
 
 def _list_in(request: JsonObject | None) -> int | None:
     """The word list that a stored request names, with its settings or beside them."""
-    asked = request or {}
-    named: int | None = {**(asked.get("settings") or {}), **asked}.get("user_list_id")
-    return named
-
-
-def _names(version: str, label: str) -> bool:
-    """Whether a detector's version names a word list, whose digest earlier versions shortened."""
-    parts = detector_parts(version)
-    return parts is not None and same_digests(parts.user_list, label)
-
-
-def _summary(record: UserListRecord) -> UserListSummary:
-    return UserListSummary(record.id, record.name, record.digest, record.term_count, record.created_at)
+    request = request or {}
+    user_list_id: int | None = {**(request.get("settings") or {}), **request}.get("user_list_id")
+    return user_list_id

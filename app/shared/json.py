@@ -10,12 +10,13 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from app.lists.service import UserListSummary, UserListView
+from app.lists.service import UserListView
 from app.shared.audits import AuditSettings, AuditView, SessionSummary
 from app.shared.jobs import JobView
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.types import Candidate, FamilyStep, Span, Step
+from db.user_lists import UserListRecord
 
 
 def step_numbers(step: Step) -> dict[str, Any]:
@@ -189,12 +190,15 @@ def span_state(span: Span) -> str:
     return "masked" if span.masked else "kept" if span.kept else "suggested"
 
 
-def user_list_summary_json(item: UserListSummary) -> dict[str, Any]:
+def user_list_summary_json(item: UserListRecord) -> dict[str, Any]:
     """A word list without its terms."""
-    record = asdict(item)
-    record["user_list_id"] = record.pop("id")
-    record["created_at"] = item.created_at.isoformat()
-    return record
+    return {
+        "name": item.name,
+        "digest": item.digest,
+        "terms": item.term_count,
+        "created_at": item.created_at.isoformat(),
+        "user_list_id": item.id,
+    }
 
 
 def user_list_json(view: UserListView) -> dict[str, Any]:

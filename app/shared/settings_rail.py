@@ -11,7 +11,6 @@ import gradio as gr
 from gradio.components import Component
 
 from app.audit.words import family_choices, list_choices
-from app.lists.service import UserListSummary
 from app.shared.audits import AuditSettings, CalibrationSummary, CalibrationView, SettingsFit
 from app.shared.chain_words import ALL_GROUPS, calibration_choices, calibration_status, group_choices, misfit_lines
 from app.shared.errors import ServiceError
@@ -22,12 +21,14 @@ from app.shared.policies import KNOWN_POLICIES, fitted, info_of
 from app.shared.policy_menu import parameters_from, parameters_text
 from coft_core.conformal.groups import GroupSummary
 from coft_core.types import FAMILIES
+from db.user_lists import UserListRecord
 
 FIELDS = (
     "model", "policy", "calibration_id", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "sentinel",
     "max_new_tokens", "seed", "user_list_id", "masked_families", "mask", "attribute", "mask_mode", "mask_hint",
     "whitelist", "group", "prompt_format", "chat_date", "parameters",
 )  # fmt: skip
+
 """The controls in their order; ``mask`` and ``attribute`` stand for layout and families together."""
 
 SINGLE = "single"
@@ -39,7 +40,7 @@ class Stored:
     """What the store offers for a choice today, and the families that are masked unless settings say otherwise."""
 
     calibrations: tuple[CalibrationSummary, ...]
-    user_lists: tuple[UserListSummary, ...]
+    user_lists: tuple[UserListRecord, ...]
     families: tuple[str, ...]
 
 

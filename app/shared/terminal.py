@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from app.bootstrap import Services
-from app.lists.service import UserListSummary, UserListView
+from app.lists.service import UserListView
 from app.settings import Settings
 from app.shared.audits import AuditSettings, AuditView, ParameterValue, SessionSummary
 from app.shared.errors import ServiceError
@@ -24,6 +24,7 @@ from app.shared.step_words import set_size
 from coft_core.conformal.informative import silence
 from coft_core.text.rendering import FORMATS
 from coft_core.types import FAMILIES, Span, Step
+from db.user_lists import UserListRecord
 
 EMBEDDED = "embedded"
 LAYOUTS = ("joint", "factorized")
@@ -280,12 +281,12 @@ def print_sessions(sessions: tuple[SessionSummary, ...]) -> None:
         print(f"{s.id:>5}  {s.updated_at:%Y-%m-%d %H:%M}  {s.steps:>4} steps  {s.model:<12} {s.name}")
 
 
-def print_user_lists(found: tuple[UserListSummary, ...]) -> None:
+def print_user_lists(found: tuple[UserListRecord, ...]) -> None:
     """One line a word list."""
     if not found:
         print("No word lists yet. Store one with: python -m app lists add terms.csv")
     for item in found:
-        print(f"{item.terms:>6} terms  {item.digest[:12]}  {item.created_at:%Y-%m-%d}  {item.name}")
+        print(f"{item.term_count:>6} terms  {item.digest[:12]}  {item.created_at:%Y-%m-%d}  {item.name}")
 
 
 def print_user_list(view: UserListView) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.lists.service import ParsedUserList, UserListSummary, UserListView, parse_user_list, user_list_csv
+from app.lists.service import UserListView
+from app.lists.upload import ParsedUserList, parse_user_list, user_list_csv
 from app.shared.errors import ServiceError
 from coft_core.text.user_list import UserList, UserTerm
+from db.user_lists import UserListRecord
 from tests.ui.fakes.data import NOW
 
 
 class FakeUserLists:
     def __init__(self) -> None:
-        self.stored: dict[int, tuple[UserListSummary, tuple[UserTerm, ...]]] = {}
+        self.stored: dict[int, tuple[UserListRecord, tuple[UserTerm, ...]]] = {}
         self.used: set[int] = set()
 
     def parse(
@@ -28,10 +30,13 @@ class FakeUserLists:
         terms = tuple(term for _, term in parsed.terms)
         number = 1 + max(self.stored, default=0)
         digest = UserList(name, terms).digest
-        self.stored[number] = (UserListSummary(number, name, digest, len(terms), NOW), terms)
+        self.stored[number] = (
+            UserListRecord(id=number, name=name, digest=digest, created_at=NOW, term_count=len(terms)),
+            terms,
+        )
         return self.view(number)
 
-    def list(self) -> tuple[UserListSummary, ...]:
+    def list(self) -> tuple[UserListRecord, ...]:
         return tuple(summary for summary, _ in self.stored.values())
 
     def view(self, user_list_id: int) -> UserListView:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.bootstrap import services
-from app.lists.service import LARGEST, parse_user_list, user_list_csv
+from app.lists.upload import LARGEST, parse_user_list, user_list_csv
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.planning import families_from_text
