@@ -20,19 +20,19 @@ from coft_core.conformal.split import context_numbers
 from coft_core.decode.contributions import LeaveOneOut, SpanContribution, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead
 from coft_core.decode.heads import Bounds, RereadFamily, RereadStep
-from coft_core.decode.keep import StoredLogits
 from coft_core.decode.loop import Rollout, generate, score
 from coft_core.decode.plan import plan
 from coft_core.decode.reread import reread
 from coft_core.errors import CalibrationMismatch, CoftError, LedgerMismatchError
+from coft_core.fingerprint import Fingerprint
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import load_model
 from coft_core.model.noise import NumericNoise, noise_of
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.policies.fusion import fuse_logits
 from coft_core.policies.vanilla import VanillaPolicy
+from coft_core.stored_logits import StoredLogits
 from coft_core.text.detection import SpanDetector, detect_spans
 from coft_core.text.masking import MaskedPrompt, mask_prompt
 from coft_core.text.user_list import UserList, UserTerm

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import total_ordering
+from numbers import Real
 from typing import TYPE_CHECKING, Literal
 
+from coft_core.errors import InvalidInputError
+
 if TYPE_CHECKING:
-    from coft_core.decode.keep import StoredLogits
+    from coft_core.stored_logits import StoredLogits
 
 
 FAMILIES: tuple[str, ...] = (
@@ -37,6 +41,42 @@ CertificateState = Literal["calibrated", "inherited", "uninformative", "mismatch
 
 CertifiedIn = Literal["both", "factual"]
 """Where a token must reach the threshold: in the fused and the masked reading (Eq. 7), or in the factual one alone."""
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite real number; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Sampling controls, the same in every branch and at calibration.
+
+    Attributes:
+        temperature: Divides the logits.
+        top_p: Smallest set of likeliest tokens whose mass reaches this; 1 is off.
+        top_k: Number of likeliest tokens kept; 0 is off.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 0.9
+    top_k: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be sampled with.
+
+        Raises:
+            InvalidInputError: A control is outside its range.
+        """
+        if not (is_number(self.temperature) and self.temperature > 0):
+            raise InvalidInputError(
+                f"temperature is {self.temperature}; choose a number above 0, or greedy decoding for the likeliest "
+                "token."
+            )
+        if not (math.isfinite(self.top_p) and 0 < self.top_p <= 1):
+            raise InvalidInputError(f"top-p is {self.top_p}; choose a number above 0 and at most 1 (1 is off).")
+        if self.top_k < 0 or int(self.top_k) != self.top_k:
+            raise InvalidInputError(f"top-k is {self.top_k}; choose a whole number, 0 is off.")
 
 
 @total_ordering

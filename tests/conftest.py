@@ -10,9 +10,9 @@ import torch
 
 from app.bootstrap import Services, services
 from app.settings import Settings
+from coft_core.fingerprint import Fingerprint
 from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.text.detection import SpanDetector
 
 TOY_FINGERPRINT = Fingerprint(

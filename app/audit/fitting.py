@@ -13,9 +13,8 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, policy_of, prompted
 from app.shared.policies import fitted, policy_info
 from app.shared.thresholds import Thresholds, own_notes, readings_of
-from coft_core.assets import same_digests
 from coft_core.errors import InvalidInputError
-from coft_core.policies.fingerprint import Fingerprint
+from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.text.masking import DEFAULT_HINT, MaskSettings
 from coft_core.text.rendering import moment_of
 from coft_core.text.sentinel import resolve_sentinel

@@ -21,14 +21,13 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
 from app.shared.thresholds import Thresholds, layout_of, own_notes
-from coft_core.assets import same_digests
 from coft_core.conformal.calibration import Calibration
 from coft_core.decode.loop import path_at
 from coft_core.decode.reread import reread
 from coft_core.errors import InvalidInputError
+from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.policies.ablations import factual_only
 from coft_core.policies.base import compared_certificate
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.policies.fusion import check_lambda
 from coft_core.types import Span, Step
 from db.calibrations import CalibrationRecord

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from app.shared.audits import BinView, CalibrationSummary, CalibrationView, CoverageView
-from coft_core.assets import same_digests
 from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.sequence import SequenceThreshold
+from coft_core.fingerprint import same_digests
 
 BIN_FIELDS = ("label", "contexts", "rank", "tau", "state", "inherited_from", "coverage_low", "coverage_high", "needed")
 COVERAGE_FIELDS = ("contexts", "kept", "coverage", "low", "high")

@@ -28,8 +28,8 @@ from app.shared.errors import ServiceError
 from app.shared.json import chain_text
 from app.shared.mapping import footprint_from
 from app.shared.policies import KNOWN_POLICIES, fitted, policy_name
-from coft_core.assets import same_digests
 from coft_core.decode.cost import Footprint
+from coft_core.fingerprint import same_digests
 from coft_core.types import Step
 from db.comparisons import MeasuredStepRecord
 from db.records import BatchRowRecord, SessionRecord

@@ -9,7 +9,7 @@ from app.lists.upload import LARGEST_FILE, ParsedUserList, parse_user_list, user
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.fingerprints import detector_parts
-from coft_core.assets import same_digests
+from coft_core.fingerprint import same_digests
 from coft_core.text.user_list import UserList, UserTerm
 from db.batches import BatchesRepository
 from db.calibrations import CalibrationsRepository

@@ -25,8 +25,8 @@ from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts
 from app.shared.prompt_sets import PromptRow, row_from, row_record
-from coft_core.decode.keep import StoredLogits
 from coft_core.errors import CoftError
+from coft_core.stored_logits import StoredLogits
 from coft_core.text.user_list import UserList, UserTerm
 from db.calibrations import CalibrationRecord, CalibrationsRepository
 from db.jobs import JobsRepository

@@ -14,7 +14,6 @@ from typing import Any
 
 from app.shared.audits import BinView, CalibrationSummary, CalibrationView, CoverageView, FamilyThresholds
 from app.shared.errors import ServiceError
-from coft_core.assets import same_digests
 from coft_core.conformal.bins import Bin, steps_label
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import Certifiable
@@ -24,7 +23,7 @@ from coft_core.conformal.families import FactorizedCalibration, load_calibration
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.sequence import ChainCoverage
-from coft_core.policies.fingerprint import Fingerprint, certified_in
+from coft_core.fingerprint import Fingerprint, certified_in, same_digests
 from db.calibrations import BinRecord, CalibrationFields, CalibrationRecord, CalibrationsRepository
 from db.records import SessionBeginning
 from db.sessions import SessionsRepository

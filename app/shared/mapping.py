@@ -8,7 +8,7 @@ from typing import cast
 
 from app.shared.audits import AuditSettings, MaskPiece, MaskPreview, ParameterValue
 from coft_core.decode.cost import Footprint, StepCost
-from coft_core.decode.keep import StoredLogits
+from coft_core.stored_logits import StoredLogits
 from coft_core.types import Candidate, CertificateState, Diagnostics, FamilyStep, Span, Step
 from db.records import CandidateRecord, FamilyStepRecord, JsonObject, SpanRecord, StepRecord
 

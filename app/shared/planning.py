@@ -15,10 +15,10 @@ from app.shared.mapping import preview_to_json
 from app.shared.model_host import ModelHost, label_of
 from app.shared.policies import FACTORIZED, policy_info
 from app.shared.thresholds import Thresholds, layout_of, own_notes
-from coft_core.assets import same_digests
 from coft_core.decode.cost import footprint_of
 from coft_core.decode.plan import Plan, plan
 from coft_core.errors import CalibrationMismatch, InvalidInputError, SentinelError
+from coft_core.fingerprint import same_digests
 from coft_core.model.group import BranchGroup
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Certificate, Policy, PreparesByWriting

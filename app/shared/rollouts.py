@@ -17,11 +17,11 @@ from app.shared.memory import DeviceMemory, Waiting
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, forced_token, rendering_of, without_calibration
 from app.shared.policies import certifies
-from coft_core.assets import same_digests
 from coft_core.decode.cost import DevicePeaks, StepCost, measured_step, reserved_bytes
 from coft_core.decode.loop import Rollout, fork_path
 from coft_core.decode.plan import Plan
 from coft_core.decode.prepared import path_text, prepared_steps
+from coft_core.fingerprint import same_digests
 from coft_core.model.compiled import StepPath, path_of
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.noise import NumericNoise, noise_of

@@ -29,7 +29,7 @@ from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.groups import GroupContexts, GroupSummary, group_contexts, group_summary
 from coft_core.conformal.quantile import minimum_contexts
-from coft_core.policies.fingerprint import certified_in
+from coft_core.fingerprint import certified_in
 from db.sessions import SessionsRepository
 
 KEPT = 64

@@ -29,12 +29,13 @@ from app.tune.files import (
     view_of,
 )
 from app.tune.types import TunedMethod, TunedPoint, TunedValues, TuningRequest, TuningSet, TuningView
-from coft_core.assets import assets_path, same_digests
+from coft_core.assets import assets_path
 from coft_core.calibrate.references import calibrate_many
 from coft_core.calibrate.run import SOURCES, calibrate
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.quantile import check_alpha
 from coft_core.errors import CoftError
+from coft_core.fingerprint import same_digests
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.registry import method
 from coft_core.text.detection import SpanDetector

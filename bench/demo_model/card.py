@@ -17,7 +17,7 @@ from bench.demo_model.phantom.groups import STANDING
 from bench.demo_model.phantom.text import settings
 from bench.demo_model.phantom.writers import cells
 from bench.demo_model.stages import stages_of
-from coft_core.assets import same_digests
+from coft_core.fingerprint import same_digests
 
 MEASUREMENTS = "measurements.json"
 """File in the model's folder that holds the measurements of the export."""

@@ -19,8 +19,9 @@ from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.split import context_numbers, groups_of, held_out_contexts
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
+from coft_core.fingerprint import SINGLE_BRANCH, Fingerprint
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.fingerprint import SINGLE_BRANCH, Fingerprint, policy_fingerprint
+from coft_core.policies.base import policy_fingerprint
 from coft_core.policies.fusion import check_lambda
 from coft_core.text.masking import MaskLayout, MaskSettings, continuation_ids, joined, kept_terms, mask_prompt
 from coft_core.text.rendering import require_steady

@@ -27,6 +27,7 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.decode.loop import ROOT_PATH
 from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError, PromptTooLongError
+from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchBatch
 from coft_core.model.forced import OwnRoom, Room
 from coft_core.model.language_model import LanguageModel
@@ -35,7 +36,6 @@ from coft_core.policies.base import Policy
 from coft_core.policies.certify import joint_support
 from coft_core.policies.coft import FusedPolicy, Thresholds
 from coft_core.policies.factorized import PREFIX
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.policies.sampling import choose, keyed_uniform
 from coft_core.text.detection import SpanDetector, default_detector
 from coft_core.text.masking import MaskedPrompt

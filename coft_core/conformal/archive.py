@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from coft_core.assets import same_digests
 from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.options import ChainRecord
 from coft_core.conformal.shift import Shift
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
-from coft_core.policies.fingerprint import Fingerprint
+from coft_core.fingerprint import Fingerprint, same_digests
 
 if TYPE_CHECKING:
     from coft_core.conformal.calibration import Calibration

@@ -44,7 +44,7 @@ from coft_core.conformal.sequence import (
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
-from coft_core.policies.fingerprint import Fingerprint
+from coft_core.fingerprint import Fingerprint
 from coft_core.types import BinState
 
 

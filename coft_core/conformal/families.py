@@ -24,7 +24,7 @@ from coft_core.conformal.sequence import SequenceThreshold, chains_of, why_silen
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
-from coft_core.policies.fingerprint import Fingerprint
+from coft_core.fingerprint import Fingerprint
 from coft_core.text.masking import in_page_order
 from coft_core.types import CertificateState, Step
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coft_core.errors import LedgerMismatchError
-from coft_core.policies.fingerprint import Fingerprint
+from coft_core.fingerprint import Fingerprint
 from coft_core.types import Example
 
 KEY_VERSION = 1

@@ -13,9 +13,9 @@ from coft_core.conformal.quantile import check_draws, check_seed
 from coft_core.conformal.split import check_share
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 from coft_core.model.forced import Room
-from coft_core.policies.sampling import Sampling
 from coft_core.text.detection import SpanDetector, default_detector
 from coft_core.text.masking import DEFAULT_HINT, MaskLayout, MaskMode, MaskSettings
+from coft_core.types import Sampling
 
 OTHER_THRESHOLDS = (
     "The chains were generated under other thresholds than these, so the level is approximate; "

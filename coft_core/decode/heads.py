@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 
 from coft_core.conformal.informative import certifies
-from coft_core.decode.keep import Mode, StoredLogits, Tail
 from coft_core.errors import StoredLogitsError
 from coft_core.policies.base import Views
 from coft_core.policies.fusion import fuse_logits
+from coft_core.stored_logits import Mode, StoredLogits, Tail
 from coft_core.types import CertificateState, Step
 
 HANGS = (

@@ -11,16 +11,16 @@ import torch
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.families import FactorizedCalibration
 from coft_core.decode.heads import Bounds, RereadFamily, RereadStep
-from coft_core.decode.keep import StoredLogits
 from coft_core.decode.loop import ROOT_PATH, path_at
 from coft_core.decode.prepared import StepContext, TextOf, difference, pack_step, unpack_step
 from coft_core.decode.reread_heads import Circumstances, read_head
 from coft_core.errors import InvalidInputError, StoredLogitsError
+from coft_core.fingerprint import Fingerprint
 from coft_core.policies.base import Policy, compared_certificate
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.factorized import PREFIX, FactorizedCoftPolicy
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.policies.sampling import choose, keyed_uniform
+from coft_core.stored_logits import StoredLogits
 from coft_core.types import Step
 
 AnyCalibration = Calibration | FactorizedCalibration

@@ -31,12 +31,12 @@ from coft_core.decode.heads import (
     set_mass,
     set_size,
 )
-from coft_core.decode.keep import StoredLogits, fusion_weight
+from coft_core.decode.keep import fusion_weight
 from coft_core.decode.prepared import TextOf, difference, effective_state
 from coft_core.errors import StoredLogitsError
 from coft_core.policies.base import Policy, Views
-from coft_core.policies.sampling import Sampling
-from coft_core.types import Step
+from coft_core.stored_logits import StoredLogits
+from coft_core.types import Sampling, Step
 
 Counts = npt.NDArray[np.int64]
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from coft_core.assets import same_digests
 from coft_core.errors import InvalidInputError
+from coft_core.fingerprint import same_digests
 from coft_core.model.language_model import LanguageModel
 
 LAYERS = ("model.layers", "transformer.h", "gpt_neox.layers")

@@ -12,11 +12,11 @@ from typing import ClassVar
 from torch import Tensor
 
 from coft_core.conformal.calibration import Calibration
+from coft_core.fingerprint import SINGLE_BRANCH, Fingerprint
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Past, Views
 from coft_core.policies.certify import certified_set
 from coft_core.policies.coft import CoftPolicy
-from coft_core.policies.fingerprint import SINGLE_BRANCH, Fingerprint
 from coft_core.types import CertifiedIn
 
 

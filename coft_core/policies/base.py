@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 from torch import Tensor
 
 from coft_core.errors import InvalidInputError
+from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.fingerprint import Fingerprint
-from coft_core.policies.sampling import Sampling
 from coft_core.text.masking import MaskedPrompt, MaskSettings
-from coft_core.types import CertificateState, CertifiedIn
+from coft_core.text.sentinel import resolve_sentinel
+from coft_core.types import CertificateState, CertifiedIn, Sampling
 
 Kind = Literal["number", "whole", "flag", "text", "texts", "choice", "model", "file"]
 """What a parameter is: a real or whole number, yes or no, a text, several texts, one of several names, a model (an id
@@ -195,6 +195,50 @@ class Past:
     def text(self) -> str:
         """Text of the generated tokens."""
         return self.model.continuation_text(self.tokens)
+
+
+def policy_fingerprint(
+    model: LanguageModel,
+    lam: float,
+    sampling: Sampling,
+    mask: MaskSettings,
+    detector: str,
+    estimator: str,
+    source: str,
+    method: str = "",
+) -> Fingerprint:
+    """Collect everything that a threshold depends on besides the calibration contexts.
+
+    Args:
+        model: The model.
+        lam: Fusion weight.
+        sampling: Sampling controls.
+        mask: Masking settings.
+        detector: The span detector's version.
+        estimator: Threshold estimator.
+        source: Context source.
+        method: The method with its parameters; empty for COFT and vanilla decoding, which the other fields describe.
+    """
+    sentinel = resolve_sentinel(model.tokenizer, mask.sentinel)
+    return Fingerprint(
+        model=model.name,
+        revision=model.revision,
+        weights=model.weights_digest,
+        tokenizer=model.tokenizer_digest,
+        dtype=model.dtype_name,
+        chat_template=model.chat_template_digest,
+        lam=float(lam),
+        temperature=float(sampling.temperature),
+        top_p=float(sampling.top_p),
+        top_k=int(sampling.top_k),
+        mask_mode=mask.label,
+        sentinel="" if sentinel is None else sentinel.text,
+        detector=detector,
+        estimator=estimator,
+        source=source,
+        method=method,
+        rendering=model.rendering_label,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,14 @@ from typing import ClassVar, Self
 from torch import Tensor
 
 from coft_core.errors import InvalidInputError
+from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchSpec
 from coft_core.model.group import BASE
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Certificate, Past, Views, check_parameters, parameters_of
-from coft_core.policies.fingerprint import Fingerprint, policy_fingerprint
+from coft_core.policies.base import Certificate, Past, Views, check_parameters, parameters_of, policy_fingerprint
 from coft_core.policies.fusion import log_probabilities
-from coft_core.policies.sampling import Sampling
 from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, MaskSettings, prompt_ids
-from coft_core.types import CertificateState, CertifiedIn
+from coft_core.types import CertificateState, CertifiedIn, Sampling
 
 
 def reading(name: str, model: LanguageModel, text: str, role: str = BASE) -> BranchSpec:

@@ -12,15 +12,14 @@ from torch import Tensor
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.families import FactorizedCalibration
+from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Certificate, Past, Views, compared_certificate
+from coft_core.policies.base import Certificate, Past, Views, compared_certificate, policy_fingerprint
 from coft_core.policies.certify import certified_set, joint_support
-from coft_core.policies.fingerprint import Fingerprint, policy_fingerprint
 from coft_core.policies.fusion import check_lambda, fuse_logits, log_probabilities
-from coft_core.policies.sampling import Sampling
 from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskLayout, MaskMode, MaskSettings, mask_families
-from coft_core.types import CertificateState, CertifiedIn
+from coft_core.types import CertificateState, CertifiedIn, Sampling
 
 NO_CALIBRATION = "uncertified: no calibration"
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from numbers import Real
-
 import torch
 from torch import Tensor
 
 from coft_core.errors import InvalidInputError
+from coft_core.types import is_number
 
 
 def check_lambda(lam: float) -> float:
@@ -17,22 +15,9 @@ def check_lambda(lam: float) -> float:
     Raises:
         InvalidInputError: ``lam`` is NaN or outside [0, 1].
     """
-    if not (_is_number(lam) and 0.0 <= lam <= 1.0):
+    if not (is_number(lam) and 0.0 <= lam <= 1.0):
         raise InvalidInputError(f"lambda is {lam}; choose a number from 0 (factual only) to 1 (masked only).")
     return float(lam)
-
-
-def check_temperature(temperature: float) -> float:
-    """Return ``temperature`` if logits can be divided by it.
-
-    Raises:
-        InvalidInputError: It is NaN, infinite, zero or negative.
-    """
-    if not (_is_number(temperature) and temperature > 0):
-        raise InvalidInputError(
-            f"temperature is {temperature}; choose a number above 0, or greedy decoding for the likeliest token."
-        )
-    return float(temperature)
 
 
 def fuse_logits(factual: Tensor, masked: Tensor, lam: float) -> Tensor:
@@ -70,11 +55,6 @@ def fuse_logits(factual: Tensor, masked: Tensor, lam: float) -> Tensor:
 def at_least_float32(logits: Tensor) -> Tensor:
     """Return the logits in float32, or in float64 if they are float64 already."""
     return logits if logits.dtype == torch.float64 else logits.float()
-
-
-def _is_number(value: object) -> bool:
-    """Whether a value is a finite real number; True and False are none."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def log_probabilities(logits: Tensor, temperature: float = 1.0) -> Tensor:

@@ -3,45 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from coft_core.errors import InvalidInputError
-from coft_core.policies.fusion import check_temperature
+from coft_core.types import Sampling
 
 HEADS = (256, 2048)
 """How many of the likeliest tokens are put in order before all are; on a CPU each is far cheaper than the next."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Sampling controls, the same in every branch and at calibration.
-
-    Attributes:
-        temperature: Divides the logits.
-        top_p: Smallest set of likeliest tokens whose mass reaches this; 1 is off.
-        top_k: Number of likeliest tokens kept; 0 is off.
-    """
-
-    temperature: float = 1.0
-    top_p: float = 0.9
-    top_k: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be sampled with.
-
-        Raises:
-            InvalidInputError: A control is outside its range.
-        """
-        check_temperature(self.temperature)
-        if not (math.isfinite(self.top_p) and 0 < self.top_p <= 1):
-            raise InvalidInputError(f"top-p is {self.top_p}; choose a number above 0 and at most 1 (1 is off).")
-        if self.top_k < 0 or int(self.top_k) != self.top_k:
-            raise InvalidInputError(f"top-k is {self.top_k}; choose a whole number, 0 is off.")
 
 
 def keyed_uniform(seed: int, path: str, step: int) -> float:

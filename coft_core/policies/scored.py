@@ -13,11 +13,11 @@ from torch import Tensor
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
+from coft_core.fingerprint import Fingerprint
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.ablations import factual_only
 from coft_core.policies.base import Certificate, Past, compared_certificate, parameter
 from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.policies.fusion import log_probabilities
 from coft_core.scorers.base import EMBEDDED, ToxicityScorer
 from coft_core.types import CertificateState, CertifiedIn

@@ -191,11 +191,6 @@ def moment_of(label: str) -> str | None:
     return at if found else None
 
 
-def is_dated(label: str) -> bool:
-    """Whether a rendering's label is of a template that gives another text at another time."""
-    return moment_of(label) is not None or not is_steady(label)
-
-
 _OTHERS = (datetime(1999, 1, 3, 4, 5, 6, 7), datetime(2087, 12, 30, 22, 58, 57, 123456))
 """Two moments that share no part of any date or time."""
 

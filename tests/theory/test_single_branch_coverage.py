@@ -15,8 +15,8 @@ import torch
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import certify_supports
 from coft_core.conformal.values import CalibrationValues
+from coft_core.fingerprint import SINGLE_BRANCH
 from coft_core.policies.ablations import SingleBranchPolicy
-from coft_core.policies.fingerprint import SINGLE_BRANCH
 from tests.conftest import TOY_FINGERPRINT
 
 REPETITIONS, CONTEXTS, NEW, STEPS, TOKENS, ALPHA = 150, 39, 40, 3, 12, 0.1

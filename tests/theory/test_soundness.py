@@ -10,7 +10,8 @@ from torch import Tensor
 
 from coft_core.policies.certify import certified_set, joint_support
 from coft_core.policies.fusion import fuse_logits, log_probabilities
-from coft_core.policies.sampling import Sampling, choose
+from coft_core.policies.sampling import choose
+from coft_core.types import Sampling
 
 CONTROLS = [
     Sampling(top_p=1.0),

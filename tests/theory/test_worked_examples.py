@@ -15,7 +15,8 @@ from torch import Tensor
 
 from coft_core.policies.certify import certified_set, joint_support
 from coft_core.policies.fusion import fuse_logits
-from coft_core.policies.sampling import Sampling, choose
+from coft_core.policies.sampling import choose
+from coft_core.types import Sampling
 
 TAU, LAM = 0.06, 0.6
 

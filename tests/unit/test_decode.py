@@ -9,9 +9,9 @@ import coft_core as cc
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CoftError, InvalidInputError, PromptTooLongError, RolloutClosedError
 from coft_core.model.fake import ScriptedCausalLM, scripted_model, tiny_model
-from coft_core.policies.fingerprint import policy_fingerprint
-from coft_core.policies.sampling import Sampling
+from coft_core.policies.base import policy_fingerprint
 from coft_core.text.masking import MaskSettings
+from coft_core.types import Sampling
 
 TEXT = "the old man said he would"
 SPANS = [cc.Span(4, 11, "age"), cc.Span(17, 19, "gender")]

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from coft_core.assets import same_digests, shortest_digest
 from coft_core.conformal.calibration import Calibration
+from coft_core.fingerprint import same_digests, shortest_digest
 from coft_core.model.fake import tiny_model
-from coft_core.policies.fingerprint import policy_fingerprint
-from coft_core.policies.sampling import Sampling
+from coft_core.policies.base import policy_fingerprint
 from coft_core.text.counterfactuals import rewording_version
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import MaskSettings
 from coft_core.text.user_list import UserList, UserTerm
+from coft_core.types import Sampling
 from tests.conftest import TOY_FINGERPRINT
 
 WHOLE = hashlib.sha256(b"weights").hexdigest()

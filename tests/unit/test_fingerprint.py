@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch
-from coft_core.policies.fingerprint import Fingerprint
+from coft_core.fingerprint import Fingerprint
 from tests.conftest import TOY_FINGERPRINT
 
 FINGERPRINT = TOY_FINGERPRINT

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from coft_core.errors import InvalidInputError
-from coft_core.policies.sampling import Sampling, choose, keyed_uniform
+from coft_core.policies.sampling import choose, keyed_uniform
+from coft_core.types import Sampling
 
 LOG_P = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
 OFF = Sampling(1.0, 1.0, 0)

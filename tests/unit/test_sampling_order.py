@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from coft_core.policies import sampling as module
-from coft_core.policies.sampling import Sampling, choose
+from coft_core.policies.sampling import choose
+from coft_core.types import Sampling
 
 
 def drawn_after_sorting(log_p, certified, controls, uniform):

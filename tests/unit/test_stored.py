@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import coft_core as cc
-from coft_core.decode.keep import VERSION, Keeper, StoredLogits
+from coft_core.decode.keep import Keeper
 from coft_core.errors import StoredLogitsError
+from coft_core.stored_logits import VERSION, StoredLogits
 
 NAMES = ("factual", "masked")
 

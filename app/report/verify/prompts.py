@@ -17,11 +17,10 @@ from app.shared.fingerprints import detector_parts
 from app.shared.mapping import preview_from_json, span_from
 from app.shared.planning import controls_of, policy_of
 from app.shared.policies import certifies, policy_info
-from coft_core.assets import same_digests
 from coft_core.errors import CoftError, InvalidInputError
+from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.policies.ablations import SingleBranchPolicy
 from coft_core.policies.baseline import BaselinePolicy
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.text.merging import validate_spans
 from coft_core.text.placing import LOST
 from coft_core.text.rendering import FORMATS, Rendering, moment_of

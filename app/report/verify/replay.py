@@ -14,7 +14,6 @@ from app.shared.errors import ServiceError
 from app.shared.mapping import preview_from_json, span_from
 from app.shared.model_host import ModelHost, label_of
 from app.shared.planning import branch_names, policy_of, preview_of, rendering_of
-from coft_core.assets import same_digests
 from coft_core.conformal import informative
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.heads import Bounds, RereadStep
@@ -22,9 +21,9 @@ from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan, with_scorers
 from coft_core.decode.reread import reread
 from coft_core.errors import CoftError
+from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Certificate, Policy, Preparing
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.text.masking import keep_whitelisted, mask_prompt
 from coft_core.text.placing import read_tokens
 from coft_core.text.rendering import is_steady

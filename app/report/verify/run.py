@@ -35,7 +35,7 @@ from app.report.verify.structure import (
 from app.report.verify.thresholds import check_calibration, check_certificate, check_chains, check_thresholds
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost
-from coft_core.assets import WHOLE, shortest_digest
+from coft_core.fingerprint import WHOLE, shortest_digest
 from coft_core.text.detection import SpanDetector
 
 PAGE = "report.html"

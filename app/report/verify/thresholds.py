@@ -21,15 +21,14 @@ from app.shared.fingerprints import detector_parts
 from app.shared.json import chain_json
 from app.shared.model_host import ModelHost
 from app.shared.policies import policy_info
-from coft_core.assets import same_digests
 from coft_core.conformal import informative
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.families import load_calibration
 from coft_core.errors import CalibrationFormatError, CoftError
+from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.ablations import factual_only
 from coft_core.policies.base import compared_certificate
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.text.detection import SpanDetector
 from coft_core.types import CertificateState, Step
 

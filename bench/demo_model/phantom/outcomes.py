@@ -14,7 +14,7 @@ from bench.demo_model.scenarios import Scenario
 from coft_core import CoftPolicy, LanguageModel, MaskedPrompt, Span, VanillaPolicy, mask_prompt
 from coft_core.model.forced import batches, teacher_forced_logits
 from coft_core.policies.base import Policy, Views
-from coft_core.policies.sampling import Sampling
+from coft_core.types import Sampling
 
 Array = npt.NDArray[np.float64]
 

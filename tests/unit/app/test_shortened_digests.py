@@ -14,8 +14,8 @@ from app.bootstrap import Services, services, verifier
 from app.report.bundle import REPORT
 from app.settings import Settings
 from app.shared.audits import StartAudit
+from coft_core.fingerprint import Fingerprint
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.text.detection import SpanDetector
 from tests.conftest import load_tiny
 from tests.unit.app.reporting.conftest import PROMPT, SETTINGS, SPANS, audit, calibrate, check_named, failures, files_of

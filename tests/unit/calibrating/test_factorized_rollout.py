@@ -16,7 +16,8 @@ from coft_core.conformal.coverage import clopper_pearson
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
-from coft_core.policies.sampling import Sampling, choose, keyed_uniform
+from coft_core.policies.sampling import choose, keyed_uniform
+from coft_core.types import Sampling
 from tests.unit.calibrating.conftest import PlainDetector
 
 TEXTS = ("the old man said", "the nurse wrote a long letter", "an old tree", "somebody said", "the man")

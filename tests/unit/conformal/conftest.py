@@ -7,7 +7,7 @@ import pytest
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
-from coft_core.policies.fingerprint import Fingerprint
+from coft_core.fingerprint import Fingerprint
 from tests.conftest import TOY_FINGERPRINT
 
 

@@ -18,7 +18,7 @@ from coft_core.conformal.coverage import coverage_report
 from coft_core.conformal.options import ChainRecord
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
-from coft_core.policies.fingerprint import Fingerprint
+from coft_core.fingerprint import Fingerprint
 
 
 def rewritten(data: bytes, **settings: object) -> bytes:

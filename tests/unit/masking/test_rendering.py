@@ -10,8 +10,8 @@ import pytest
 
 import coft_core as cc
 from coft_core.errors import CalibrationMismatch, InvalidInputError
+from coft_core.fingerprint import Fingerprint
 from coft_core.model.fake import byte_tokenizer, tiny_model
-from coft_core.policies.fingerprint import Fingerprint
 from coft_core.policies.safety_template import SafetyTemplatePolicy
 from coft_core.text.rendering import (
     Copy,

@@ -22,7 +22,7 @@ from app.report.document import (
     thresholds_of,
 )
 from app.report.verify.loaded import Loaded, load
-from coft_core.policies.fingerprint import Fingerprint
+from coft_core.fingerprint import Fingerprint
 from db.records import FIRST, entry_digest
 from tests.unit.app.reporting.conftest import files_of
 

@@ -1,20 +1,24 @@
-"""Policy fingerprints: what must be equal for a calibration to say anything about an audit."""
+"""Policy fingerprints: what must be equal for a calibration to say anything about an audit.
+
+Digests inside them are whole; earlier versions stored shortened ones, which agree with the whole ones.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
-from coft_core.assets import same_digests
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch
-from coft_core.model.language_model import LanguageModel
-from coft_core.policies.sampling import Sampling
-from coft_core.text.masking import MaskSettings
-from coft_core.text.rendering import is_dated
-from coft_core.text.sentinel import resolve_sentinel
 from coft_core.types import CertifiedIn
+
+WHOLE = 64
+"""Hexadecimal digits of a whole SHA-256."""
+
+_DIGEST = re.compile(rf"(?<![0-9A-Za-z])[0-9a-f]{{12,{WHOLE}}}(?![0-9A-Za-z])")
+"""A digest: earlier versions stored its first 12 or 16 digits."""
 
 SINGLE_BRANCH = "single branch"
 """Method in the fingerprint of a calibration whose values are log-probabilities of the factual reading."""
@@ -87,7 +91,8 @@ class Fingerprint:
     def _fits(self, other: Fingerprint) -> bool:
         """Whether one of both did not record its rendering, and the template alone decides it, which is a field too."""
         renderings = {self.rendering, other.rendering}
-        return "" in renderings and not any(is_dated(label) for label in renderings)
+        # A label that depends on the moment says so behind its digest.
+        return "" in renderings and not any(" " in label for label in renderings)
 
     def require_equal(self, other: Fingerprint) -> None:
         """Raise :class:`CalibrationMismatch` naming the fields that differ, if any does."""
@@ -122,45 +127,25 @@ def certified_in(fingerprint: Fingerprint) -> CertifiedIn:
     return "factual" if fingerprint.method == SINGLE_BRANCH else "both"
 
 
-def policy_fingerprint(
-    model: LanguageModel,
-    lam: float,
-    sampling: Sampling,
-    mask: MaskSettings,
-    detector: str,
-    estimator: str,
-    source: str,
-    method: str = "",
-) -> Fingerprint:
-    """Collect everything that a threshold depends on besides the calibration contexts.
+def same_digests(first: str, second: str) -> bool:
+    """Whether two texts are equal once a shortened digest counts as the whole one that begins with it.
 
     Args:
-        model: The model.
-        lam: Fusion weight.
-        sampling: Sampling controls.
-        mask: Masking settings.
-        detector: The span detector's version.
-        estimator: Threshold estimator.
-        source: Context source.
-        method: The method with its parameters; empty for COFT and vanilla decoding, which the other fields describe.
+        first: A digest, or a text that holds digests, such as a detector's version.
+        second: The other one.
     """
-    sentinel = resolve_sentinel(model.tokenizer, mask.sentinel)
-    return Fingerprint(
-        model=model.name,
-        revision=model.revision,
-        weights=model.weights_digest,
-        tokenizer=model.tokenizer_digest,
-        dtype=model.dtype_name,
-        chat_template=model.chat_template_digest,
-        lam=float(lam),
-        temperature=float(sampling.temperature),
-        top_p=float(sampling.top_p),
-        top_k=int(sampling.top_k),
-        mask_mode=mask.label,
-        sentinel="" if sentinel is None else sentinel.text,
-        detector=detector,
-        estimator=estimator,
-        source=source,
-        method=method,
-        rendering=model.rendering_label,
-    )
+    if first == second:
+        return True
+    if _DIGEST.split(first) != _DIGEST.split(second):
+        return False
+    pairs = zip(_DIGEST.findall(first), _DIGEST.findall(second), strict=True)
+    return all(a == b or _shortens(a, b) or _shortens(b, a) for a, b in pairs)
+
+
+def shortest_digest(text: str) -> int | None:
+    """Digits of the shortest digest in a text; None if it holds none."""
+    return min(map(len, _DIGEST.findall(text)), default=None)
+
+
+def _shortens(short: str, whole: str) -> bool:
+    return len(whole) == WHOLE and len(short) < WHOLE and whole.startswith(short)
