@@ -74,9 +74,9 @@ def changed(node: ast.AST) -> bool:
         node.value = not node.value
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         node.value = node.value + 1
-    elif isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant):
-        node.value = ast.Constant(None)
-    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+    elif (isinstance(node, ast.Return) and node.value is not None and not isinstance(node.value, ast.Constant)) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    ):
         node.value = ast.Constant(None)
     else:
         return False
@@ -171,7 +171,9 @@ def noticed(mutant: Mutant, coverage: Path, root: Path) -> bool | None:
     chosen = random.Random(line).sample(tests, min(MOST_TESTS, len(tests)))
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "tree"
-        shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "docs"), symlinks=True)
+        shutil.copytree(
+            root, copy, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "docs"), symlinks=True
+        )
         (copy / path.relative_to(root)).write_text(text, "utf-8")
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "--timeout", "120", *chosen]
         try:

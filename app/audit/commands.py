@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.audit.rereading import Rereading, RereadRequest, RereadRow, rereading_json
-from app.audit.service import stop_sentence, until_from_text
+from app.audit.until import stop_sentence, until_from_text
 from app.bootstrap import Services, services
 from app.compare.commands import show_comparison
 from app.settings import Settings

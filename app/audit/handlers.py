@@ -11,6 +11,7 @@ from pathlib import Path
 import gradio as gr
 
 from app.audit.events import packed
+from app.audit.until import until_from
 from app.audit.words import (
     Message,
     contributions_message,
@@ -21,7 +22,6 @@ from app.audit.words import (
     session_message,
     spans_from,
     spans_message,
-    until_from,
 )
 from app.bootstrap import Services
 from app.shared.audits import AuditSettings, CalibrationView, ReadingRequest, StartAudit

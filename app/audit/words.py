@@ -8,11 +8,10 @@ from dataclasses import asdict
 from itertools import takewhile
 from typing import TypedDict
 
-from app.audit.service import stop_sentence
+from app.audit.until import stop_sentence
 from app.sessions.service import Duplicate, PrunePreview
 from app.shared.audits import FAMILY_NAMES, AuditView, BinView, BranchView, ChainProgress, MaskPreview, RunUntil
 from app.shared.chain_words import chain_panel, no_chain
-from app.shared.errors import ServiceError
 from app.shared.policies import info_of
 from app.shared.policy_menu import method_facts
 from app.shared.step_words import (
@@ -444,26 +443,6 @@ def family_choices() -> list[tuple[str, str]]:
 def list_choices(found: Sequence[UserListRecord]) -> list[tuple[str, int]]:
     """Word lists for a menu; 0 stands for none."""
     return [("None", 0), *((item.name, item.id) for item in found)]
-
-
-def until_from(given: object) -> RunUntil | None:
-    """A condition as the browser sends it; None runs to the end.
-
-    Raises:
-        ServiceError: A number is missing.
-    """
-    if not isinstance(given, dict):
-        return None
-    kind = given.get("kind")
-    try:
-        if kind == "steps":
-            return RunUntil("steps", steps=int(given["steps"]))
-        if kind == "sensitive":
-            return RunUntil("sensitive", threshold=float(given["threshold"]))
-    except (KeyError, TypeError, ValueError) as error:
-        what = "tokens to write" if kind == "steps" else "sensitivity to stop at"
-        raise ServiceError(f"The number of {what} is missing; write one beside the choice.") from error
-    return RunUntil(kind)  # type: ignore[arg-type]  # the service refuses what it does not know
 
 
 def frame_message(session_id: int, branch_id: int, steps: Sequence[Step], progress: ChainProgress) -> Message:

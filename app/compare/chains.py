@@ -28,6 +28,7 @@ from app.shared.errors import ServiceError
 from app.shared.json import chain_text
 from app.shared.mapping import footprint_from
 from app.shared.policies import KNOWN_POLICIES, fitted, policy_name
+from app.shared.step_words import fused_overruled
 from coft_core.decode.cost import Footprint
 from coft_core.fingerprint import same_digests
 from coft_core.types import Step
@@ -279,13 +280,6 @@ def compared(
     )
 
 
-def overruled(step: Step) -> bool:
-    """Whether certification refused the likeliest fused token of a step while another one was certified."""
-    refused = max((c.log_p_fused for c in step.candidates if not c.certified), default=-math.inf)
-    accepted = max((c.log_p_fused for c in step.candidates if c.certified), default=math.inf)
-    return refused > accepted
-
-
 def _summary(view: AuditView, measured: Sequence[MeasuredStepRecord], footprint: Footprint | None) -> ChainSummary:
     apart = own_model(view.settings)
     thresholded = view.certificate == "certified" or "policy mismatch" in view.certificate
@@ -309,7 +303,7 @@ def _summary(view: AuditView, measured: Sequence[MeasuredStepRecord], footprint:
         warnings=tuple(dict.fromkeys((*view.warnings, *view.preview.warnings))),
         certified=sum(step.certified for step in view.steps) if view.certificate == "certified" else None,
         fallbacks=sum(step.fallback for step in view.steps) if thresholded else None,
-        overruled=sum(overruled(step) for step in view.steps) if thresholded else None,
+        overruled=sum(fused_overruled(step) for step in view.steps) if thresholded else None,
         mean_log_ratio=sum(ratios) / len(ratios) if ratios else None,
         seconds_per_token=seconds_per_token(measured),
         mean_kl_factual=None if apart else mean_of(step.diagnostics.kl_fused_factual for step in view.steps),

@@ -20,10 +20,10 @@ from app.report.document import BranchPart, ReportPart, SummaryPart, has_thresho
 from app.report.tables import SessionData
 from app.review.log import StandingVerdict, Target, log_entry, reviews, standing, verdict_at
 from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings
+from app.shared.computations import computations_of, session_noise
 from app.shared.json import span_state
 from app.shared.mapping import preview_from_json, settings_from_json, span_from, step_from
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
-from app.shared.rollouts import computations_of, session_noise
 from app.shared.step_words import set_size, shapes
 from coft_core.assets import assets_path
 from coft_core.text.rendering import moment_of

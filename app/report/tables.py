@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.review.log import StandingVerdict, log_csv, log_entry, standing, verdict_at
+from app.shared.computations import computations_of, stated_noise
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.json import chain_json, family_json, refused_by, spans_text, step_numbers
 from app.shared.mapping import settings_from_json, span_from, step_from
-from app.shared.rollouts import computations_of, stated_noise
 from app.shared.session_views import AuditViews
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.types import Step

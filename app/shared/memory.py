@@ -1,6 +1,6 @@
-"""How much key-value memory all work on the models' device may hold together, and who waits for it.
+"""How much key-value memory all work on the models' device may hold together, and who waits for it and for the device.
 
-Order of locks: memory is always taken before a turn at the device (:mod:`app.shared.memory`). Whoever holds a turn and
+Order of locks: memory is always taken before a turn at the device. Whoever holds a turn and
 finds no memory gives the turn back before waiting; a session's step, which holds memory, would otherwise wait for the
 turn of somebody who waits for that memory.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from threading import Condition
 from typing import Protocol, TypeVar
 
@@ -312,13 +312,11 @@ class DeviceMemory:
         Raises:
             DeviceMemoryError: The device's memory ran out twice.
         """
-
-        def in_turn() -> Result:
-            with self._turns.turn():
-                return work()
-
         with self._budget.room(size, waiting):
-            return self.tried_twice(in_turn)
+            for attempt in self.attempts():
+                with attempt, self._turns.turn():
+                    result = work()
+        return result
 
     @contextmanager
     def held(self, size: int) -> Iterator[None]:
@@ -327,13 +325,8 @@ class DeviceMemory:
         Raises:
             DeviceMemoryError: The device's memory ran out.
         """
-        with self._budget.room(size), self._turns.turn():
-            try:
-                yield
-            except Exception as error:
-                if not out_of_memory(error):
-                    raise
-                raise DeviceMemoryError(EXHAUSTED) from error
+        with self._budget.room(size), self._turns.turn(), _Attempt(last=True):
+            yield
 
     def room(self, waiting: Waiting | None = None) -> Room:
         """Where long work that holds a turn takes the memory of its batches from.
@@ -343,26 +336,41 @@ class DeviceMemory:
         """
         return _TurnRoom(self, self._turns, waiting)
 
-    def tried_twice(self, work: Callable[[], Result]) -> Result:
-        """Do something, and where memory runs out, close what is idle and do it once more.
+    def attempts(self) -> Iterator[AbstractContextManager[None]]:
+        """Two attempts at the same work, each a ``with`` block; the second is given where memory ran out in the first.
+
+        Before the second everything idle is closed. The work leaves nothing behind where it fails::
+
+            for attempt in memory.attempts():
+                with attempt:
+                    result = work()
 
         Raises:
-            DeviceMemoryError: Memory ran out again.
+            DeviceMemoryError: Memory ran out again; raised from the second block.
         """
-        try:
-            return work()
-        except Exception as error:
-            if not out_of_memory(error):
-                raise
-        # Not before here are the failed work's tensors let go of, which the error's traceback held.
-        self._budget.close_idle()
-        free_unused()
-        try:
-            return work()
-        except Exception as error:
-            if not out_of_memory(error):
-                raise
+        first = _Attempt()
+        yield first
+        if first.failed:
+            # Not before here are the failed work's tensors let go of, which the error's traceback held.
+            self._budget.close_idle()
+            free_unused()
+            yield _Attempt(last=True)
+
+
+class _Attempt(AbstractContextManager[None]):
+    """Work that may be done once more where it runs out of memory, unless it is the last attempt."""
+
+    def __init__(self, last: bool = False) -> None:
+        self.failed = False
+        self._last = last
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if not isinstance(error, Exception) or not out_of_memory(error):
+            return False
+        if self._last:
             raise DeviceMemoryError(EXHAUSTED) from error
+        self.failed = True
+        return True
 
 
 class _TurnRoom:
@@ -377,7 +385,10 @@ class _TurnRoom:
 
     def run(self, size: int, work: Callable[[], Result]) -> Result:
         with self._taken(size):
-            return self._memory.tried_twice(work)
+            for attempt in self._memory.attempts():
+                with attempt:
+                    result = work()
+        return result
 
     @contextmanager
     def _taken(self, size: int) -> Iterator[None]:

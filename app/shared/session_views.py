@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app.shared.audits import AuditSettings, AuditView, BranchView, SessionSummary
 from app.shared.calibrations import AnyCalibration
+from app.shared.computations import computations_of, session_noise
 from app.shared.mapping import preview_from_json, settings_from_json, span_from, step_from
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
-from app.shared.rollouts import computations_of, session_noise
 from app.shared.thresholds import Thresholds, bins_for, layout_of
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain

@@ -12,11 +12,22 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TypedDict
 
-from app.audit.service import factual_overruled
 from app.shared.audits import FAMILY_NAMES, SENSITIVE
 from coft_core.conformal.informative import silence
 from coft_core.model.noise import NumericNoise
 from coft_core.types import Candidate, FamilyStep, Step
+
+
+def factual_overruled(step: Step) -> bool:
+    """Whether the token that the factual view likes best was not certified, where there is a threshold at all."""
+    return step.state != "none" and bool(step.candidates) and not step.candidates[0].certified
+
+
+def fused_overruled(step: Step) -> bool:
+    """Whether certification refused the likeliest fused token of a step while another one was certified."""
+    refused = max((c.log_p_fused for c in step.candidates if not c.certified), default=-math.inf)
+    accepted = max((c.log_p_fused for c in step.candidates if c.certified), default=math.inf)
+    return refused > accepted
 
 
 def set_size(step: Step) -> str:

@@ -355,7 +355,10 @@ class SwapService:
                 yield watch.told(done, len(steps), label, settings.policy)
                 # Between two tokens the chain is idle, so that nobody waits for whoever reads this stream.
                 build = partial(Rollout, prepared, ROOT_PATH, steps, self._host.forwards)
-                steps, finished = self._pool.run(key, build, _stepped, waiting=watch.waits)
+                for attempt in self._host.memory.attempts():
+                    with attempt, self._pool.taken(key, build, waiting=watch.waits) as rollout:
+                        rollout.step()
+                        steps, finished = rollout.steps, rollout.finished
             name = f"{variant.label} · {policy_name(settings.policy)}"
             return SwapChain(
                 steps=steps,
@@ -366,12 +369,6 @@ class SwapService:
             )
         finally:
             self._pool.drop({key})
-
-
-def _stepped(rollout: Rollout) -> tuple[tuple[Step, ...], str | None]:
-    """Take a step; the chain so far, and why it has ended, if it has."""
-    rollout.step()
-    return rollout.steps, rollout.finished
 
 
 def _check(request: SwapRequest) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
 
@@ -20,7 +20,7 @@ from coft_core.model.slots import rows_size, token_size
 from coft_core.policies.base import Policy
 from coft_core.scorers.base import ToxicityScorer
 from coft_core.text.detection import SpanDetector
-from coft_core.types import Span, Step
+from coft_core.types import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,28 +155,25 @@ class _Window:
     peak: int = 0
 
 
-def measured_step(rollout: Rollout, peaks: DevicePeaks | None = None) -> tuple[Step, StepCost]:
-    """Take a step and measure it; a step ends with a transfer to the host, so the device has finished by then.
+@contextmanager
+def measured(rollout: Rollout, peaks: DevicePeaks | None = None) -> Iterator[Callable[[], StepCost]]:
+    """Measure the step that a rollout takes inside this block, without what it waits for other rollouts' forwards.
 
-    What it waited for other rollouts' forwards is not counted.
+    A step ends with a transfer to the host, so the device has finished by then.
 
     Args:
         rollout: The rollout.
         peaks: What all share who measure on the device at the same time; None where nobody else does.
 
-    Raises:
-        InvalidInputError: The chain is finished.
-        RolloutClosedError: The rollout is closed.
+    Yields:
+        Gives the cost, once the block has ended.
     """
     device = rollout.plan.model.device
-    began = time.perf_counter()
-    if device.type == "cuda":
-        with (peaks or DevicePeaks()).window(device) as window:
-            step = rollout.step()
-        peak: int | None = window.peak
-    else:
-        step, peak = rollout.step(), None
-    return step, StepCost(time.perf_counter() - began - rollout.waited, peak)
+    counted = device.type == "cuda"
+    began, ended = time.perf_counter(), 0.0
+    with (peaks or DevicePeaks()).window(device) if counted else nullcontext(_Window(device)) as window:
+        yield lambda: StepCost(ended - began - rollout.waited, window.peak if counted else None)
+    ended = time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True)

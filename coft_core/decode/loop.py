@@ -114,9 +114,6 @@ class Rollout:
             InvalidInputError: The chain is finished, or the token is not in the vocabulary.
             RolloutClosedError: The rollout is closed.
         """
-        return self._step(token_id)
-
-    def _step(self, token_id: int | None) -> Step:
         if self.finished:
             raise InvalidInputError("This chain is finished; fork from an earlier step to go on.")
         index = len(self._steps)
@@ -157,7 +154,7 @@ class Rollout:
         other._branches = self._branches
         other._steps, other._tokens, other._batch = self._steps[:index], self._tokens[:index], batch
         other._memories = self._memories[: index + 1]
-        other._step(token_id)
+        other.step(token_id)
         return other
 
     def release_logits(self) -> None:

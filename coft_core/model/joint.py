@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from torch import Tensor
 
 from coft_core.model.branches import BranchBatch, Hook, attached, joint_logits
-from coft_core.model.group import Found, Sequel
+from coft_core.model.group import Sequel
 
 PATIENCE = 1.0
 """How long a forward waits after the one before it, as a share of the time that one took.
@@ -99,15 +99,6 @@ class _Request:
         """Whether others' rows may be run with these; hooks would change theirs."""
         return not self.hooks and self.batch.may_join
 
-    def run_alone(self) -> None:
-        try:
-            with attached(self.batch.model.module, self.hooks):
-                self.found.append(self.batch.logits())
-        except Exception as error:
-            # The frames of a failed forward hold its tensors, and those who wait may need their memory.
-            clear_frames(error.__traceback__)
-            self.error = error
-
 
 class JointForwards:
     """Forwards of many rollouts on one processor: in the order of asking, and together where they can be.
@@ -165,42 +156,42 @@ class JointForwards:
             yield
 
     def logits(self, batch: BranchBatch, hooks: Sequence[Hook] = ()) -> Tensor:
-        """What is pending of a batch, ``(R, V)``; equal to what it gives alone, up to sums in another order.
+        """What is pending of a batch, as :meth:`followed` gives it, when nothing is made of it yet."""
+        return self.followed(batch, hooks)[0]
 
-        Args:
-            batch: The batch; no other thread touches it meanwhile.
-            hooks: Hooks that are on for this forward alone.
-
-        Raises:
-            RolloutClosedError: The batch is closed.
-        """
-        return self._answered(_Request(batch, tuple(hooks)))
-
-    def followed(self, batch: BranchBatch, hooks: Sequence[Hook], sequel: Sequel[Found]) -> tuple[Tensor, Found]:
+    def followed(
+        self, batch: BranchBatch, hooks: Sequence[Hook] = (), sequel: Sequel[Any] | None = None
+    ) -> tuple[Tensor, Any]:
         """What is pending of a batch, ``(R, V)``, and what is made of it, perhaps for several batches at once.
 
+        The logits equal those that the batch gives alone, up to sums in another order.
+
         Args:
             batch: The batch; no other thread touches it meanwhile.
             hooks: Hooks that are on for this forward alone.
-            sequel: What is made of the logits.
+            sequel: What is made of the logits; None makes nothing of them.
 
         Raises:
             RolloutClosedError: The batch is closed.
         """
         request = _Request(batch, tuple(hooks), sequel)
-        logits = self._answered(request)
-        return logits, sequel.alone(logits) if request.finish is None else request.finish()
-
-    def _answered(self, request: _Request) -> Tensor:
         try:
             if self._leads(request):
-                self._lead(request)
+                with self._leading():
+                    while not request.done:
+                        self._gather()
+                        # The processor is given back after each forward, so that others who wait get their turn.
+                        with self._processor():
+                            self._serve(self._taken())
         except BaseException:
             self._withdraw(request)
             raise
         if request.error is not None:
             raise request.error
-        return request.found[0]
+        logits = request.found[0]
+        if request.finish is not None:
+            return logits, request.finish()
+        return logits, None if sequel is None else sequel.alone(logits)
 
     def _leads(self, request: _Request) -> bool:
         """Wait until the request is done or nobody runs forwards, which is then for this thread to do."""
@@ -214,14 +205,11 @@ class JointForwards:
             self._led = True
             return True
 
-    def _lead(self, own: _Request) -> None:
-        """Run forwards, oldest requests first, until the own one is done."""
+    @contextmanager
+    def _leading(self) -> Iterator[None]:
+        """Run forwards, oldest requests first, inside this block; somebody else does afterwards."""
         try:
-            while not own.done:
-                self._gather()
-                # The processor is given back after each forward, so that whoever else waits for it gets its turn.
-                with self._processor():
-                    self._serve(self._taken())
+            yield
         finally:
             with self._changed:
                 self._led = False
@@ -264,7 +252,13 @@ class JointForwards:
         try:
             if len(taken) == 1 or not self._served_together(taken):
                 for request in taken:
-                    request.run_alone()
+                    try:
+                        with attached(request.batch.model.module, request.hooks):
+                            request.found.append(request.batch.logits())
+                    except Exception as error:
+                        # The frames of a failed forward hold its tensors, and those who wait may need their memory.
+                        clear_frames(error.__traceback__)
+                        request.error = error
                     self._forwards += 1
         finally:
             with self._changed:

@@ -10,7 +10,7 @@ from coft_core.decode.cost import (
     DevicePeaks,
     footprint_of,
     key_value_token_bytes,
-    measured_step,
+    measured,
     reserved_bytes,
     weight_bytes,
 )
@@ -60,10 +60,11 @@ def test_a_further_model_counts_with_its_weights_and_the_audited_one_never_twice
 def test_a_measured_step_is_the_step_that_is_taken_without_measuring():
     plain, timed = cc.Rollout(plan(cc.CoftPolicy())), cc.Rollout(plan(cc.CoftPolicy()))
     for _ in range(3):
-        step, cost = measured_step(timed)
+        with measured(timed) as cost:
+            step = timed.step()
         assert step == plain.step()
-        assert cost.seconds > 0
-        assert cost.peak_bytes is None
+        assert cost().seconds > 0
+        assert cost().peak_bytes is None
 
 
 def test_whoever_measures_a_step_leaves_others_the_peak_that_they_reached_before():

@@ -10,10 +10,10 @@ from statistics import median
 from app.report.document import SummaryPart, session_record, summary_of
 from app.report.verify.loaded import Check, Findings, Loaded, is_near
 from app.shared.audits import AuditSettings, PolicyInfo
+from app.shared.computations import computations_of
 from app.shared.errors import ServiceError
 from app.shared.planning import policy_of
 from app.shared.policies import info_of
-from app.shared.rollouts import computations_of
 from coft_core.conformal.informative import certifies
 from coft_core.errors import CoftError
 from coft_core.model.noise import noise_of

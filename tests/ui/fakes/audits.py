@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from app.audit.service import checked, met
+from app.audit.until import checked, met
 from app.shared.audits import (
     AuditSettings,
     AuditView,

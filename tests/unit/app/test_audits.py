@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from app.bootstrap import services
-from app.shared import rollouts as stepping
 from app.shared.audits import AuditSettings, ReadingRequest, StartAudit
 from app.shared.errors import ServiceError
+from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError, PromptTooLongError, SentinelError
 from coft_core.types import Span
 from db.types import CalibrationDeletedError, NotFoundError
@@ -253,12 +253,14 @@ def test_a_fault_of_the_program_ends_one_step_with_a_sentence_and_the_audit_goes
     list(wired.audits.run(whole.session_id))
     wired.audits.step(broken.session_id)
 
-    def fails(rollout, peaks):
-        rollout.step()
+    original = Rollout.step
+
+    def fails(rollout):
+        original(rollout)
         raise RuntimeError("tensors of 3 and 4 columns")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stepping, "measured_step", fails)
+        patch.setattr(Rollout, "step", fails)
         with pytest.raises(ServiceError, match=r"does not know \(RuntimeError: tensors of 3 and 4 columns\)"):
             wired.audits.step(broken.session_id)
     list(wired.audits.run(broken.session_id))

@@ -7,9 +7,9 @@ import pytest
 
 from app.bootstrap import services
 from app.sessions.service import LibraryQuery
-from app.shared import rollouts as stepping
 from app.shared.audits import BatchPlace, StartAudit
 from app.shared.errors import ServiceError
+from coft_core.decode.loop import Rollout
 from coft_core.errors import InvalidInputError
 from db.types import ConflictError
 from tests.conftest import load_tiny
@@ -141,15 +141,15 @@ def test_a_fault_of_the_program_in_one_row_ends_that_row_alone_with_a_sentence(w
 
         monkeypatch.setattr(wired.audits, "start", start)
     else:
-        calls, measured = [], stepping.measured_step
+        calls, original = [], Rollout.step
 
-        def step(rollout, peaks):
+        def step(rollout):
             calls.append(rollout)
             if len(calls) == 6:
                 raise RuntimeError("tensors of 3 and 4 columns")
-            return measured(rollout, peaks)
+            return original(rollout)
 
-        monkeypatch.setattr(stepping, "measured_step", step)
+        monkeypatch.setattr(Rollout, "step", step)
     view = wired.batches.view(run(wired, tmp_path))
     assert [row.state for row in view.rows] == ["finished", "failed", "finished", "finished"]
     assert "(RuntimeError: tensors of 3 and 4 columns)" in view.rows[1].error

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from app.audit import live
 from app.audit.words import session_message, steps_message
 from app.report.tables import COLUMNS, COMPUTED
 from app.report.verify.run import BundleVerifier
-from app.shared import rollouts as computations
+from app.shared import computations
 from app.shared.audits import AuditSettings, Computation, KeptMemory, StartAudit
 from coft_core.model.compiled import StepPath
 from coft_core.model.noise import BOUNDS
@@ -33,7 +34,7 @@ def test_nothing_is_said_before_the_first_step_and_each_way_is_said_once(wired, 
     assert stored(wired, audit) == ()
     waits, runs = StepPath("eager", "not yet"), StepPath("traced")
     for path in (waits, waits, runs, runs):
-        monkeypatch.setattr(computations, "path_of", lambda model, path=path: path)
+        monkeypatch.setattr(live, "path_of", lambda model, path=path: path)
         monkeypatch.setattr(computations, "path_text", lambda model, path=path: path.text)
         wired.audits.step(audit)
     first, second = stored(wired, audit)
@@ -77,7 +78,7 @@ def test_reports_name_the_way_and_the_bound_and_verify_against_themselves(wired,
 
 
 def test_an_audit_that_was_stored_without_it_keeps_its_table_and_its_type_is_unknown(wired, audit, monkeypatch):
-    monkeypatch.setattr(computations.Computations, "note", lambda *_: None)
+    monkeypatch.setattr(live.LiveBranches, "_note", lambda *_: None)
     list(wired.audits.run(audit))
     assert wired.reports.csv(audit).splitlines()[0].split(",") == list(COLUMNS)
     record = wired.audits._sessions.get(audit)

@@ -63,7 +63,7 @@ def test_a_step_is_tried_once_more_with_what_is_idle_closed(wired, alone, monkey
     other, session_id = start(wired), start(wired)
     wired.audits.step(other)
     wired.audits.step(session_id)
-    pool = wired.audits._rollouts._pool
+    pool = wired.audits._live._pool
     assert len(pool._rollouts) == 2
     failing = Exhausted(BranchBatch.logits, at={0})
     monkeypatch.setattr(BranchBatch, "logits", failing.bound())

@@ -74,13 +74,11 @@ def test_the_pool_closes_what_it_has_no_room_for_but_never_what_is_taken():
     rollouts = {i: Closable() for i in range(4)}
     pool.put(0, rollouts[0])
     pool.put(1, rollouts[1])
-
-    def work(taken):
+    with pool.taken(0, list) as taken:
         pool.put(2, rollouts[2])
         pool.put(3, rollouts[3])
-        return taken, [rollouts[i].closed for i in range(4)]
-
-    assert pool.run(0, list, work) == (rollouts[0], [False, True, False, False])
+        assert taken is rollouts[0]
+        assert [rollouts[i].closed for i in range(4)] == [False, True, False, False]
     assert rollouts[2].closed
     pool.drop({3})
     assert rollouts[3].closed

@@ -87,7 +87,7 @@ def stepped(wired: Services, session: int, count: int) -> list[int]:
 
 def fresh(wired: Services) -> None:
     """Forget every live rollout, so that sessions are rebuilt from the store."""
-    while wired.audits._rollouts._pool.close_oldest():
+    while wired.audits._live._pool.close_oldest():
         pass
 
 
@@ -104,7 +104,7 @@ def test_an_audit_goes_on_tomorrow_with_the_prompt_that_it_was_begun_with(
     today.now_is = TUESDAY
     fresh(wired)
     assert stepped(wired, cut, 2) == tokens
-    plan = wired.audits._rollouts.plan(wired.audits._sessions.get(cut))
+    plan = wired.audits._live.plan(wired.audits._sessions.get(cut))
     assert record.rendering is not None
     assert list(plan.prompt.factual_ids) == record.rendering["texts"][0]["ids"]
 
@@ -113,10 +113,10 @@ def test_a_session_of_an_earlier_version_renders_its_prompt_anew(wired: Services
     session = wired.audits.start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
     before = wired.audits._sessions.get(session)
     old = replace(before, rendering=None)
-    first = wired.audits._rollouts.plan(old)
+    first = wired.audits._live.plan(old)
     assert first.warnings == ()
     today.now_is = TUESDAY
-    second = wired.audits._rollouts.plan(old)
+    second = wired.audits._live.plan(old)
     assert first.prompt.factual_ids != second.prompt.factual_ids
     assert len(first.prompt.factual_ids) == len(second.prompt.factual_ids)
     assert first.policy.fingerprint(first.model, "d").rendering == ""

@@ -266,7 +266,7 @@ def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once
 def test_a_live_chain_does_not_hold_the_logits_that_are_stored(wired, adopted):
     view = wired.audits.start(StartAudit(PROMPT, replace(adopted, max_new_tokens=3), SPANS))
     wired.audits.step(view.session_id)
-    live = wired.audits._rollouts.steps(view.branch_id)
+    live = wired.audits._live.steps(view.branch_id)
     assert [step.logits for step in live] == [None]
 
 

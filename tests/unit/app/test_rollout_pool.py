@@ -79,17 +79,28 @@ def alone():
     return found
 
 
+def use(pool, key, build, work, **how):
+    """Do something with a rollout of the pool, once more where memory ran out."""
+    for attempt in pool.memory.attempts():
+        with attempt, pool.taken(key, build, **how) as rollout:
+            result = work(rollout)
+    return result
+
+
 @pytest.fixture
 def pool():
-    return RolloutPool(capacity=10, memory=DeviceMemory(Turns(), MemoryBudget(10)))
+    memory = DeviceMemory(Turns(), MemoryBudget(10))
+    pool = RolloutPool(capacity=10, memory=memory)
+    pool.memory = memory
+    return pool
 
 
 def test_the_one_unused_for_longest_goes_first_and_only_as_far_as_it_takes(pool):
     rollouts = {name: Sized(3) for name in range(3)}
     for name, rollout in rollouts.items():
         pool.put(name, rollout)
-    pool.run(0, list, lambda rollout: rollout.closed)
-    pool.run(3, lambda: Sized(4), lambda new: [rollouts[name].closed for name in range(3)])
+    use(pool, 0, list, lambda rollout: rollout.closed)
+    use(pool, 3, lambda: Sized(4), lambda new: [rollouts[name].closed for name in range(3)])
     assert [rollouts[name].closed for name in range(3)] == [False, True, False]
 
 
@@ -98,13 +109,13 @@ def test_what_is_in_use_is_never_closed_and_its_forks_are_counted_with_it(pool):
     pool.put("idle", idle)
 
     def work(rollout):
-        other = threading.Thread(target=pool.run, args=("other", lambda: Sized(4), lambda _: None), daemon=True)
+        other = threading.Thread(target=use, args=(pool, "other", lambda: Sized(4), lambda _: None), daemon=True)
         other.start()
         other.join(SECONDS)
         assert not other.is_alive()
-        return pool._memory.budget.size - pool.idle_size
+        return pool.memory.budget.size - pool.idle_size
 
-    assert pool.run("used", lambda: used, work, copies=1) == 6 << 20
+    assert use(pool, "used", lambda: used, work, copies=1) == 6 << 20
     assert (used.closed, idle.closed) == (False, True)
 
 
@@ -115,14 +126,14 @@ def asked_while_all_is_in_use(pool, key, build, work):
     def waiting(_):
         begun.set()
 
-    asking = threading.Thread(target=pool.run, args=(key, build, work), kwargs={"waiting": waiting}, daemon=True)
+    asking = threading.Thread(target=use, args=(pool, key, build, work), kwargs={"waiting": waiting}, daemon=True)
     asking.start()
     assert begun.wait(SECONDS)
     return asking
 
 
 def test_what_waits_for_its_memory_stays_counted_and_is_not_closed_for_itself(pool):
-    budget, waits, seen = pool._memory.budget, Sized(4), []
+    budget, waits, seen = pool.memory.budget, Sized(4), []
     with budget.room(6 * MEGABYTE):
         pool.put("waits", waits)
         waits.memory_size_next = 5 * MEGABYTE
@@ -135,10 +146,10 @@ def test_what_waits_for_its_memory_stays_counted_and_is_not_closed_for_itself(po
 
 def test_what_waits_for_its_memory_may_be_closed_for_others_and_is_built_anew(pool):
     waits, anew, seen = Sized(4), Sized(4), []
-    with pool._memory.budget.room(7 * MEGABYTE):
+    with pool.memory.budget.room(7 * MEGABYTE):
         pool.put("waits", waits)
         asking = asked_while_all_is_in_use(pool, "waits", lambda: anew, seen.append)
-        pool._memory.budget.close_idle()
+        pool.memory.budget.close_idle()
     asking.join(SECONDS)
     assert seen == [anew]
     assert waits.closed
@@ -148,9 +159,9 @@ def test_after_an_error_a_rollout_is_closed_and_built_anew(pool):
     first, second = Sized(1), Sized(1)
     pool.put("a", first)
     with pytest.raises(ZeroDivisionError):
-        pool.run("a", lambda: second, lambda rollout: 1 / 0)
+        use(pool, "a", lambda: second, lambda rollout: 1 / 0)
     assert first.closed
-    assert pool.run("a", lambda: second, lambda rollout: rollout) is second
+    assert use(pool, "a", lambda: second, lambda rollout: rollout) is second
 
 
 def test_where_memory_ran_out_everything_idle_is_closed_and_the_rollout_is_built_anew(pool):
@@ -163,7 +174,7 @@ def test_where_memory_ran_out_everything_idle_is_closed_and_the_rollout_is_built
             raise torch.OutOfMemoryError
         return (idle.closed, first.closed)
 
-    assert pool.run("a", lambda: second, work) == (True, True)
+    assert use(pool, "a", lambda: second, work) == (True, True)
 
 
 def test_five_reviewers_who_step_at_once_get_the_chains_that_they_get_alone(wired, alone):

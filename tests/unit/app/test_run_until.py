@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.service import met, stop_sentence, until_from_text
+from app.audit.until import met, stop_sentence, until_from_text
 from app.shared.audits import AuditSettings, RunUntil, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.types import Span

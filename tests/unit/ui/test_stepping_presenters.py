@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from app.audit.handlers import frames
-from app.audit.words import end_message, frame_message, until_from
+from app.audit.until import until_from
+from app.audit.words import end_message, frame_message
 from app.shared.audits import AuditSettings, ChainProgress, RunUntil
 from app.shared.errors import ServiceError
 from app.shared.settings_rail import FIELDS, Stored, control_values, kept_settings

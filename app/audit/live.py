@@ -1,0 +1,180 @@
+"""Stored branches as live rollouts: stepped and forked with every step durable, rebuilt where they are not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from weakref import WeakKeyDictionary
+
+from app.shared.computations import computation_json
+from app.shared.errors import ServiceError
+from app.shared.mapping import settings_from_json, span_from, step_from, step_record
+from app.shared.memory import Waiting
+from app.shared.model_host import ModelHost
+from app.shared.planning import Detectors, Planner, forced_token, rendering_of, without_calibration
+from app.shared.policies import certifies
+from app.shared.rollouts import RolloutPool
+from coft_core.decode.cost import StepCost, reserved_bytes
+from coft_core.decode.loop import Rollout, fork_path
+from coft_core.decode.plan import Plan
+from coft_core.decode.prepared import prepared_steps
+from coft_core.fingerprint import same_digests
+from coft_core.model.compiled import StepPath, path_of
+from coft_core.types import Step
+from db.records import BranchRecord, SessionRecord
+from db.sessions import SessionsRepository
+from db.types import CalibrationDeletedError
+
+CHANGED_MODEL = (
+    "This session was made with other weights, another tokenizer or another detector than are loaded now, so it "
+    "cannot be continued or measured; start a new one."
+)
+
+
+class LiveBranches:
+    """Gives stored branches as live rollouts and stores what those write; the caller holds the session still."""
+
+    def __init__(
+        self,
+        sessions: SessionsRepository,
+        planner: Planner,
+        host: ModelHost,
+        detectors: Detectors,
+        pool: RolloutPool,
+    ) -> None:
+        """Wire to the store and the models.
+
+        Args:
+            sessions: The store of sessions.
+            planner: Turns stored settings into a plan again.
+            host: Owner of the models.
+            detectors: Find sensitive spans; their version must be that of the session.
+            pool: Keeps rollouts between requests.
+        """
+        self._sessions = sessions
+        self._planner = planner
+        self._host = host
+        self._detectors = detectors
+        self._pool = pool
+        self._going: dict[int, BranchRecord] = {}
+        self._noted: WeakKeyDictionary[Rollout, tuple[StepPath, str, str]] = WeakKeyDictionary()
+
+    def going(self, session_id: int, branch_id: int | None) -> BranchRecord | None:
+        """A session's branch whose newest step was stored here and did not end it; None where the store must be asked.
+
+        What else happens to it in the store, deletion above all, is found out when its next step is to be stored.
+        """
+        branch = None if branch_id is None else self._going.get(branch_id)
+        return branch if branch is not None and branch.session_id == session_id else None
+
+    def drop(self, branch_ids: Collection[int]) -> None:
+        """Close the rollouts of branches that are gone, and ask the store for them again."""
+        self._pool.drop(branch_ids)
+        for branch_id in branch_ids:
+            self._going.pop(branch_id, None)
+
+    def steps(self, branch_id: int) -> tuple[Step, ...]:
+        """The chain of a branch, from memory where it is live."""
+        live = self._pool.steps(branch_id)
+        return live if live is not None else tuple(step_from(step) for step in self._sessions.chain(branch_id))
+
+    @contextmanager
+    def rollout(self, branch: BranchRecord, copies: int = 0, waiting: Waiting | None = None) -> Iterator[Rollout]:
+        """The branch's rollout; see :meth:`RolloutPool.taken`. How its steps were computed is noted afterwards.
+
+        Args:
+            branch: The branch.
+            copies: Forks that will be made of it; memory is set aside for them too.
+            waiting: Told while it waits for memory.
+
+        Raises:
+            ServiceError: The session cannot be continued.
+        """
+        with self._pool.taken(branch.id, lambda: self._rebuilt(branch, waiting), copies, waiting) as rollout:
+            self._going.pop(branch.id, None)
+            yield rollout
+            self._note(branch.session_id, rollout)
+
+    def keep(self, branch: BranchRecord, rollout: Rollout, cost: StepCost | None = None) -> None:
+        """Store a rollout's newest step on its branch, with what it took, and how the chain ended if it has."""
+        self._sessions.append_step(branch.id, step_record(rollout.steps[-1], cost))
+        rollout.release_logits()
+        if rollout.finished:
+            self._sessions.set_finished(branch.id, rollout.finished)
+        else:
+            self._going[branch.id] = branch
+
+    def forked(self, parent: BranchRecord, rollout: Rollout, index: int, token: int | str) -> BranchRecord:
+        """The branch that departs from a live chain at a step (0-based) with another token, with that step stored.
+
+        Raises:
+            InvalidInputError: The step or the token does not exist.
+        """
+        model = rollout.plan.model
+        token_id = forced_token(model, token)
+        path = fork_path(parent.path, index, token_id)
+        branch = next((b for b in self._sessions.branches(parent.session_id) if b.path == path), None)
+        # A process killed between the two writes leaves a branch without its forced step; it is completed here.
+        if branch is None or len(self._sessions.chain(branch.id)) <= index:
+            fork = rollout.fork(index, token_id)
+            branch = branch or self._sessions.add_branch(
+                parent.session_id, parent.id, index, path, name=model.token_text(token_id)
+            )
+            self.keep(branch, fork)
+            self._pool.put(branch.id, fork)
+        return branch
+
+    def plan(self, record: SessionRecord, thresholds: bool = True) -> Plan:
+        """What a session was planned as, on the model and with the detector that it was made with.
+
+        Args:
+            record: The session.
+            thresholds: Whether its calibration is needed; without, a deleted one does not matter.
+
+        Raises:
+            ServiceError: Model, detector or word list are no longer what they were.
+            CalibrationDeletedError: Its calibration is no longer stored.
+        """
+        settings = settings_from_json(record.policy_settings["settings"])
+        gone = settings.calibration_id is not None and record.calibration_id is None and certifies(settings)
+        if gone and thresholds:
+            raise CalibrationDeletedError(record.calibration_label)
+        if self._detectors.list_is_gone(settings):
+            raise ServiceError(
+                f"The word list “{record.policy_settings['user_list']}” has been deleted or replaced, so this session "
+                "cannot be continued; start a new one."
+            )
+        model, stored = self._host.get(settings.model), record.fingerprint
+        now = (model.weights_digest, model.tokenizer_digest, self._detectors.choose(settings).version)
+        was = (stored["weights"], stored["tokenizer"], stored["detector"])
+        if not all(same_digests(str(old), new) for old, new in zip(was, now, strict=True)):
+            raise ServiceError(CHANGED_MODEL)
+        # What stands for masked tokens is chosen once: a later version may choose otherwise.
+        settings = replace(settings, sentinel=stored["sentinel"] or None)
+        spans = tuple(span_from(span) for span in record.spans)
+        return self._planner.plan(
+            model,
+            record.prompt,
+            spans,
+            settings if thresholds else without_calibration(settings),
+            rendering_of(record.rendering, model),
+        )
+
+    def _rebuilt(self, branch: BranchRecord, waiting: Waiting | None) -> Rollout:
+        # The session is read here and not at every step: a live rollout has its plan already.
+        plan = self.plan(self._sessions.get(branch.session_id))
+        steps = [step_from(step) for step in self._sessions.chain(branch.id)]
+        # Policies that look back read the whole chain again.
+        with self._host.memory.budget.room(reserved_bytes(plan, len(steps)), waiting):
+            return Rollout(plan, branch.path, steps, self._host.forwards)
+
+    def _note(self, session_id: int, rollout: Rollout) -> None:
+        model = rollout.plan.model
+        prepared, way = prepared_steps(model), path_of(model)
+        # What the path's words are made of: to find the words looks through the whole model, and every step asks.
+        state = (way, "" if way.steps is None else way.steps.failure, "" if prepared is None else prepared.failure)
+        # A model's path changes at most once or twice in its life, and a rollout's memory never.
+        if rollout.steps and self._noted.get(rollout) != state:
+            self._sessions.add_computation(session_id, computation_json(rollout))
+            self._noted[rollout] = state

@@ -1,0 +1,133 @@
+"""The conditions at which a run stops: how they are written, which step meets them, and why a run ended."""
+
+from __future__ import annotations
+
+import math
+
+from app.shared.audits import RunUntil
+from app.shared.errors import ServiceError
+from app.shared.step_words import factual_overruled, plural, quoted, signed
+from coft_core.types import Step
+
+KINDS = ("fallback", "sensitive", "overruled", "steps")
+FORMS = "fallback, sensitive, sensitive:0.5, overruled or steps:20"
+MOST_STEPS = 100_000
+
+
+def met(until: RunUntil, step: Step, written: int) -> bool:
+    """Whether a step ends the run.
+
+    Args:
+        until: The condition.
+        step: The step that was written last.
+        written: Steps that the run has written, this one included.
+    """
+    if until.kind == "fallback":
+        return step.fallback
+    if until.kind == "sensitive":
+        return abs(step.diagnostics.log_ratio) >= until.threshold
+    return factual_overruled(step) if until.kind == "overruled" else written >= until.steps
+
+
+def checked(until: RunUntil, certificate: str) -> RunUntil:
+    """A condition that a session of this certificate can meet.
+
+    Args:
+        until: The condition.
+        certificate: The session's certificate, ``"certified"`` or ``"uncertified: ..."``.
+
+    Raises:
+        ServiceError: There is no such condition, a number is outside its range, or the session has no threshold.
+    """
+    if until.kind not in KINDS:
+        raise ServiceError(f"A run cannot be stopped by {until.kind!r}; use {FORMS}.")
+    if until.kind == "sensitive" and not (math.isfinite(until.threshold) and until.threshold > 0):
+        raise ServiceError(f"The sensitivity to stop at is {until.threshold}; it must be a number above 0.")
+    if until.kind == "steps" and not 1 <= until.steps <= MOST_STEPS:
+        raise ServiceError(f"The number of steps to write is {until.steps}; it must be from 1 to {MOST_STEPS:,}.")
+    thresholded = certificate == "certified" or "policy mismatch" in certificate
+    if until.kind in ("fallback", "overruled") and not thresholded:
+        raise ServiceError(
+            "This session has no threshold, so no step of it can refuse a token; run until a sensitive token or for a "
+            "number of steps, or start one with a calibration."
+        )
+    return until
+
+
+def until_from_text(text: str) -> RunUntil:
+    """Read a condition such as ``"sensitive:0.5"`` or ``"steps:20"``.
+
+    Raises:
+        ServiceError: The text is none.
+    """
+    kind, _, value = text.strip().partition(":")
+    try:
+        if kind == "steps" and value:
+            return RunUntil("steps", steps=int(value))
+        if kind == "sensitive":
+            return RunUntil("sensitive", threshold=float(value)) if value else RunUntil("sensitive")
+        if kind in ("fallback", "overruled") and not value:
+            return RunUntil("fallback" if kind == "fallback" else "overruled")
+    except ValueError:
+        pass
+    raise ServiceError(f"{text!r} is no place to stop at; use {FORMS}.")
+
+
+def until_from(choice: object) -> RunUntil | None:
+    """A condition as the browser sends it; None runs to the end.
+
+    Raises:
+        ServiceError: A number is missing.
+    """
+    if not isinstance(choice, dict):
+        return None
+    kind = choice.get("kind")
+    try:
+        if kind == "steps":
+            return RunUntil("steps", steps=int(choice["steps"]))
+        if kind == "sensitive":
+            return RunUntil("sensitive", threshold=float(choice["threshold"]))
+    except (KeyError, TypeError, ValueError) as error:
+        what = "tokens to write" if kind == "steps" else "sensitivity to stop at"
+        raise ServiceError(f"The number of {what} is missing; write one beside the choice.") from error
+    return RunUntil(kind)  # type: ignore[arg-type]  # the service refuses what it does not know
+
+
+def stop_sentence(until: RunUntil | None, last: Step | None, written: int, finished: str | None) -> str:
+    """Why a run stopped, in words; empty where it was to run to the end and did.
+
+    Args:
+        until: The condition; None ran to the end.
+        last: The step that was written last; None if there was none.
+        written: Steps that the run has written.
+        finished: Why the chain cannot go on, None if it can.
+    """
+    if last is None:
+        return ""
+    step = last.index + 1
+    if until is not None and met(until, last, written):
+        return f"Stopped at step {step}: {_reason(until, last, written)}."
+    if finished is None:
+        return f"Paused at step {step}."
+    return "" if until is None else f"The chain ended at step {step}: {_never(until, written)}."
+
+
+def _reason(until: RunUntil, step: Step, written: int) -> str:
+    if until.kind == "fallback":
+        return "no token reached the threshold"
+    if until.kind == "sensitive":
+        ratio = signed(step.diagnostics.log_ratio)
+        return f"the sensitivity of {quoted(step.token)} is {ratio}, {until.threshold:g} was asked for"
+    if until.kind == "overruled":
+        return f"{quoted(step.candidates[0].token)} is likeliest without the mask, and not certified"
+    return f"{plural(written, 'token')} {'was' if written == 1 else 'were'} written"
+
+
+def _never(until: RunUntil, written: int) -> str:
+    if until.kind == "fallback":
+        return "at every step that was written some token reached the threshold"
+    if until.kind == "sensitive":
+        return f"no token that was written reached a sensitivity of {until.threshold:g}"
+    if until.kind == "overruled":
+        return "the likeliest token without the mask was always certified"
+    return f"only {written} of {until.steps} tokens could be written"
