@@ -38,10 +38,10 @@ from app.bootstrap import Services
 from app.calibrate.form import columns_from
 from app.calibrate.page import NO_FILE, NOT_TRIED, TRYING, PromptHandlers, PromptPart, prompt_part
 from app.calibrate.words import accept_label, bad_rows, preview_rows, row_errors
-from app.sessions.words import Message
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, wire
+from app.shared.events import Reply as Message
 from app.shared.files import write_text
 from app.shared.markup import chart, hint, icon, markup
 from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet

@@ -25,9 +25,10 @@ from app.batch.types import (
     RowState,
 )
 from app.calibrate.words import ENDED, job_said, job_status
-from app.sessions.words import Message, beginning
+from app.sessions.words import beginning
 from app.shared.charts import plain_layout
 from app.shared.errors import ServiceError
+from app.shared.events import Reply as Message
 from app.shared.markup import badge, icon, table
 from app.shared.policies import info_of, parameters_line
 from app.shared.step_words import count, day, duration, level, plural, signed

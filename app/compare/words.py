@@ -11,7 +11,6 @@ from typing import Any, TypedDict
 
 from app.audit.words import Message, finished_text
 from app.compare.types import ChainSummary, ComparedRow, Comparison, PairComparison
-from app.sessions.service import LibraryEntry
 from app.shared.audits import SENSITIVE, AuditSettings, AuditView, BranchView, CalibrationSummary, PolicyInfo
 from app.shared.chain_words import NAMES
 from app.shared.errors import ServiceError
@@ -20,6 +19,7 @@ from app.shared.policies import info_of, parameter_values, parameters_line, poli
 from app.shared.policy_menu import policies_json
 from app.shared.step_words import Row, count, day, level, plural, probability, quoted, shown_token, signed, step_card
 from coft_core.types import Candidate, Step
+from db.library import SessionEntryRecord
 
 WHOLE = ("max_new_tokens", "top_k", "seed")
 DECIMAL = ("temperature", "top_p")
@@ -539,7 +539,7 @@ def menu_message(policies: Sequence[PolicyInfo], calibrations: Sequence[Calibrat
     }  # fmt: skip
 
 
-def found_message(entries: Sequence[LibraryEntry], total: int) -> Message:
+def found_message(entries: Sequence[SessionEntryRecord], total: int) -> Message:
     """Sessions that can be compared."""
     rest = total - len(entries)
     return {
@@ -547,7 +547,7 @@ def found_message(entries: Sequence[LibraryEntry], total: int) -> Message:
         "more": f"{plural(rest, 'more session')}: search for them." if rest > 0 else "",
         "sessions": [
             {"id": item.id, "name": item.name,
-             "about": f"{policy_name(item.policy)}, {plural(item.steps, 'step')}, {day(item.updated_at)}"}
+             "about": f"{policy_name(item.policy)}, {plural(item.step_count, 'step')}, {day(item.updated_at)}"}
             for item in entries
         ],
     }  # fmt: skip

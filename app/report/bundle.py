@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
 import stat
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -75,20 +73,6 @@ def unpack(path: Path) -> dict[str, bytes]:
         raise ServiceError(
             f"{path.name} cannot be read as a bundle ({_reason(error)}); it is damaged, cut short, or another file."
         ) from error
-
-
-def write_bytes(path: Path, data: bytes) -> Path:
-    """Write a file so that it is either whole or not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
 
 
 def _check(entries: list[zipfile.ZipInfo], archive: str) -> None:

@@ -12,11 +12,12 @@ from textwrap import wrap
 from typing import Any
 
 from app.bootstrap import services, verifier
-from app.report.bundle import bundle_digest, write_bytes
+from app.report.bundle import bundle_digest
 from app.report.service import SUFFIXES
 from app.report.verify.loaded import Check, Verification
 from app.settings import Settings
 from app.shared.errors import ServiceError
+from app.shared.files import write_bytes
 
 TEXTS = ("csv", "json")
 

@@ -12,13 +12,13 @@ from app.report.bundle import (
     bundle_of,
     logits_file,
     tables_zip,
-    write_bytes,
 )
 from app.report.bundle import PROMPTS_FILE as PROMPTS
 from app.report.document import ReportPart, document_of, report_text, thresholds_of
 from app.report.html import render
 from app.report.tables import ReportService, SessionData
 from app.shared.errors import ServiceError
+from app.shared.files import write_bytes
 from app.shared.mapping import settings_from_json
 from app.shared.thresholds import Thresholds
 from db.calibrations import CalibrationsRepository

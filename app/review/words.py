@@ -16,10 +16,11 @@ from app.review.log import (
     StandingVerdict,
     Target,
 )
-from app.sessions.service import LibraryEntry, LibraryPage
+from app.sessions.service import LibraryPage
 from app.sessions.words import beginning
 from app.shared.markup import icon, table
 from app.shared.step_words import clock, count, day, plural, shown_token, signed
+from db.library import SessionEntryRecord
 
 Message = dict[str, object]
 
@@ -492,8 +493,8 @@ def sessions_list(page: LibraryPage, text: str) -> str:
     )
 
 
-def _session(item: LibraryEntry) -> str:
-    judged = f"{plural(item.verdicts, 'verdict')}" if item.verdicts else "not judged"
+def _session(item: SessionEntryRecord) -> str:
+    judged = f"{plural(item.verdict_count, 'verdict')}" if item.verdict_count else "not judged"
     return (
         f'<li><button type="button" data-do="choose" data-id="{item.id}"><span class="title cut">{escape(item.name)}'
         f'</span><span class="hint tnum">{judged}, changed {day(item.updated_at)}</span>'

@@ -1,107 +1,78 @@
-"""The library of sessions: filters, rows, menus and the questions that it asks. The browser asks for pages of it."""
+"""The library of sessions: the browser asks for pages of it, and for what is to be done with sessions."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import gradio as gr
 
 from app.bootstrap import Services
-from app.sessions.service import BulkResult
-from app.sessions.words import EXPORTS, export_sentence, filters, library_query, page_message, page_sizes
+from app.sessions.service import BulkResult, LibraryQuery
+from app.sessions.words import SIZES, browser, export_sentence, page_message
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, Reply, downloaded, reply, shown, told_of_failure
-from app.shared.markup import icon
+from app.shared.markup import markup
 from app.shared.web import topbar
+from db.library import CertificateFilter, SessionOrder
 
 EVENTS = "['find', 'pick', 'act', 'export', 'gather']"
-
-BULK = (
-    ("tag", "Add a tag", ""),
-    ("untag", "Remove a tag", ""),
-    ("compare", "Compare", ""),
-    ("archive", "Archive", ""),
-    ("unarchive", "Take out of the archive", ""),
-    ("gather", "Export reports", "down"),
-)
-"""What can be done with several sessions at once, deleting apart."""
+YES_NO: Mapping[str, bool | None] = {"yes": True, "no": False, "any": None}
 
 
-def session_browser() -> gr.HTML:
-    """Place the library; it triggers what concerns sessions and receives its messages."""
-    return gr.HTML(
-        html_template=f"""<section aria-labelledby="h-sessions">
-        <form class="filters" role="search" aria-label="Filters">{filters()}</form>
-        <div class="bar foundbar"><h2 id="h-sessions" class="vh">Results</h2>
-          <span class="sub tnum where" role="status"></span><span class="sub told" role="status"></span>
-          <div class="end pager">{page_sizes()}
-            <button type="button" class="btn small" data-do="page" data-by="-1" disabled>{icon("back")}Previous</button>
-            <span class="hint tnum leaf"></span>
-            <button type="button" class="btn small" data-do="page" data-by="1" disabled>Next{icon("step")}</button>
-          </div></div>
-        <div class="bulk" role="toolbar" aria-label="Chosen sessions" hidden>{_bulk()}</div>
-        <div id="sessions" class="results" tabindex="-1" aria-busy="true"><p class="sub">Loading …</p></div>
-        {_downloads()}{_more()}{_question()}</section>""",
-        js_on_load=f"coft.library.mount(element, trigger, props, watch, {EVENTS})",
-        apply_default_css=False,
-        elem_id="library",
-        elem_classes=["coft"],
+def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
+    """What the page asks for; an empty filter does not matter.
+
+    Args:
+        fields: By name: ``text``, ``policy``, ``model``, ``certificate``, ``tag``, ``archived``, ``judged`` (yes, no
+            or any), ``since``, ``until`` (ISO days), ``batch``, ``order``, ``down``, ``page`` and ``size``.
+
+    Raises:
+        ServiceError: A value is none of those that there are.
+    """
+
+    def text(name: str) -> str | None:
+        return str(fields.get(name) or "") or None
+
+    def one_of(name: str, allowed: Sequence[str]) -> str | None:
+        value = text(name)
+        if value is not None and value not in allowed:
+            raise ServiceError(f"There is no {name} {value!r} to choose; choose {', '.join(allowed)}.")
+        return value
+
+    def day(name: str) -> date | None:
+        value = text(name)
+        try:
+            return None if value is None else date.fromisoformat(value)
+        except ValueError as error:
+            raise ServiceError(f"{value!r} is not a day; write it as year-month-day, such as 2026-05-04.") from error
+
+    def number(name: str, usual: int) -> int:
+        value = fields.get(name)
+        try:
+            return usual if value in (None, "") else int(str(value))
+        except ValueError as error:
+            raise ServiceError(f"The {name} {value!r} is not a whole number; write one.") from error
+
+    return LibraryQuery(
+        text=text("text") or "",
+        policy=text("policy"),
+        model=text("model"),
+        certificate=cast(CertificateFilter | None, one_of("certificate", get_args(CertificateFilter))),
+        tag=text("tag"),
+        archived=YES_NO[one_of("archived", tuple(YES_NO)) or "no"],
+        judged=YES_NO[one_of("judged", tuple(YES_NO)) or "any"],
+        since=day("since"),
+        until=day("until"),
+        batch_id=number("batch", 0) or None,
+        order=cast(SessionOrder, one_of("order", get_args(SessionOrder)) or "updated"),
+        descending=bool(fields.get("down", True)),
+        page=number("page", 1),
+        page_size=number("size", SIZES[0]),
     )
-
-
-def _bulk() -> str:
-    buttons = "".join(
-        f'<button type="button" class="btn small" data-do="bulk" data-action="{action}">'
-        f"{icon(mark) if mark else ''}{text}</button>"
-        for action, text, mark in BULK
-    )
-    return (
-        '<strong class="tnum chosen" role="status"></strong>'
-        '<button type="button" class="btn small quiet" data-do="pick-found" hidden></button>'
-        f'<span class="acts">{buttons}<button type="button" class="btn small danger" data-do="bulk" '
-        'data-action="delete">Delete</button></span>'
-        '<button type="button" class="btn small quiet" data-do="pick-none">Choose none</button>'
-    )
-
-
-def _downloads() -> str:
-    items = "".join(
-        f'<button type="button" role="menuitem" tabindex="-1" data-do="export" data-kind="{kind}">'
-        f'<span class="title">{title}</span><span class="hint">{why}</span></button>'
-        for kind, title, why in EXPORTS
-    )
-    return f'<div class="menu" id="menu-download" popover role="menu" aria-label="Download">{items}</div>'
-
-
-def _more() -> str:
-    def item(action: str, text: str, classes: str = "") -> str:
-        return (
-            f'<button type="button" role="menuitem" tabindex="-1" class="{classes}" data-do="one" '
-            f'data-action="{action}"><span class="title">{text}</span></button>'
-        )
-
-    copy = (
-        '<a role="menuitem" tabindex="-1" data-do="duplicate" href="./"><span class="title">Duplicate with other '
-        'settings</span><span class="hint">Opens the audit page with this prompt, its spans and settings.</span></a>'
-    )
-    return (
-        '<div class="menu" id="menu-more" popover role="menu" aria-label="More actions">'
-        f"{item('rename', 'Rename')}{item('tag', 'Add a tag')}{copy}{item('archive', 'Archive')}"
-        f"{item('unarchive', 'Take out of the archive')}{item('delete', 'Delete', 'danger')}</div>"
-    )
-
-
-def _question() -> str:
-    return """<dialog id="ask" class="sheet coft" aria-labelledby="ask-title"><form method="dialog">
-          <h2 id="ask-title"></h2>
-          <div class="field"><label for="ask-text"></label>
-            <input class="input" id="ask-text" autocomplete="off" required></div>
-          <datalist id="known-tags"></datalist>
-          <div class="row"><button type="button" class="btn" data-do="cancel">Cancel</button>
-            <button class="btn primary" value="yes"></button></div></form></dialog>"""
 
 
 class SessionHandlers:
@@ -136,8 +107,8 @@ class SessionHandlers:
     @shown
     def gather(self, event: gr.EventData) -> list[Any]:
         """Write the reports of several sessions into one file for download."""
-        made = self._library.export([int(number) for number in event.ids], Path(self._folder.name))
-        return [reply(event, {"kind": "said", "said": export_sentence(made)}), str(made.path)]
+        archive = self._library.export([int(number) for number in event.ids], Path(self._folder.name))
+        return [reply(event, {"kind": "said", "said": export_sentence(archive)}), str(archive.path)]
 
     def _done(self, action: str, ids: Sequence[int], text: str) -> str:
         """Carry out an action, and say what it did."""
@@ -166,20 +137,22 @@ def sessions_page(app: gr.Blocks, services: Services) -> None:
     handlers = SessionHandlers(services)
     topbar("sessions")
     with gr.Column(elem_classes=["page"], elem_id="main"):
-        gr.HTML(
-            '<div class="pagehead"><h1>Sessions</h1><p class="sub">Every audit is kept as it was shown.</p></div>',
+        markup('<div class="pagehead"><h1>Sessions</h1><p class="sub">Every audit is kept as it was shown.</p></div>')
+        library = gr.HTML(
+            html_template=browser(),
+            js_on_load=f"coft.library.mount(element, trigger, props, watch, {EVENTS})",
             apply_default_css=False,
+            elem_id="library",
             elem_classes=["coft"],
         )
-        library = session_browser()
     file = gr.DownloadButton("Report", elem_id="session-file", elem_classes=["offscreen"])
-    library.find(handlers.find, None, library, **MULTIPLE)
-    library.pick(handlers.pick, None, library, **MULTIPLE)
+    library.find(handlers.find, None, library, **MULTIPLE)  # type: ignore[attr-defined]
+    library.pick(handlers.pick, None, library, **MULTIPLE)  # type: ignore[attr-defined]
     exported = {
-        "export": library.export(handlers.export, None, file, **MULTIPLE),
-        "gather": library.gather(handlers.gather, None, [library, file], **MULTIPLE),
+        "export": library.export(handlers.export, None, file, **MULTIPLE),  # type: ignore[attr-defined]
+        "gather": library.gather(handlers.gather, None, [library, file], **MULTIPLE),  # type: ignore[attr-defined]
     }
-    told_of_failure(library.act(handlers.act, None, library, **MULTIPLE), "act")
+    told_of_failure(library.act(handlers.act, None, library, **MULTIPLE), "act")  # type: ignore[attr-defined]
     for name, event in exported.items():
         downloaded(event, "session-file", f"coft.library.written('{name}');")
         told_of_failure(event, "export")

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
-from typing import Literal
 
 from app.audit.service import AuditService
 from app.report.tables import ReportService
-from app.shared.audits import AuditSettings, AuditView, StartAudit
+from app.sessions.archive import BulkExport, write_reports
+from app.shared.audits import AuditView, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.files import to_csv
 from app.shared.mapping import settings_from_json, span_from
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
-from db.library import LibraryRepository, SessionEntryRecord, SessionFilter
+from db.library import (
+    CertificateFilter,
+    LibraryChoicesRecord,
+    LibraryRepository,
+    SessionEntryRecord,
+    SessionFilter,
+    SessionOrder,
+)
 from db.sessions import SessionsRepository
 from db.types import NotFoundError
 
-LibraryOrder = Literal["updated", "created", "name", "prompt", "model", "policy", "certificate", "steps"]
-"""What the library is sorted by."""
-
-CertificateState = Literal["certified", "mismatch", "uncertified"]
-"""Certified; uncertified since the calibration belongs to another policy; uncertified for any reason."""
+LARGEST_PAGE = 500
+LONGEST_NAME = 200
+LONGEST_TAG = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,54 +55,17 @@ class LibraryQuery:
     text: str = ""
     policy: str | None = None
     model: str | None = None
-    certificate: CertificateState | None = None
+    certificate: CertificateFilter | None = None
     tag: str | None = None
     archived: bool | None = False
     judged: bool | None = None
     since: date | None = None
     until: date | None = None
     batch_id: int | None = None
-    order: LibraryOrder = "updated"
+    order: SessionOrder = "updated"
     descending: bool = True
     page: int = 1
     page_size: int = 50
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryEntry:
-    """A session in the library.
-
-    Attributes:
-        id: Its id.
-        name: Its name.
-        prompt: Its prompt.
-        model: Its model.
-        policy: Its policy.
-        certificate: What may be claimed of it.
-        steps: Length of the active branch's chain.
-        branches: Number of its branches.
-        created_at: Start.
-        updated_at: Last change.
-        archived: Whether it is archived.
-        batch_id: The batch that it belongs to; None for none.
-        verdicts: Tokens, spans, branches and sessions on which a verdict stands.
-        tags: Its tags, sorted.
-    """
-
-    id: int
-    name: str
-    prompt: str
-    model: str
-    policy: str
-    certificate: str
-    steps: int
-    branches: int
-    created_at: datetime
-    updated_at: datetime
-    archived: bool
-    batch_id: int | None
-    verdicts: int
-    tags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +79,10 @@ class LibraryPage:
         pages: Number of pages, at least 1.
     """
 
-    entries: tuple[LibraryEntry, ...]
+    entries: tuple[SessionEntryRecord, ...]
     total: int
     page: int
     pages: int
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryChoices:
-    """What the filters can be set to; each with its number of sessions, archived ones included."""
-
-    policies: tuple[tuple[str, int], ...]
-    models: tuple[tuple[str, int], ...]
-    tags: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,27 +109,12 @@ class BulkResult:
     @property
     def sentence(self) -> str:
         """The counts in words."""
-        parts = [f"{_sessions(self.changed)} {self.action}"]
+        parts = [f"{'1 session' if self.changed == 1 else f'{self.changed} sessions'} {self.action}"]
         if self.unchanged:
             parts.append(f"{self.unchanged} {'was' if self.unchanged == 1 else 'were'} so already")
         if self.missing:
             parts.append(f"{self.missing} no longer {'exists' if self.missing == 1 else 'exist'}")
         return "; ".join(parts) + "."
-
-
-@dataclass(frozen=True, slots=True)
-class BulkExport:
-    """Reports of many sessions in one archive.
-
-    Attributes:
-        path: The ZIP file: one CSV report a session, and an index of them.
-        sessions: Sessions in it.
-        missing: Sessions that did not exist any more.
-    """
-
-    path: Path
-    sessions: int
-    missing: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,141 +157,10 @@ class PrunePreview:
         if self.refusal:
             return self.refusal
         others = len(self.branches) - 1
-        plural = "1 branch that departs" if others == 1 else f"{others} branches that depart"
-        along = f" and {plural} from it" if others else ""
-        return f"“{self.branches[0]}”{along} will be deleted with {_steps(self.steps)}; this cannot be undone."
-
-
-def _sessions(count: int) -> str:
-    return "1 session" if count == 1 else f"{count} sessions"
-
-
-def _steps(count: int) -> str:
-    return "1 step of its own" if count == 1 else f"{count} steps of their own"
-
-
-def filter_of(query: LibraryQuery) -> SessionFilter:
-    """What the store looks for.
-
-    Raises:
-        ServiceError: The days are in the wrong order.
-    """
-    if query.since is not None and query.until is not None and query.until < query.since:
-        raise ServiceError(f"The days run from {query.since} to {query.until}; give the earlier one first.")
-    return SessionFilter(
-        text=query.text,
-        policy=query.policy,
-        model=query.model,
-        certificate=query.certificate,
-        tag=query.tag,
-        archived=query.archived,
-        judged=query.judged,
-        since=None if query.since is None else _midnight(query.since),
-        before=None if query.until is None else _midnight(query.until) + timedelta(days=1),
-        batch_id=query.batch_id,
-    )
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
-
-
-def entry_of(record: SessionEntryRecord) -> LibraryEntry:
-    """A session as the library lists it."""
-    return LibraryEntry(
-        id=record.id,
-        name=record.name,
-        prompt=record.prompt,
-        model=record.model,
-        policy=record.policy,
-        certificate=record.certificate,
-        steps=record.step_count,
-        branches=record.branch_count,
-        created_at=record.created_at,
-        updated_at=record.updated_at,
-        archived=record.archived_at is not None,
-        batch_id=record.batch_id,
-        verdicts=record.verdict_count,
-        tags=record.tags,
-    )
-
-
-INDEX = "sessions.csv"
-COLUMNS = (
-    "session_id", "file", "name", "prompt", "model", "policy", "certificate", "steps", "branches", "verdicts", "tags",
-    "archived", "batch_id", "created_at", "updated_at",
-)  # fmt: skip
-
-
-def write_reports(
-    entries: Sequence[SessionEntryRecord], reports: ReportService, folder: Path, asked: int
-) -> BulkExport:
-    """Write the CSV report of each session and an index of all, so that the file is either whole or not there.
-
-    Args:
-        entries: The sessions, at least one.
-        reports: Writes the reports.
-        folder: Where the file goes.
-        asked: How many sessions were asked for; those that are gone are counted as missing.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"coft-audit-{len(entries)}-sessions.zip"
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
-            written = _write(archive, entries, reports)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return BulkExport(path, written, asked - written)
-
-
-def _write(archive: zipfile.ZipFile, entries: Sequence[SessionEntryRecord], reports: ReportService) -> int:
-    rows = []
-    for entry in entries:
-        name = f"coft-audit-session-{entry.id}.csv"
-        try:
-            report = reports.csv(entry.id)
-        except NotFoundError:
-            # deleted since it was listed; counted as missing
-            continue
-        _add(archive, name, report, entry.updated_at)
-        rows.append(_index_row(entry, name))
-    _add(archive, INDEX, to_csv(COLUMNS, rows), max(entry.updated_at for entry in entries))
-    return len(rows)
-
-
-def _add(archive: zipfile.ZipFile, name: str, text: str, changed: datetime) -> None:
-    # The time is the session's own, so that the same sessions give the same file.
-    member = zipfile.ZipInfo(name, changed.timetuple()[:6])
-    member.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(member, text.encode("utf-8", errors="replace"))
-
-
-def _index_row(entry: SessionEntryRecord, file: str) -> dict[str, object]:
-    return {
-        "session_id": entry.id,
-        "file": file,
-        "name": entry.name,
-        "prompt": entry.prompt,
-        "model": entry.model,
-        "policy": entry.policy,
-        "certificate": entry.certificate,
-        "steps": entry.step_count,
-        "branches": entry.branch_count,
-        "verdicts": entry.verdict_count,
-        "tags": "; ".join(entry.tags),
-        "archived": entry.archived_at is not None,
-        "batch_id": entry.batch_id,
-        "created_at": entry.created_at.isoformat(),
-        "updated_at": entry.updated_at.isoformat(),
-    }
-
-
-LARGEST_PAGE = 500
-LONGEST_NAME = 200
-LONGEST_TAG = 60
+        departing = "1 branch that departs" if others == 1 else f"{others} branches that depart"
+        along = f" and {departing} from it" if others else ""
+        steps = "1 step of its own" if self.steps == 1 else f"{self.steps} steps of their own"
+        return f"“{self.branches[0]}”{along} will be deleted with {steps}; this cannot be undone."
 
 
 class SessionLibrary:
@@ -370,7 +179,7 @@ class SessionLibrary:
         Args:
             library: Finds and orders sessions.
             sessions: The store of sessions.
-            audits: Starts, deletes and prunes them, and knows which are running.
+            audits: Deletes and prunes them, and knows which are running.
             reports: Writes what is exported.
             detectors: Knows which word lists are still there.
         """
@@ -386,28 +195,26 @@ class SessionLibrary:
         Raises:
             ServiceError: The page or its size is no usable number, or the days are in the wrong order.
         """
-        if query.page < 1 or not 1 <= query.page_size <= LARGEST_PAGE:
+        size = query.page_size
+        if query.page < 1 or not 1 <= size <= LARGEST_PAGE:
             raise ServiceError(
-                f"Page {query.page} of {query.page_size} rows cannot be shown; count pages from 1 and show 1 to "
+                f"Page {query.page} of {size} rows cannot be shown; count pages from 1 and show 1 to "
                 f"{LARGEST_PAGE} rows."
             )
-        wanted = filter_of(query)
+        wanted = _filter(query)
         total = self._library.count(wanted)
-        pages = max(1, -(-total // query.page_size))
+        pages = max(1, -(-total // size))
         page = min(query.page, pages)
-        found = self._library.search(
-            wanted, query.order, query.descending, query.page_size, (page - 1) * query.page_size
-        )
-        return LibraryPage(tuple(entry_of(record) for record in found), total, page, pages)
+        entries = self._library.search(wanted, query.order, query.descending, size, (page - 1) * size)
+        return LibraryPage(tuple(entries), total, page, pages)
 
     def ids(self, query: LibraryQuery) -> tuple[int, ...]:
         """Ids of all sessions that a query finds, on whatever page, oldest first; for actions on all of them."""
-        return tuple(self._library.ids(filter_of(query)))
+        return tuple(self._library.ids(_filter(query)))
 
-    def choices(self) -> LibraryChoices:
+    def choices(self) -> LibraryChoicesRecord:
         """What the filters can be set to."""
-        found = self._library.choices()
-        return LibraryChoices(found.policies, found.models, found.tags)
+        return self._library.choices()
 
     def rename(self, session_id: int, name: str) -> None:
         """Change a session's name.
@@ -424,36 +231,25 @@ class SessionLibrary:
         Raises:
             ServiceError: The tag is empty or too long.
         """
-        cleaned = _cleaned(tag)
-        if not cleaned or len(cleaned) > LONGEST_TAG:
+        label = _cleaned(tag)
+        if not label or len(label) > LONGEST_TAG:
             raise ServiceError(f"A tag has 1 to {LONGEST_TAG} characters; write a shorter one, or none.")
-        asked, there = self._existing(session_ids)
-        return BulkResult("tagged", len(asked), self._library.add_tag(there, cleaned), len(asked) - len(there))
+        return self._bulk("tagged", session_ids, lambda stored: self._library.add_tag(stored, label))
 
     def untag(self, session_ids: Sequence[int], tag: str) -> BulkResult:
         """Take a tag from sessions."""
-        asked, there = self._existing(session_ids)
-        changed = self._library.remove_tag(there, _cleaned(tag))
-        return BulkResult("untagged", len(asked), changed, len(asked) - len(there))
+        return self._bulk("untagged", session_ids, lambda stored: self._library.remove_tag(stored, _cleaned(tag)))
 
     def archive(self, session_ids: Sequence[int], archived: bool = True) -> BulkResult:
         """Put sessions out of the way, or take them back; they stay as they are and can be opened by their link."""
-        asked, there = self._existing(session_ids)
-        changed = self._library.set_archived(there, archived)
         action = "archived" if archived else "unarchived"
-        return BulkResult(action, len(asked), changed, len(asked) - len(there))
+        return self._bulk(action, session_ids, lambda stored: self._library.set_archived(stored, archived))
 
     def delete(self, session_ids: Sequence[int]) -> BulkResult:
         """Delete sessions with everything that belongs to them, running ones included; this cannot be undone."""
-        asked = list(dict.fromkeys(session_ids))
-        deleted = 0
-        for session_id in asked:
-            try:
-                self._audits.delete(session_id)
-            except NotFoundError:
-                continue
-            deleted += 1
-        return BulkResult("deleted", len(asked), deleted, len(asked) - deleted)
+        named = dict.fromkeys(session_ids)
+        deleted = sum(map(self._delete, named))
+        return BulkResult("deleted", len(named), deleted, len(named) - deleted)
 
     def prefill(self, session_id: int) -> Duplicate:
         """A request that begins a session with the prompt, spans and settings of a stored one; needs no model.
@@ -468,30 +264,11 @@ class SessionLibrary:
             notes.append(f"The calibration “{record.calibration_label}” has been deleted; choose another one, or none.")
         if self._detectors.list_is_gone(settings):
             settings = replace(settings, user_list_id=None)
-            listed = record.policy_settings.get("user_list", "")
-            notes.append(f"The word list “{listed}” has been deleted or replaced; choose another one, or none.")
-        name = f"Copy of {record.name}"[:LONGEST_NAME]
+            user_list = record.policy_settings.get("user_list", "")
+            notes.append(f"The word list “{user_list}” has been deleted or replaced; choose another one, or none.")
         spans = tuple(span_from(span) for span in record.spans)
+        name = f"Copy of {record.name}"[:LONGEST_NAME]
         return Duplicate(StartAudit(record.prompt, settings, spans, name), tuple(notes))
-
-    def duplicate(self, session_id: int, settings: AuditSettings | None = None, name: str | None = None) -> AuditView:
-        """Begin a session with the prompt and spans of a stored one.
-
-        Args:
-            session_id: The stored session.
-            settings: Settings of the new one; None takes those of the stored one.
-            name: Its name; None makes one.
-
-        Raises:
-            ServiceError: The stored settings name a calibration or word list that is gone.
-            CoftError: The settings cannot be used.
-            NotFoundError: There is no such session.
-        """
-        made = self.prefill(session_id)
-        if settings is None and made.notes:
-            raise ServiceError(made.notes[0])
-        request = replace(made.request, settings=settings or made.request.settings)
-        return self._audits.start(request if name is None else replace(request, name=_name(name, "session")))
 
     def export(self, session_ids: Sequence[int], folder: Path) -> BulkExport:
         """Write the CSV reports of sessions and an index of them into one ZIP file, atomically.
@@ -499,10 +276,11 @@ class SessionLibrary:
         Raises:
             ServiceError: None of the sessions exists.
         """
-        asked, there = self._existing(session_ids)
-        if not there:
+        named = set(session_ids)
+        entries = self._library.entries(named)
+        if not entries:
             raise ServiceError("No session is chosen, so there is nothing to export; choose at least one.")
-        return write_reports(self._library.entries(there), self._reports, folder, len(asked))
+        return write_reports(entries, self._reports, folder, len(named))
 
     def rename_branch(self, session_id: int, branch_id: int, name: str) -> None:
         """Change a branch's name.
@@ -550,10 +328,39 @@ class SessionLibrary:
             rollouts.drop(set(self._library.prune(session_id, branch_id).branch_ids))
         return self._audits.view(session_id)
 
-    def _existing(self, session_ids: Sequence[int]) -> tuple[list[int], list[int]]:
-        """The ids without repetitions, and those of them that are stored."""
-        asked = list(dict.fromkeys(session_ids))
-        return asked, [entry.id for entry in self._library.entries(asked)]
+    def _bulk(self, action: str, session_ids: Sequence[int], change: Callable[[list[int]], int]) -> BulkResult:
+        """Change those of the sessions that are stored; ``change`` returns how many are different now."""
+        named = list(dict.fromkeys(session_ids))
+        stored = [entry.id for entry in self._library.entries(named)]
+        return BulkResult(action, len(named), change(stored), len(named) - len(stored))
+
+    def _delete(self, session_id: int) -> bool:
+        try:
+            self._audits.delete(session_id)
+        except NotFoundError:
+            return False
+        return True
+
+
+def _filter(query: LibraryQuery) -> SessionFilter:
+    if query.since is not None and query.until is not None and query.until < query.since:
+        raise ServiceError(f"The days run from {query.since} to {query.until}; give the earlier one first.")
+    return SessionFilter(
+        text=query.text,
+        policy=query.policy,
+        model=query.model,
+        certificate=query.certificate,
+        tag=query.tag,
+        archived=query.archived,
+        judged=query.judged,
+        since=None if query.since is None else _midnight(query.since),
+        before=None if query.until is None else _midnight(query.until) + timedelta(days=1),
+        batch_id=query.batch_id,
+    )
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
 
 
 def _cleaned(text: str) -> str:

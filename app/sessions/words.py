@@ -2,128 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import date
-from html import escape
-from typing import Any, cast, get_args
+from markupsafe import Markup
 
-from app.sessions.service import (
-    BulkExport,
-    CertificateState,
-    LibraryChoices,
-    LibraryEntry,
-    LibraryOrder,
-    LibraryPage,
-    LibraryQuery,
-)
-from app.shared.errors import ServiceError
-from app.shared.markup import badge, icon
+from app.sessions.archive import BulkExport
+from app.sessions.service import LibraryPage, LibraryQuery
+from app.shared.events import Reply
+from app.shared.markup import html
 from app.shared.policies import policy_about, policy_name
-from app.shared.step_words import count, day, plural
+from app.shared.step_words import count, plural
+from db.library import LibraryChoicesRecord
 
 SIZES = (25, 50, 100)
-YES_NO: Mapping[str, bool | None] = {"yes": True, "no": False, "any": None}
-
-CERTIFICATES = (
-    ("", "Any"),
-    ("certified", "Certified"),
-    ("uncertified", "Uncertified"),
-    ("mismatch", "Uncertified: other settings than calibrated"),
+ANY = (("", "Any"),)
+FILTERS = (
+    (
+        "certificate",
+        "Certificate",
+        (
+            *ANY,
+            ("certified", "Certified"),
+            ("uncertified", "Uncertified"),
+            ("mismatch", "Uncertified: other settings than calibrated"),
+        ),
+    ),
+    ("judged", "Verdicts", (("any", "With or without"), ("yes", "With a verdict"), ("no", "Without a verdict"))),
+    ("tag", "Tag", ANY),
+    ("policy", "Policy", ANY),
+    ("model", "Model", ANY),
+    ("archived", "Archive", (("no", "Without archived"), ("yes", "Only archived"), ("any", "All"))),
 )
-ARCHIVED = (("no", "Without archived"), ("yes", "Only archived"), ("any", "All"))
-JUDGED = (("any", "With or without"), ("yes", "With a verdict"), ("no", "Without a verdict"))
-
-
-def library_query(given: Mapping[str, Any]) -> LibraryQuery:
-    """What the page asks for; an empty filter does not matter.
-
-    Args:
-        given: By name: ``text``, ``policy``, ``model``, ``certificate``, ``tag``, ``archived``, ``judged`` (yes, no or
-            any), ``since``, ``until`` (ISO days), ``batch``, ``order``, ``down``, ``page`` and ``size``.
-
-    Raises:
-        ServiceError: A value is none of those that there are.
-    """
-    return LibraryQuery(
-        text=str(given.get("text") or ""),
-        policy=_text(given, "policy"),
-        model=_text(given, "model"),
-        certificate=cast(CertificateState | None, _one_of(given, "certificate", get_args(CertificateState))),
-        tag=_text(given, "tag"),
-        archived=YES_NO[_one_of(given, "archived", tuple(YES_NO)) or "no"],
-        judged=YES_NO[_one_of(given, "judged", tuple(YES_NO)) or "any"],
-        since=_day(given, "since"),
-        until=_day(given, "until"),
-        batch_id=_number(given, "batch", 0) or None,
-        order=cast(LibraryOrder, _one_of(given, "order", get_args(LibraryOrder)) or "updated"),
-        descending=bool(given.get("down", True)),
-        page=_number(given, "page", 1),
-        page_size=_number(given, "size", SIZES[0]),
-    )
-
-
-def filters() -> str:
-    """The fields; menus of policies, models and tags are filled with what the store holds."""
-    stored = "".join(_menu(name, label, (("", "Any"),)) for name, label in (("policy", "Policy"), ("model", "Model")))
-    return (
-        '<div class="field wide"><label for="search">Search</label><input class="input" id="search" type="search" '
-        'name="text" autocomplete="off" spellcheck="false" placeholder="Name, prompt, tag, or the note of a verdict">'
-        f"</div>{_menu('certificate', 'Certificate', CERTIFICATES)}{_menu('judged', 'Verdicts', JUDGED)}"
-        f"{_menu('tag', 'Tag', (('', 'Any'),))}{stored}{_menu('archived', 'Archive', ARCHIVED)}"
-        f"{_date('since', 'Changed from')}{_date('until', 'Changed until')}"
-        '<div class="field"><button type="button" class="btn" data-do="reset">Clear filters</button></div>'
-    )
-
-
-def page_sizes() -> str:
-    """The menu of page sizes."""
-    options = "".join(f'<option value="{size}">{size} a page</option>' for size in SIZES)
-    return f'<select class="select small" name="size" aria-label="Sessions a page">{options}</select>'
-
-
-def _menu(name: str, label: str, options: Sequence[tuple[str, str]]) -> str:
-    rows = "".join(f'<option value="{value}">{text}</option>' for value, text in options)
-    return (
-        f'<div class="field"><label for="f-{name}">{label}</label>'
-        f'<select class="select" id="f-{name}" name="{name}">{rows}</select></div>'
-    )
-
-
-def _date(name: str, label: str) -> str:
-    return (
-        f'<div class="field"><label for="f-{name}">{label}</label>'
-        f'<input class="input" id="f-{name}" name="{name}" type="date"></div>'
-    )
-
-
-def _text(given: Mapping[str, Any], name: str) -> str | None:
-    return str(given.get(name) or "") or None
-
-
-def _one_of(given: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str | None:
-    value = _text(given, name)
-    if value is not None and value not in allowed:
-        raise ServiceError(f"There is no {name} {value!r} to choose; choose {', '.join(allowed)}.")
-    return value
-
-
-def _day(given: Mapping[str, Any], name: str) -> date | None:
-    value = _text(given, name)
-    try:
-        return None if value is None else date.fromisoformat(value)
-    except ValueError as error:
-        raise ServiceError(f"{value!r} is not a day; write it as year-month-day, such as 2026-05-04.") from error
-
-
-def _number(given: Mapping[str, Any], name: str, usual: int) -> int:
-    value = given.get(name)
-    try:
-        return usual if value in (None, "") else int(str(value))
-    except ValueError as error:
-        raise ServiceError(f"The {name} {value!r} is not a whole number; write one.") from error
-
-
-Message = dict[str, object]
+"""Name, label and choices of each menu; those of tags, policies and models are filled with what the store holds."""
 
 PROMPT_BEGINNING = 160
 """Characters of a prompt in its row; the rest is on the session's own page."""
@@ -142,6 +50,16 @@ EXPORTS = (
 )
 """Kinds of reports, their names, and what each is for."""
 
+BULK = (
+    ("tag", "Add a tag", ""),
+    ("untag", "Remove a tag", ""),
+    ("compare", "Compare", ""),
+    ("archive", "Archive", ""),
+    ("unarchive", "Take out of the archive", ""),
+    ("gather", "Export reports", "down"),
+)
+"""What can be done with several sessions at once, deleting apart."""
+
 COLUMNS = (
     ("Session", "name", "session"),
     ("Tags", "", "tagged"),
@@ -157,29 +75,102 @@ COLUMNS = (
 FIRST_DOWN = ("updated", "steps")
 """Orders that begin with the largest or latest."""
 
-NO_SESSION = (
-    '<div class="empty-list"><p class="sub">No audit yet. Every audit that you start is kept here, with each '
-    'token, as soon as the page shows it.</p><p><a class="btn primary" href="./">Start an audit</a></p></div>'
-)
+NO_SESSION = html("""
+    <div class="empty-list"><p class="sub">No audit yet. Every audit that you start is kept here, with each token,
+        as soon as the page shows it.</p>
+      <p><a class="btn primary" href="./">Start an audit</a></p></div>""")
 
 
-def page_message(page: LibraryPage, choices: LibraryChoices, query: LibraryQuery, said: str = "") -> Message:
+def browser() -> Markup:
+    """The frame of the library: filters, paging, actions, menus and questions."""
+    return html(
+        """
+        <section aria-labelledby="h-sessions">
+        <form class="filters" role="search" aria-label="Filters">
+          <div class="field wide"><label for="search">Search</label>
+            <input class="input" id="search" type="search" name="text" autocomplete="off" spellcheck="false"
+              placeholder="Name, prompt, tag, or the note of a verdict"></div>
+          {% for name, label, options in filters %}
+            <div class="field"><label for="f-{{ name }}">{{ label }}</label>
+              <select class="select" id="f-{{ name }}" name="{{ name }}">{% for value, text in options %}
+                <option value="{{ value }}">{{ text }}</option>{% endfor %}</select></div>
+          {% endfor %}
+          {% for name, label in [("since", "Changed from"), ("until", "Changed until")] %}
+            <div class="field"><label for="f-{{ name }}">{{ label }}</label>
+              <input class="input" id="f-{{ name }}" name="{{ name }}" type="date"></div>
+          {% endfor %}
+          <div class="field"><button type="button" class="btn" data-do="reset">Clear filters</button></div></form>
+        <div class="bar foundbar"><h2 id="h-sessions" class="vh">Results</h2>
+          <span class="sub tnum where" role="status"></span><span class="sub told" role="status"></span>
+          <div class="end pager">
+            <select class="select small" name="size" aria-label="Sessions a page">{% for size in sizes %}
+              <option value="{{ size }}">{{ size }} a page</option>{% endfor %}</select>
+            <button type="button" class="btn small" data-do="page" data-by="-1" disabled>
+              {{ icon("back") }}Previous</button>
+            <span class="hint tnum leaf"></span>
+            <button type="button" class="btn small" data-do="page" data-by="1" disabled>Next{{ icon("step") }}</button>
+          </div></div>
+        <div class="bulk" role="toolbar" aria-label="Chosen sessions" hidden>
+          <strong class="tnum chosen" role="status"></strong>
+          <button type="button" class="btn small quiet" data-do="pick-found" hidden></button>
+          <span class="acts">
+            {% for action, text, mark in bulk %}
+              <button type="button" class="btn small" data-do="bulk" data-action="{{ action }}">
+                {% if mark %}{{ icon(mark) }}{% endif %}{{ text }}</button>
+            {% endfor %}
+            <button type="button" class="btn small danger" data-do="bulk" data-action="delete">Delete</button></span>
+          <button type="button" class="btn small quiet" data-do="pick-none">Choose none</button></div>
+        <div id="sessions" class="results" tabindex="-1" aria-busy="true"><p class="sub">Loading …</p></div>
+        <div class="menu" id="menu-download" popover role="menu" aria-label="Download">
+          {% for kind, title, why in exports %}
+            <button type="button" role="menuitem" tabindex="-1" data-do="export" data-kind="{{ kind }}">
+              <span class="title">{{ title }}</span><span class="hint">{{ why }}</span></button>
+          {% endfor %}</div>
+        {% macro item(action, text, classes="") %}
+          <button type="button" role="menuitem" tabindex="-1" class="{{ classes }}" data-do="one"
+            data-action="{{ action }}"><span class="title">{{ text }}</span></button>
+        {% endmacro %}
+        <div class="menu" id="menu-more" popover role="menu" aria-label="More actions">
+          {% for action, text in [("rename", "Rename"), ("tag", "Add a tag")] %}{{ item(action, text) }}{% endfor %}
+          <a role="menuitem" tabindex="-1" data-do="duplicate" href="./">
+            <span class="title">Duplicate with other settings</span>
+            <span class="hint">Opens the audit page with this prompt, its spans and settings.</span></a>
+          {% for action, text in [("archive", "Archive"), ("unarchive", "Take out of the archive")] %}
+            {{ item(action, text) }}
+          {% endfor %}
+          {{ item("delete", "Delete", "danger") }}</div>
+        <dialog id="ask" class="sheet coft" aria-labelledby="ask-title"><form method="dialog">
+          <h2 id="ask-title"></h2>
+          <div class="field"><label for="ask-text"></label>
+            <input class="input" id="ask-text" autocomplete="off" required></div>
+          <datalist id="known-tags"></datalist>
+          <div class="row"><button type="button" class="btn" data-do="cancel">Cancel</button>
+            <button class="btn primary" value="yes"></button></div></form></dialog></section>""",
+        filters=FILTERS,
+        sizes=SIZES,
+        bulk=BULK,
+        exports=EXPORTS,
+    )
+
+
+def page_message(page: LibraryPage, choices: LibraryChoicesRecord, query: LibraryQuery, said: str = "") -> Reply:
     """A page of the library: its rows, where it stands among the others, and what the filters can be set to.
 
     Args:
-        page: The sessions that were found.
+        page: The sessions that the query finds.
         choices: What the store holds.
-        query: What was asked for.
+        query: The filters, the order and the page.
         said: What an action has done, in words.
     """
+    nothing = _nothing_found(query) if choices.models else NO_SESSION
     return {
         "kind": "page",
-        "html": _results(page, choices, query),
+        "html": _table(page, query) if page.entries else nothing,
         "where": _where(page, query.page_size),
         "page": page.page,
         "pages": page.pages,
         "total": page.total,
-        "ids": [item.id for item in page.entries],
+        "ids": [entry.id for entry in page.entries],
         "choices": {
             "policy": [(name, f"{policy_name(name)} ({count(n)})") for name, n in choices.policies],
             "model": [(name, f"{name} ({count(n)})") for name, n in choices.models],
@@ -189,84 +180,10 @@ def page_message(page: LibraryPage, choices: LibraryChoices, query: LibraryQuery
     }
 
 
-def export_sentence(made: BulkExport) -> str:
+def export_sentence(export: BulkExport) -> str:
     """What a ZIP file of reports holds."""
-    gone = f"; {count(made.missing)} no longer {'exists' if made.missing == 1 else 'exist'}" if made.missing else ""
-    return f"{plural(made.sessions, 'session')} in one ZIP file, with an index{gone}."
-
-
-def _where(page: LibraryPage, size: int) -> str:
-    if not page.total:
-        return "0 sessions"
-    first = (page.page - 1) * size + 1
-    if page.pages == 1:
-        return plural(page.total, "session")
-    return f"{count(first)}–{count(first + len(page.entries) - 1)} of {plural(page.total, 'session')}"
-
-
-def _results(page: LibraryPage, choices: LibraryChoices, query: LibraryQuery) -> str:
-    if page.entries:
-        return _table(page.entries, query)
-    return _nothing_found(query) if choices.models else NO_SESSION
-
-
-def _nothing_found(query: LibraryQuery) -> str:
-    """What was not found, and how to find more."""
-    what = f"No session matches “{escape(query.text.strip())}”" if query.text.strip() else "No session is shown here"
-    others = [query.policy, query.model, query.certificate, query.tag, query.judged, query.since, query.until]
-    why = " with these filters" if any(item is not None for item in others) else ""
-    hidden = " Archived ones are left out." if query.archived is False else ""
-    return (
-        f'<div class="empty-list"><p class="sub">{what}{why}.{hidden}</p>'
-        '<p><button type="button" class="btn" data-do="everything">Show all sessions</button></p></div>'
-    )
-
-
-def _table(entries: Sequence[LibraryEntry], query: LibraryQuery) -> str:
-    head = "".join(_head(*column, query) for column in COLUMNS)
-    rows = "".join(_row(item) for item in entries)
-    return (
-        '<table class="sessions"><caption class="vh">Sessions</caption><thead><tr><th scope="col" class="pick">'
-        '<input type="checkbox" data-do="pick-all" aria-label="Choose all on this page"></th>'
-        f'{head}<th scope="col" class="n"><span class="vh">Actions</span></th></tr></thead><tbody>{rows}</tbody>'
-        "</table>"
-    )
-
-
-def _head(title: str, order: str, classes: str, query: LibraryQuery) -> str:
-    if not order:
-        return f'<th scope="col" class="{classes}">{title}</th>'
-    state, arrow, turn = "", "", order in FIRST_DOWN
-    if query.order == order:
-        state = f' aria-sort="{"descending" if query.descending else "ascending"}"'
-        arrow, turn = "↓" if query.descending else "↑", not query.descending
-    return (
-        f'<th scope="col" class="{classes}"{state}><button type="button" class="sort" data-do="sort" '
-        f'data-order="{order}" data-down="{str(turn).lower()}">{title}<span aria-hidden="true">{arrow}</span>'
-        "</button></th>"
-    )
-
-
-def _row(item: LibraryEntry) -> str:
-    name, prompt = escape(item.name), escape(beginning(item.prompt))
-    archived = '<span class="mark">archived</span>' if item.archived else ""
-    state = "calibrated" if item.certificate == "certified" else "uninformative"
-    method = f'<span title="{escape(policy_about(item.policy))}">{escape(policy_name(item.policy))}</span>'
-    branches = f"{count(item.branches)} {'branch' if item.branches == 1 else 'branches'}"
-    return (
-        f'<tr data-id="{item.id}" data-name="{name}"><td class="pick"><input type="checkbox" data-do="pick" '
-        f'data-id="{item.id}" aria-label="Choose {name}"></td>'
-        f'<th scope="row" class="session"><a class="cut" href="./?session={item.id}">{name}</a>{archived}'
-        f'<span class="cut sub prompt">{prompt}</span></th>'
-        f'<td class="tagged">{_tags(item)}</td>'
-        f'<td class="method">{method}<span class="cut hint">{escape(item.model)}</span></td>'
-        f'<td class="claim">{badge(state, item.certificate)}</td>'
-        f'<td class="n">{count(item.steps)}<span class="hint folded">{branches}</span></td>'
-        f'<td class="n branches">{count(item.branches)}</td>'
-        f'<td class="n">{count(item.verdicts)}<a class="to-review" href="./review?session={item.id}" '
-        f'aria-label="Review session {item.id}">Review</a></td><td class="n changed">{day(item.updated_at)}</td>'
-        f'<td class="n actions">{_menus(item, name)}</td></tr>'
-    )
+    gone = "" if not export.missing else f"; {count(export.missing)} no longer exist{'s' * (export.missing == 1)}"
+    return f"{plural(export.sessions, 'session')} in one ZIP file, with an index{gone}."
 
 
 def beginning(prompt: str) -> str:
@@ -275,27 +192,83 @@ def beginning(prompt: str) -> str:
     return line if len(line) <= PROMPT_BEGINNING else f"{line[:PROMPT_BEGINNING].rstrip()} …"
 
 
-def _tags(item: LibraryEntry) -> str:
-    name = escape(item.name)
-    chips = "".join(
-        f'<li class="chip"><button type="button" data-do="by-tag" data-tag="{escape(tag)}" '
-        f'title="Show sessions tagged {escape(tag)}">{escape(tag)}</button>'
-        f'<button type="button" data-do="untag" data-id="{item.id}" data-tag="{escape(tag)}" '
-        f'aria-label="Remove tag {escape(tag)} from {name}">{icon("cross")}</button></li>'
-        for tag in item.tags
+def _where(page: LibraryPage, size: int) -> str:
+    if page.pages == 1:
+        return plural(page.total, "session")
+    first = (page.page - 1) * size + 1
+    return f"{count(first)}–{count(first + len(page.entries) - 1)} of {plural(page.total, 'session')}"
+
+
+def _nothing_found(query: LibraryQuery) -> Markup:
+    others = (query.policy, query.model, query.certificate, query.tag, query.judged, query.since, query.until)
+    return html(
+        """
+        <div class="empty-list"><p class="sub">
+          {{- "No session matches “" ~ text ~ "”" if text else "No session is shown here" }}
+          {{- " with these filters" if filtered }}.{{ " Archived ones are left out." if archived == false }}</p>
+        <p><button type="button" class="btn" data-do="everything">Show all sessions</button></p></div>""",
+        text=query.text.strip(),
+        filtered=any(item is not None for item in others),
+        archived=query.archived,
     )
-    return (
-        f'<ul class="chips">{chips}<li><button type="button" class="btn small quiet" data-do="tag" '
-        f'data-id="{item.id}" aria-label="Add a tag to {name}">+ tag</button></li></ul>'
+
+
+def _table(page: LibraryPage, query: LibraryQuery) -> Markup:
+    return html(
+        """
+        <table class="sessions"><caption class="vh">Sessions</caption><thead><tr><th scope="col" class="pick">
+          <input type="checkbox" data-do="pick-all" aria-label="Choose all on this page"></th>
+        {% for title, order, classes in columns %}
+          {% set sorted = order == query.order %}
+          <th scope="col" class="{{ classes }}"
+            {%- if sorted %} aria-sort="{{ "descending" if query.descending else "ascending" }}"{% endif %}>
+          {% if order %}
+            <button type="button" class="sort" data-do="sort" data-order="{{ order }}"
+              data-down="{{ (not query.descending if sorted else order in first_down)|tojson }}">{{ title }}
+              <span aria-hidden="true">{{ ("↓" if query.descending else "↑") if sorted }}</span></button>
+          {% else %}{{ title }}{% endif %}</th>
+        {% endfor %}
+        <th scope="col" class="n"><span class="vh">Actions</span></th></tr></thead><tbody>
+        {% for item in entries %}
+          <tr data-id="{{ item.id }}" data-name="{{ item.name }}">
+          <td class="pick"><input type="checkbox" data-do="pick" data-id="{{ item.id }}"
+            aria-label="Choose {{ item.name }}"></td>
+          <th scope="row" class="session"><a class="cut" href="./?session={{ item.id }}">{{ item.name }}</a>
+            {% if item.archived_at %}<span class="mark">archived</span>{% endif %}
+            <span class="cut sub prompt">{{ beginning(item.prompt) }}</span></th>
+          <td class="tagged"><ul class="chips">
+            {% for tag in item.tags %}
+              <li class="chip"><button type="button" data-do="by-tag" data-tag="{{ tag }}"
+                  title="Show sessions tagged {{ tag }}">{{ tag }}</button>
+                <button type="button" data-do="untag" data-id="{{ item.id }}" data-tag="{{ tag }}"
+                  aria-label="Remove tag {{ tag }} from {{ item.name }}">{{ icon("cross") }}</button></li>
+            {% endfor %}
+            <li><button type="button" class="btn small quiet" data-do="tag" data-id="{{ item.id }}"
+              aria-label="Add a tag to {{ item.name }}">+ tag</button></li></ul></td>
+          <td class="method"><span title="{{ policy_about(item.policy) }}">{{ policy_name(item.policy) }}</span>
+            <span class="cut hint">{{ item.model }}</span></td>
+          <td class="claim">
+            {{ badge("calibrated" if item.certificate == "certified" else "uninformative", item.certificate) }}</td>
+          <td class="n">{{ item.step_count|count }}<span class="hint folded">
+            {{ item.branch_count|count }} {{ "branch" if item.branch_count == 1 else "branches" }}</span></td>
+          <td class="n branches">{{ item.branch_count|count }}</td>
+          <td class="n">{{ item.verdict_count|count }}<a class="to-review" href="./review?session={{ item.id }}"
+            aria-label="Review session {{ item.id }}">Review</a></td>
+          <td class="n changed">{{ item.updated_at|day }}</td>
+          <td class="n actions">
+            {% for menu, text, spoken in menus %}
+              <button type="button" class="btn small quiet" data-do="menu" data-menu="{{ menu }}"
+                data-id="{{ item.id }}" data-archived="{{ (item.archived_at is not none)|tojson }}" aria-haspopup="menu"
+                aria-expanded="false" aria-label="{{ spoken }} {{ item.name }}">
+                {% if menu == "download" %}{{ icon("down") }}{% endif %}{{ text }}</button>
+            {% endfor %}</td></tr>
+        {% endfor %}</tbody></table>""",
+        columns=COLUMNS,
+        first_down=FIRST_DOWN,
+        menus=(("download", "Download", "Download"), ("more", "More", "More actions for")),
+        entries=page.entries,
+        query=query,
+        beginning=beginning,
+        policy_about=policy_about,
+        policy_name=policy_name,
     )
-
-
-def _menus(item: LibraryEntry, name: str) -> str:
-    def opens(menu: str, text: str, spoken: str) -> str:
-        return (
-            f'<button type="button" class="btn small quiet" data-do="menu" data-menu="{menu}" data-id="{item.id}" '
-            f'data-archived="{str(item.archived).lower()}" aria-haspopup="menu" aria-expanded="false" '
-            f'aria-label="{spoken} {name}">{text}</button>'
-        )
-
-    return opens("download", f"{icon('down')}Download", "Download") + opens("more", "More", "More actions for")

@@ -45,11 +45,17 @@ def neutralised(value: object) -> str:
 
 def write_text(path: Path, text: str) -> Path:
     """Write UTF-8 text so that the file is either whole or not there."""
+    # A lone surrogate has no UTF-8.
+    return write_bytes(path, text.encode("utf-8", "replace"))
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    """Write a file so that it is either whole or not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="", errors="replace") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -28,7 +28,6 @@ FIELDS = (
     "max_new_tokens", "seed", "user_list_id", "masked_families", "mask", "attribute", "mask_mode", "mask_hint",
     "whitelist", "group", "prompt_format", "chat_date", "parameters",
 )  # fmt: skip
-
 """The controls in their order; ``mask`` and ``attribute`` stand for layout and families together."""
 
 SINGLE = "single"

@@ -8,21 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from app.sessions.service import (
-    BulkExport,
-    BulkResult,
-    Duplicate,
-    LibraryChoices,
-    LibraryEntry,
-    LibraryPage,
-    LibraryQuery,
-)
+from app.sessions.archive import BulkExport
+from app.sessions.service import BulkResult, Duplicate, LibraryPage, LibraryQuery
 from app.shared.audits import SessionSummary, StartAudit
 from app.shared.errors import ServiceError
+from db.library import LibraryChoicesRecord, SessionEntryRecord
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.branching import FakeBranching
 
-FIELDS = {"updated": "updated_at", "created": "created_at"}
+FIELDS = {"updated": "updated_at", "created": "created_at", "steps": "step_count"}
 NAMES = {
     "csv": ".csv",
     "json": ".json",
@@ -63,11 +57,13 @@ class FakeLibrary(FakeBranching):
     def ids(self, query: LibraryQuery) -> tuple[int, ...]:
         return tuple(sorted(item.id for item in self._found(query)))
 
-    def choices(self) -> LibraryChoices:
+    def choices(self) -> LibraryChoicesRecord:
         every = [self._entry(item) for item in self.audits.sessions()]
         tags = (tag for item in every for tag in item.tags)
-        return LibraryChoices(
-            _counted(item.policy for item in every), _counted(item.model for item in every), _counted(tags)
+        return LibraryChoicesRecord(
+            policies=_counted(item.policy for item in every),
+            models=_counted(item.model for item in every),
+            tags=_counted(tags),
         )
 
     def rename(self, session_id: int, name: str) -> None:
@@ -108,33 +104,33 @@ class FakeLibrary(FakeBranching):
         changed = sum(bool(change(number)) for number in there)
         return BulkResult(action, len(session_ids), changed, len(session_ids) - len(there))
 
-    def _found(self, query: LibraryQuery) -> list[LibraryEntry]:
+    def _found(self, query: LibraryQuery) -> list[SessionEntryRecord]:
         every = [self._entry(item) for item in self.audits.sessions(limit=1000)]
         found = [item for item in every if _matches(item, query)]
         field = FIELDS.get(query.order, query.order)
         found.sort(key=lambda item: (getattr(item, field), item.id), reverse=query.descending)
         return found
 
-    def _entry(self, item: SessionSummary) -> LibraryEntry:
-        return LibraryEntry(
+    def _entry(self, item: SessionSummary) -> SessionEntryRecord:
+        return SessionEntryRecord(
             id=item.id,
             name=item.name,
             prompt=item.prompt,
             model=item.model,
             policy=item.policy,
             certificate=item.certificate,
-            steps=item.steps,
-            branches=len(self.audits.stored[item.id].branches),
+            step_count=item.steps,
+            branch_count=len(self.audits.stored[item.id].branches),
             created_at=item.created_at,
             updated_at=item.updated_at,
-            archived=item.id in self.archived,
+            archived_at=item.updated_at if item.id in self.archived else None,
             batch_id=None,
-            verdicts=self.verdicts.get(item.id, 0),
+            verdict_count=self.verdicts.get(item.id, 0),
             tags=tuple(sorted(self.tags.get(item.id, ()))),
         )
 
 
-def _matches(item: LibraryEntry, query: LibraryQuery) -> bool:
+def _matches(item: SessionEntryRecord, query: LibraryQuery) -> bool:
     day = item.updated_at.date()
     return (
         query.text.strip().lower() in f"{item.name} {item.prompt} {' '.join(item.tags)}".lower()
@@ -142,8 +138,8 @@ def _matches(item: LibraryEntry, query: LibraryQuery) -> bool:
         and query.model in (None, item.model)
         and (query.certificate is None or item.certificate.startswith(query.certificate))
         and (query.tag is None or query.tag in item.tags)
-        and query.archived in (None, item.archived)
-        and query.judged in (None, item.verdicts > 0)
+        and query.archived in (None, item.archived_at is not None)
+        and query.judged in (None, item.verdict_count > 0)
         and (query.since is None or day >= query.since)
         and (query.until is None or day <= query.until)
     )

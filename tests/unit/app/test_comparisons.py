@@ -122,7 +122,7 @@ def test_a_comparison_says_what_the_chains_say(wired, calibrated):
 
 def test_equal_chains_are_said_to_be_equal_and_shorter_ones_end(wired):
     ids, _ = run(wired)
-    copy = wired.library.duplicate(ids[0])
+    copy = wired.audits.start(wired.library.prefill(ids[0]).request)
     for _ in range(3):
         wired.audits.step(copy.session_id)
     shorter = wired.comparisons.compare([ids[0], copy.session_id])

@@ -99,7 +99,7 @@ def test_a_renamed_session_is_found_by_its_new_name(wired):
 
 def test_a_copy_under_the_same_settings_writes_the_same_tokens(wired):
     original = start(wired, steps=4)
-    copy = wired.library.duplicate(original.session_id)
+    copy = wired.audits.start(wired.library.prefill(original.session_id).request)
     assert (copy.name, copy.prompt, copy.spans) == ("Copy of session", original.prompt, original.spans)
     for _ in range(4):
         wired.audits.step(copy.session_id)
@@ -111,7 +111,8 @@ def test_a_copy_takes_other_settings_and_a_name(wired):
     original = start(wired)
     made = wired.library.prefill(original.session_id)
     assert made.notes == ()
-    copy = wired.library.duplicate(original.session_id, replace(made.request.settings, policy="vanilla"), "other")
+    settings = replace(made.request.settings, policy="vanilla")
+    copy = wired.audits.start(replace(made.request, settings=settings, name="other"))
     assert (copy.settings.policy, copy.name, copy.spans) == ("vanilla", "other", original.spans)
 
 
@@ -121,17 +122,16 @@ def test_a_copy_never_drops_a_deleted_calibration_silently(wired, calibrated):
     made = wired.library.prefill(view.session_id)
     assert made.request.settings.calibration_id is None
     assert "has been deleted" in made.notes[0]
-    with pytest.raises(ServiceError, match="has been deleted"):
-        wired.library.duplicate(view.session_id)
-    copy = wired.library.duplicate(view.session_id, made.request.settings)
+    copy = wired.audits.start(made.request)
     assert copy.certificate == "uncertified: no calibration"
 
 
 def test_a_copy_is_checked_against_its_calibration(wired, calibrated):
     view = start(wired, calibration_id=calibrated)
     before = len(wired.library.ids(LibraryQuery()))
+    request = wired.library.prefill(view.session_id).request
     with pytest.raises(CalibrationMismatch):
-        wired.library.duplicate(view.session_id, replace(view.settings, lam=0.1))
+        wired.audits.start(replace(request, settings=replace(view.settings, lam=0.1)))
     assert len(wired.library.ids(LibraryQuery())) == before
 
 

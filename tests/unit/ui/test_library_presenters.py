@@ -10,28 +10,46 @@ import pytest
 
 from app.audit.words import draft_message
 from app.report.service import SUFFIXES
-from app.sessions.service import BulkExport, Duplicate, LibraryChoices, LibraryEntry, LibraryPage, LibraryQuery
+from app.sessions.archive import BulkExport
+from app.sessions.page import library_query
+from app.sessions.service import Duplicate, LibraryPage, LibraryQuery
 from app.sessions.words import (
     EXPORTS,
     PROMPT_BEGINNING,
     beginning,
+    browser,
     export_sentence,
-    filters,
-    library_query,
     page_message,
 )
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.types import Span
+from db.library import LibraryChoicesRecord, SessionEntryRecord
 
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
-ENTRY = LibraryEntry(
-    7, "Ward", "The nurse said he", "demo", "coft", "certified", 3, 2, NOW, NOW, False, None, 1, ("night", "ward")
+ENTRY = SessionEntryRecord(
+    id=7,
+    name="Ward",
+    prompt="The nurse said he",
+    model="demo",
+    policy="coft",
+    certificate="certified",
+    step_count=3,
+    branch_count=2,
+    created_at=NOW,
+    updated_at=NOW,
+    archived_at=None,
+    batch_id=None,
+    verdict_count=1,
+    tags=("night", "ward"),
 )
-STORED = LibraryChoices((("coft", 2),), (("demo", 2),), (("ward", 1),))
+STORED = LibraryChoicesRecord(policies=(("coft", 2),), models=(("demo", 2),), tags=(("ward", 1),))
+NONE = LibraryChoicesRecord(policies=(), models=(), tags=())
 
 
-def shown(*entries: LibraryEntry, total: int | None = None, query: LibraryQuery | None = None) -> dict[str, object]:
+def shown(
+    *entries: SessionEntryRecord, total: int | None = None, query: LibraryQuery | None = None
+) -> dict[str, object]:
     count = len(entries) if total is None else total
     wanted = query or LibraryQuery(page_size=25)
     pages = max(1, -(-count // wanted.page_size))
@@ -77,7 +95,7 @@ def test_what_cannot_be_asked_for_is_refused_in_a_sentence(name: str, value: str
 
 
 def test_each_filter_has_a_name_and_its_menu_offers_only_what_can_be_asked_for():
-    markup = filters()
+    markup = browser()
     for name in ("certificate", "judged", "tag", "policy", "model", "archived", "since", "until"):
         assert f'<label for="f-{name}">' in markup
         assert f'id="f-{name}" name="{name}"' in markup
@@ -111,7 +129,7 @@ def test_where_a_page_stands_is_said_in_words():
 
 def test_an_empty_library_teaches_how_to_begin_and_an_empty_page_how_to_see_more():
     query = LibraryQuery()
-    empty = page_message(LibraryPage((), 0, 1, 1), LibraryChoices((), (), ()), query)
+    empty = page_message(LibraryPage((), 0, 1, 1), NONE, query)
     assert "Start an audit" in str(empty["html"])
     missed = str(shown(query=LibraryQuery(text="<b>", tag="ward"))["html"])
     assert "No session matches “&lt;b&gt;” with these filters. Archived ones are left out." in missed
@@ -120,7 +138,7 @@ def test_an_empty_library_teaches_how_to_begin_and_an_empty_page_how_to_see_more
 
 
 def test_a_row_says_certificate_archive_and_counts_in_words_and_numbers():
-    markup = str(shown(replace(ENTRY, archived=True, certificate="uncertified: no calibration"))["html"])
+    markup = str(shown(replace(ENTRY, archived_at=NOW, certificate="uncertified: no calibration"))["html"])
     assert '<span class="badge uninformative">uncertified: no calibration</span>' in markup
     assert "archived</span>" in markup
     assert [f">{number}<" in markup for number in (3, 2, 1)] == [True, True, True]
