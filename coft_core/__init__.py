@@ -5,15 +5,15 @@ The public surface of the core; the names here stay.
 
 from __future__ import annotations
 
+from coft_core.calibrate.ledger import Ledger, MemoryLedger, ledger_key
 from coft_core.calibrate.references import calibrate_many
 from coft_core.calibrate.rollouts import record_chains
 from coft_core.calibrate.run import calibrate, calibrate_factorized
+from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.drift import DriftReport, audit_summary, drift_report
 from coft_core.conformal.families import FactorizedCalibration, FamilySequences, load_calibration
-from coft_core.conformal.ledger import Ledger, MemoryLedger, ledger_key
-from coft_core.conformal.options import CalibrationOptions
 from coft_core.conformal.quantile import conformal_threshold
 from coft_core.conformal.shift import DensityRatio, Shift, estimate_density_ratio, weights_by_context
 from coft_core.conformal.split import context_numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import total_ordering
 from numbers import Real
@@ -29,8 +30,18 @@ FAMILIES: tuple[str, ...] = (
 )
 """Attribute families, in the order in which pages list them."""
 
+KNOWN_FAMILIES: tuple[str, ...] = (*FAMILIES, "other")
+"""Every category that a span can have, in that order."""
+
 PROXY_FAMILIES: tuple[str, ...] = ("socioeconomic", "family", "name")
 """Families that only hint at a protected attribute; beside one that is said outright their spans are suggested."""
+
+
+def in_page_order(families: Iterable[str]) -> tuple[str, ...]:
+    """Known families in the order in which pages list them, each once."""
+    named = frozenset(families)
+    return tuple(name for name in KNOWN_FAMILIES if name in named)
+
 
 BinState = Literal["calibrated", "inherited", "uninformative"]
 """Where a position bin's threshold comes from; see :class:`coft_core.conformal.bins.Bin`."""

@@ -33,7 +33,7 @@ from app.shared.charts import support_histogram
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown
 from app.shared.markup import chart, listing, markup
 from app.shared.step_words import level, threshold
-from coft_core.conformal.options import Reading
+from coft_core.conformal.record import Reading
 
 READING_FIELDS = ("alpha", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "rho", "group", "family")
 """The controls in their order."""

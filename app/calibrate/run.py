@@ -27,16 +27,16 @@ from app.shared.prompt_sets import (
     require_prompts,
     rows_of,
 )
+from coft_core.calibrate.ledger import Entry, Ledger, MemoryLedger
 from coft_core.calibrate.references import calibrate_single_branch, example_length
 from coft_core.calibrate.rollouts import BATCH_ROWS, record_chains
 from coft_core.calibrate.run import calibrate, calibrate_factorized
+from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.calibrate.true_tokens import TOKEN_BUDGET
 from coft_core.conformal.bins import check_spacing
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import LEAST_BASELINE
 from coft_core.conformal.families import split_alpha
-from coft_core.conformal.ledger import Entry, Ledger, MemoryLedger
-from coft_core.conformal.options import CalibrationOptions
 from coft_core.conformal.quantile import exact_alpha, minimum_contexts
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift, estimate_density_ratio, weights_by_context
 from coft_core.conformal.split import context_numbers
@@ -47,8 +47,8 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
 from coft_core.text.detection import SpanDetector
-from coft_core.text.masking import DEFAULT_HINT, MaskMode, check_whitelist, in_page_order, keep_whitelisted
-from coft_core.types import Example, Span
+from coft_core.text.masking import DEFAULT_HINT, MaskMode, check_whitelist, keep_whitelisted
+from coft_core.types import Example, Span, in_page_order
 from db.jobs import LedgersRepository
 
 SAVE_SECONDS = 2.0

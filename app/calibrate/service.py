@@ -56,11 +56,11 @@ from app.shared.prompt_sets import (
 )
 from app.shared.thresholds import CalibrationReadings
 from coft_core.calibrate.run import SOURCES
+from coft_core.calibrate.settings import CalibrationSettings
 from coft_core.conformal.bins import check_spacing
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.families import split_alpha
-from coft_core.conformal.options import CalibrationSettings
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.shift import LEAST_PROMPTS, Shift
 from coft_core.conformal.split import context_numbers

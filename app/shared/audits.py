@@ -13,7 +13,7 @@ from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.informative import silence
-from coft_core.conformal.options import Iteration, Reading
+from coft_core.conformal.record import Iteration, Reading
 from coft_core.conformal.sequence import SequenceThreshold
 from coft_core.model.noise import NumericNoise, noise_of
 from coft_core.policies.base import Parameter

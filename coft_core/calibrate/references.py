@@ -9,12 +9,12 @@ from typing import TypeVar, Unpack
 
 import numpy as np
 
+from coft_core.calibrate.ledger import ledger_key
+from coft_core.calibrate.settings import CalibrationOptions, CalibrationSettings
 from coft_core.calibrate.true_tokens import PHASE, Prepared, factorized_values, joint_values, prepare
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.families import FactorizedCalibration, split_alpha
 from coft_core.conformal.groups import ContextGroups
-from coft_core.conformal.ledger import ledger_key
-from coft_core.conformal.options import CalibrationOptions, CalibrationSettings
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.split import context_numbers, groups_of, held_out_contexts
 from coft_core.conformal.values import CalibrationValues

@@ -15,13 +15,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from coft_core.calibrate.ledger import Entry, Ledger, LedgerPhase, ledger_key
+from coft_core.calibrate.settings import CalibrationSettings, Progress
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, clopper_pearson
 from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.groups import ContextGroups
-from coft_core.conformal.ledger import Entry, Ledger, LedgerPhase, ledger_key
-from coft_core.conformal.options import CalibrationSettings, ChainRecord, Iteration, Progress, is_settled
 from coft_core.conformal.quantile import minimum_contexts
+from coft_core.conformal.record import ChainRecord, Iteration, is_settled
 from coft_core.conformal.split import context_numbers, held_out_contexts
 from coft_core.conformal.values import CalibrationValues
 from coft_core.decode.loop import ROOT_PATH

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
 from coft_core.calibrate import references as calibrator
+from coft_core.calibrate.ledger import ledger_key
 from coft_core.calibrate.rollouts import JOINT, Parts, RolloutTask, calibrate_on_rollouts, chain_prompts, views_of
+from coft_core.calibrate.settings import CalibrationOptions, CalibrationSettings
 from coft_core.calibrate.true_tokens import NOTHING_MASKED
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.families import FactorizedCalibration, split_alpha
-from coft_core.conformal.ledger import ledger_key
-from coft_core.conformal.options import CalibrationOptions, CalibrationSettings
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.split import context_numbers, groups_of
 from coft_core.conformal.values import CalibrationValues
@@ -20,8 +20,8 @@ from coft_core.errors import InvalidInputError
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.coft import CoftPolicy, FusedPolicy, Thresholds
 from coft_core.policies.factorized import FactorizedCoftPolicy
-from coft_core.text.masking import in_page_order, kept_terms
-from coft_core.types import Example
+from coft_core.text.masking import kept_terms
+from coft_core.types import Example, in_page_order
 
 SOURCES = ("reference", "rollout")
 """Where contexts can come from."""

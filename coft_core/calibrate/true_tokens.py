@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from coft_core.conformal.ledger import Ledger, LedgerPhase
-from coft_core.conformal.options import Progress
+from coft_core.calibrate.ledger import Ledger, LedgerPhase
+from coft_core.calibrate.settings import Progress
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, OwnRoom, Room, forced_batches
@@ -23,14 +23,13 @@ from coft_core.text.masking import (
     MaskedPrompt,
     MaskSettings,
     continuation_ids,
-    in_page_order,
     joined,
     keep_whitelisted,
     mask_families,
     mask_prompt,
     masked_families,
 )
-from coft_core.types import Example
+from coft_core.types import Example, in_page_order
 
 CPU_ELEMENTS = 1 << 18
 """Logits of one branch that are worked on at a time on a CPU: what its caches hold."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from coft_core.conformal.groups import ContextGroups
-from coft_core.conformal.options import ChainRecord
+from coft_core.conformal.record import ChainRecord
 from coft_core.conformal.shift import Shift
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError

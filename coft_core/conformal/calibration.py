@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from coft_core.conformal import archive as codec
+from coft_core.conformal import archive
 from coft_core.conformal.bins import (
     Bin,
     BinEvenness,
@@ -24,7 +24,6 @@ from coft_core.conformal.certifiable import Certifiable, certifiable
 from coft_core.conformal.coverage import CoverageReport, coverage_report
 from coft_core.conformal.groups import ContextGroups, GroupSummary, group_contexts, group_summary
 from coft_core.conformal.informative import silence
-from coft_core.conformal.options import OTHER_THRESHOLDS, ChainRecord, Reading
 from coft_core.conformal.quantile import (
     Estimator,
     check_alpha,
@@ -34,6 +33,7 @@ from coft_core.conformal.quantile import (
     exact_alpha,
     minimum_contexts,
 )
+from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
 from coft_core.conformal.sequence import (
     ChainCoverage,
     SequenceThreshold,
@@ -49,7 +49,7 @@ from coft_core.types import BinState
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration(codec.Stored):
+class Calibration(archive.Stored):
     """Thresholds by position for one policy, and all that is needed to read them off again.
 
     Attributes:
@@ -91,6 +91,8 @@ class Calibration(codec.Stored):
     chosen: CalibrationValues = field(default_factory=CalibrationValues.empty)
     chains: ChainRecord | None = None
     bin_spacing: BinSpacing = "widening"
+    layout: ClassVar[Literal["joint"]] = "joint"
+    families: ClassVar[tuple[str, ...]] = ()
     bins: tuple[Bin, ...] = field(init=False, compare=False, repr=False)
     coverage: CoverageReport = field(init=False, compare=False, repr=False)
     evenness: tuple[BinEvenness, ...] = field(init=False, compare=False, repr=False)
@@ -122,6 +124,19 @@ class Calibration(codec.Stored):
         object.__setattr__(self, "bins", bins)
         object.__setattr__(self, "coverage", coverage_report(self._held_out, bins, positions, level, self.seed))
         object.__setattr__(self, "evenness", self._compared())
+
+    @property
+    def parts(self) -> tuple[tuple[None, Calibration], ...]:
+        """Itself, of no family: the one part of a calibration with one masked branch."""
+        return ((None, self),)
+
+    def part(self, family: str | None) -> Calibration:
+        """Itself, which serves every family."""
+        return self
+
+    def each(self, change: Callable[[Calibration], Calibration]) -> Calibration:
+        """Change its only part."""
+        return change(self)
 
     @property
     def estimator(self) -> Estimator:
@@ -363,8 +378,8 @@ class Calibration(codec.Stored):
 
     def to_bytes(self) -> bytes:
         """The calibration as a file's content; see :mod:`coft_core.conformal.archive`."""
-        return codec.encode(self)
+        return archive.encode(self)
 
     @classmethod
     def _arguments(cls, data: bytes) -> dict[str, Any]:
-        return codec.decode(data)
+        return archive.decode(data)

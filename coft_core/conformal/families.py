@@ -18,15 +18,14 @@ from coft_core.conformal import archive
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import BinSupport, Certifiable
 from coft_core.conformal.coverage import CoverageReport, kept_report
-from coft_core.conformal.options import OTHER_THRESHOLDS, ChainRecord, Reading
 from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha, level_at_least, minimum_contexts
+from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
 from coft_core.conformal.sequence import SequenceThreshold, chains_of, why_silent
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 from coft_core.fingerprint import Fingerprint
-from coft_core.text.masking import in_page_order
-from coft_core.types import CertificateState, Step
+from coft_core.types import CertificateState, Step, in_page_order
 
 SHARE_DECIMALS = 9
 """Digits of an equal share: shares are rounded down, so that their sum stays within alpha."""

@@ -17,7 +17,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv
-from torch import Tensor
 
 from coft_core.conformal.values import as_log_support, context_codes, draw_one_per_context
 from coft_core.errors import InvalidInputError
@@ -276,9 +275,9 @@ def check_draws(draws: int) -> int:
 
 
 def conformal_threshold(
-    values: Tensor | npt.ArrayLike,
+    values: npt.ArrayLike,
     alpha: float | Fraction,
-    groups: Sequence[Hashable] | npt.NDArray[Any] | Tensor | None = None,
+    groups: Sequence[Hashable] | npt.NDArray[Any] | None = None,
     estimator: str = "hierarchical",
     seed: int = 0,
     *,

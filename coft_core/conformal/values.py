@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 
@@ -20,7 +18,7 @@ ROUNDING = 1e-4
 """How far above 0 a log-probability may lie by floating-point rounding (nats)."""
 
 
-def as_log_support(values: Tensor | npt.ArrayLike, what: str = "values") -> npt.NDArray[np.float64]:
+def as_log_support(values: npt.ArrayLike, what: str = "values") -> npt.NDArray[np.float64]:
     """Read a list of log joint supports.
 
     Args:
@@ -46,16 +44,16 @@ def as_log_support(values: Tensor | npt.ArrayLike, what: str = "values") -> npt.
     return support
 
 
-def as_vector(values: Tensor | npt.ArrayLike, what: str) -> npt.NDArray[np.generic]:
-    """Read a one-dimensional array from a tensor, an array or a list.
+def as_vector(values: npt.ArrayLike, what: str) -> npt.NDArray[np.generic]:
+    """Read a one-dimensional array from an array, a list, or whatever else can be an array, such as a tensor.
 
     Raises:
         InvalidInputError: It is ragged or has another number of dimensions than one.
     """
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
+    if callable(detach := getattr(values, "detach", None)):
+        tensor = detach().cpu()
         # NumPy has no bfloat16; float64 holds every floating type of torch exactly.
-        values = (values.to(torch.float64) if values.is_floating_point() else values).numpy()
+        values = (tensor.double() if tensor.is_floating_point() else tensor).numpy()
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as error:
@@ -65,7 +63,7 @@ def as_vector(values: Tensor | npt.ArrayLike, what: str) -> npt.NDArray[np.gener
     return array
 
 
-def context_codes(groups: Sequence[Hashable] | npt.NDArray[Any] | Tensor | None, n: int) -> npt.NDArray[np.intp]:
+def context_codes(groups: Sequence[Hashable] | npt.NDArray[Any] | None, n: int) -> npt.NDArray[np.intp]:
     """Number the contexts 0..K-1 in the order of their ids, whatever the order of the rows.
 
     Args:
@@ -80,7 +78,7 @@ def context_codes(groups: Sequence[Hashable] | npt.NDArray[Any] | Tensor | None,
     """
     if groups is None:
         return np.arange(n)
-    if isinstance(groups, (Tensor, np.ndarray)):
+    if not isinstance(groups, Sequence):
         array = as_vector(groups, "groups")
         _check_length(array.size, n)
         if array.dtype.kind in "iu":
@@ -130,7 +128,7 @@ def _check_length(length: int, n: int) -> None:
 
 def _codes_of_list(groups: Sequence[Hashable]) -> npt.NDArray[np.intp]:
     for index, group in enumerate(groups):
-        if not isinstance(group, Hashable) or isinstance(group, Tensor):
+        if not isinstance(group, Hashable) or hasattr(group, "ndim"):
             raise InvalidInputError(
                 f"groups[{index}] is a {type(group).__name__}; use a text or a number as context id."
             )

@@ -18,7 +18,7 @@ from coft_core.text.placing import ChosenTokens, chosen_tokens, copies_of, read_
 from coft_core.text.rendering import Rendering
 from coft_core.text.sentinel import require_sentinel, resolve_sentinel, shown_sentinel
 from coft_core.text.tokens import fold, require_encodable
-from coft_core.types import FAMILIES, Span
+from coft_core.types import KNOWN_FAMILIES, Span, in_page_order
 
 MaskMode = Literal["hard", "soft"]
 DEFAULT_HINT = "a person"
@@ -256,9 +256,6 @@ def _folded(term: str) -> str:
     return " ".join(fold(word) for word in term.split()).lower()
 
 
-KNOWN: tuple[str, ...] = (*FAMILIES, "other")
-
-
 def check_families(families: Collection[str] | None) -> tuple[str, ...] | None:
     """Families in the order in which pages list them, each once; None stands for all.
 
@@ -269,15 +266,11 @@ def check_families(families: Collection[str] | None) -> tuple[str, ...] | None:
         return None
     if isinstance(families, str) or not families:
         raise InvalidInputError("Give the attribute families as a list with at least one name, or none at all for all.")
-    if unknown := sorted(set(families) - set(KNOWN)):
-        raise InvalidInputError(f"There is no attribute family {unknown[0]!r}; use some of {', '.join(KNOWN)}.")
+    if unknown := sorted(set(families) - set(KNOWN_FAMILIES)):
+        raise InvalidInputError(
+            f"There is no attribute family {unknown[0]!r}; use some of {', '.join(KNOWN_FAMILIES)}."
+        )
     return in_page_order(families)
-
-
-def in_page_order(families: Iterable[str]) -> tuple[str, ...]:
-    """Known families in the order in which pages list them, each once."""
-    named = frozenset(families)
-    return tuple(name for name in KNOWN if name in named)
 
 
 def masked_families(prompt: MaskedPrompt, families: Collection[str] | None = None) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from coft_core.conformal.certifiable import BinSupport, Certifiable
 from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.conformal.families import split_alpha
 from coft_core.conformal.groups import GroupSummary
-from coft_core.conformal.options import Iteration, Reading
+from coft_core.conformal.record import Iteration, Reading
 from coft_core.conformal.sequence import ChainLengths, SequenceThreshold
 from tests.ui.fakes.data import position_bins
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import coft_core as cc
-from coft_core.conformal.ledger import Entry
+from coft_core.calibrate.ledger import Entry
 from coft_core.model.fake import tiny_model
 from tests.unit.calibrating.conftest import PlainDetector
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from coft_core.conformal.bins import PositionBins, stepwise_bins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import coverage_report
-from coft_core.conformal.options import ChainRecord
+from coft_core.conformal.record import ChainRecord
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
 from coft_core.fingerprint import Fingerprint

@@ -15,7 +15,7 @@ import coft_core as cc
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import clopper_pearson
 from coft_core.conformal.groups import ContextGroups
-from coft_core.conformal.options import ChainRecord, Iteration
+from coft_core.conformal.record import ChainRecord, Iteration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, InvalidInputError
 from coft_core.types import Diagnostics, FamilyStep, Step

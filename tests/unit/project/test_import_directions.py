@@ -1,6 +1,7 @@
 """The layers hold: every import of the project points in the allowed direction."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,33 @@ def core_imports_upwards():
 
 def test_the_core_imports_only_downwards():
     assert list(core_imports_upwards()) == []
+
+
+def runtime_imports(path):
+    """Imports that are carried out: those under TYPE_CHECKING are for readers and type checkers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield str(node.module)
+
+
+def test_the_statistics_stand_on_numpy_alone():
+    """No torch, no model and no policy is reached from them, since the modules below import nothing else either."""
+    below = ("coft_core.types", "coft_core.errors", "coft_core.fingerprint")
+    allowed = {"numpy", "scipy", "sklearn", "coft_core.conformal", *below, *sys.stdlib_module_names}
+    paths = [*modules("coft_core/conformal"), *(ROOT / f"{name.replace('.', '/')}.py" for name in below)]
+    found = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in paths
+        for module in runtime_imports(path)
+        if not any(is_under(module, package) for package in allowed)
+    ]
+    assert found == []
 
 
 def test_only_the_composition_root_builds_databases():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import coft_core as cc
-from coft_core.conformal.ledger import Entry, LedgerPhase
+from coft_core.calibrate.ledger import Entry, LedgerPhase
 from tests.conftest import TOY_FINGERPRINT
 
 entries = st.dictionaries(
