@@ -22,7 +22,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from app.batch.types import BatchRequest
+from app.batch.service import BatchRequest
 from app.bootstrap import Services, services
 from app.review.log import VerdictRequest
 from app.server import build_app, launch_options

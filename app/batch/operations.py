@@ -11,8 +11,9 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from app.batch.impact import ImpactTable, batch_json, batch_summary_json, impact_csv, impact_json
-from app.batch.types import BatchRequest, BatchRowView, BatchSummary, BatchView, MeanInterval, OutcomeRule, Outcomes
+from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_csv, impact_json
+from app.batch.rows import BatchRowView, MeanInterval
+from app.batch.service import BatchRequest, BatchSummary, BatchView, batch_json, batch_summary_json
 from app.bootstrap import Services, services
 from app.calibrate.commands import pairs
 from app.settings import Settings

@@ -1,49 +1,54 @@
-"""The part of the batches page that begins a batch: controls and their wiring."""
+"""The batches page: a new batch, one that is open with its rows, totals and selection rates, and the past ones."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import plotly.graph_objects as go
 from gradio.components import Component
 
 from app.audit.handlers import AuditHandlers
 from app.audit.page import wire_tuned
-from app.batch.impact import groups_csv, impact_csv, impact_table
-from app.batch.types import BatchRequest, Outcomes
+from app.batch.impact import OutcomeRule, Outcomes, impact_csv, impact_table
+from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, whole_number
+from app.batch.service import BatchRequest
 from app.batch.words import (
+    MEANING,
     MEASURES,
     NO_RULE,
     NO_TOTALS,
-    SIZES,
     batch_message,
-    batch_query,
     batches_list,
     columns_help,
     estimate_line,
-    figure_height,
+    group_name,
     impact_message,
-    meaning,
-    outcome_rule,
-    totals_figure,
     totals_table,
-    whole_number,
 )
 from app.bootstrap import Services
-from app.calibrate.form import columns_from
-from app.calibrate.page import NO_FILE, NOT_TRIED, TRYING, PromptHandlers, PromptPart, prompt_part
-from app.calibrate.words import accept_label, bad_rows, preview_rows, row_errors
 from app.shared.audits import AuditSettings, CalibrationRequest
+from app.shared.charts import plain_layout
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, On, Reply, downloaded, or_refusal, reply, shown, wire
-from app.shared.events import Reply as Message
 from app.shared.files import write_text
-from app.shared.markup import chart, hint, icon, markup
+from app.shared.markup import chart, hint, html, markup
+from app.shared.prompt_form import (
+    NOT_TRIED,
+    TRYING,
+    PromptHandlers,
+    PromptPart,
+    accept_box,
+    parsed_from,
+    preview_rows,
+    prompt_part,
+    row_errors,
+)
 from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
 from app.shared.settings_rail import (
     SettingsRail,
@@ -61,11 +66,21 @@ from app.shared.web import topbar
 EVENTS = "['find', 'listed', 'cancel', 'resume', 'delete', 'totals', 'outcome', 'export']"
 
 
+def outcome_rule(form: Mapping[str, Any]) -> OutcomeRule:
+    """How continuations are read as outcomes: ``selected``, ``other``, ``regex`` and ``case``."""
+    return OutcomeRule(
+        selected=str(form.get("selected") or ""),
+        other=str(form.get("other") or ""),
+        regex=bool(form.get("regex")),
+        match_case=bool(form.get("case")),
+    )
+
+
 def batch_stage() -> gr.HTML:
     """Place the batch and its rows; it triggers everything and receives all messages."""
-    sizes = "".join(f'<option value="{size}">{size} a page</option>' for size in SIZES)
-    return gr.HTML(
-        html_template=f"""<section aria-label="Batch" aria-busy="true">
+    stage = html(
+        """
+        <section aria-label="Batch" aria-busy="true">
         <div class="batchhead"><p class="sub">Loading …</p></div>
         <div class="batchstatus"></div><span class="vh progresssaid" role="status"></span>
         <div class="batchnotes"></div>
@@ -79,14 +94,21 @@ def batch_stage() -> gr.HTML:
           <div class="field"><button type="button" class="btn" data-do="reset" disabled>Reset</button></div></form>
         <div class="bar foundbar"><h3 class="vh">Rows</h3><span class="sub tnum where" role="status"></span>
           <span class="sub told" role="status"></span>
-          <div class="end pager"><select class="select small" name="size" aria-label="Rows on a page">{sizes}</select>
-            <button type="button" class="btn small" data-do="page" data-by="-1" disabled>{icon("back")}Previous</button>
-            <span class="hint tnum leaf"></span>
-            <button type="button" class="btn small" data-do="page" data-by="1" disabled>Next{icon("step")}</button>
+          <div class="end pager"><select class="select small" name="size" aria-label="Rows on a page">
+            {% for size in sizes %}<option value="{{ size }}">{{ size }} a page</option>{% endfor %}</select>
+            <button type="button" class="btn small" data-do="page" data-by="-1" disabled>{{ icon("back") }}Previous
+            </button><span class="hint tnum leaf"></span>
+            <button type="button" class="btn small" data-do="page" data-by="1" disabled>Next{{ icon("step") }}</button>
           </div></div>
         <div class="rowscroll" id="batch-rows" role="region" aria-label="Rows" tabindex="0"></div>
-        <details class="meanings"><summary>{icon("chev", "chev")}What the columns mean</summary>{columns_help()}
-        </details></section>""",
+        <details class="meanings"><summary>{{ icon("chev", "chev") }}What the columns mean</summary>{{ columns }}
+        </details></section>
+        """,
+        sizes=SIZES,
+        columns=columns_help(),
+    )
+    return gr.HTML(
+        html_template=stage,
         js_on_load=f"coft.batches.mount(element, trigger, props, watch, {EVENTS})",
         apply_default_css=False,
         elem_id="batch",
@@ -96,129 +118,215 @@ def batch_stage() -> gr.HTML:
 
 def totals_head() -> gr.HTML:
     """Place the heading of the totals with the choice of a measure."""
-    menu = "".join(f'<option value="{name}">{title}</option>' for name, title in MEASURES.items())
     return markup(
-        '<div class="bar"><h2 id="h-totals">Totals by group</h2><select class="select small" name="measure" '
-        f'aria-label="Measure of the chart">{menu}</select></div><p class="hint">A dot is a group’s mean over its '
-        "contexts; the line is its 95 % interval. An open square has none: too few of its contexts differ.</p>"
+        html(
+            """
+            <div class="bar"><h2 id="h-totals">Totals by group</h2>
+            <select class="select small" name="measure" aria-label="Measure of the chart">
+            {% for name, title in measures.items() %}<option value="{{ name }}">{{ title }}</option>{% endfor %}
+            </select></div>
+            <p class="hint">A dot is a group’s mean over its contexts; the line is its 95 % interval. An open square has
+            none: too few of its contexts differ.</p>
+            """,
+            measures=MEASURES,
+        )
     )
 
 
 def totals_numbers() -> gr.HTML:
     """Place the numbers behind the chart."""
     return markup(
-        f'<div class="totalsfoot"><details><summary>{icon("chev", "chev")}The numbers, all measures</summary>'
-        '<div class="totalsnumbers"></div></details><button type="button" class="btn small" data-do="export" '
-        f'data-kind="groups">{icon("down")}Totals as CSV</button></div>'
+        html(
+            """
+            <div class="totalsfoot"><details><summary>{{ icon("chev", "chev") }}The numbers, all measures</summary>
+            <div class="totalsnumbers"></div></details>
+            <button type="button" class="btn small" data-do="export" data-kind="groups">{{ icon("down") }}Totals as CSV
+            </button></div>
+            """
+        )
     )
 
 
 def impact_panel() -> gr.HTML:
     """Place the outcome rule, its preview and the table of impact ratios."""
     return markup(
-        f"""<section aria-labelledby="h-impact" class="impactpanel">
-        <div class="bar"><h2 id="h-impact">Selection rates and impact ratios</h2><span class="end acts">
-          <button type="button" class="btn small" data-do="export" data-kind="impact" disabled>{icon("down")}CSV
-          </button>
-          <button type="button" class="btn small" data-do="print" disabled>Print</button></span></div>
-        <form class="rule" aria-label="How a continuation is read">
-          <div class="field"><label for="rule-selected">Selected if the text has</label><input class="input"
-            id="rule-selected" name="selected" autocomplete="off" spellcheck="false" placeholder="hired"></div>
-          <div class="field"><label for="rule-other">and not before it (optional)</label><input class="input"
-            id="rule-other" name="other" autocomplete="off" spellcheck="false" placeholder="rejected"></div>
-          <div class="ticks"><label><input type="checkbox" name="case"> Match case</label>
-            <label><input type="checkbox" name="regex"> Regular expression</label>
-            <label><input type="checkbox" name="small"> Leave groups below 2&nbsp;% out</label></div></form>
-        <div class="preview-rule" role="status">{NO_RULE}</div>
-        <div class="impactreport"></div>
-        <details class="meanings" open><summary>{icon("chev", "chev")}What these numbers mean, and what not</summary>
-          <div class="plainwords sub">{meaning()}</div></details></section>"""
+        html(
+            """
+            <section aria-labelledby="h-impact" class="impactpanel">
+            <div class="bar"><h2 id="h-impact">Selection rates and impact ratios</h2><span class="end acts">
+              <button type="button" class="btn small" data-do="export" data-kind="impact" disabled>{{ icon("down") }}CSV
+              </button>
+              <button type="button" class="btn small" data-do="print" disabled>Print</button></span></div>
+            <form class="rule" aria-label="How a continuation is read">
+              <div class="field"><label for="rule-selected">Selected if the text has</label><input class="input"
+                id="rule-selected" name="selected" autocomplete="off" spellcheck="false" placeholder="hired"></div>
+              <div class="field"><label for="rule-other">and not before it (optional)</label><input class="input"
+                id="rule-other" name="other" autocomplete="off" spellcheck="false" placeholder="rejected"></div>
+              <div class="ticks"><label><input type="checkbox" name="case"> Match case</label>
+                <label><input type="checkbox" name="regex"> Regular expression</label>
+                <label><input type="checkbox" name="small"> Leave groups below 2&nbsp;% out</label></div></form>
+            <div class="preview-rule" role="status">{{ no_rule }}</div>
+            <div class="impactreport"></div>
+            <details class="meanings" open>
+              <summary>{{ icon("chev", "chev") }}What these numbers mean, and what not</summary>
+              <div class="plainwords sub">{% for paragraph in meaning %}<p>{{ paragraph }}</p>{% endfor %}</div>
+            </details></section>
+            """,
+            no_rule=NO_RULE,
+            meaning=MEANING,
+        )
     )
 
 
-OWN_FIELDS = ("name", "seeds", "by_group", "proceed")
+ROW_HEIGHT = 30
+FRAME_HEIGHT = 58
+LONGEST_NAME = 22
+CHARACTER_WIDTH = 6.5
+INTERVALS, DOTS = 2, 3
+"""Places of both traces in the template."""
+
+
+def figure_height(groups: int) -> int:
+    """Height in pixels of the totals' chart for a number of groups."""
+    return FRAME_HEIGHT + ROW_HEIGHT * max(1, groups)
+
+
+def totals_figure(groups: Sequence[GroupTotals], measure: str) -> go.Figure:
+    """A dot for each group's mean and a line for its interval; a mean without an interval is an open square.
+
+    Args:
+        groups: Totals by group, drawn from the top.
+        measure: Which of their means.
+    """
+    names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in map(_name, groups)]
+    left = 16 + CHARACTER_WIDTH * max((len(name) for name in names), default=4)
+    figure = go.Figure(layout=plain_layout(figure_height(len(groups)), {"l": round(left), "r": 16, "t": 8, "b": 40}))
+    empty = {"x": [], "y": [], "hoverinfo": "skip"}
+    for trace in (go.Scatter(empty), go.Scatter(empty), _intervals(groups, measure), _dots(groups, measure)):
+        figure.add_trace(trace)
+    share = measure == "certified_share"
+    figure.update_xaxes(
+        title={"text": MEASURES[measure], "standoff": 6}, tickformat=".0%" if share else None, nticks=6, showgrid=True,
+        range=_share_range(groups) if share else None,
+    )  # fmt: skip
+    figure.update_yaxes(
+        tickmode="array", tickvals=list(range(len(names))), ticktext=names, showgrid=False, zeroline=False,
+        range=[len(names) - 0.5, -0.5],
+    )  # fmt: skip
+    return figure
+
+
+def _name(group: GroupTotals) -> str:
+    return group_name(group.group)
+
+
+def _share_range(groups: Sequence[GroupTotals]) -> list[float]:
+    """From a little below the lowest value to 100 %, beyond which no share goes."""
+    means = [group.mean("certified_share") for group in groups]
+    least = min((value for mean in means for value in (mean.low, mean.mean) if value is not None), default=0.0)
+    return [max(0.0, least - 0.05), 1.02]
+
+
+def _intervals(groups: Sequence[GroupTotals], measure: str) -> go.Scatter:
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for place, group in enumerate(groups):
+        mean = group.mean(measure)
+        if mean.low is not None:
+            x += [mean.low, mean.high, None]
+            y += [place, place, None]
+    return go.Scatter(
+        x=x, y=y, mode="lines+markers", line={"width": 1.6}, hoverinfo="skip",
+        marker={"symbol": "line-ns-open", "size": 9, "line": {"width": 1.6}},
+    )  # fmt: skip
+
+
+def _dots(groups: Sequence[GroupTotals], measure: str) -> go.Scatter:
+    dots = [(place, group.mean(measure), _name(group)) for place, group in enumerate(groups)]
+    dots = [dot for dot in dots if dot[1].mean is not None]
+    hover = [
+        f"{name}: {mean.mean:.3g} ({'no interval' if mean.low is None else f'{mean.low:.3g} to {mean.high:.3g}'})"
+        for _, mean, name in dots
+    ]
+    return go.Scatter(
+        x=[mean.mean for _, mean, _ in dots],
+        y=[place for place, _, _ in dots],
+        mode="markers",
+        marker={
+            "size": 9, "line": {"width": 1.6},
+            "symbol": ["square-open" if mean.low is None else "circle" for _, mean, _ in dots],
+        },
+        hovertext=hover,
+        hovertemplate="%{hovertext}<extra></extra>",
+        cliponaxis=False,
+    )  # fmt: skip
+
+
+BATCH_FIELDS = ("name", "seeds", "by_group", "proceed")
 """What a batch has besides the settings of its sessions, in the order of the controls."""
 
 SAME_SEED = "same"
 UNTRIED = '<p class="hint">Counts prompts, groups and tokens, and says which rows the model cannot use.</p>'
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A prompt set, and the batch that is asked of it."""
-
-    prompts: ParsedPromptSet
-    request: BatchRequest
-
-
 class FormHandlers:
     """What the form asks of the services; values are the columns, then the batch's own fields, then the rail's."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services, and what other pages' handlers do already."""
         self._batches = services.batches
         self._calibrations = services.calibrations
         self._audits = services.audits
         self._user_lists = services.user_lists
         self.settings = AuditHandlers(services)
-        self.prompts = PromptHandlers(services)
-        self.prompts.samples = services.batches.samples()
+        self.prompts = PromptHandlers(services.batches, UNTRIED)
 
     @shown
     def opened(self, request: gr.Request) -> list[object]:
         """The settings that a new batch begins with: the usual ones, under the asked-for calibration and policy."""
-        asked_for = str(request.query_params.get("calibration", ""))
+        calibration = str(request.query_params.get("calibration", ""))
         stored = Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
-        wanted = int(asked_for) if asked_for.isdigit() else None
-        chosen = AuditSettings(
+        settings = AuditSettings(
             policy=known_policy(request.query_params.get("policy")),
-            calibration_id=default_calibration(stored.calibrations, wanted),
+            calibration_id=default_calibration(
+                stored.calibrations, int(calibration) if calibration.isdigit() else None
+            ),
         )
-        return updates_from(control_values(chosen, stored), stored)
-
-    @shown
-    def parse(self, path: str | None) -> list[Any]:
-        """Read an uploaded prompt set, each field from the column of its name."""
-        return [*self.prompts.parse(path)[:-1], UNTRIED]
-
-    @shown
-    def remap(self, path: str | None, *columns: str) -> list[Any]:
-        """Read it again with the chosen columns."""
-        return [*self.prompts.remap(path, *columns)[:-1], UNTRIED]
+        return updates_from(control_values(settings, stored), stored)
 
     @shown
     def preview(self, path: str | None, *values: Any) -> str:
         """The first rows as they will be masked."""
         if path is None:
             return ""
-        what = self._asked(path, True, values)
-        if "prompt" not in dict(what.prompts.mapping):
+        prompts, request = self._batch(path, True, values)
+        if "prompt" not in dict(prompts.mapping):
             return ""
-        own = what.request.settings
+        settings = request.settings
         masking = CalibrationRequest(
-            "", masked_families=own.masked_families, user_list_id=own.user_list_id, whitelist=own.whitelist
+            "",
+            masked_families=settings.masked_families,
+            user_list_id=settings.user_list_id,
+            whitelist=settings.whitelist,
         )
-        return preview_rows(self._calibrations.preview(what.prompts, masking), len(what.prompts.rows))
+        return preview_rows(self._calibrations.preview(prompts, masking), len(prompts.rows))
 
     @shown
     def check(self, path: str | None, *values: Any) -> list[Any]:
         """All rows that cannot be used, those included that only the model can tell."""
-        what = self._asked(path, True, values)
-        found = self._batches.row_errors(what.prompts, what.request)
-        label = accept_label(what.prompts.total - bad_rows(found))
-        return [row_errors(found, what.prompts.total), gr.Checkbox(visible=bool(found), label=label)]
+        prompts, request = self._batch(path, True, values)
+        errors = self._batches.row_errors(prompts, request)
+        return [row_errors(errors, prompts.total), accept_box(prompts.total, errors)]
 
     @shown
     def estimate(self, path: str | None, *values: Any) -> str:
         """What the run will take."""
-        what = self._asked(path, True, values)
-        return estimate_line(self._batches.estimate(what.prompts, what.request))
+        return estimate_line(self._batches.estimate(*self._batch(path, True, values)))
 
     @shown
-    def submit(self, path: str | None, accept: bool, *values: Any) -> Message:
+    def submit(self, path: str | None, accept: bool, *values: Any) -> Reply:
         """Begin the batch, and have the page open it."""
-        what = self._asked(path, accept, values)
-        return {"kind": "begun", "batch": self._batches.submit(what.prompts, what.request), "at": time.monotonic_ns()}
+        batch_id = self._batches.submit(*self._batch(path, accept, values))
+        return {"kind": "begun", "batch": batch_id, "at": time.monotonic_ns()}
 
     @shown
     def describe_calibration(self, *values: object) -> list[object]:
@@ -226,23 +334,18 @@ class FormHandlers:
         misfit = bool(self._audits.fit(settings_from(without_parameters(values))).differences)
         return [*self.settings.describe_calibration(*values), gr.Checkbox(visible=misfit)]
 
-    def _asked(self, path: str | None, accept: bool, values: Sequence[Any]) -> Asked:
-        """Read the prompt set as the form maps its columns, and make the form's request."""
-        if path is None:
-            raise ServiceError(NO_FILE)
-        columns, rest = values[: len(PROMPT_SET_FIELDS)], values[len(PROMPT_SET_FIELDS) :]
-        own = dict(zip(OWN_FIELDS, rest, strict=False))
-        settings = settings_from(rest[len(OWN_FIELDS) :], bool(own["proceed"]))
-        by_group = bool(own["by_group"])
-        return Asked(
-            self._batches.parse(Path(path), Path(path).name, columns_from(columns)),
-            BatchRequest(
-                name=str(own["name"] or "").strip() or Path(path).stem,
-                settings=replace(settings, group=None) if by_group else settings,
-                accept_errors=accept,
-                same_seed=own["seeds"] == SAME_SEED,
-                group_thresholds=by_group,
-            ),
+    def _batch(self, path: str | None, accept: bool, values: Sequence[Any]) -> tuple[ParsedPromptSet, BatchRequest]:
+        """The prompt set as the form maps its columns, and the form's request."""
+        prompts = parsed_from(self._batches, path, values[: len(PROMPT_SET_FIELDS)])
+        values = values[len(PROMPT_SET_FIELDS) :]
+        name, seeds, by_group, proceed = values[: len(BATCH_FIELDS)]
+        settings = settings_from(values[len(BATCH_FIELDS) :], bool(proceed))
+        return prompts, BatchRequest(
+            name=str(name or "").strip() or Path(prompts.filename).stem,
+            settings=replace(settings, group=None) if by_group else settings,
+            accept_errors=accept,
+            same_seed=seeds == SAME_SEED,
+            group_thresholds=bool(by_group),
         )
 
 
@@ -250,8 +353,8 @@ class BatchHandlers:
     """Every method answers one event of the page."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services, and a folder for files that lives as long as the page."""
         self._batches = services.batches
+        # Lives as long as the page.
         self._folder = tempfile.TemporaryDirectory(prefix="coft-batches-")
 
     @shown
@@ -280,8 +383,8 @@ class BatchHandlers:
     def delete(self, event: gr.EventData) -> Reply:
         """Delete a batch; its sessions stay."""
         self._batches.delete(int(event.id))
-        html = batches_list(self._batches.list())
-        return reply(event, {"kind": "list", "html": html, "gone": int(event.id), "said": "The batch is deleted."})
+        listed = batches_list(self._batches.list())
+        return reply(event, {"kind": "list", "html": listed, "gone": int(event.id), "said": "The batch is deleted."})
 
     @shown
     def totals(self, event: gr.EventData) -> list[Any]:
@@ -299,32 +402,32 @@ class BatchHandlers:
     @shown
     def outcome(self, event: gr.EventData) -> Reply:
         """How a rule reads the rows, and the table that comes of it."""
-        view, rule = self._batches.view(int(event.batch)), outcome_rule(event.rule)
-        found: Outcomes | str | None = None
-        if rule.selected.strip():
-            found = or_refusal(lambda: self._batches.outcomes(view.id, rule))
-        made = None
-        if isinstance(found, Outcomes) and found.rows:
-            pairs = found.pairs
-            made = or_refusal(lambda: impact_table(pairs, bool(event.rule.get("small"))))
-        return reply(event, impact_message(view, rule, found, made))
+        view, rule, small = (
+            self._batches.view(int(event.batch)),
+            outcome_rule(event.rule),
+            bool(event.rule.get("small")),
+        )
+        outcomes = or_refusal(lambda: self._batches.outcomes(view.id, rule)) if rule.selected.strip() else None
+        impact = None
+        if isinstance(outcomes, Outcomes) and outcomes.rows:
+            pairs = outcomes.pairs
+            impact = or_refusal(lambda: impact_table(pairs, small))
+        return reply(event, impact_message(view, rule, outcomes, impact))
 
     @shown
     def export(self, event: gr.EventData) -> str:
         """Write the rows, the totals or the impact ratios for download."""
-        number, kind = int(event.batch), str(event.kind)
-        path = Path(self._folder.name) / f"coft-audit-batch-{number}-{kind}.csv"
-        return str(write_text(path, self._csv(number, kind, event)))
-
-    def _csv(self, number: int, kind: str, event: gr.EventData) -> str:
+        batch_id, kind = int(event.batch), str(event.kind)
         if kind == "rows":
-            return self._batches.csv(number)
-        if kind == "groups":
-            return groups_csv(self._batches.view(number).groups)
-        if kind == "impact":
-            rule, small = outcome_rule(event.rule), bool(event.rule.get("small"))
-            return impact_csv(self._batches.impact(number, rule, small)[0])
-        raise ServiceError(f"There is no file {kind!r}; choose rows, groups or impact.")
+            text = self._batches.csv(batch_id)
+        elif kind == "groups":
+            text = groups_csv(self._batches.view(batch_id).groups)
+        elif kind == "impact":
+            small = bool(event.rule.get("small"))
+            text = impact_csv(self._batches.impact(batch_id, outcome_rule(event.rule), small)[0])
+        else:
+            raise ServiceError(f"There is no file {kind!r}; choose rows, groups or impact.")
+        return str(write_text(Path(self._folder.name) / f"coft-audit-batch-{batch_id}-{kind}.csv", text))
 
     def _shown(self, event: gr.EventData, said: str = "") -> Reply:
         query = batch_query(event.query)
@@ -350,9 +453,7 @@ class NewBatch:
     """The controls of a new batch."""
 
     part: PromptPart
-    samples: gr.HTML
-    preview: gr.HTML
-    own: dict[str, Component]
+    fields: dict[str, Component]
     rail: SettingsRail
     check: gr.Button
     run: gr.Button
@@ -361,8 +462,8 @@ class NewBatch:
     @property
     def inputs(self) -> list[Any]:
         """File, columns, the batch's own fields and the settings, as the handlers take them."""
-        own = [self.own[name] for name in OWN_FIELDS]
-        return [self.part.file, *self.part.columns, *own, *self.rail.inputs]
+        fields = [self.fields[name] for name in BATCH_FIELDS]
+        return [self.part.file, *self.part.columns, *fields, *self.rail.inputs]
 
     @property
     def read(self) -> list[Any]:
@@ -372,30 +473,32 @@ class NewBatch:
 
 def new_batch(services: Services, handlers: FormHandlers) -> NewBatch:
     """Place the controls in two columns: prompts with the run below them, and the settings."""
-    own: dict[str, Component] = {}
+    fields: dict[str, Component] = {}
     with gr.Column(elem_classes=["stack"], min_width=0):
-        part, samples, preview = prompt_part(handlers.prompts)
+        part = prompt_part(handlers.prompts)
     with gr.Column(elem_classes=["stack"], min_width=0):
         with gr.Column(elem_classes=["rail", "batchrail"], min_width=0, elem_id="settings"):
             markup('<div class="bar"><h2>2. Settings</h2><span class="hint">the same for every prompt</span></div>')
-            own["name"] = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, elem_id="batch-name")
+            fields["name"] = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, elem_id="batch-name")
             rail = settings_controls(AuditSettings(), services.audits.masked_families)
-            own["proceed"] = gr.Checkbox(
+            fields["proceed"] = gr.Checkbox(
                 False, label="Audit without certificate where the calibration does not fit", visible=False,
                 elem_id="proceed",
             )  # fmt: skip
-            own["by_group"] = gr.Checkbox(
+            fields["by_group"] = gr.Checkbox(
                 False, label="Each row under its own group’s thresholds", elem_classes=["ruled"], elem_id="by-group"
             )
             hint("Needs a calibration by group, and a group in each row.")
-            own["seeds"] = gr.Radio(SEEDS, value="contexts", label="Seeds", elem_classes=["stacked"], elem_id="seeds")
+            fields["seeds"] = gr.Radio(
+                SEEDS, value="contexts", label="Seeds", elem_classes=["stacked"], elem_id="seeds"
+            )
         with gr.Column(elem_classes=["group"], elem_id="go"):
             markup('<div class="bar"><h2>3. Run</h2></div>')
             estimate = markup(UNTRIED, "estimate")
             with gr.Row(elem_classes=["go"]):
                 check = gr.Button("Check and estimate", interactive=False, elem_id="check")
                 run = gr.Button("Run", variant="primary", interactive=False, elem_id="run")
-    return NewBatch(part, samples, preview, own, rail, check, run, estimate)
+    return NewBatch(part, fields, rail, check, run, estimate)
 
 
 def wire_new(app: gr.Blocks, handlers: FormHandlers, form: NewBatch, stage: gr.HTML) -> None:
@@ -410,12 +513,12 @@ def wire_new(app: gr.Blocks, handlers: FormHandlers, form: NewBatch, stage: gr.H
 
 
 def _wire_prompts(handlers: FormHandlers, form: NewBatch) -> None:
-    part, preview = form.part, form.preview
-    form.samples.sample(handlers.prompts.sample, None, part.file, **EVENT)
-    read = part.file.change(handlers.parse, part.file, form.read, **EVENT)
+    part, preview = form.part, form.part.preview
+    part.samples.sample(handlers.prompts.sample, None, part.file, **EVENT)
+    read = part.file.change(handlers.prompts.parse, part.file, form.read, **EVENT)
     read.success(handlers.preview, form.inputs, preview, **LATEST)
     chosen = [column.select for column in part.columns]
-    mapped = gr.on(chosen, handlers.remap, [part.file, *part.columns], form.read, **LATEST)
+    mapped = gr.on(chosen, handlers.prompts.remap, [part.file, *part.columns], form.read, **LATEST)
     mapped.success(handlers.preview, form.inputs, preview, **LATEST)
     masking = [form.rail.controls[name].change for name in MASKING]  # type: ignore[attr-defined]
     gr.on(masking, handlers.preview, form.inputs, preview, **LATEST)
@@ -435,7 +538,7 @@ def _wire_settings(app: gr.Blocks, handlers: FormHandlers, form: NewBatch) -> No
     app.load(handlers.opened, None, rail.inputs, **EVENT)
     model, calibration = rail.controls["model"], rail.controls["calibration_id"]
     gr.on([changes["model"], app.load], told.describe_model, model, rail.model_note, **LATEST)
-    notes = [rail.calibration_note, rail.controls["group"], rail.adopt, form.own["proceed"]]
+    notes = [rail.calibration_note, rail.controls["group"], rail.adopt, form.fields["proceed"]]
     described = [change for name, change in changes.items() if name not in UNRELATED]
     gr.on(described, handlers.describe_calibration, rail.inputs, notes, **LATEST)
     changes["calibration_id"](told.describe_drift, calibration, rail.drift_note, **LATEST)

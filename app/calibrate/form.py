@@ -14,7 +14,6 @@ from gradio.components import Component
 from app.audit.words import family_choices, list_choices
 from app.shared.audits import FAMILY_NAMES, CalibrationRequest
 from app.shared.markup import hint, icon, markup, upload
-from app.shared.prompt_sets import PROMPT_SET_FIELDS
 from app.shared.settings_rail import prompt_format, terms
 from app.shared.step_words import level
 from coft_core.types import FAMILIES
@@ -111,11 +110,6 @@ def calibration_request(
         prompt_format=str(given["prompt_format"]),
         chat_date=_text(given["chat_date"]),
     )
-
-
-def columns_from(values: Sequence[object]) -> dict[str, str]:
-    """For each field of a prompt set the column that is chosen for it; ``""`` is none."""
-    return {field: str(value or "") for field, value in zip(PROMPT_SET_FIELDS, values, strict=True)}
 
 
 def masked_families(given: Given) -> tuple[str, ...]:

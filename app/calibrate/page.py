@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +21,6 @@ from app.calibrate.form import (
     applicable,
     calibration_form,
     calibration_request,
-    columns_from,
     equal_shares,
     given_from,
     shares_line,
@@ -41,31 +38,26 @@ from app.calibrate.result_page import (
 )
 from app.calibrate.result_words import comparison_choices, comparison_settings, comparison_thresholds
 from app.calibrate.service import CalibrationService
-from app.calibrate.words import (
-    FIELD_HELP,
-    accept_label,
-    bad_rows,
-    column_choices,
-    drift_foot,
-    drift_head,
-    estimate_panel,
-    needs_mapping,
-    preview_rows,
-    prompt_set,
-    row_errors,
-    samples_list,
-)
-from app.shared import web as assets
+from app.calibrate.words import drift_foot, drift_head, estimate_panel
 from app.shared.audits import CalibrationRequest, CalibrationView, ReadingRequest
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, or_refusal, or_told, shown
 from app.shared.job_watch import JobKind, JobPart, JobWatch, job_part, run_buttons, wire_job
 from app.shared.jobs import JobView
 from app.shared.markup import chart, hint, listing, markup, upload
-from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet, RowError
+from app.shared.prompt_form import (
+    NOT_TRIED,
+    TRYING,
+    PromptHandlers,
+    PromptPart,
+    accept_box,
+    parsed_from,
+    preview_rows,
+    prompt_part,
+    row_errors,
+)
+from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
 from app.shared.web import topbar
-
-NO_FILE = "No prompt set is chosen: upload one, or take a sample."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +80,12 @@ def asked(calibrations: CalibrationService, path: str | None, accept: bool, valu
     Raises:
         ServiceError: No prompt set is chosen.
     """
-    if path is None:
-        raise ServiceError(NO_FILE)
-    columns, given = columns_from(values[: len(PROMPT_SET_FIELDS)]), given_from(values[len(PROMPT_SET_FIELDS) :])
-    prompts = calibrations.parse(Path(path), Path(path).name, columns)
+    prompts = parsed_from(calibrations, path, values[: len(PROMPT_SET_FIELDS)])
+    given = given_from(values[len(PROMPT_SET_FIELDS) :])
     other = given["deployment"] if applicable(given)["deployment"] else None
-    return Asked(prompts, calibration_request(given, Path(path).stem, accept, prompts_of(calibrations, other)))
+    return Asked(
+        prompts, calibration_request(given, Path(prompts.filename).stem, accept, prompts_of(calibrations, other))
+    )
 
 
 def prompts_of(calibrations: CalibrationService, path: str | None) -> tuple[str, ...]:
@@ -245,53 +237,19 @@ def wire_follow(handlers: FollowHandlers, part: FollowPart, shown_id: gr.State, 
     part.button.click(handlers.reweight, [shown_id, part.file, part.name], [shown_id, part.file, part.name], **EVENT)
 
 
-TRYING = '<p class="hint">Trying a few prompts with the model…</p>'
-NOT_TRIED = '<p class="hint">Not estimated.</p>'
 UNTRIED = (
     '<p class="hint">Says how long it takes, which rows the model cannot use, and whether the contexts suffice.</p>'
 )
-HELP = "".join(f'<div><dt class="mono">{name}</dt><dd>{text}</dd></div>' for name, text in FIELD_HELP.items())
 MASKING = ("layout", "family", "masked_families", "user_list_id", "whitelist", "mask_mode")
 """Fields of the form that change how rows are masked."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptPart:
-    """The controls of a prompt set that other parts of the page need."""
-
-    file: gr.File
-    columns: tuple[gr.Dropdown, ...]
-    accept: gr.Checkbox
-    errors: gr.HTML
-    outputs: tuple[Any, ...]
-
-
-class PromptHandlers:
+class CalibrationPrompts(PromptHandlers):
     """What the page asks of the services about a prompt set."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services, and a folder for samples that lives as long as the page."""
+        super().__init__(services.calibrations, UNTRIED)
         self._calibrations = services.calibrations
-        self.samples = services.calibrations.samples()
-        self._folder = tempfile.TemporaryDirectory(prefix="coft-samples-")
-
-    @shown
-    def parse(self, path: str | None) -> list[Any]:
-        """Read an uploaded prompt set, each field from the column of its name."""
-        return _blank() if path is None else _shown(self._calibrations.parse(Path(path), Path(path).name))
-
-    @shown
-    def remap(self, path: str | None, *columns: str) -> list[Any]:
-        """Read it again with the chosen columns."""
-        if path is None:
-            return _blank()
-        return _shown(self._calibrations.parse(Path(path), Path(path).name, columns_from(columns)))
-
-    @shown
-    def sample(self, event: gr.EventData) -> str:
-        """Take a sample as if it had been uploaded; from a folder that the browser may read."""
-        found = self.samples[int(event.id)]
-        return str(shutil.copy(found.path, Path(self._folder.name) / found.name))
 
     @shown
     def preview(self, path: str | None, *values: Any) -> str:
@@ -316,7 +274,7 @@ class PromptHandlers:
         """All rows that cannot be used, those included that only the model can tell."""
         what = asked(self._calibrations, path, True, values)
         found = self._calibrations.row_errors(what.prompts, what.request)
-        return [row_errors(found, what.prompts.total), _offer(what.prompts.total, found)]
+        return [row_errors(found, what.prompts.total), accept_box(what.prompts.total, found)]
 
     @shown
     def estimate(self, path: str | None, *values: Any) -> str:
@@ -324,31 +282,6 @@ class PromptHandlers:
         what = asked(self._calibrations, path, True, values)
         found = self._calibrations.estimate(what.prompts, what.request)
         return estimate_panel(found, what.request.alpha, what.request.verification_share)
-
-
-def prompt_part(handlers: PromptHandlers) -> tuple[PromptPart, gr.HTML, gr.HTML]:
-    """Place the upload, the samples, the columns and what is said of the rows."""
-    with gr.Column(elem_classes=["group"]):
-        markup('<div class="bar"><h2>1. Prompt set</h2><span class="hint">CSV or JSONL, UTF-8</span></div>')
-        file = upload("Prompt set", "prompt-set")
-        samples = listing("samples", "sample", value=samples_list(handlers.samples))
-        with gr.Row(elem_classes=["templates"]):
-            markup('<span class="hint">Or start from a template:</span>')
-            for kind in ("csv", "jsonl"):
-                gr.DownloadButton(kind.upper(), str(assets.TEMPLATES / f"prompt_set.{kind}"), size="sm")
-        summary = markup("", "parsed")
-        with gr.Accordion("Columns", open=False, visible=False, elem_classes=["fold"], elem_id="columns") as fold:
-            with gr.Row(elem_classes=["columns-grid"]):
-                columns = tuple(
-                    gr.Dropdown([("none", "")], value="", label=name, min_width=0) for name in PROMPT_SET_FIELDS
-                )
-            markup(f'<dl class="finger fields">{HELP}</dl>')
-        errors = markup("", "row-errors")
-        accept = gr.Checkbox(False, label="Go on with the good rows", visible=False, elem_id="accept")
-        preview = markup("", "preview")
-    outputs = (summary, fold, *columns, errors, accept)
-    part = PromptPart(file, columns, accept, errors, outputs)
-    return part, samples, preview
 
 
 def estimate_part() -> tuple[gr.Button, gr.HTML]:
@@ -359,11 +292,9 @@ def estimate_part() -> tuple[gr.Button, gr.HTML]:
 
 
 def wire_prompts(
-    handlers: PromptHandlers,
+    handlers: CalibrationPrompts,
     part: PromptPart,
     form: CalibrationForm,
-    samples: gr.HTML,
-    preview: gr.HTML,
     check: tuple[gr.Button, gr.HTML],
     run: gr.Button,
 ) -> gr.events.Dependency:
@@ -371,9 +302,9 @@ def wire_prompts(
     button, estimate = check
     inputs = [part.file, *part.columns, *form.inputs]
     outputs = [*part.outputs, button, run, estimate]
-    samples.sample(handlers.sample, None, part.file, **EVENT)
+    part.samples.sample(handlers.sample, None, part.file, **EVENT)
     read = part.file.change(handlers.parse, part.file, outputs, **EVENT)
-    marked = read.success(handlers.preview, inputs, preview, **LATEST)
+    marked = read.success(handlers.preview, inputs, part.preview, **LATEST)
     marked.success(None, form.controls["model"], None, js="(model) => coft.calibrate.check(model)")
     mapped = gr.on(
         [column.select for column in part.columns],
@@ -382,12 +313,12 @@ def wire_prompts(
         outputs,
         **LATEST,
     )
-    mapped.success(handlers.preview_again, inputs, preview, **LATEST)
+    mapped.success(handlers.preview_again, inputs, part.preview, **LATEST)
     gr.on(
         [form.controls[name].change for name in MASKING],  # type: ignore[attr-defined]
         handlers.preview_again,
         inputs,
-        preview,
+        part.preview,
         **LATEST,
     )
     tried = button.click(lambda: TRYING, None, estimate, **EVENT)
@@ -396,28 +327,6 @@ def wire_prompts(
     for event in (checked, estimated):
         event.failure(lambda: NOT_TRIED, None, estimate, **EVENT)
     return checked
-
-
-def _offer(total: int, errors: Sequence[RowError], **more: Any) -> Any:
-    """Offer to go on with the good rows where there are others; what was ticked before stays so."""
-    return gr.Checkbox(visible=bool(errors), label=accept_label(total - bad_rows(errors)), **more)
-
-
-def _blank() -> list[Any]:
-    columns = [gr.Dropdown([("none", "")], value="")] * len(PROMPT_SET_FIELDS)
-    off = gr.Button(interactive=False)
-    return ["", gr.Accordion(visible=False), *columns, "", _offer(0, (), value=False), off, off, UNTRIED]
-
-
-def _shown(parsed: ParsedPromptSet) -> list[Any]:
-    found = dict(parsed.mapping)
-    columns = [gr.Dropdown(column_choices(parsed), value=found.get(name, "")) for name in PROMPT_SET_FIELDS]
-    fold = gr.Accordion(visible=True, open=True) if needs_mapping(parsed) else gr.Accordion(visible=True)
-    usable = gr.Button(interactive=bool(parsed.rows))
-    return [
-        prompt_set(parsed), fold, *columns, row_errors(parsed.errors, parsed.total),
-        _offer(parsed.total, parsed.errors, value=False), usable, usable, UNTRIED,
-    ]  # fmt: skip
 
 
 class CalibrationRuns:
@@ -454,7 +363,7 @@ def wire_jobs(
     part: JobPart,
     prompts: PromptPart,
     form: CalibrationForm,
-    check: PromptHandlers,
+    check: CalibrationPrompts,
 ) -> None:
     """Connect everything about runs; a refused run names the rows that refuse it."""
     inputs = [prompts.file, *prompts.columns, *form.inputs]
@@ -517,8 +426,8 @@ def calibrate_page(app: gr.Blocks, services: Services) -> None:
 
 
 def _left(app: gr.Blocks, services: Services) -> tuple[JobPart, gr.HTML]:
-    prompts = PromptHandlers(services)
-    part, samples, preview = prompt_part(prompts)
+    prompts = CalibrationPrompts(services)
+    part = prompt_part(prompts)
     with gr.Column(elem_classes=["group"], elem_id="settings"):
         markup('<div class="bar"><h2>2. Settings</h2></div>')
         form = calibration_form(services.audits.masked_families)
@@ -529,7 +438,7 @@ def _left(app: gr.Blocks, services: Services) -> tuple[JobPart, gr.HTML]:
     with gr.Column(elem_classes=["group"]):
         markup('<div class="bar"><h2>Past runs</h2></div>')
         runs = listing("runs", "show", "delete")
-    wire_prompts(prompts, part, form, samples, preview, check, jobs.run)
+    wire_prompts(prompts, part, form, check, jobs.run)
     wire_jobs(app, services, jobs, part, form, prompts)
     _wire_form(app, FormHandlers(services), form)
     return jobs, runs

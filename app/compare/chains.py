@@ -11,8 +11,7 @@ from itertools import groupby, zip_longest
 from operator import attrgetter
 from statistics import fmean, median
 
-from app.batch.impact import mean_interval
-from app.batch.types import BatchRowView, MeanInterval
+from app.batch.rows import BatchRowView, MeanInterval, mean_interval
 from app.compare.types import (
     AlignedRow,
     ChainSummary,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.batch.types import MeanInterval
+from app.batch.rows import MeanInterval
 from app.bootstrap import Services, services
 from app.calibrate.commands import pairs
 from app.compare.json import comparison_json, set_json, set_summary_json

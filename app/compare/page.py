@@ -13,8 +13,6 @@ import gradio as gr
 from app.audit.parts import span_editor
 from app.audit.words import Message, spans_from, spans_message
 from app.bootstrap import Services
-from app.calibrate.form import columns_from
-from app.calibrate.page import NO_FILE, PromptHandlers, PromptPart, prompt_part
 from app.compare.chains import align, beside
 from app.compare.set_words import set_message, set_query, sets_message
 from app.compare.types import Comparison, SetRequest
@@ -34,9 +32,10 @@ from app.sessions.service import LibraryQuery
 from app.shared import web as assets
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.charts import chain_divergence_figure, changed_figure, sensitivity_figure, vanilla_figure
-from app.shared.errors import ColumnMismatch, ServiceError
+from app.shared.errors import ColumnMismatch
 from app.shared.events import LATEST, MULTIPLE, On, Reply, downloaded, reply, shown, shown_stream, wire
 from app.shared.markup import icon, markup
+from app.shared.prompt_form import PromptHandlers, PromptPart, parsed_from, prompt_part
 from app.shared.prompt_sets import PROMPT_SET_FIELDS
 from app.shared.web import topbar
 from coft_core.types import Step
@@ -313,8 +312,7 @@ class SetHandlers:
         self._sets = services.compared_sets
         self._batches = services.batches
         self._folder = tempfile.TemporaryDirectory(prefix="coft-compared-sets-")
-        self.prompts = PromptHandlers(services)
-        self.prompts.samples = services.batches.samples()
+        self.prompts = PromptHandlers(services.batches, "")
 
     @shown
     def parse(self, path: str | None) -> list[Any]:
@@ -339,11 +337,9 @@ class SetHandlers:
     @shown
     def start(self, event: gr.EventData, path: str | None, accept: bool, *columns: str) -> Reply:
         """Begin a comparison; a calibration of another policy is told apart, because one may proceed."""
-        if path is None:
-            raise ServiceError(NO_FILE)
-        prompts = self._batches.parse(Path(path), Path(path).name, columns_from(columns))
+        prompts = parsed_from(self._batches, path, columns)
         asked = SetRequest(
-            name=str(event.name or "").strip() or Path(path).stem,
+            name=str(event.name or "").strip() or Path(prompts.filename).stem,
             columns=settings_of_columns(event.shared, event.columns),
             accept_errors=bool(accept),
         )
@@ -388,18 +384,18 @@ class SetHandlers:
         return reply(event, set_message(view, query))
 
 
-def set_controls(services: Services) -> tuple[SetHandlers, PromptPart, gr.HTML]:
+def set_controls(services: Services) -> tuple[SetHandlers, PromptPart]:
     """Place the upload with its columns and problems, and what was run earlier."""
     handlers = SetHandlers(services)
     with gr.Column(elem_classes=["cmp-set"]), gr.Row(elem_classes=["set-pair"]):
         with gr.Column(min_width=0):
-            part, samples, _ = prompt_part(handlers.prompts)
+            part = prompt_part(handlers.prompts)
         with gr.Column(min_width=0):
             earlier_sets()
-    return handlers, part, samples
+    return handlers, part
 
 
-def wire_sets(controls: tuple[SetHandlers, PromptPart, gr.HTML], stage: gr.HTML, file: gr.DownloadButton) -> None:
+def wire_sets(controls: tuple[SetHandlers, PromptPart], stage: gr.HTML, file: gr.DownloadButton) -> None:
     """Connect everything about prompt sets.
 
     Args:
@@ -407,9 +403,9 @@ def wire_sets(controls: tuple[SetHandlers, PromptPart, gr.HTML], stage: gr.HTML,
         stage: The open comparison.
         file: Takes tables for download.
     """
-    handlers, part, samples = controls
+    handlers, part = controls
     read = [*part.outputs]
-    samples.sample(handlers.prompts.sample, None, part.file, **MULTIPLE)  # type: ignore[attr-defined]
+    part.samples.sample(handlers.prompts.sample, None, part.file, **MULTIPLE)  # type: ignore[attr-defined]
     part.file.change(handlers.parse, part.file, read, **LATEST)
     gr.on([column.select for column in part.columns], handlers.remap, [part.file, *part.columns], read, **LATEST)
     events = {

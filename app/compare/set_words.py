@@ -9,7 +9,7 @@ from html import escape
 from typing import Any, get_args
 
 from app.audit.words import Message
-from app.batch.types import MeanInterval
+from app.batch.rows import MeanInterval
 from app.compare.types import SetCell, SetColumn, SetComparison, SetOrder, SetRow, SetSummary, StoredPromptSet
 from app.compare.words import memory
 from app.shared.errors import ServiceError

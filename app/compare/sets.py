@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from app.batch.impact import INTERVAL, OPEN, row_views
-from app.batch.service import BatchService, batch_request
-from app.batch.types import BatchRequest
+from app.batch.rows import INTERVAL, OPEN, row_views
+from app.batch.service import BatchRequest, BatchService, batch_request
 from app.compare.chains import (
     Chain,
     by_line,

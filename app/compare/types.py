@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from app.batch.types import MeanInterval, RowState
+from app.batch.rows import MeanInterval, RowState
 from app.shared.audits import AuditSettings, BranchView, CalibrationSummary
 from app.shared.jobs import JobView
 from coft_core.decode.cost import Footprint

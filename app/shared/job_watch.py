@@ -10,12 +10,76 @@ import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
 
-from app.calibrate.words import KEPT, job_said, job_status, resumable_jobs
 from app.shared.events import EVENT, shown
 from app.shared.jobs import JobService, JobView
-from app.shared.markup import listing, markup
+from app.shared.markup import html, listing, markup
 
 POLL_SECONDS = 0.7
+
+ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
+
+KEPT = "If you cancel, what is done is kept: the run can be resumed."
+
+
+def job_status(job: JobView | None, cancelled: str = KEPT) -> str:
+    """A job: progress while it runs, one sentence when it ended.
+
+    Args:
+        job: The job.
+        cancelled: What becomes of a run that is cancelled, in a sentence.
+    """
+    if job is None:
+        return ""
+    return html(
+        """
+        {% if job.active %}
+          <div class="run"><span>{{ job.title }}<span class="hint tnum">{{ job.message }}
+          {%- if job.seconds_left is not none %}, {{ job.seconds_left | duration }} left{% endif %}</span></span>
+          <span class="hint tnum">{{ percent }} %</span><div class="progress" role="progressbar" aria-valuemin="0"
+            aria-valuemax="100" aria-valuenow="{{ percent }}" aria-label="{{ job.title }}">
+          <i style="width:{{ percent }}%"></i></div><span class="hint wide">{{ cancelled }}</span></div>
+        {% elif job.status == "done" %}
+          <p class="hint">{{ job.title }}: finished, shown as the result.</p>
+        {% else %}
+          <ul class="cautions"><li>{{ icon("tri") }}<span>{{ job.title }} {{ ended.get(job.status, job.status) }}.
+          {%- if job.error %}{{ " " ~ job.error }}{% endif %}
+          {%- if job.resumable %}{{ " What was done is kept." }}{% endif %}</span></li></ul>
+        {% endif %}
+        """,
+        job=job,
+        percent=round(100 * job.progress),
+        cancelled=cancelled,
+        ended=ENDED,
+    )
+
+
+def job_said(job: JobView | None) -> str:
+    """The same for a screen reader, in steps of a quarter, so that it is not told of every change."""
+    if job is None:
+        return ""
+    if job.active:
+        return html("{{ title }}: {{ done }} % done.", title=job.title, done=25 * int(4 * job.progress))
+    return html("{{ title }} {{ ended }}.", title=job.title, ended=ENDED.get(job.status, "is finished"))
+
+
+def resumable_jobs(jobs: Sequence[JobView]) -> str:
+    """Runs that ended before they were done, and can go on."""
+    return html(
+        """
+        {% if jobs %}
+        <div class="bar"><h3>Not finished</h3></div><ul class="unfinished">
+        {% for job in jobs %}
+          <li><span>{{ job.title }}<br><span class="hint tnum">{{ ended.get(job.status, job.status) }} at
+          {{ (100 * job.progress) | round | int }} %{% if job.error %}: {{ job.error }}{% endif %}</span></span>
+          <button type="button" class="btn small" data-do="resume" data-id="{{ job.id }}"
+            aria-label="Resume {{ job.title }}">Resume</button></li>
+        {% endfor %}
+        </ul>
+        {% endif %}
+        """,
+        jobs=[job for job in jobs if job.resumable and not job.active and job.status != "done"],
+        ended=ENDED,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +144,6 @@ class JobWatch:
     """What a page asks of the services about its jobs; every method answers one event."""
 
     def __init__(self, jobs: JobService, kind: JobKind) -> None:
-        """Keep what looks jobs up, and what they are."""
         self._jobs = jobs
         self._kind = kind
 
@@ -90,21 +153,21 @@ class JobWatch:
         return self._watched(self._kind.begin(*values), shown_id)
 
     @shown
-    def poll(self, number: int | None, shown_id: int | None) -> list[Any]:
+    def poll(self, job_id: int | None, shown_id: int | None) -> list[Any]:
         """Look at the followed job; when it ends, show what it made."""
-        return self._watched(number, shown_id)
+        return self._watched(job_id, shown_id)
 
     @shown
-    def cancel(self, number: int | None) -> None:
+    def cancel(self, job_id: int | None) -> None:
         """Ask the job to stop."""
-        if number is not None:
-            self._jobs.cancel(number)
+        if job_id is not None:
+            self._jobs.cancel(job_id)
 
     @shown
     def resume(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Go on with a job from what it had done."""
         if self._kind.resume is None:
-            raise RuntimeError(f"JobService of the kind {self._kind.name!r} cannot be resumed; place no list of them.")
+            raise RuntimeError(f"Jobs of the kind {self._kind.name!r} cannot be resumed; place no list of them.")
         return self._watched(self._kind.resume(int(event.id)), shown_id)
 
     @shown
@@ -115,20 +178,20 @@ class JobWatch:
     def _at_work(self) -> int | None:
         return next((job.id for job in self._jobs.list(self._kind.name) if job.active), None)
 
-    def _watched(self, number: int | None, shown_id: int | None) -> list[Any]:
+    def _watched(self, job_id: int | None, shown_id: int | None) -> list[Any]:
         """The values of :attr:`JobPart.watched`."""
-        job = None if number is None else self._jobs.get(number)
+        job = None if job_id is None else self._jobs.get(job_id)
         running = job is not None and job.active
-        seen = self._kind.made(job) if job is not None and self._kind.shows(job) else shown_id
-        following = number if running else self._at_work()
+        result_id = self._kind.made(job) if job is not None and self._kind.shows(job) else shown_id
+        following = job_id if running else self._at_work()
         busy = following is not None
-        always = [
-            following, seen, job_status(job, self._kind.cancelled), job_said(job), gr.Timer(active=busy),
+        watched = [
+            following, result_id, job_status(job, self._kind.cancelled), job_said(job), gr.Timer(active=busy),
             gr.Button(visible=busy),
         ]  # fmt: skip
-        if self._kind.resume is None:
-            return always
-        return [*always, gr.skip() if running else resumable_jobs(self._jobs.list(self._kind.name))]
+        if self._kind.resume is not None:
+            watched.append(gr.skip() if running else resumable_jobs(self._jobs.list(self._kind.name)))
+        return watched
 
 
 def run_buttons() -> tuple[gr.Button, gr.Button]:

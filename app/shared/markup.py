@@ -10,7 +10,18 @@ import gradio as gr
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from app.shared.step_words import abbreviated, clock, count, day, plural, shown_token, signed
+from app.shared.step_words import (
+    abbreviated,
+    clock,
+    count,
+    day,
+    duration,
+    level,
+    plural,
+    shown_token,
+    signed,
+    table_threshold,
+)
 
 SYMBOLS: dict[str, tuple[str, str]] = {
     "pin": (
@@ -93,7 +104,8 @@ def badge(state: str, text: str) -> str:
 
 _TEMPLATES = Environment(autoescape=True, undefined=StrictUndefined)
 _TEMPLATES.globals |= {"icon": lambda *words: Markup(icon(*words)), "badge": lambda *words: Markup(badge(*words))}
-_TEMPLATES.filters |= {form.__name__: form for form in (abbreviated, clock, count, day, plural, shown_token, signed)}
+_FORMATS = (abbreviated, clock, count, day, duration, level, plural, shown_token, signed, table_threshold)
+_TEMPLATES.filters |= {form.__name__: form for form in _FORMATS}
 _LINE_END = re.compile(r"(?P<before>>|%\})?\s*\n\s*(?P<after><|\{%)?")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from app.batch.types import BatchRequest
+from app.batch.service import BatchRequest
 from app.compare.types import SetRequest
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ServiceError

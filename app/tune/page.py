@@ -12,7 +12,6 @@ import gradio as gr
 
 from app.bootstrap import Services
 from app.calibrate.form import SOURCES
-from app.calibrate.words import samples_list
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown
@@ -20,6 +19,7 @@ from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_
 from app.shared.jobs import JobView
 from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.policies import KNOWN_POLICIES
+from app.shared.prompt_form import samples_list
 from app.shared.web import topbar
 from app.tune.types import TuningRequest
 from app.tune.words import EMPTY, read_set, run_details, runs_list, tuning_figure

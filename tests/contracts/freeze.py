@@ -12,7 +12,7 @@ from pathlib import Path
 
 from alembic.script import ScriptDirectory
 
-from app.batch.types import BatchRequest
+from app.batch.service import BatchRequest
 from app.review.log import VerdictRequest
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from coft_core.types import Span

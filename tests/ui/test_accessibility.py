@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from app.batch.types import BatchRequest
+from app.batch.service import BatchRequest
 from app.compare.types import SetRequest
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.prompt_sets import ParsedPromptSet

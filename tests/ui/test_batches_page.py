@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.batch.types import BatchRequest, OutcomeRule
+from app.batch.impact import OutcomeRule
+from app.batch.service import BatchRequest
 from app.shared.audits import AuditSettings
 from tests.ui.fakes import FakeServices
 from tests.ui.fakes.batches import hiring, read_rows

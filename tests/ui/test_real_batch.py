@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
-from app.batch.types import OutcomeRule
+from app.batch.impact import OutcomeRule
 from app.bootstrap import services as open_services
 from app.settings import Settings
 from tests.ui.conftest import served

@@ -10,17 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.batch.impact import ImpactTable, group_totals, impact_table, outcomes_of, rows_csv, sorted_rows
-from app.batch.types import (
-    BatchEstimate,
-    BatchOrder,
-    BatchRequest,
-    BatchRowView,
-    BatchSummary,
-    BatchView,
-    OutcomeRule,
-    Outcomes,
-)
+from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_table, outcomes_of
+from app.batch.rows import BatchOrder, BatchRowView, group_totals, rows_csv, sorted_rows
+from app.batch.service import BatchEstimate, BatchRequest, BatchSummary, BatchView
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobView
 from app.shared.prompt_sets import ParsedPromptSet, RowError, SamplePromptSet

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.batch.types import BatchRequest
+from app.batch.service import BatchRequest
 from app.bootstrap import Services
 from app.shared.audits import AuditSettings
 from app.shared.prompt_sets import ParsedPromptSet

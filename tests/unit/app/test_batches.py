@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from app.batch.impact import impact_table
-from app.batch.types import BatchRequest, OutcomeRule
+from app.batch.impact import OutcomeRule, impact_table
+from app.batch.service import BatchRequest
 from app.compare.chains import overruled
 from app.review.log import VerdictRequest
 from app.sessions.service import LibraryQuery

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import coft_core as cc
-from app.batch.types import BatchRequest
+from app.batch.service import BatchRequest
 from app.bootstrap import services
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobContext

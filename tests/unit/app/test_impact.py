@@ -1,4 +1,4 @@
-"""Impact ratios: rates, exact intervals, small and unknown groups, intersections."""
+"""Impact ratios: rates, exact intervals, small and unknown groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from app.batch.impact import ImpactTable, above_median, impact_csv, impact_table, intersectional_table
+from app.batch.impact import ImpactTable, impact_csv, impact_table
 from app.shared.errors import ServiceError
 
 
@@ -78,20 +78,6 @@ def test_unknown_groups_are_counted_and_stay_out_of_every_rate() -> None:
     assert impact_csv(table).splitlines()[-1].startswith("unknown,2,")
 
 
-def test_intersections_are_groups_of_both_attributes() -> None:
-    data = [("f", "x", True), ("f", "y", False), ("m", "x", True), ("m", "y", True), ("m", None, True), ("", "x", True)]
-    table = intersectional_table(data)
-    assert [item.group for item in table.rows] == ["f × x", "f × y", "m × x", "m × y"]
-    assert [item.ratio for item in table.rows] == [1.0, 0.0, 1.0, 1.0]
-    assert table.unknown == 2
-
-
-def test_scores_become_outcomes_above_the_median_of_all() -> None:
-    assert above_median([("a", 1.0), ("a", 2.0), ("b", 3.0), ("b", 4.0), (None, 9.0)]) == [
-        ("a", False), ("a", False), ("b", True), ("b", True), (None, True),
-    ]  # fmt: skip
-
-
 def test_the_csv_holds_every_group_and_is_harmless_in_a_spreadsheet() -> None:
     rows = list(csv.DictReader(io.StringIO(impact_csv(impact_table([("=cmd()", True), ("b", False)])), newline="")))
     assert [item["group"] for item in rows] == ["'=cmd()", "b"]
@@ -101,5 +87,3 @@ def test_the_csv_holds_every_group_and_is_harmless_in_a_spreadsheet() -> None:
 def test_without_any_group_there_is_nothing_to_compare() -> None:
     with pytest.raises(ServiceError, match="No outcome has a group"):
         impact_table([(None, True)])
-    with pytest.raises(ServiceError, match="No score has a group"):
-        above_median([(None, 1.0)])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.batch.impact import MEASURES, group_totals, mean_interval, outcomes_of, sorted_rows
-from app.batch.types import BatchRowView, OutcomeRule
+from app.batch.impact import OutcomeRule, outcomes_of
+from app.batch.rows import MEASURES, BatchRowView, group_totals, mean_interval, sorted_rows
 from app.shared.errors import ServiceError
 
 ROW = BatchRowView(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import app.audit.commands
-from app.batch.types import BatchRequest
+from app.batch.service import BatchRequest
 from app.bootstrap import Services, services, verifier
 from app.cli import main
 from app.settings import Settings

@@ -5,27 +5,20 @@ from dataclasses import replace
 
 import pytest
 
-from app.batch.impact import impact_table
-from app.batch.types import BatchRequest, OutcomeRule, Outcomes, RowOutcome
+from app.batch.impact import OutcomeRule, Outcomes, RowOutcome, impact_table
+from app.batch.page import DOTS, INTERVALS, outcome_rule, totals_figure
+from app.batch.rows import BatchQuery, batch_query, group_value
+from app.batch.service import BatchRequest
 from app.batch.words import (
-    DOTS,
-    INTERVALS,
     MEASURES,
-    BatchQuery,
     batch_message,
-    batch_query,
     batches_list,
-    filtered,
-    group_value,
     impact_message,
     impact_rows,
-    outcome_rule,
-    page_of,
     percent,
     rows_message,
     rows_table,
     settings_line,
-    totals_figure,
     totals_table,
 )
 from app.shared.audits import AuditSettings
@@ -64,19 +57,19 @@ def test_a_query_says_what_is_wrong_with_an_address_and_keeps_pages_within_bound
 
 def test_filters_pass_rows_whose_prompt_or_continuation_has_the_text_and_whose_group_and_state_fit(batches):
     rows = batches.view(2).rows
-    found = filtered(rows, BatchQuery(2, text="GLADLY", group=group_value("white"), state="finished"))
+    found = BatchQuery(2, text="GLADLY", group=group_value("white"), state="finished").filtered(rows)
     assert [(row.group, row.text) for row in found] == [("white", " Yes, gladly.")]
-    assert len(filtered(rows, BatchQuery(2, state="waiting"))) == 4
+    assert len(BatchQuery(2, state="waiting").filtered(rows)) == 4
     nameless = replace(rows[0], group=None)
-    assert filtered([nameless, *rows], BatchQuery(2, group=group_value(None))) == [nameless]
+    assert BatchQuery(2, group=group_value(None)).filtered([nameless, *rows]) == [nameless]
 
 
 def test_pages_hold_every_row_once_and_a_page_beyond_the_last_is_the_last():
     rows = list(range(53))
-    shown = [row for page in (1, 2, 3) for row in page_of(rows, BatchQuery(1, page=page))[0]]
+    shown = [row for page in (1, 2, 3) for row in BatchQuery(1, page=page).paged(rows)[0]]
     assert shown == rows
-    assert page_of(rows, BatchQuery(1, page=9)) == ([50, 51, 52], 3, 3)
-    assert page_of([], BatchQuery(1))[1:] == (1, 1)
+    assert BatchQuery(1, page=9).paged(rows) == ([50, 51, 52], 3, 3)
+    assert BatchQuery(1).paged([])[1:] == (1, 1)
 
 
 def test_five_hundred_rows_come_a_page_at_a_time(batches):
@@ -113,7 +106,7 @@ def test_prompts_and_errors_are_text_and_no_markup(view):
 
 
 def test_only_all_of_it_reads_100_percent_and_only_nothing_0():
-    assert [percent(x) for x in (1.0, 0.999, 0.5, 0.001, 0.0)] == ["100 %", ">99 %", "50 %", "&lt;1 %", "0 %"]
+    assert [percent(x) for x in (1.0, 0.999, 0.5, 0.001, 0.0)] == ["100 %", ">99 %", "50 %", "<1 %", "0 %"]
 
 
 def test_a_running_batch_can_be_cancelled_and_not_deleted_a_stopped_one_resumed_and_deleted(batches):

@@ -15,18 +15,18 @@ from app.calibrate.form import (
     SHARES,
     applicable,
     calibration_request,
-    columns_from,
     equal_shares,
     given_from,
     shares_line,
 )
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.prompt_sets import PROMPT_SET_FIELDS
+from app.shared.prompt_form import parsed_from
 from app.shared.settings_json import calibration_request as request_from_json
 from app.shared.settings_json import columns_of
 from app.shared.settings_rail import terms
 from coft_core.types import FAMILIES
+from tests.ui.fakes.calibrations import FakeCalibrations
 
 USUAL = CalibrationRequest(name="")
 MASKED = ("gender", "race", "age")
@@ -119,11 +119,14 @@ def test_terms_are_trimmed_and_come_once():
     assert terms(" head nurse, matron ,, head nurse") == ("head nurse", "matron")
 
 
-def test_values_and_columns_keep_their_order():
+def test_values_and_columns_keep_their_order(tmp_path):
     assert given_from(list(range(len(FIELDS))))["seed"] == len(FIELDS) - 1
-    assert columns_from(["a", None, "", "b", "c", "d"]) == dict(
-        zip(PROMPT_SET_FIELDS, ("a", "", "", "b", "c", "d"), strict=True)
-    )
+    path = tmp_path / "set.csv"
+    path.write_text("a,b\nHe left,men\n")
+    parsed = parsed_from(FakeCalibrations(None, None), str(path), ["a", None, "", "b", None, None])
+    assert parsed.mapping == (("prompt", "a"), ("group", "b"))
+    with pytest.raises(ServiceError, match="No prompt set is chosen"):
+        parsed_from(FakeCalibrations(None, None), None, [])
 
 
 def test_json_settings_may_name_columns_and_shares():

@@ -28,23 +28,11 @@ from app.calibrate.result_words import (
     smallest_alpha,
     thresholds,
 )
-from app.calibrate.words import (
-    bad_rows,
-    drift_foot,
-    drift_head,
-    estimate_panel,
-    job_said,
-    job_status,
-    marked_text,
-    needs_mapping,
-    preview_rows,
-    prompt_set,
-    resumable_jobs,
-    row_errors,
-    runs_list,
-)
+from app.calibrate.words import drift_foot, drift_head, estimate_panel, runs_list
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.chain_words import calibration_status
+from app.shared.job_watch import job_said, job_status, resumable_jobs
+from app.shared.prompt_form import marked_text, needs_mapping, preview_rows, prompt_set, row_errors
 from app.shared.prompt_sets import CalibrationEstimate, ParsedPromptSet, PromptPreview, RowError
 from app.shared.step_words import duration
 from coft_core.types import FAMILIES, Span
@@ -216,7 +204,6 @@ def test_a_column_that_matters_and_is_missing_opens_the_columns():
 
 def test_a_row_with_two_errors_counts_once():
     errors = (RowError(2, "prompt", "a"), RowError(2, "spans", "b"), RowError(5, "spans", "c"))
-    assert bad_rows(errors) == 2
     assert "2 of 9" in row_errors(errors, 9)
     assert row_errors((), 9) == ""
 

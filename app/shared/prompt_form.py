@@ -1,0 +1,277 @@
+"""A prompt set on a page: uploaded or taken from the samples, its columns mapped, its rows checked and shown."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import gradio as gr
+from markupsafe import Markup
+
+from app.shared.audits import FAMILY_NAMES
+from app.shared.errors import ServiceError
+from app.shared.events import shown
+from app.shared.markup import html, listing, markup, table, upload
+from app.shared.prompt_sets import (
+    PROMPT_SET_FIELDS,
+    ParsedPromptSet,
+    PromptPreview,
+    RowError,
+    SamplePromptSet,
+    grouping_note,
+)
+from app.shared.step_words import count, plural
+from app.shared.web import TEMPLATES
+from coft_core.types import Span
+
+NO_FILE = "No prompt set is chosen: upload one, or take a sample."
+TRYING = '<p class="hint">Trying a few prompts with the model…</p>'
+NOT_TRIED = '<p class="hint">Not estimated.</p>'
+
+MOST_ERRORS = 5000
+"""Rows of the table of errors; a browser cannot lay out many more."""
+
+FIELD_HELP = {
+    "prompt": "required",
+    "reference": "its true continuation",
+    "spans": "JSON list of [start, end, family]",
+    "group": "whom the prompt is about",
+    "context": "what belongs together and counts as one",
+    "weight": "how likely in use",
+}
+"""What each field of a prompt set holds, in a few words."""
+
+
+class PromptSets(Protocol):
+    """What reads the prompt sets of a page, and knows samples of them."""
+
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """Prompt sets that come with the program."""
+
+    def parse(
+        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
+    ) -> ParsedPromptSet:
+        """Read a prompt set; see :meth:`app.shared.prompt_sets.PromptSetReader.parse`."""
+
+
+def parsed_from(prompt_sets: PromptSets, path: str | None, columns: Sequence[object]) -> ParsedPromptSet:
+    """The uploaded prompt set, read as the form maps its columns; ``""`` reads a field from none.
+
+    Raises:
+        ServiceError: No prompt set is chosen, or the file as a whole cannot be used.
+    """
+    if path is None:
+        raise ServiceError(NO_FILE)
+    mapping = {field: str(column or "") for field, column in zip(PROMPT_SET_FIELDS, columns, strict=True)}
+    return prompt_sets.parse(Path(path), Path(path).name, mapping)
+
+
+def prompt_set(parsed: ParsedPromptSet) -> Markup:
+    """An uploaded prompt set: its name, size and format, and the columns that were not read."""
+    return html(
+        """
+        <p class="sub tnum"><strong>{{ parsed.filename }}</strong>, {{ parsed.total | plural("row") }},
+        {{ kilobytes | count }} KB, {{ parsed.format }}</p>
+        {% if parsed.ignored_columns %}
+          <p class="hint">Not read: {{ parsed.ignored_columns | join(", ") }}.</p>
+        {% endif %}
+        {% if "prompt" not in mapping %}<p class="sub">Choose the column that holds the prompts.</p>{% endif %}
+        {% if grouping %}<p class="hint">{{ grouping }}</p>{% endif %}
+        """,
+        parsed=parsed,
+        kilobytes=max(1, round(parsed.size / 1024)),
+        mapping=dict(parsed.mapping),
+        grouping=grouping_note(parsed),
+    )
+
+
+def samples_list(samples: Sequence[SamplePromptSet]) -> Markup:
+    """Buttons that load a prompt set which comes with the program."""
+    return html(
+        """
+        {% if samples %}<div class="samples"><span class="hint">Or try a sample:</span>
+        {% for sample in samples %}
+          <button type="button" class="btn small" data-do="sample" data-id="{{ loop.index0 }}"
+            title="{{ sample.description }}">{{ sample.title }}<span class="hint tnum">{{ sample.rows | count }}</span>
+          </button>
+        {% endfor %}
+        </div>{% endif %}
+        """,
+        samples=samples,
+    )
+
+
+def needs_mapping(parsed: ParsedPromptSet) -> bool:
+    """Whether a reader should look at the columns: one that matters was not found, and others were left over."""
+    mapping = dict(parsed.mapping)
+    return "prompt" not in mapping or ("reference" not in mapping and bool(parsed.ignored_columns))
+
+
+def column_choices(parsed: ParsedPromptSet) -> list[tuple[str, str]]:
+    """The file's columns for a menu; the empty one reads a field from none."""
+    return [("none", ""), *((column, column) for column in parsed.columns)]
+
+
+def row_errors(errors: Sequence[RowError], total: int) -> Markup:
+    """The rows that cannot be used: line, column, and what is wrong."""
+    if not errors:
+        return Markup("")
+    rows = [
+        [str(error.line), html("{{ column }}", column=error.column), html("{{ message }}", message=error.message)]
+        for error in errors[:MOST_ERRORS]
+    ]
+    head = [("Line", "n"), ("Column", ""), ("What is wrong", "")]
+    return html(
+        """
+        <div class="bar"><h3>Rows that can’t be used</h3>
+        <span class="hint tnum">{{ bad | count }} of {{ total | count }}</span></div>
+        <div class="scroller" role="region" tabindex="0" aria-label="Rows that cannot be used">{{ table }}</div>
+        {% if more %}<p class="hint">{{ more | count }} more; correct these first.</p>{% endif %}
+        """,
+        bad=_bad_rows(errors),
+        total=total,
+        table=Markup(table(head, rows, "errors", "Rows that cannot be used")),
+        more=len(errors) - len(rows),
+    )
+
+
+def accept_box(total: int, errors: Sequence[RowError], **changes: Any) -> Any:
+    """Offer to go on with the good rows where there are others; what was ticked before stays so."""
+    good = plural(total - _bad_rows(errors), "good row")
+    return gr.Checkbox(visible=bool(errors), label=f"Go on with the {good}", **changes)
+
+
+def _bad_rows(errors: Sequence[RowError]) -> int:
+    return len({error.line for error in errors})
+
+
+def preview_rows(rows: Sequence[PromptPreview], total: int) -> Markup:
+    """The first rows with their spans marked, and whether these were found or given."""
+    if not rows:
+        return Markup('<p class="sub">No row can be used.</p>')
+    return html(
+        """
+        <div class="bar"><h3>As they will be masked</h3><span class="hint tnum">{{ shown }}</span></div>
+        <div class="scroller" role="region" tabindex="0" aria-label="First rows with their spans"><ol class="preview">
+        {% for row in rows %}
+          {% set masked = row.spans | selectattr("masked") | list | length %}
+          <li><p class="hint tnum">Line {{ row.line }}:{{ " " }}
+          {%- if masked %}{{ masked | plural("span") }} {{ "detected" if row.detected else "given in the file" }}
+          {%- else %}{{ icon("tri") }}<span class="caution">nothing is masked</span>{% endif %}
+          {%- if row.group %}, group {{ row.group }}{% endif %}
+          {%- if row.context %}, context {{ row.context }}{% endif %}</p>
+          <p class="marked">{{ marked_text(row.prompt, row.spans) }}
+          {%- if row.reference %}{{ " " }}<span class="ref">{{ row.reference }}</span>{% endif %}</p></li>
+        {% endfor %}
+        </ol></div>
+        """,
+        rows=rows,
+        shown=f"first {count(len(rows))} of {count(total)}" if total > len(rows) else plural(total, "row"),
+        marked_text=marked_text,
+    )
+
+
+def marked_text(text: str, spans: Sequence[Span]) -> Markup:
+    """A text with its spans marked as on the audit page; offsets count code points."""
+    pieces, at = [], 0
+    for span in sorted(spans):
+        if span.start >= at:
+            pieces.append((text[at : span.start], span, text[span.start : span.end]))
+            at = span.end
+    return html(
+        """
+        {% for before, span, marked in pieces %}{{ before }}
+        <span class="span f-{{ span.category }}{{ " white" if span.kept else "" }}">{{ marked }}
+        <span class="vh">, </span><span class="fam">{{ names.get(span.category, span.category) }}
+        {%- if span.kept %}, kept{% endif %}</span></span>{% endfor %}{{ rest }}
+        """,
+        pieces=pieces,
+        rest=text[at:],
+        names=FAMILY_NAMES,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """The controls of a prompt set; ``outputs`` is what reading one changes."""
+
+    file: gr.File
+    samples: gr.HTML
+    columns: tuple[gr.Dropdown, ...]
+    accept: gr.Checkbox
+    errors: gr.HTML
+    preview: gr.HTML
+    outputs: tuple[Any, ...]
+
+
+class PromptHandlers:
+    """Reads uploads and samples; ``untried`` is what stands in place of an estimate before there is one."""
+
+    def __init__(self, prompt_sets: PromptSets, untried: str) -> None:
+        self._prompt_sets = prompt_sets
+        self._untried = untried
+        self.samples = prompt_sets.samples()
+        # Lives as long as the page.
+        self._folder = tempfile.TemporaryDirectory(prefix="coft-samples-")
+
+    @shown
+    def parse(self, path: str | None) -> list[Any]:
+        """Read an uploaded prompt set, each field from the column of its name."""
+        return self._values(None if path is None else self._prompt_sets.parse(Path(path), Path(path).name))
+
+    @shown
+    def remap(self, path: str | None, *columns: str) -> list[Any]:
+        """Read it again with the chosen columns."""
+        return self._values(None if path is None else parsed_from(self._prompt_sets, path, columns))
+
+    @shown
+    def sample(self, event: gr.EventData) -> str:
+        """Take a sample as if it had been uploaded; from a folder that the browser may read."""
+        sample = self.samples[int(event.id)]
+        return str(shutil.copy(sample.path, Path(self._folder.name) / sample.name))
+
+    def _values(self, parsed: ParsedPromptSet | None) -> list[Any]:
+        """Values of :attr:`PromptPart.outputs`, then whether one may check and run, and the estimate."""
+        if parsed is None:
+            columns = [gr.Dropdown([("none", "")], value="")] * len(PROMPT_SET_FIELDS)
+            off = gr.Button(interactive=False)
+            box = accept_box(0, (), value=False)
+            return ["", gr.Accordion(visible=False), *columns, "", box, off, off, self._untried]
+        mapping = dict(parsed.mapping)
+        columns = [gr.Dropdown(column_choices(parsed), value=mapping.get(name, "")) for name in PROMPT_SET_FIELDS]
+        fold = gr.Accordion(visible=True, open=True) if needs_mapping(parsed) else gr.Accordion(visible=True)
+        usable = gr.Button(interactive=bool(parsed.rows))
+        return [
+            prompt_set(parsed), fold, *columns, row_errors(parsed.errors, parsed.total),
+            accept_box(parsed.total, parsed.errors, value=False), usable, usable, self._untried,
+        ]  # fmt: skip
+
+
+def prompt_part(handlers: PromptHandlers) -> PromptPart:
+    """Place the upload, the samples, the columns and what is said of the rows."""
+    with gr.Column(elem_classes=["group"]):
+        markup('<div class="bar"><h2>1. Prompt set</h2><span class="hint">CSV or JSONL, UTF-8</span></div>')
+        file = upload("Prompt set", "prompt-set")
+        samples = listing("samples", "sample", value=samples_list(handlers.samples))
+        with gr.Row(elem_classes=["templates"]):
+            markup('<span class="hint">Or start from a template:</span>')
+            for kind in ("csv", "jsonl"):
+                gr.DownloadButton(kind.upper(), str(TEMPLATES / f"prompt_set.{kind}"), size="sm")
+        summary = markup("", "parsed")
+        with gr.Accordion("Columns", open=False, visible=False, elem_classes=["fold"], elem_id="columns") as fold:
+            with gr.Row(elem_classes=["columns-grid"]):
+                columns = tuple(
+                    gr.Dropdown([("none", "")], value="", label=name, min_width=0) for name in PROMPT_SET_FIELDS
+                )
+            fields = "".join(
+                f'<div><dt class="mono">{name}</dt><dd>{text}</dd></div>' for name, text in FIELD_HELP.items()
+            )
+            markup(f'<dl class="finger fields">{fields}</dl>')
+        errors = markup("", "row-errors")
+        accept = gr.Checkbox(False, label="Go on with the good rows", visible=False, elem_id="accept")
+        preview = markup("", "preview")
+    return PromptPart(file, samples, columns, accept, errors, preview, (summary, fold, *columns, errors, accept))
