@@ -14,7 +14,7 @@ from app.audit.rereading import Departure, RereadRequest, departure_message, ref
 from app.audit.words import Message, beside_message, prune_message, tree_message
 from app.bootstrap import Services
 from app.review.log import VerdictRequest
-from app.review.panel import verdict_panel
+from app.review.page import verdict_panel
 from app.review.words import given_sentence, signed_verdict, verdicts_message
 from app.shared import web as assets
 from app.shared.audits import AuditSettings

@@ -1,4 +1,4 @@
-"""Verdicts as the services take and give them."""
+"""The verdict log of a session: what its entries say, who may see them, and what stands."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
-from app.review.agreement import Agreement
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
 from db.records import AnnotationRecord, BranchRecord, StepRecord, first_break
@@ -173,95 +172,15 @@ class StandingVerdict:
         return self.verdict or self.status
 
     @property
-    def notes(self) -> str:
-        """All notes in one line, each with its reviewer where there are several."""
-        entries = (*self.opinions, *(() if self.adjudication is None else (self.adjudication,)))
-        if len(entries) == 1:
-            return entries[0].note
-        return "; ".join(_signed(entry) for entry in entries)
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentVerdicts:
-    """The verdicts of a session as one reader may see them.
-
-    Attributes:
-        session_id: The session.
-        targets: How each target stands, the whole session first, then by position.
-        reviews: All reviews that were opened.
-        review: The reader's own newest review; None if she opened none, or if the reader is not named.
-        hidden: Entries of others that she may not see before she finishes her blind review.
-        newest: Number of the newest entry that the reader may see; 0 without any. It tells an older reading of the
-            same reader from a newer one.
-    """
-
-    session_id: int
-    targets: tuple[StandingVerdict, ...]
-    reviews: tuple[ReviewView, ...] = ()
-    review: ReviewView | None = None
-    hidden: int = 0
-    newest: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewSheet:
-    """Everything that a reviewer needs to go through a session's verdicts.
-
-    Attributes:
-        session_id: The session.
-        name: Its name.
-        prompt: Its prompt.
-        current: How the targets stand, as far as the reader may see it.
-        log: The entries that the reader may see, oldest first.
-        check: Whether the whole log holds together.
-        words: The text of each target that is a step or a span, by the target's key.
-        branches: Name of each branch, by its id.
-        reviewers: All who have written into the log, sorted.
-        may_be_blind: Whether the reader could still review it blind: as far as the log knows, she has seen nothing.
-    """
-
-    session_id: int
-    name: str
-    prompt: str
-    current: CurrentVerdicts
-    log: tuple[LogEntry, ...]
-    check: LogCheck
-    words: dict[tuple[str, int, int], str]
-    branches: dict[int, str]
-    reviewers: tuple[str, ...]
-    may_be_blind: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewerAgreement:
-    """How far two reviewers agree, on one session or on all that both judged.
-
-    Attributes:
-        first: A reviewer.
-        second: Another one.
-        result: Kappa with its interval and the table of counts.
-        blind_pairs: Targets that the later of the two judged in a blind review, so without seeing the other's verdict.
-        sessions: Sessions with targets that both judged.
-        waiting: Sessions left out because a blind review of one of them is still open.
-    """
-
-    first: str
-    second: str
-    result: Agreement
-    blind_pairs: int
-    sessions: int
-    waiting: int = 0
+    def entries(self) -> tuple[LogEntry, ...]:
+        """The opinions, and the decision if there is one."""
+        return self.opinions if self.adjudication is None else (*self.opinions, self.adjudication)
 
     @property
-    def sentence(self) -> str:
-        """The result in words, with how far it rests on blind judgements."""
-        text = f"{self.first} and {self.second}: {self.result.sentence}"
-        if self.result.pairs:
-            text += f" {self.blind_pairs} of the {self.result.pairs} were judged blind by the later of the two."
-        if self.waiting:
-            open_reviews = "session is" if self.waiting == 1 else "sessions are"
-            text += f" {self.waiting} {open_reviews} left out until the blind review there is finished."
-        return text
+    def notes(self) -> str:
+        """All notes in one line, each with its reviewer where there are several."""
+        entries = self.entries
+        return entries[0].note if len(entries) == 1 else "; ".join(_signed(entry) for entry in entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,7 +396,47 @@ LOG_COLUMNS = (
 
 def log_csv(session_id: int, entries: Iterable[LogEntry]) -> str:
     """One row an entry of the verdict log; steps count from 1."""
-    return to_csv(LOG_COLUMNS, [_row(session_id, entry) for entry in entries])
+    rows = [{**entry_json(entry), "session_id": session_id, "target": entry.target.label} for entry in entries]
+    return to_csv(LOG_COLUMNS, rows)
+
+
+def standing_json(item: StandingVerdict) -> dict[str, Any]:
+    """How one target stands."""
+    return {
+        **target_json(item.target),
+        "status": item.status,
+        "verdict": item.verdict,
+        "opinions": [entry_json(entry) for entry in item.opinions],
+        "adjudication": None if item.adjudication is None else entry_json(item.adjudication),
+    }
+
+
+def entry_json(entry: LogEntry) -> dict[str, Any]:
+    """One entry of the log."""
+    return {
+        "entry": entry.entry,
+        "at": entry.at.isoformat(),
+        "kind": entry.kind,
+        "reviewer": entry.reviewer,
+        "blind": entry.blind,
+        **target_json(entry.target),
+        "verdict": entry.verdict,
+        "tag": entry.tag,
+        "note": entry.note,
+        "previous": entry.previous,
+        "digest": entry.digest,
+    }
+
+
+def target_json(target: Target) -> dict[str, Any]:
+    """What a verdict is about."""
+    return {
+        "target": target.kind,
+        "branch": target.branch,
+        "branch_id": target.branch_id,
+        "first_step": None if target.first_step is None else target.first_step + 1,
+        "last_step": None if target.last_step is None else target.last_step + 1,
+    }
 
 
 def words_of(
@@ -487,35 +446,14 @@ def words_of(
 
     Args:
         targets: What verdicts are about.
-        chain: Reads the chain of a branch by the branch's id; asked once a branch.
+        chain: Reads the chain of a branch by the branch's id; called once a branch.
     """
-    asked = [item for item in targets if item.branch_id is not None and item.first_step is not None]
-    chains = {number: chain(number) for number in {item.branch_id for item in asked} if number is not None}
-    return {item.key: "".join(step.token for step in _part(chains, item)) for item in asked}
-
-
-def _part(chains: dict[int, Sequence[StepRecord]], target: Target) -> Sequence[StepRecord]:
-    if target.branch_id is None or target.first_step is None or target.last_step is None:
-        return ()
-    return chains[target.branch_id][target.first_step : target.last_step + 1]
-
-
-def _row(session_id: int, entry: LogEntry) -> dict[str, object]:
-    target = entry.target
-    return {
-        "session_id": session_id,
-        "entry": entry.entry,
-        "at": entry.at.isoformat(),
-        "kind": entry.kind,
-        "reviewer": entry.reviewer,
-        "blind": entry.blind,
-        "target": target.label,
-        "branch": target.branch,
-        "first_step": None if target.first_step is None else target.first_step + 1,
-        "last_step": None if target.last_step is None else target.last_step + 1,
-        "verdict": entry.verdict,
-        "tag": entry.tag,
-        "note": entry.note,
-        "previous": entry.previous,
-        "digest": entry.digest,
-    }
+    chains: dict[int, Sequence[StepRecord]] = {}
+    texts = {}
+    for target in targets:
+        if target.branch_id is not None and target.first_step is not None and target.last_step is not None:
+            if target.branch_id not in chains:
+                chains[target.branch_id] = chain(target.branch_id)
+            steps = chains[target.branch_id][target.first_step : target.last_step + 1]
+            texts[target.key] = "".join(step.token for step in steps)
+    return texts

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from app.bootstrap import Services, services
-from app.review.log import VERDICTS, CurrentVerdicts, LogEntry, VerdictRequest
-from app.review.service import entry_json, verdicts_json
+from app.review.log import VERDICTS, LogEntry, VerdictRequest, entry_json
+from app.review.service import CurrentVerdicts, verdicts_json
 from app.settings import Settings
 from app.shared.events import offer, shown
 

@@ -1,4 +1,4 @@
-"""The parts of the review page: sessions to choose from, a session's verdicts, and reviewers' agreement."""
+"""The review page: sessions to choose from, a session's verdicts, reviewers' agreement; and the panel of verdicts."""
 
 from __future__ import annotations
 
@@ -7,21 +7,63 @@ from pathlib import Path
 
 import gradio as gr
 
-from app.audit.events import MULTIPLE
 from app.bootstrap import Services
 from app.review.log import VERDICTS, VerdictRequest
-from app.review.words import Message, agreement_message, given_sentence, sessions_list, sheet_message, signed_verdict
+from app.review.words import agreement_message, given_sentence, sessions_list, sheet_message, signed_verdict
 from app.sessions.service import LibraryQuery
 from app.shared.errors import ServiceError
-from app.shared.events import On, downloaded, reply, shown, told_of_failure, wire
-from app.shared.markup import icon
+from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, told_of_failure, wire
+from app.shared.markup import html
 from app.shared.web import topbar
+
+
+def verdict_panel() -> gr.HTML:
+    """Place what a reviewer says of a token, a span, a branch or a session, and what others said of it."""
+    frame = html(
+        """
+        <section class="judge" aria-labelledby="h-judge" hidden>
+        <div class="judge-head"><h2 id="h-judge">Verdict</h2>
+          <div class="judge-buttons" role="radiogroup" aria-labelledby="h-judge h-judged">
+          {% for verdict, key in keys.items() %}
+            <button type="button" class="btn" role="radio" aria-checked="false" data-do="judge"
+              data-verdict="{{ verdict }}">{{ icon(verdict) }}{{ verdict|capitalize }} <kbd>{{ key }}</kbd></button>
+          {% endfor %}</div></div>
+        <div class="judge-about"><label class="vh" for="judge-on">What is judged</label>
+          <select id="judge-on" class="select small"><option value="steps">this token</option>
+            <option value="branch">this branch</option><option value="session">whole session</option></select>
+          <span class="sub tnum on-what" id="h-judged"></span>
+          <label class="vh" for="judge-tag">Tag</label>
+          <input id="judge-tag" class="input small" maxlength="100" placeholder="tag" autocomplete="off"></div>
+        <label class="vh" for="judge-note">Note</label>
+        <textarea id="judge-note" class="input" rows="2" placeholder="Why? The note stands in the log and in reports."
+          aria-describedby="h-judged"></textarea>
+        <div class="judge-foot"><span class="hint tnum signed"></span>
+          <button type="button" class="btn small quiet" data-do="rename">Change name</button>
+          <button type="button" class="btn small quiet end" data-do="withdraw" hidden>Withdraw</button></div>
+        <div class="judge-said"><span class="sub said" role="status"></span>
+          <button type="button" class="btn small" data-do="undo" hidden>Undo</button>
+          <button type="button" class="btn small end" data-do="save" hidden>Save note</button></div>
+        <p class="judge-blind blindly" role="status" hidden>{{ icon("half") }}<span></span>{{ " " }}
+          <a href="./review">Finish it</a></p>
+        <div class="status" hidden><p class="sub how"></p><ul class="judge-opinions"></ul>
+          <p class="hint next" hidden>A third person can decide this under Review.</p></div>
+        <div class="related" hidden></div>
+        <div class="judge-links"><a class="btn small quiet" data-do="review" href="./review">Review this session</a>
+          {{ " " }}<button type="button" class="btn small quiet" data-do="refresh">Refresh verdicts</button></div>
+        </section>""",
+        keys=dict(zip(VERDICTS, "CUX", strict=True)),
+    )
+    return _part("verdicts", "coft.verdicts.mount(element, trigger, props, watch, ['read', 'give'])", frame)
+
+
+def _part(name: str, script: str, frame: str) -> gr.HTML:
+    """A part of a page that its own script fills."""
+    return gr.HTML(html_template=frame, js_on_load=script, apply_default_css=False, elem_id=name, elem_classes=["coft"])
 
 
 def session_picker() -> gr.HTML:
     """Place the reviewer's name and the search for a session."""
-    return gr.HTML(
-        html_template="""<div class="pagehead"><h1>Review</h1>
+    frame = """<div class="pagehead"><h1>Review</h1>
           <p class="sub">Second opinions, decisions, and how far reviewers agree.</p>
           <p class="reviewer-line"><span class="sub named"></span>
             <button type="button" class="btn small" data-do="rename">Change name</button></p></div>
@@ -30,18 +72,15 @@ def session_picker() -> gr.HTML:
           <form class="field" role="search"><label class="vh" for="pick-text">Search sessions</label>
             <input id="pick-text" class="input" type="search" autocomplete="off"
               placeholder="Search names, prompts, tags and notes"></form>
-          <div class="choices" aria-live="polite"><p class="sub">Loading …</p></div></section>""",
-        js_on_load="coft.review.picker(element, trigger, props, watch, ['find'])",
-        apply_default_css=False,
-        elem_id="review-pick",
-        elem_classes=["coft"],
-    )
+          <div class="choices" aria-live="polite"><p class="sub">Loading …</p></div></section>"""
+    return _part("review-pick", "coft.review.picker(element, trigger, props, watch, ['find'])", frame)
 
 
 def review_sheet() -> gr.HTML:
-    """Place a session's reviews, targets and log."""
-    return gr.HTML(
-        html_template=f"""<div class="one-session" hidden><section class="head" aria-label="Session"></section>
+    """Place a session's reviews, targets and log, and the question that a decision asks."""
+    frame = html(
+        """
+        <div class="one-session" hidden><section class="head" aria-label="Session"></section>
         <p class="sub told" role="status"></p>
         <section aria-labelledby="h-own"><h3 id="h-own">Your review</h3><div class="review"></div></section>
         <section aria-labelledby="h-targets"><div class="bar"><h3 id="h-targets">What was judged</h3>
@@ -49,22 +88,29 @@ def review_sheet() -> gr.HTML:
             <select id="review-status" class="select small"></select></span></div>
           <div class="targets-box" tabindex="-1"></div></section>
         <section class="log-part" aria-labelledby="h-log"><div class="bar"><h3 id="h-log">Log</h3>
-          <span class="check"></span><span class="end"><button type="button" class="btn small" data-do="file"
-            >{icon("down")}Download as CSV</button></span></div>
+          <span class="check"></span><span class="end"><button type="button" class="btn small" data-do="file">
+            {{ icon("down") }}Download as CSV</button></span></div>
           <p class="hint">Entries are only added. Each one names the digest of the one before, so a change or a gap
             shows.</p><div class="log-box" tabindex="0" role="region" aria-label="Log entries"></div></section></div>
-        {_decision()}""",
-        js_on_load="coft.review.sheet(element, trigger, props, watch, ['read', 'act', 'decide', 'file'])",
-        apply_default_css=False,
-        elem_id="review-sheet",
-        elem_classes=["coft"],
+        <dialog id="decide" class="sheet coft" aria-labelledby="decide-title"><form method="dialog">
+          <h2 id="decide-title"></h2><ul class="sides"></ul>
+          <div class="choices-row" role="radiogroup" aria-label="Decision">{% for verdict in verdicts %}
+            <label class="choice"><input type="radio" name="decision" value="{{ verdict }}" required>
+              {{ icon(verdict) }}{{ verdict|capitalize }}</label>{% endfor %}</div>
+          <div class="field"><label for="decide-note">Why</label>
+            <textarea id="decide-note" class="input" rows="3" maxlength="20000"></textarea></div>
+          <p class="hint">The decision stands until somebody judges this again.</p>
+          <div class="row"><button type="button" class="btn" data-do="cancel">Cancel</button>
+            <button class="btn primary" value="yes">Decide</button></div></form></dialog>""",
+        verdicts=VERDICTS,
     )
+    script = "coft.review.sheet(element, trigger, props, watch, ['read', 'act', 'decide', 'file'])"
+    return _part("review-sheet", script, frame)
 
 
 def agreement_part() -> gr.HTML:
     """Place the choice of two reviewers and how far they agree."""
-    return gr.HTML(
-        html_template="""<section class="agreement" aria-labelledby="h-agree">
+    frame = """<section class="agreement" aria-labelledby="h-agree">
         <h3 id="h-agree">Agreement</h3>
         <p class="hint">Of all that both judged: how often they said the same, beyond what chance gives.</p>
         <div class="agree-form">
@@ -74,28 +120,8 @@ def agreement_part() -> gr.HTML:
             <select id="agree-second" class="select"></select></div>
           <div class="field"><label for="agree-over">Over</label><select id="agree-over" class="select">
             <option value="all">all sessions</option><option value="this">this session</option></select></div></div>
-        <div class="agree-result" aria-live="polite"></div></section>""",
-        js_on_load="coft.agreement.mount(element, trigger, props, watch, ['agree'])",
-        apply_default_css=False,
-        elem_id="review-agreement",
-        elem_classes=["coft"],
-    )
-
-
-def _decision() -> str:
-    choices = "".join(
-        f'<label class="choice"><input type="radio" name="decision" value="{verdict}" required>{icon(verdict)}'
-        f"{verdict.capitalize()}</label>"
-        for verdict in VERDICTS
-    )
-    return f"""<dialog id="decide" class="sheet coft" aria-labelledby="decide-title"><form method="dialog">
-          <h2 id="decide-title"></h2><ul class="sides"></ul>
-          <div class="choices-row" role="radiogroup" aria-label="Decision">{choices}</div>
-          <div class="field"><label for="decide-note">Why</label>
-            <textarea id="decide-note" class="input" rows="3" maxlength="20000"></textarea></div>
-          <p class="hint">The decision stands until somebody judges this again.</p>
-          <div class="row"><button type="button" class="btn" data-do="cancel">Cancel</button>
-            <button class="btn primary" value="yes">Decide</button></div></form></dialog>"""
+        <div class="agree-result" aria-live="polite"></div></section>"""
+    return _part("review-agreement", "coft.agreement.mount(element, trigger, props, watch, ['agree'])", frame)
 
 
 OFFERED = 12
@@ -103,7 +129,7 @@ OFFERED = 12
 
 
 class ReviewHandlers:
-    """What the page asks for; every method builds one request and calls one service."""
+    """What the page asks of the services."""
 
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for logs that lives as long as the page."""
@@ -112,18 +138,18 @@ class ReviewHandlers:
         self._folder = tempfile.TemporaryDirectory(prefix="coft-verdicts-")
 
     @shown
-    def find(self, event: gr.EventData) -> Message:
+    def find(self, event: gr.EventData) -> Reply:
         """Sessions whose name, prompt, tags or notes hold a text."""
         found = self._library.search(LibraryQuery(text=str(event.text), archived=None, page_size=OFFERED))
         return reply(event, {"kind": "sessions", "html": sessions_list(found, str(event.text))})
 
     @shown
-    def read(self, event: gr.EventData) -> Message:
+    def read(self, event: gr.EventData) -> Reply:
         """A session's verdicts."""
         return self._sheet(event)
 
     @shown
-    def act(self, event: gr.EventData) -> Message:
+    def act(self, event: gr.EventData) -> Reply:
         """Begin or finish a review."""
         session, reviewer = int(event.session), str(event.reviewer)
         if event.action == "finish":
@@ -135,7 +161,7 @@ class ReviewHandlers:
         return self._sheet(event, f"Your {'blind' if made.blind else 'open'} review has begun.")
 
     @shown
-    def decide(self, event: gr.EventData) -> Message:
+    def decide(self, event: gr.EventData) -> Reply:
         """Decide a disagreement as a third person."""
         request = VerdictRequest(
             int(event.session), str(event.reviewer), event.verdict, event.branch, event.first, event.last,
@@ -151,14 +177,14 @@ class ReviewHandlers:
         return str(self._verdicts.write_csv(int(event.session), Path(self._folder.name), reader))
 
     @shown
-    def agree(self, event: gr.EventData) -> Message:
+    def agree(self, event: gr.EventData) -> Reply:
         """How far two reviewers agree, on one session or on all."""
         names = self._verdicts.reviewers()
         chosen = event.first in names and event.second in names and event.first != event.second
         found = self._verdicts.agreement(event.first, event.second, event.session) if chosen else None
         return reply(event, agreement_message(names, found))
 
-    def _sheet(self, event: gr.EventData, said: str = "") -> Message:
+    def _sheet(self, event: gr.EventData, said: str = "") -> Reply:
         reviewer = signed_verdict(event.reviewer)
         sheet = self._verdicts.sheet(int(event.session), reviewer or None)
         return reply(event, sheet_message(sheet, reviewer, bool(event.reveal), said))

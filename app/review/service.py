@@ -5,23 +5,22 @@ Blindness is a rule of the program between people who use their own names; it is
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from app.review.agreement import cohen_kappa
+from app.review.agreement import Agreement, cohen_kappa
 from app.review.log import (
     VERDICTS,
-    CurrentVerdicts,
     LogCheck,
     LogEntry,
-    ReviewerAgreement,
-    ReviewSheet,
     ReviewView,
     StandingVerdict,
     Target,
     VerdictRequest,
     check_log,
     disagreements,
+    entry_json,
     is_blind,
     log_csv,
     log_entry,
@@ -30,6 +29,7 @@ from app.review.log import (
     paired,
     reviews,
     standing,
+    standing_json,
     target_of,
     visible,
     words_of,
@@ -39,6 +39,93 @@ from app.shared.files import write_text
 from db.records import AnnotationFields, LogKind, Verdict
 from db.sessions import SessionsRepository
 from db.verdicts import AnnotationsRepository
+
+LONGEST_NAME = 200
+LONGEST_TAG = 100
+LONGEST_NOTE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentVerdicts:
+    """The verdicts of a session as one reader may see them.
+
+    Attributes:
+        session_id: The session.
+        targets: How each target stands, the whole session first, then by position.
+        reviews: All reviews that were opened.
+        review: The reader's own newest review; None if she opened none, or if the reader is not named.
+        hidden: Entries of others that she may not see before she finishes her blind review.
+        newest: Number of the newest entry that the reader may see; 0 without any. It tells an older reading of the
+            same reader from a newer one.
+    """
+
+    session_id: int
+    targets: tuple[StandingVerdict, ...]
+    reviews: tuple[ReviewView, ...] = ()
+    review: ReviewView | None = None
+    hidden: int = 0
+    newest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewSheet:
+    """Everything that a reviewer needs to go through a session's verdicts.
+
+    Attributes:
+        session_id: The session.
+        name: Its name.
+        prompt: Its prompt.
+        current: How the targets stand, as far as the reader may see it.
+        log: The entries that the reader may see, oldest first.
+        check: Whether the whole log holds together.
+        words: The text of each target that is a step or a span, by the target's key.
+        branches: Name of each branch, by its id.
+        reviewers: All who have written into the log, sorted.
+        may_be_blind: Whether the reader could still review it blind: as far as the log knows, she has seen nothing.
+    """
+
+    session_id: int
+    name: str
+    prompt: str
+    current: CurrentVerdicts
+    log: tuple[LogEntry, ...]
+    check: LogCheck
+    words: dict[tuple[str, int, int], str]
+    branches: dict[int, str]
+    reviewers: tuple[str, ...]
+    may_be_blind: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewerAgreement:
+    """How far two reviewers agree, on one session or on all that both judged.
+
+    Attributes:
+        first: A reviewer.
+        second: Another one.
+        result: Kappa with its interval and the table of counts.
+        blind_pairs: Targets that the later of the two judged in a blind review, so without seeing the other's verdict.
+        sessions: Sessions with targets that both judged.
+        waiting: Sessions left out because a blind review of one of them is still open.
+    """
+
+    first: str
+    second: str
+    result: Agreement
+    blind_pairs: int
+    sessions: int
+    waiting: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """The result in words, with how far it rests on blind judgements."""
+        text = f"{self.first} and {self.second}: {self.result.sentence}"
+        if self.result.pairs:
+            text += f" {self.blind_pairs} of the {self.result.pairs} were judged blind by the later of the two."
+        if self.waiting:
+            open_reviews = "session is" if self.waiting == 1 else "sessions are"
+            text += f" {self.waiting} {open_reviews} left out until the blind review there is finished."
+        return text
 
 
 def verdicts_json(current: CurrentVerdicts, log: tuple[LogEntry, ...]) -> dict[str, Any]:
@@ -58,50 +145,6 @@ def verdicts_json(current: CurrentVerdicts, log: tuple[LogEntry, ...]) -> dict[s
             for item in current.reviews
         ],
     }
-
-
-def standing_json(item: StandingVerdict) -> dict[str, Any]:
-    """How one target stands."""
-    return {
-        **target_json(item.target),
-        "status": item.status,
-        "verdict": item.verdict,
-        "opinions": [entry_json(entry) for entry in item.opinions],
-        "adjudication": None if item.adjudication is None else entry_json(item.adjudication),
-    }
-
-
-def entry_json(entry: LogEntry) -> dict[str, Any]:
-    """One entry of the log."""
-    return {
-        "entry": entry.entry,
-        "at": entry.at.isoformat(),
-        "kind": entry.kind,
-        "reviewer": entry.reviewer,
-        "blind": entry.blind,
-        **target_json(entry.target),
-        "verdict": entry.verdict,
-        "tag": entry.tag,
-        "note": entry.note,
-        "previous": entry.previous,
-        "digest": entry.digest,
-    }
-
-
-def target_json(target: Target) -> dict[str, Any]:
-    """What a verdict is about."""
-    return {
-        "target": target.kind,
-        "branch": target.branch,
-        "branch_id": target.branch_id,
-        "first_step": None if target.first_step is None else target.first_step + 1,
-        "last_step": None if target.last_step is None else target.last_step + 1,
-    }
-
-
-LONGEST_NAME = 200
-LONGEST_TAG = 100
-LONGEST_NOTE = 20_000
 
 
 class VerdictService:

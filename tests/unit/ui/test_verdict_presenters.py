@@ -7,16 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from app.review.agreement import cohen_kappa
-from app.review.log import (
-    CurrentVerdicts,
-    LogCheck,
-    LogEntry,
-    ReviewerAgreement,
-    ReviewSheet,
-    ReviewView,
-    Target,
-    standing,
-)
+from app.review.log import LogCheck, LogEntry, ReviewView, Target, standing
+from app.review.service import CurrentVerdicts, ReviewerAgreement, ReviewSheet
 from app.review.words import (
     SHOWN_ENTRIES,
     agreement,
@@ -90,10 +82,10 @@ def test_what_was_written_is_said_with_its_entry():
 
 
 def test_links_open_the_audit_page_at_the_target():
-    assert link(3, TOKEN) == "./?session=3&amp;branch=7&amp;step=3"
-    assert link(3, SPAN) == "./?session=3&amp;branch=7&amp;step=3&amp;last=6"
-    assert link(3, Target("0", 7)) == "./?session=3&amp;branch=7&amp;on=branch"
-    assert link(3, Target()) == "./?session=3&amp;on=session"
+    assert link(3, TOKEN) == "./?session=3&branch=7&step=3"
+    assert link(3, SPAN) == "./?session=3&branch=7&step=3&last=6"
+    assert link(3, Target("0", 7)) == "./?session=3&branch=7&on=branch"
+    assert link(3, Target()) == "./?session=3&on=session"
 
 
 def test_the_sheet_stays_closed_to_a_newcomer_until_she_chooses():
