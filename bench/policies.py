@@ -28,7 +28,6 @@ from coft_core.decode.loop import generate_together
 from coft_core.decode.plan import Plan
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import NeedsModels
 from coft_core.policies.registry import METHODS, Method
 
 PROMPTS = (
@@ -68,7 +67,7 @@ class Measured:
 def plans_of(model: LanguageModel, method: Method, batch: int, tokens: int) -> list[Plan]:
     """What is decoded."""
     policy = method.build(PARAMETERS.get(method.name), observe_masked=False)
-    models = dict.fromkeys(policy.models, model) if isinstance(policy, NeedsModels) else {}
+    models = dict.fromkeys(policy.models, model)
     return [cc.plan(model, PROMPTS[place], policy, seed=place, max_new_tokens=tokens, models=models)
             for place in range(batch)]  # fmt: skip
 

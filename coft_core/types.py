@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import total_ordering
 from numbers import Real
 from typing import TYPE_CHECKING, Literal
@@ -52,6 +53,69 @@ CertificateState = Literal["calibrated", "inherited", "uninformative", "mismatch
 
 CertifiedIn = Literal["both", "factual"]
 """Where a token must reach the threshold: in the fused and the masked reading (Eq. 7), or in the factual one alone."""
+
+
+class CertificateKind(StrEnum):
+    """What may be claimed for a run; ``mismatch`` where a calibration of another policy is used knowingly."""
+
+    CERTIFIED = "certified"
+    MISMATCH = "mismatch"
+    UNCERTIFIED = "uncertified"
+
+
+_MISMATCH = "policy mismatch"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What may be claimed for a run, and why no more.
+
+    Attributes:
+        kind: The claim.
+        reason: Why it is not certified; begins with ``"policy mismatch"`` where that is why, empty where it is.
+    """
+
+    kind: CertificateKind
+    reason: str = ""
+
+    @classmethod
+    def uncertified(cls, reason: str) -> Certificate:
+        """Nothing is claimed, and why."""
+        return cls(CertificateKind.UNCERTIFIED, reason)
+
+    @classmethod
+    def mismatch(cls, differences: str) -> Certificate:
+        """A calibration of another policy is used knowingly; ``differences`` names what differs."""
+        return cls(CertificateKind.MISMATCH, f"{_MISMATCH} ({differences})")
+
+    @classmethod
+    def read(cls, text: str) -> Certificate:
+        """The certificate of a stored or exported :attr:`text`."""
+        if text == "certified":
+            return cls(CertificateKind.CERTIFIED)
+        reason = text.removeprefix("uncertified: ")
+        kind = CertificateKind.MISMATCH if reason.startswith(_MISMATCH) else CertificateKind.UNCERTIFIED
+        return cls(kind, reason)
+
+    @property
+    def text(self) -> str:
+        """``"certified"`` or ``"uncertified: <why>"``, as stores, pages and reports have it."""
+        return "certified" if self.certified else f"uncertified: {self.reason}"
+
+    @property
+    def certified(self) -> bool:
+        """Whether tokens in the certified set count as certified."""
+        return self.kind is CertificateKind.CERTIFIED
+
+    @property
+    def thresholded(self) -> bool:
+        """Whether there are thresholds, be they of this policy or knowingly of another."""
+        return self.kind is not CertificateKind.UNCERTIFIED
+
+    @property
+    def mismatched(self) -> bool:
+        """Whether a calibration of another policy is used knowingly; no token then counts as certified."""
+        return self.kind is CertificateKind.MISMATCH
 
 
 def is_number(value: object) -> bool:
@@ -340,7 +404,7 @@ class Run:
         spans: The spans that were used, kept and suggested ones included.
         seed: Seed of the keyed draws.
         finished: ``"length"``, ``"end"`` (the model wrote its end token) or ``"context"`` (context full).
-        certificate: ``"certified"`` or ``"uncertified: <why>"``.
+        certificate: ``"certified"`` or ``"uncertified: <why>"``: the text of a :class:`Certificate`.
         warnings: Sentences that a page or report must show beside the run.
     """
 

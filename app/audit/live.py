@@ -15,10 +15,10 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, forced_token, rendering_of, without_calibration
 from app.shared.policies import certifies
 from app.shared.rollouts import RolloutPool
+from coft_core.decode.captured import step_functions
 from coft_core.decode.cost import StepCost, reserved_bytes
 from coft_core.decode.loop import Rollout, fork_path
 from coft_core.decode.plan import Plan
-from coft_core.decode.prepared import prepared_steps
 from coft_core.fingerprint import same_digests
 from coft_core.model.compiled import StepPath, path_of
 from coft_core.types import Step
@@ -171,7 +171,7 @@ class LiveBranches:
 
     def _note(self, session_id: int, rollout: Rollout) -> None:
         model = rollout.plan.model
-        prepared, way = prepared_steps(model), path_of(model)
+        prepared, way = step_functions(model), path_of(model)
         # What the path's words are made of: to find the words looks through the whole model, and every step asks.
         state = (way, "" if way.steps is None else way.steps.failure, "" if prepared is None else prepared.failure)
         # A model's path changes at most once or twice in its life, and a rollout's memory never.

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from app.audit.words import Message
 from app.shared.step_words import shown_token
-from coft_core.decode.heads import Bounds, RereadStep
-from coft_core.types import Step
+from coft_core.decode.heads import Bounds
+from coft_core.decode.reread import RereadStep
+from coft_core.types import Certificate, Step
 
 ThresholdKind = Literal["own", "other", "mismatch", "none"]
 """Whose thresholds a reading uses: the audit's own calibration, another one that was made for this lambda, the audit's
@@ -206,7 +207,7 @@ class Rereading:
         if self.thresholds.kind == "none" or not self.rows:
             return ""
         then = f"{self.certified_then} as audited"
-        if self.thresholds.certificate != "certified":
+        if not Certificate.read(self.thresholds.certificate).certified:
             return f"Certified: none of {len(self.rows)} now, because the thresholds do not fit; {then}."
         text = f"Certified: {self.certified_now} of {len(self.rows)} now, {then}"
         if self.silent:
@@ -360,7 +361,7 @@ def rereading_message(found: Rereading) -> Message:
     """A reading: its words, the marks of the strip, and the table of what differs."""
     told, first = found.thresholds, found.first
     # Where the thresholds do not fit no token is certified, which is said once and not at every token.
-    fits = told.certificate == "certified"
+    fits = Certificate.read(told.certificate).certified
     remarkable = [row for row in found.rows if token_mark(row) or (fits and certificate_mark(row))]
     return {
         "kind": "reread",
@@ -509,7 +510,7 @@ def _badge(found: Rereading) -> tuple[str, str]:
     """State and word of the thresholds' badge."""
     if found.thresholds.kind == "none":
         return "none", "no thresholds"
-    if found.thresholds.certificate != "certified":
+    if not Certificate.read(found.thresholds.certificate).certified:
         return "uninformative", "uncertified"
     return "calibrated", "certified"
 

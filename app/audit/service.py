@@ -265,7 +265,9 @@ class AuditService:
             prepared.model,
             record.prompt,
             prepared.policy,
-            VanillaPolicy(sampling.temperature, sampling.top_p, sampling.top_k, observe_masked=False),
+            VanillaPolicy(
+                temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k, observe_masked=False
+            ),
             prepared.prompt.spans,
             tokens,
             detector=self._detector(record),

@@ -7,7 +7,7 @@ import math
 from app.shared.audits import RunUntil
 from app.shared.errors import ServiceError
 from app.shared.step_words import factual_overruled, plural, quoted, signed
-from coft_core.types import Step
+from coft_core.types import Certificate, Step
 
 KINDS = ("fallback", "sensitive", "overruled", "steps")
 FORMS = "fallback, sensitive, sensitive:0.5, overruled or steps:20"
@@ -45,7 +45,7 @@ def checked(until: RunUntil, certificate: str) -> RunUntil:
         raise ServiceError(f"The sensitivity to stop at is {until.threshold}; it must be a number above 0.")
     if until.kind == "steps" and not 1 <= until.steps <= MOST_STEPS:
         raise ServiceError(f"The number of steps to write is {until.steps}; it must be from 1 to {MOST_STEPS:,}.")
-    thresholded = certificate == "certified" or "policy mismatch" in certificate
+    thresholded = Certificate.read(certificate).thresholded
     if until.kind in ("fallback", "overruled") and not thresholded:
         raise ServiceError(
             "This session has no threshold, so no step of it can refuse a token; run until a sensitive token or for a "

@@ -27,7 +27,7 @@ from app.shared.step_words import (
     token_marks,
 )
 from coft_core.decode.contributions import LeaveOneOut, SpanContribution
-from coft_core.types import Span, Step
+from coft_core.types import Certificate, Span, Step
 from db.user_lists import UserListRecord
 
 DECIMALS = 4
@@ -252,7 +252,7 @@ def session_message(view: AuditView, start: int = 0) -> Message:
         "steps": [step_card(step, view.noise) for step in view.steps[start:]],
         "total": view.settings.max_new_tokens,
         "finished": finished_text(view.finished),
-        "certified": view.certificate == "certified",
+        "certified": Certificate.read(view.certificate).certified,
         "bins": [bin_message(item) for item in view.bins],
         "crumbs": crumbs(view),
         "warnings": session_warnings(view),
@@ -363,7 +363,7 @@ def session_warnings(view: AuditView) -> list[str]:
         found.insert(0, FACTUAL_ALONE)
     if view.drift is not None and view.drift.status in ("watch", "recalibrate"):
         found.insert(0, view.drift.sentence)
-    if view.certificate != "certified":
+    if not Certificate.read(view.certificate).certified:
         found.insert(0, view.certificate[:1].upper() + view.certificate[1:] + ".")
     return list(dict.fromkeys(found))
 

@@ -17,6 +17,7 @@ from app.review.log import log_entry, standing
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
 from app.shared.prompt_sets import PromptRow
+from coft_core.types import Certificate
 from db.records import AnnotationRecord, BatchRowRecord
 
 BatchOrder = Literal[
@@ -105,8 +106,8 @@ def row_views(
 
 def _row_view(record: BatchRowRecord, row: PromptRow, verdict: str, verdicts: int) -> BatchRowView:
     certificate = record.certificate or ""
-    certified = certificate == "certified"
-    thresholded = record.steps > 0 and (certified or "policy mismatch" in certificate)
+    claim = Certificate.read(certificate)
+    thresholded = record.steps > 0 and claim.thresholded
     return BatchRowView(
         line=record.line,
         state=_state(record),
@@ -121,7 +122,7 @@ def _row_view(record: BatchRowRecord, row: PromptRow, verdict: str, verdicts: in
         verdict=verdict,
         verdicts=verdicts,
         steps=record.steps,
-        certified_share=record.certified / record.steps if record.steps and certified else None,
+        certified_share=record.certified / record.steps if record.steps and claim.certified else None,
         fallbacks=record.fallbacks if thresholded else None,
         overruled=record.overruled if thresholded else None,
         mean_log_ratio=record.mean_log_ratio,

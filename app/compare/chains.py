@@ -30,7 +30,7 @@ from app.shared.policies import KNOWN_POLICIES, fitted, policy_name
 from app.shared.step_words import fused_overruled
 from coft_core.decode.cost import Footprint
 from coft_core.fingerprint import same_digests
-from coft_core.types import Step
+from coft_core.types import Certificate, Step
 from db.comparisons import MeasuredStepRecord
 from db.records import BatchRowRecord, SessionRecord
 
@@ -281,7 +281,7 @@ def compared(
 
 def _summary(view: AuditView, measured: Sequence[MeasuredStepRecord], footprint: Footprint | None) -> ChainSummary:
     apart = own_model(view.settings)
-    thresholded = view.certificate == "certified" or "policy mismatch" in view.certificate
+    thresholded = Certificate.read(view.certificate).thresholded
     ratios = [abs(step.diagnostics.log_ratio) for step in view.steps]
     return ChainSummary(
         session_id=view.session_id,
@@ -300,7 +300,7 @@ def _summary(view: AuditView, measured: Sequence[MeasuredStepRecord], footprint:
         calibration=view.calibration,
         branches=view.branches,
         warnings=tuple(dict.fromkeys((*view.warnings, *view.preview.warnings))),
-        certified=sum(step.certified for step in view.steps) if view.certificate == "certified" else None,
+        certified=sum(step.certified for step in view.steps) if Certificate.read(view.certificate).certified else None,
         fallbacks=sum(step.fallback for step in view.steps) if thresholded else None,
         overruled=sum(fused_overruled(step) for step in view.steps) if thresholded else None,
         mean_log_ratio=sum(ratios) / len(ratios) if ratios else None,

@@ -18,7 +18,7 @@ from app.shared.markup import table
 from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
 from app.shared.policy_menu import policies_json
 from app.shared.step_words import Row, count, day, level, plural, probability, quoted, shown_token, signed, step_card
-from coft_core.types import Candidate, Step
+from coft_core.types import Candidate, Certificate, Step
 from db.library import SessionEntryRecord
 
 WHOLE = ("max_new_tokens", "top_k", "seed")
@@ -164,7 +164,7 @@ def settings_line(chain: ChainSummary) -> str:
 
 def claim(certificate: str) -> tuple[str, str]:
     """A certificate's badge and its words, without what a mismatch differs in."""
-    state = "calibrated" if certificate == "certified" else "uninformative"
+    state = "calibrated" if Certificate.read(certificate).certified else "uninformative"
     return state, certificate.partition(" (")[0]
 
 
@@ -516,7 +516,7 @@ def _notes(comparison: Comparison, names: Sequence[str]) -> list[str]:
     said: dict[str, list[str]] = {}
     for chain, name in zip(comparison.chains, names, strict=True):
         own = [*chain.warnings]
-        if chain.certificate != "certified" and info_of(chain.policy).certifies:
+        if not Certificate.read(chain.certificate).certified and info_of(chain.policy).certifies:
             own.insert(0, f"{chain.certificate[:1].upper()}{chain.certificate[1:]}.")
         for text in own:
             said.setdefault(text, []).append(name)

@@ -27,7 +27,7 @@ from app.shared.policies import info_of, own_parameters, parameters_line, policy
 from app.shared.step_words import set_size, shapes
 from coft_core.assets import assets_path
 from coft_core.text.rendering import moment_of
-from coft_core.types import Span, Step
+from coft_core.types import Certificate, Span, Step
 from db.records import SessionRecord
 
 WIDTH = 680
@@ -265,7 +265,7 @@ def render(data: SessionData, report: ReportPart) -> str:
         fingerprint=[(name.replace("_", " "), str(value)) for name, value in data.record.fingerprint.items()],
         digests=digests_of(report),
         stamp=words.stamp(report),
-        certified=report.session.certificate == "certified" and not words.is_empty(report),
+        certified=Certificate.read(report.session.certificate).certified and not words.is_empty(report),
     )
 
 

@@ -12,7 +12,7 @@ from app.shared.audits import SENSITIVE, AuditSettings, PolicyInfo
 from app.shared.policies import info_of, policy_name
 from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK, silence
 from coft_core.model.noise import NumericNoise
-from coft_core.types import Step
+from coft_core.types import Certificate, Step
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -217,14 +217,16 @@ def stamp(report: ReportPart) -> str:
     """The certificate in a few words, with the reservation that empties it."""
     text = report.session.certificate
     return (
-        f"{text}, but uninformative: the thresholds say nothing" if text == "certified" and is_empty(report) else text
+        f"{text}, but uninformative: the thresholds say nothing"
+        if Certificate.read(text).certified and is_empty(report)
+        else text
     )
 
 
 def claims(report: ReportPart) -> tuple[str, ...]:
     """What the certificate claims, as sentences; a single one where it claims nothing."""
     session, thresholds = report.session, report.thresholds
-    if session.certificate != "certified" or thresholds is None:
+    if not Certificate.read(session.certificate).certified or thresholds is None:
         return (f"Nothing is certified. The session says: {session.certificate}.",)
     if is_empty(report):
         return (

@@ -24,6 +24,7 @@ from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.sequence import ChainCoverage
 from coft_core.fingerprint import Fingerprint, certified_in, same_digests
+from coft_core.types import Certificate
 from db.calibrations import BinRecord, CalibrationFields, CalibrationRecord, CalibrationsRepository
 from db.records import SessionBeginning
 from db.sessions import SessionsRepository
@@ -179,9 +180,6 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-CERTIFIED = "certified"
-
-
 def drift_since(calibration: AnyCalibration, calibration_id: int, sessions: SessionsRepository) -> DriftReport:
     """What the stored audits that used a calibration say against it."""
     # Without chains there is nothing to compare audits with, however many there are.
@@ -227,7 +225,7 @@ def _counted(audits: Sequence[SessionBeginning], alpha: float) -> tuple[list[Ses
 
 def _obstacle(audit: SessionBeginning, alpha: float) -> str:
     """Why an audit is not like the chains that the calibrated policy wrote; empty where it is."""
-    if audit.certificate != CERTIFIED:
+    if not Certificate.read(audit.certificate).certified:
         return "not certified by it"
     if audit.alpha != alpha:
         return f"at another alpha than {alpha:g}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from app.shared.audits import Computation, KeptMemory
+from coft_core.decode.captured import path_text
 from coft_core.decode.loop import Rollout
-from coft_core.decode.prepared import path_text
 from coft_core.model.noise import NumericNoise, noise_of
 from db.records import JsonObject, SessionRecord
 

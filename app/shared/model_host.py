@@ -12,8 +12,8 @@ from typing import Literal
 
 from app.shared.audits import KeptMemory, ModelView
 from app.shared.memory import DeviceMemory, MemoryBudget, Turns
+from coft_core.decode.captured import path_text, prepare_model
 from coft_core.decode.plan import check_models
-from coft_core.decode.prepared import path_text, prepare_model
 from coft_core.model.compiled import NOT_PREPARED, path_of
 from coft_core.model.group import BASE
 from coft_core.model.joint import JointForwards
@@ -23,7 +23,7 @@ from coft_core.model.loading import LoadingPhase, LoadingProgress
 from coft_core.model.memory_fit import fit_is_known, fit_of
 from coft_core.model.noise import model_noise
 from coft_core.model.packed import weights_text
-from coft_core.policies.base import NeedsModels, NeedsScorers, Policy
+from coft_core.policies.base import Policy
 from coft_core.scorers.base import ToxicityScorer, load_scorer
 from coft_core.text.rendering import moment_of
 from coft_core.text.sentinel import default_sentence
@@ -173,8 +173,7 @@ class ModelHost:
             ModelLoadError: One cannot be loaded.
             InvalidInputError: One reads other tokens than the audited model.
         """
-        names = policy.models if isinstance(policy, NeedsModels) else {}
-        found = {role: self.loaded(name) or self._held(name, self._further) for role, name in names.items()}
+        found = {role: self.loaded(name) or self._held(name, self._further) for role, name in policy.models.items()}
         return check_models(policy, model, found)
 
     def scorers(self, policy: Policy, model: LanguageModel) -> dict[str, ToxicityScorer]:
@@ -183,7 +182,7 @@ class ModelHost:
         Raises:
             ModelLoadError: One cannot be loaded.
         """
-        names = set(policy.scorers.values()) if isinstance(policy, NeedsScorers) else set()
+        names = set(policy.scorers.values())
         for name in names:
             with self._lock:
                 loading = self._loading[f"scorer {name}"]

@@ -21,7 +21,7 @@ from coft_core.errors import CalibrationMismatch, InvalidInputError, SentinelErr
 from coft_core.fingerprint import same_digests
 from coft_core.model.group import BranchGroup
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Certificate, Policy, PreparesByWriting
+from coft_core.policies.base import Policy
 from coft_core.policies.factorized import PREFIX
 from coft_core.policies.registry import method
 from coft_core.text.detection import SpanDetector
@@ -29,7 +29,7 @@ from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, masked_
 from coft_core.text.rendering import Rendering, moment_of
 from coft_core.text.sentinel import sentinel_sentence
 from coft_core.text.tokens import require_encodable
-from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
+from coft_core.types import FAMILIES, PROXY_FAMILIES, Certificate, Span
 from db.records import BatchPlaceRecord, JsonObject, SessionFields
 
 Asked = TypeVar("Asked", AuditSettings, CalibrationRequest)
@@ -250,9 +250,7 @@ def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certif
         return None
     if not settings.proceed_uncertified:
         raise CalibrationMismatch([("mask_layout", made, used)])
-    return Certificate(
-        f"uncertified: policy mismatch (mask_layout: calibrated {made}, used {used}, so no threshold is applied)"
-    )
+    return Certificate.mismatch(f"mask_layout: calibrated {made}, used {used}, so no threshold is applied")
 
 
 def controls_of(settings: AuditSettings) -> Controls:
@@ -354,7 +352,7 @@ class Planner:
             models=further,
             scorers=self._host.scorers(policy, model),
         )
-        size = policy.writing_size(model, further, prompt) if isinstance(policy, PreparesByWriting) else 0
+        size = policy.writing_size(model, further, prompt)
         prepared = self._host.memory.run(size, make) if size else make()
         _require_room(prepared)
         return prepared if refused is None else replace(prepared, certificate=refused)

@@ -27,7 +27,7 @@ from app.swap.types import (
     SwapToken,
     SwapVariant,
 )
-from coft_core.types import Span, Step
+from coft_core.types import Certificate, Span, Step
 
 
 def swap_json(result: SwapResult) -> dict[str, Any]:
@@ -578,7 +578,7 @@ def chain_claim(chain: SwapChain, alone: bool) -> str:
     total = plural(len(chain.steps), "token")
     if alone:
         return f"{total}, nothing is certified"
-    if chain.certificate != "certified":
+    if not Certificate.read(chain.certificate).certified:
         return f"{total}, {escape(chain.certificate)}"
     good = sum(step.certified for step in chain.steps)
     return f"{good} of {total} certified"

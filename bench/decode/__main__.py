@@ -27,7 +27,7 @@ from bench.decode.noise import noise
 from bench.decode.shapes import DEMO, SHAPES, model_of
 from bench.decode.suites import copy_bandwidth, masked_branches, speeds
 from bench.decode.work import work_of
-from coft_core.decode.prepared import path_text, prepare_model
+from coft_core.decode.captured import path_text, prepare_model
 
 DEFAULTS: dict[str, dict[str, list[Any]]] = {
     "cpu": {"shapes": [DEMO, "llama-134m"], "batches": [1, 4], "prompts": [64]},

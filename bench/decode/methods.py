@@ -13,12 +13,10 @@ import coft_core as cc
 from bench.decode import work as works
 from bench.decode.timing import Method
 from bench.decode.work import TOP_P, Work
-from coft_core.decode.decide import decide_together, remember
-from coft_core.decode.loop import ROOT_PATH
+from coft_core.decode.decide import NextSteps
+from coft_core.decode.loop import PlannedChain, write
 from coft_core.decode.plan import Plan
 from coft_core.model.group import BranchGroup
-from coft_core.policies.base import Past
-from coft_core.policies.sampling import keyed_uniform
 
 
 def coft(work: Work, mark: Callable[[], None]) -> None:
@@ -77,25 +75,12 @@ def decode(plans: Sequence[Plan], mark: Callable[[], None]) -> None:
 
 def _decode_together(plans: Sequence[Plan], mark: Callable[[], None]) -> None:
     """What :func:`coft_core.decode.loop.generate_together` does, with a mark after each token."""
-    specs = [branch for plan in plans for branch in plan.policy.branches(plan.prompt)]
-    names = tuple(branch.name for branch in plans[0].policy.branches(plans[0].prompt))
-    group = BranchGroup(plans[0].all_models, specs)
-    tokens: list[list[int]] = [[] for _ in plans]
-    memories: list[Any] = [None] * len(plans)
+    chains = [PlannedChain(plan) for plan in plans]
+    group = BranchGroup(plans[0].all_models, [branch for chain in chains for branch in chain.branches])
     try:
         for index in range(plans[0].max_new_tokens):
-            logits = group.logits().view(len(plans), len(names), -1)  # (G, B, V)
-            uniforms = [keyed_uniform(plan.seed, ROOT_PATH, index) for plan in plans]
-            draws = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)  # (G,)
-            pasts = [
-                Past(plan.model, plan.prompt, tuple(own), memory)
-                for plan, own, memory in zip(plans, tokens, memories, strict=True)
-            ]
-            steps = decide_together(plans, logits, index, names, draws, pasts)
-            for place, step in enumerate(steps):
-                memories[place] = remember(plans[place].policy, memories[place], logits[place], step.token_id, names)
-                tokens[place].append(step.token_id)
-            group.append(torch.tensor([step.token_id for step in steps]).repeat_interleave(len(names)))
+            logits, steps = group.followed(NextSteps(tuple(chain.next_step(index) for chain in chains)))
+            write(group, chains, logits, steps)
             mark()
     finally:
         group.close()

@@ -13,10 +13,10 @@ from bench.decode.shapes import model_of, weight_bytes
 from bench.decode.suites import overhead, peak_memory
 from bench.decode.timing import Method, rounds, summary
 from bench.decode.work import TOP_P, work_of
-from coft_core.decode.prepared import prepare_model
+from coft_core.decode.captured import prepare_model
 from coft_core.errors import CoftError
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import NeedsModels, Policy
+from coft_core.policies.base import Policy
 from coft_core.policies.registry import METHODS
 
 MODELS = {"llama-13b": "LLaMA-2-13B", "mistral-7b": "Mistral-7B-Inst."}
@@ -98,7 +98,7 @@ def _run(work: works.Work, mark: Callable[[], None], policy: Policy, expert: Lan
 
 
 def _models(policy: Policy, expert: LanguageModel) -> dict[str, LanguageModel]:
-    return dict.fromkeys(policy.models, expert) if isinstance(policy, NeedsModels) else {}
+    return dict.fromkeys(policy.models, expert)
 
 
 def _policy(method: str, model: LanguageModel) -> Policy:

@@ -25,12 +25,12 @@ from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.record import ChainRecord, Iteration, is_settled
 from coft_core.conformal.split import context_numbers, held_out_contexts
 from coft_core.conformal.values import CalibrationValues
-from coft_core.decode.loop import ROOT_PATH
+from coft_core.decode import loop
 from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.fingerprint import Fingerprint
-from coft_core.model.branches import BranchBatch
 from coft_core.model.forced import OwnRoom, Room
+from coft_core.model.group import BASE, BranchGroup
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.slots import rows_size
 from coft_core.policies.base import Policy
@@ -252,27 +252,49 @@ def _continue(
     """The chains of a batch of prompts with the same branches."""
     branches = [policy.branches(p.prompt) for p in prompts]
     names = tuple(branch.name for branch in branches[0])
-    batch = BranchBatch(model, [branch.input_ids for row in branches for branch in row])
+    group = BranchGroup({BASE: model}, [branch for row in branches for branch in row])
     seeds = [chain_seed(seed, p.row) for p in prompts]
-    rows: list[list[list[float]]] = [[] for _ in prompts]
-    alive = set(range(len(prompts)))
-    for step in range(min(steps, batch.room)):
-        logits = batch.logits().view(len(prompts), len(names), -1)  # (G, B, V)
-        tokens, supports = _step(policy, logits, step, names, seeds)  # (G,), (G, F + 1)
-        # One transfer a step: float64 holds token ids and float32 values exactly.
-        host = torch.cat([tokens[:, None].double(), supports.double()], dim=-1).tolist()
-        for index in sorted(alive):
-            rows[index].append(host[index])
-            if int(host[index][0]) in model.end_token_ids:
-                alive.discard(index)
-        if not alive:
-            break
-        batch.append(tokens.repeat_interleave(len(names)))
-    batch.close()
-    table = [np.array(row) for row in rows]  # (T, F + 2) each
+    chains: list[loop.Chain[_Draw]] = [loop.Chain(model.end_token_ids, steps) for _ in prompts]
+    while any(chain.finished(group.room) is None for chain in chains):
+        loop.write(group, chains, *group.followed(_Draws(policy, group.generated, names, seeds)))
+    group.close()
+    # (T, F + 2) each
+    tables = [np.array([(draw.token_id, *draw.supports) for draw in chain.steps]) for chain in chains]
     return [
-        Chain(own[:, 2:].astype(np.float32), own[:, 1].astype(np.float32), own[:, 0].astype(np.int32)) for own in table
+        Chain(table[:, 2:].astype(np.float32), table[:, 1].astype(np.float32), table[:, 0].astype(np.int32))
+        for table in tables
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """A chosen token; its joint support, then that of the true token in each masked view, F + 1 in all."""
+
+    token_id: int
+    supports: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """What the policy chooses at one step of G chains, and what the factual branch would have written there."""
+
+    policy: Policy
+    step: int
+    names: tuple[str, ...]
+    seeds: Sequence[int]
+    key: None = None
+
+    def alone(self, logits: Tensor) -> list[_Draw]:
+        """The choices from logits ``(G * B, V)``."""
+        by_chain = logits.view(len(self.seeds), len(self.names), -1)  # (G, B, V)
+        tokens, supports = _step(self.policy, by_chain, self.step, self.names, self.seeds)  # (G,), (G, F + 1)
+        # One transfer a step: float64 holds token ids and float32 values exactly.
+        rows = torch.cat([tokens[:, None].double(), supports.double()], dim=-1).tolist()
+        return [_Draw(int(token), values) for token, *values in rows]
+
+    def together(self, logits: Sequence[Tensor], sequels: Sequence[_Draws]) -> Sequence[Callable[[], list[_Draw]]]:
+        """Never asked for: each has a forward of its own."""
+        raise NotImplementedError
 
 
 def _step(
@@ -281,8 +303,8 @@ def _step(
     """Chosen tokens ``(G,)``; their joint support, then that of the true token in each masked view ``(G, F + 1)``."""
     views = policy.views(logits, step, names)
     draws = [
-        torch.tensor([keyed_uniform(own, path, step) for own in seeds], dtype=torch.float64, device=logits.device)
-        for path in (ROOT_PATH, TRUTH_PATH)
+        torch.tensor([keyed_uniform(seed, path, step) for seed in seeds], dtype=torch.float64, device=logits.device)
+        for path in (loop.ROOT_PATH, TRUTH_PATH)
     ]
     chosen = choose(views.log_p_fused, views.certified, policy.sampling, draws[0]).token_ids  # (G,)
     truth = choose(views.log_p_factual, None, policy.sampling, draws[1]).token_ids  # (G,)

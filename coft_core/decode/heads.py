@@ -14,17 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from coft_core.conformal.informative import certifies
 from coft_core.errors import StoredLogitsError
 from coft_core.policies.base import Views
 from coft_core.policies.fusion import fuse_logits
-from coft_core.stored_logits import Mode, StoredLogits, Tail
-from coft_core.types import CertificateState, Step
+from coft_core.stored_logits import StoredLogits, Tail
 
-HANGS = (
-    "Whether this token is certified hangs on tokens whose logits were not kept; only the model itself can tell at "
-    "this lambda and alpha."
-)
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,93 +44,6 @@ class Bounds:
     def exact(self) -> bool:
         """Whether the number is known."""
         return self.low == self.high
-
-
-@dataclass(frozen=True, slots=True)
-class RereadFamily:
-    """One attribute family's part of a step read again (factorized masks).
-
-    Attributes:
-        family: The family.
-        log_tau: Its log-threshold.
-        state: What the threshold rests on.
-        in_set: Whether the emitted token lies in its certified set; None if that hangs on tokens that were not kept.
-        margin: Joint support of the emitted token in that family's branch minus ``log_tau``.
-    """
-
-    family: str
-    log_tau: float
-    state: CertificateState
-    in_set: bool | None
-    margin: Bounds
-
-
-@dataclass(frozen=True, slots=True)
-class RereadStep:
-    """One stored step as it reads at another lambda or alpha, its prefix and its draw as they were.
-
-    Attributes:
-        index: Position in the continuation, 0-based.
-        token_id: The emitted token, as stored.
-        token: Its text.
-        mode: ``"full"`` when every logit was kept and all numbers are exact, else ``"head"``.
-        log_p_fused: Log-probability of the emitted token after fusion.
-        log_tau: Log-threshold of the step; ``-inf`` when it certifies everything.
-        state: What the threshold rests on.
-        in_set: Whether the emitted token lies in the certified set; None if that hangs on tokens that were not kept.
-        set_size: Number of tokens in the certified set.
-        certified_mass: Fused probability of the certified set.
-        margin: Support of the emitted token, in the readings that certify it, minus ``log_tau``; with families, of the
-            one nearest to refusing.
-        kl_fused_masked: ``KL(fused || masked)``.
-        fallback: Whether the set is empty, so that the likeliest fused token is emitted; None if that is not known.
-        policy_token_id: The token that the policy chooses at this step after the same prefix with the same draw; None
-            if that hangs on tokens that were not kept.
-        policy_token: Its text; None where the token is not known.
-        changed: Whether that is another token than the policy chose when the step was made (for a forced step: than
-            it would have chosen then); None if it is not known.
-        families: With factorized masks, each family's part.
-        width_open: Whether it hangs on tokens that were not kept if the set is too wide to say anything.
-        step: The whole step as decoding would have given it, candidates and diagnostics included; None where only the
-            head was kept.
-    """
-
-    index: int
-    token_id: int
-    token: str
-    mode: Mode
-    log_p_fused: Bounds
-    log_tau: float
-    state: CertificateState
-    in_set: bool | None
-    set_size: Bounds
-    certified_mass: Bounds
-    margin: Bounds
-    kl_fused_masked: Bounds
-    fallback: bool | None
-    policy_token_id: int | None
-    policy_token: str | None
-    changed: bool | None
-    families: tuple[RereadFamily, ...] = ()
-    width_open: bool = False
-    step: Step | None = None
-
-    @property
-    def certified(self) -> bool | None:
-        """Whether the emitted token is certified: in the set of a calibration that fits; None if that is not known."""
-        if not certifies(self.state) or self.in_set is False:
-            return False
-        return None if self.width_open else self.in_set
-
-    @property
-    def hangs_on_tail(self) -> bool:
-        """Whether the emitted token's status hangs on tokens that were not kept."""
-        return self.certified is None
-
-    @property
-    def note(self) -> str:
-        """A sentence that must be shown with the step; empty when there is nothing to add."""
-        return HANGS if self.hangs_on_tail else ""
 
 
 ROUNDING = 1e-9
@@ -194,9 +103,6 @@ def _chord(left: float, right: float, weight: float) -> float:
     """Linear interpolation inside an interval; a token forbidden at one end is forbidden between the ends."""
     return -math.inf if -math.inf in (left, right) else (1.0 - weight) * left + weight * right
 
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 UNIT = 2.0**-24
 """Relative rounding error of one operation in float32."""
@@ -306,16 +212,17 @@ def head_of(stored: StoredLogits, views: Views, lam: float) -> Head:
         views: What the policy makes of the head; only its thresholds are read.
         lam: Fusion weight.
     """
-    kept = stored.tail
-    if kept is None:
+    tail = stored.tail
+    if tail is None:
         raise StoredLogitsError("All logits of this step were kept; read them as they are.")
     logits = stored.tensor().float().double().numpy() / stored.temperature  # (B, n)
     factual = logits[0]
     masked = logits[1:].mean(0) if len(logits) > 1 else factual  # (n,)
     fused = fuse_logits(torch.from_numpy(factual), torch.from_numpy(masked), lam).numpy()  # (n,)
-    tail = fused_tail(kept, lam, stored.temperature)
+    fused_rest = fused_tail(tail, lam, stored.temperature)
     inside = log_sum_exp(fused)
-    normaliser = Bounds(float(np.logaddexp(inside, tail.log_mass.low)), float(np.logaddexp(inside, tail.log_mass.high)))
+    mass = fused_rest.log_mass
+    normaliser = Bounds(float(np.logaddexp(inside, mass.low)), float(np.logaddexp(inside, mass.high)))
     with np.errstate(invalid="ignore"):
         # If lambda forbids the whole head, the normaliser is the tail's, and that may have no lower bound.
         log_p_high = np.where(fused > -np.inf, fused - normaliser.low, -np.inf)  # (n,)
@@ -325,20 +232,20 @@ def head_of(stored: StoredLogits, views: Views, lam: float) -> Head:
     summing = UNIT * (stored.vocabulary_size + OPERATIONS * math.log(stored.vocabulary_size))
     heavy = fused >= fused.max() - _NEGLIGIBLE
     return Head(
-        ids=kept.ids,
+        ids=tail.ids,
         factual=factual,
         masked=masked,
         fused=fused,
         error=error,
         slack=summing + float(error[heavy].max()),
-        tail=tail,
+        tail=fused_rest,
         tail_count=stored.tail_count,
         normaliser=normaliser,
         log_p_low=fused - normaliser.high,
         log_p_high=log_p_high,
-        masked_normaliser=float(np.logaddexp(log_sum_exp(masked), kept.fused_log_mass[-1])),
+        masked_normaliser=float(np.logaddexp(log_sum_exp(masked), tail.fused_log_mass[-1])),
         criteria=tuple(
-            _criterion(row, logits[row], log_tau, kept.log_mass[row], kept.largest[row] / stored.temperature)
+            _criterion(row, logits[row], log_tau, tail.log_mass[row], tail.largest[row] / stored.temperature)
             for row, log_tau in thresholds(views, len(logits))
         ),
         twins=np.unique(logits, axis=1, return_inverse=True)[1].ravel(),
@@ -354,7 +261,7 @@ def thresholds(views: Views, rows: int) -> tuple[tuple[int, float], ...]:
     return ((0 if views.certified_in == "factual" else 1, views.log_tau),)
 
 
-def members(head: Head, criteria: tuple[Criterion, ...]) -> Members:
+def members_of(head: Head, criteria: tuple[Criterion, ...]) -> Members:
     """Which tokens pass all criteria, as far as the head and the bounds on the tail can tell."""
     sure, possible = np.ones_like(head.ids, dtype=bool), np.ones_like(head.ids, dtype=bool)
     tail_low = tail_high = head.tail_count
@@ -367,20 +274,20 @@ def members(head: Head, criteria: tuple[Criterion, ...]) -> Members:
     return Members(sure, possible & ~sure, Bounds(tail_low, tail_high))
 
 
-def set_size(found: Members) -> Bounds:
+def set_size(members: Members) -> Bounds:
     """Number of tokens in the certified set."""
-    sure, maybe = int(found.sure.sum()), int(found.maybe.sum())
-    return Bounds(sure + found.tail.low, sure + maybe + found.tail.high)
+    sure, maybe = int(members.sure.sum()), int(members.maybe.sum())
+    return Bounds(sure + members.tail.low, sure + maybe + members.tail.high)
 
 
-def set_mass(head: Head, found: Members) -> Bounds:
+def set_mass(head: Head, members: Members) -> Bounds:
     """Fused probability of the certified set."""
-    if found.sure.all() and found.tail.low == head.tail_count:
+    if members.sure.all() and members.tail.low == head.tail_count:
         return Bounds.at(1.0)
-    low = _share(log_sum_exp(head.fused[found.sure]), head.normaliser.high)
-    high = _share(log_sum_exp(head.fused[found.sure | found.maybe]), head.normaliser.low)
-    if found.tail.high:
-        most = found.tail.high * _share(head.tail.largest, head.normaliser.low)
+    low = _share(log_sum_exp(head.fused[members.sure]), head.normaliser.high)
+    high = _share(log_sum_exp(head.fused[members.sure | members.maybe]), head.normaliser.low)
+    if members.tail.high:
+        most = members.tail.high * _share(head.tail.largest, head.normaliser.low)
         high += min(_share(head.tail.log_mass.high, head.normaliser.high), most)
     return Bounds(low, min(high, 1.0))
 
@@ -401,7 +308,7 @@ def divergence(head: Head, lam: float) -> Bounds:
     if np.isposinf(gap).any() or (slope.exact and slope.low == -math.inf):
         return Bounds.at(math.inf)
     inside = log_sum_exp(head.fused)
-    own = float((np.exp(head.fused[alive] - inside) * gap).sum())
+    head_gap = float((np.exp(head.fused[alive] - inside) * gap).sum())
     scale = max(inside, head.tail.log_mass.high)
     weight = math.exp(inside - scale)
     masses = [math.exp(edge - scale) for edge in (head.tail.log_mass.low, head.tail.log_mass.high)]
@@ -409,12 +316,12 @@ def divergence(head: Head, lam: float) -> Bounds:
     def value(mass: float, pull: float) -> float:
         if weight + mass == 0.0:
             return math.inf
-        total = weight * own + (mass * pull if mass else 0.0)
+        total = weight * head_gap + (mass * pull if mass else 0.0)
         return total / (weight + mass) - math.log(weight + mass) - scale + head.masked_normaliser
 
     weakest, strongest = -(1.0 - lam) * slope.high, -(1.0 - lam) * slope.low
     low = min(value(mass, weakest) for mass in masses)
-    peak = min(max(weight * (strongest - own - 1.0), masses[0]), masses[1]) if weight else masses[0]
+    peak = min(max(weight * (strongest - head_gap - 1.0), masses[0]), masses[1]) if weight else masses[0]
     high = max(value(mass, strongest) for mass in (*masses, peak))
     return Bounds(max(low, 0.0), max(high, 0.0))
 

@@ -9,10 +9,7 @@ import torch
 from torch import Tensor
 
 from coft_core.policies.base import Policy
-from coft_core.policies.coft import CoftPolicy
-from coft_core.policies.factorized import FactorizedCoftPolicy
 from coft_core.policies.fusion import fuse_logits
-from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.stored_logits import DTYPES, StoredLogits, Tail
 
 FULL_BYTES = 512 * 1024
@@ -23,13 +20,6 @@ HEAD_TOKENS = 1024
 
 LAMS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Lambdas at which the fused tail is measured, besides the policy's own."""
-
-
-def fusion_weight(policy: Policy) -> float | None:
-    """The lambda with which a policy fuses its branches; None if it draws from something else."""
-    if isinstance(policy, CoftPolicy | FactorizedCoftPolicy):
-        return policy.lam
-    return 0.0 if isinstance(policy, VanillaPolicy) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +58,12 @@ class Keeper:
         dtype = name if name in DTYPES else "float32"
         vocabulary = int(logits.shape[-1])
         size = len(branches) * vocabulary * DTYPES[dtype][0].itemsize
-        own = fusion_weight(policy)
         return cls(
             branches=branches,
             vocabulary_size=vocabulary,
             dtype=dtype,
             temperature=policy.sampling.temperature,
-            lams=tuple(sorted({*LAMS, *(() if own is None else (float(own),))})),
+            lams=tuple(sorted({*LAMS, *(() if policy.fusion_weight is None else (float(policy.fusion_weight),))})),
             head_tokens=None if size <= full_bytes or head_tokens >= vocabulary else head_tokens,
         )
 

@@ -1,16 +1,22 @@
-"""The heart: one loop for generating, stepping, going back, forking and scoring under any policy."""
+"""The loop: COFT's Algorithm 1 for one chain or many, and what steps, goes back, forks and scores by it.
+
+A pass is two calls. ``group.followed(sequel)`` reads what is pending of all branches and decides a token for each chain
+(:mod:`coft_core.decode.decide`); :func:`write` makes that token the pending one in every branch of its chain. All
+branches of all chains are rows of one batch, so that a pass is one forward and one device-to-host transfer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+from torch import Tensor
 
 from coft_core.conformal.informative import warning
-from coft_core.decode.decide import Moment, NextStep, decide, decide_together, remember, remembered
+from coft_core.decode.decide import NextStep, NextSteps, decide
 from coft_core.decode.plan import Plan, plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import MemoryUse
@@ -26,10 +32,152 @@ from coft_core.types import Run, Span, Step
 ROOT_PATH = "0"
 
 
+class Written(Protocol):
+    """What a pass of the loop decides for a chain."""
+
+    @property
+    def token_id(self) -> int:
+        """The token that is written."""
+
+
+Decided = TypeVar("Decided", bound=Written)
+
+
+class Chain(Generic[Decided]):
+    """What is written behind one prompt, whatever is kept of each step.
+
+    Attributes:
+        steps: What was decided so far.
+    """
+
+    def __init__(self, end_token_ids: Collection[int], max_new_tokens: int) -> None:
+        """Nothing is written yet.
+
+        Args:
+            end_token_ids: Tokens that end it.
+            max_new_tokens: Steps at most.
+        """
+        self._end_token_ids, self._max_new_tokens = end_token_ids, max_new_tokens
+        self.steps: list[Decided] = []
+
+    def finished(self, room: int) -> str | None:
+        """None while it can go on, else ``"end"``, ``"length"`` or ``"context"``; ``room`` is left in the context."""
+        if self.steps and self.steps[-1].token_id in self._end_token_ids:
+            return "end"
+        if len(self.steps) >= self._max_new_tokens:
+            return "length"
+        return "context" if room <= 0 else None
+
+    def remembered(self, step: Decided, logits: Tensor) -> Any:
+        """What the policy carries on from a step with logits ``(B, V)``; nothing changes yet."""
+
+    def take(self, step: Decided, memory: Any) -> None:
+        """Write a step's token."""
+        self.steps.append(step)
+
+
+def write(group: BranchGroup, chains: Sequence[Chain[Decided]], logits: Tensor, steps: Sequence[Decided]) -> None:
+    """Write what was decided: each token becomes the pending one of its chain's branches.
+
+    Where anything of it fails, no chain has changed.
+
+    Args:
+        group: The branches of all chains, G chains of B each.
+        chains: The chains; one that is finished is fed along, unseen, so that the rows stay together.
+        logits: What the steps were decided from, ``(G * B, V)``.
+        steps: One a chain.
+    """
+    rows = logits.view(len(chains), -1, logits.shape[-1])  # (G, B, V)
+    taken = [
+        (chain, step, chain.remembered(step, row))
+        for chain, step, row in zip(chains, steps, rows, strict=True)
+        if chain.finished(group.room) is None
+    ]
+    group.append(torch.tensor([step.token_id for step in steps]).repeat_interleave(rows.shape[1]))
+    for chain, step, memory in taken:
+        chain.take(step, memory)
+
+
+class PlannedChain(Chain[Step]):
+    """A chain of a plan, with all that an audit shows of each step and with what its policy remembers.
+
+    Attributes:
+        plan: What is decoded.
+        path: The branch's path, part of the key of its draws.
+        branches: The policy's branches.
+    """
+
+    def __init__(self, plan: Plan, path: str = ROOT_PATH) -> None:
+        """Nothing is written yet."""
+        super().__init__(plan.model.end_token_ids, plan.max_new_tokens)
+        self.plan, self.path = plan, path
+        self.branches = plan.policy.branches(plan.prompt)
+        self._names = tuple(branch.name for branch in self.branches)
+        # Before the first step, and after each.
+        self._memories: list[Any] = [None]
+
+    def next_step(self, index: int, forced: int | None = None) -> NextStep:
+        """What the step at a position depends on besides its logits."""
+        uniform = keyed_uniform(self.plan.seed, path_at(self.path, index), index)
+        past = Past(self.plan.model, self.plan.prompt, self.tokens, self._memories[-1])
+        return NextStep(self.plan, index, self._names, uniform, past, forced)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """What is written."""
+        return tuple(step.token_id for step in self.steps)
+
+    def remembered(self, step: Step, logits: Tensor) -> Any:
+        """What the policy carries on from a step with logits ``(B, V)``; None for policies that do not look back."""
+        if not self.plan.policy.looks_back:
+            return None
+        with torch.inference_mode():
+            return self.plan.policy.remember(self._memories[-1], logits, step.token_id, self._names)
+
+    def take(self, step: Step, memory: Any) -> None:
+        """Write a step's token."""
+        super().take(step, memory)
+        self._memories.append(memory)
+
+    def resume(self, steps: Sequence[Step]) -> None:
+        """Take up steps that were decided earlier; a policy that looks back reads them once more."""
+        logits: Any = [None] * len(steps)
+        if steps and self.plan.policy.looks_back:
+            logits = score_branches(self.plan.all_models, self.branches, [step.token_id for step in steps])  # (C, B, V)
+        for step, row in zip(steps, logits, strict=True):
+            self.take(step, self.remembered(step, row))
+
+    def cut(self, length: int) -> None:
+        """Take back all but the first steps."""
+        del self.steps[length:], self._memories[length + 1 :]
+
+    def fork(self, index: int, token_id: int) -> PlannedChain:
+        """A second chain of the same beginning, on the path of the token that is to be written there."""
+        fork = PlannedChain(self.plan, fork_path(self.path, index, token_id))
+        fork.steps, fork._memories = self.steps[:index], self._memories[: index + 1]
+        return fork
+
+    def run(self, room: int) -> Run:
+        """What was written, with all that is said of it."""
+        return Run(
+            prompt=self.plan.prompt.factual_text,
+            text=self.plan.model.continuation_text(self.tokens),
+            tokens=tuple(step.token for step in self.steps),
+            steps=tuple(self.steps),
+            spans=self.plan.prompt.spans,
+            seed=self.plan.seed,
+            finished=self.finished(room) or "",
+            certificate=self.plan.certificate.text,
+            warnings=(*self.plan.warnings, *filter(None, [warning(self.steps)])),
+        )
+
+
 class Rollout:
     """A chain that can be stepped, taken back, forked and closed.
 
-    All branches are rows of one batch; a step is one forward and one device-to-host transfer.
+    Attributes:
+        plan: What is decoded.
+        path: The branch's path, part of the key of its draws.
     """
 
     def __init__(
@@ -39,70 +187,71 @@ class Rollout:
 
         Args:
             plan: What to decode.
-            path: The branch's path, part of the key of its draws.
+            path: The branch's path.
             steps: Steps taken earlier; their tokens are fed with the prompt when the next step is asked for.
             forwards: Where forwards are run, such as with those of other rollouts; None runs each by itself.
 
         Raises:
             PromptTooLongError: The prompt fills the model's context.
         """
-        branches = plan.policy.branches(plan.prompt)
-        self.plan = plan
-        self.path = path
-        self._steps: list[Step] = list(steps)
-        self._tokens = [step.token_id for step in steps]
-        self._branches = tuple(branch.name for branch in branches)
+        self._chain = PlannedChain(plan, path)
         forwards = forwards or OwnForwards()
-        self._batch = BranchGroup(plan.all_models, branches, forwards)
+        self._group = BranchGroup(plan.all_models, self._chain.branches, forwards)
         with forwards.exclusive():
-            self._batch.prepare()
-            self._memories = remembered(plan, branches, self._tokens)
-        for token_id in self._tokens:
-            self._append(token_id)
+            self._group.prepare()
+            self._chain.resume(steps)
+        for step in steps:
+            self._group.append(torch.full((self._group.row_count,), step.token_id))
+
+    @property
+    def plan(self) -> Plan:
+        """What is decoded."""
+        return self._chain.plan
+
+    @property
+    def path(self) -> str:
+        """The branch's path, part of the key of its draws."""
+        return self._chain.path
 
     @property
     def steps(self) -> tuple[Step, ...]:
         """The chain so far."""
-        return tuple(self._steps)
+        return tuple(self._chain.steps)
 
     @property
     def finished(self) -> str | None:
         """None while the chain can go on, else ``"end"``, ``"length"`` or ``"context"``."""
-        if self._tokens and self._tokens[-1] in self.plan.model.end_token_ids:
-            return "end"
-        if len(self._tokens) >= self.plan.max_new_tokens:
-            return "length"
-        return "context" if self._batch.room <= 0 else None
+        return self._chain.finished(self._group.room)
 
     @property
     def text(self) -> str:
         """Text of the chain without special tokens."""
-        return self.plan.model.continuation_text(self._tokens)
+        return self.plan.model.continuation_text(self._chain.tokens)
 
     @property
     def waited(self) -> float:
         """Seconds for which the newest step waited on forwards of other rollouts."""
-        return self._batch.waited
+        return self._group.waited
 
     @property
     def memory_size(self) -> int:
         """Bytes of keys and values that the rollout holds."""
-        return self._batch.memory_size
+        return self._group.memory_size
 
     @property
     def memory_size_next(self) -> int:
         """Bytes that it will hold after its next step, as far as it is known before the first."""
-        return self._batch.memory_size_next
+        return self._group.memory_size_next
 
     @property
     def memory_uses(self) -> dict[str, MemoryUse]:
         """How keys and values are kept, by the name under which branches ask for their model."""
-        return self._batch.memory_uses
+        return self._group.memory_uses
 
     @property
     def memory_notes(self) -> tuple[str, ...]:
         """Where keys and values are not kept in preallocated memory, and why; a sentence for each such model."""
-        return self._batch.memory_notes
+        return self._group.memory_notes
 
     def step(self, token_id: int | None = None) -> Step:
         """Take one step.
@@ -116,16 +265,10 @@ class Rollout:
         """
         if self.finished:
             raise InvalidInputError("This chain is finished; fork from an earlier step to go on.")
-        index = len(self._steps)
-        uniform = keyed_uniform(self.plan.seed, path_at(self.path, index), index)
-        moment = Moment(index, self._branches, uniform, self.plan.greedy, token_id)
-        past = Past(self.plan.model, self.plan.prompt, tuple(self._tokens), self._memories[-1])
-        logits, step = self._batch.followed(NextStep(self.plan, moment, past))  # (B, V)
-        self._memories.append(remember(self.plan.policy, self._memories[-1], logits, step.token_id, self._branches))
-        self._append(step.token_id)
-        self._steps.append(step)
-        self._tokens.append(step.token_id)
-        return step
+        chain = self._chain
+        logits, steps = self._group.followed(NextSteps((chain.next_step(len(chain.steps), token_id),)))  # (B, V)
+        write(self._group, [chain], logits, steps)
+        return steps[0]
 
     def back(self, count: int = 1) -> None:
         """Take back the last steps; taking them again without forcing gives the same tokens.
@@ -133,10 +276,9 @@ class Rollout:
         Raises:
             InvalidInputError: There are fewer steps than that.
         """
-        keep = len(self._steps) - count
-        self._batch.crop(keep)
-        del self._steps[keep:], self._tokens[keep:]
-        del self._memories[keep + 1 :]
+        length = len(self._chain.steps) - count
+        self._group.crop(length)
+        self._chain.cut(length)
 
     def fork(self, index: int, token_id: int) -> Rollout:
         """A second rollout that departs at a step with another token; this one stays as it is.
@@ -148,29 +290,24 @@ class Rollout:
         Returns:
             A rollout whose last step is the forced one; its cache is a cut copy, not recomputed.
         """
-        batch = self._batch.fork(index)
-        other = object.__new__(Rollout)
-        other.plan, other.path = self.plan, fork_path(self.path, index, token_id)
-        other._branches = self._branches
-        other._steps, other._tokens, other._batch = self._steps[:index], self._tokens[:index], batch
-        other._memories = self._memories[: index + 1]
-        other.step(token_id)
-        return other
+        fork = object.__new__(Rollout)
+        fork._group = self._group.fork(index)
+        fork._chain = self._chain.fork(index, token_id)
+        fork.step(token_id)
+        return fork
 
     def release_logits(self) -> None:
         """Forget the kept logits of the steps so far, for a caller who has stored them; nothing else changes."""
-        for place in range(len(self._steps) - 1, -1, -1):
+        steps = self._chain.steps
+        for place in range(len(steps) - 1, -1, -1):
             # They are kept of the newest steps alone: what stands before one without them was released already.
-            if self._steps[place].logits is None:
+            if steps[place].logits is None:
                 return
-            self._steps[place] = replace(self._steps[place], logits=None)
+            steps[place] = replace(steps[place], logits=None)
 
     def close(self) -> None:
         """Release the key-value memory."""
-        self._batch.close()
-
-    def _append(self, token_id: int) -> None:
-        self._batch.append(torch.full((self._batch.row_count,), token_id))
+        self._group.close()
 
 
 def fork_path(path: str, index: int, token_id: int) -> str:
@@ -226,26 +363,44 @@ def generate(
         InvalidInputError: The prompt is empty or too long, or a span lies outside it.
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
-    prepared = plan(
+    planned = plan(
         model, text, policy, spans, seed, greedy, max_new_tokens, detector, keep_logits, models=models, scorers=scorers
     )
-    rollout = Rollout(prepared)
+    return generate_together([planned])[0]
+
+
+def generate_together(plans: Sequence[Plan]) -> list[Run]:
+    """Continue several prompts under one policy; prompts with the same branches share their forwards.
+
+    A prompt gets the tokens that :func:`coft_core.generate` gives it alone, as far as floating-point sums in a larger
+    batch agree; where the batch fills the context of its longest prompt, all of it ends there.
+
+    Args:
+        plans: What to decode: the same model, policy and sampling, each prompt with its own seed and length.
+
+    Returns:
+        One run a plan, in their order.
+    """
+    names = [tuple(branch.name for branch in plan.policy.branches(plan.prompt)) for plan in plans]
+    order = sorted(range(len(plans)), key=lambda place: names[place])
+    runs: dict[int, Run] = {}
+    for _, places in groupby(order, key=names.__getitem__):
+        alike = list(places)
+        runs.update(zip(alike, _continue([PlannedChain(plans[place]) for place in alike]), strict=True))
+    return [runs[place] for place in range(len(plans))]
+
+
+def _continue(chains: Sequence[PlannedChain]) -> list[Run]:
+    """Continue chains with the same branches to their ends."""
+    branches = [branch for chain in chains for branch in chain.branches]
+    group = BranchGroup(chains[0].plan.all_models, branches)
     try:
-        while rollout.finished is None:
-            rollout.step()
-        return Run(
-            prompt=text,
-            text=rollout.text,
-            tokens=tuple(step.token for step in rollout.steps),
-            steps=rollout.steps,
-            spans=prepared.prompt.spans,
-            seed=seed,
-            finished=rollout.finished,
-            certificate=prepared.certificate.text,
-            warnings=(*prepared.warnings, *filter(None, [warning(rollout.steps)])),
-        )
+        while any(chain.finished(group.room) is None for chain in chains):
+            logits, steps = group.followed(NextSteps(tuple(chain.next_step(group.generated) for chain in chains)))
+            write(group, chains, logits, steps)
+        return [chain.run(group.room) for chain in chains]
     finally:
-        rollout.close()
+        group.close()
 
 
 def score(
@@ -278,105 +433,11 @@ def score(
         PromptTooLongError: Both together exceed the model's context.
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
-    prepared = plan(model, text, policy, spans, detector=detector, models=models, scorers=scorers)
-    tokens = continuation_ids(model, prepared.prompt, continuation)
-    branches = prepared.policy.branches(prepared.prompt)
-    logits = score_branches(prepared.all_models, branches, tokens)  # (C, B, V)
-    names = tuple(branch.name for branch in branches)
-    steps, memory = [], None
-    for index, token_id in enumerate(tokens):
-        own = logits[index : index + 1]  # (1, B, V)
-        past = Past(model, prepared.prompt, tuple(tokens[:index]), memory)
-        steps.append(decide(prepared, own, Moment(index, names, 0.0, greedy=True, forced=token_id), past))
-        memory = remember(prepared.policy, memory, own[0], token_id, names)
-    return steps
-
-
-@dataclass
-class _Chain:
-    """One prompt on its way."""
-
-    plan: Plan
-    steps: list[Step] = field(default_factory=list)
-    memory: Any = None
-    finished: str = ""
-
-    @property
-    def past(self) -> Past:
-        tokens = tuple(step.token_id for step in self.steps)
-        return Past(self.plan.model, self.plan.prompt, tokens, self.memory)
-
-    def end(self, room: int) -> None:
-        """Say why nothing more is written, if nothing is."""
-        if not self.finished and self.steps:
-            if self.steps[-1].token_id in self.plan.model.end_token_ids:
-                self.finished = "end"
-            elif len(self.steps) >= self.plan.max_new_tokens:
-                self.finished = "length"
-            elif room <= 0:
-                self.finished = "context"
-
-
-def generate_together(plans: Sequence[Plan]) -> list[Run]:
-    """Continue several prompts under one policy; prompts with the same branches share their forwards.
-
-    A prompt gets the tokens that :func:`coft_core.generate` gives it alone, as far as floating-point sums in a larger
-    batch agree; where the batch fills the context of its longest prompt, all of it ends there.
-
-    Args:
-        plans: What to decode: the same model, policy and sampling, each prompt with its own seed and length.
-
-    Returns:
-        One run a plan, in their order.
-    """
-    names = [tuple(branch.name for branch in own.policy.branches(own.prompt)) for own in plans]
-    order = sorted(range(len(plans)), key=lambda place: names[place])
-    found: dict[int, Run] = {}
-    for branches, places in groupby(order, key=names.__getitem__):
-        alike = list(places)
-        found.update(zip(alike, _continue([plans[place] for place in alike], branches), strict=True))
-    return [found[place] for place in range(len(plans))]
-
-
-def _continue(plans: Sequence[Plan], branches: tuple[str, ...]) -> list[Run]:
-    chains = [_Chain(own) for own in plans]
-    specs = [branch for own in plans for branch in own.policy.branches(own.prompt)]
-    group = BranchGroup(plans[0].all_models, specs)
-    try:
-        while any(not chain.finished for chain in chains):
-            _advance(chains, group, branches)
-    finally:
-        group.close()
-    return [_run(chain) for chain in chains]
-
-
-def _advance(chains: Sequence[_Chain], group: BranchGroup, branches: tuple[str, ...]) -> None:
-    """One step of every chain; a finished one is fed along, unseen, so that the rows stay together."""
-    plans, index = [chain.plan for chain in chains], group.generated
-    logits = group.logits().view(len(chains), len(branches), -1)  # (G, B, V)
-    uniforms = [keyed_uniform(own.seed, ROOT_PATH, index) for own in plans]
-    draws = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)  # (G,)
-    made = decide_together(plans, logits, index, branches, draws, [chain.past for chain in chains])
-    for chain, step, own in zip(chains, made, logits, strict=True):
-        if not chain.finished:
-            chain.memory = remember(chain.plan.policy, chain.memory, own, step.token_id, branches)
-            chain.steps.append(step)
-    tokens = torch.tensor([step.token_id for step in made])  # (G,)
-    group.append(tokens.repeat_interleave(len(branches)))
-    for chain in chains:
-        chain.end(group.room)
-
-
-def _run(chain: _Chain) -> Run:
-    plan = chain.plan
-    return Run(
-        prompt=plan.prompt.factual_text,
-        text=plan.model.continuation_text([step.token_id for step in chain.steps]),
-        tokens=tuple(step.token for step in chain.steps),
-        steps=tuple(chain.steps),
-        spans=plan.prompt.spans,
-        seed=plan.seed,
-        finished=chain.finished,
-        certificate=plan.certificate.text,
-        warnings=(*plan.warnings, *filter(None, [warning(chain.steps)])),
-    )
+    planned = plan(model, text, policy, spans, greedy=True, detector=detector, models=models, scorers=scorers)
+    chain = PlannedChain(planned)
+    tokens = continuation_ids(model, planned.prompt, continuation)
+    logits = score_branches(planned.all_models, chain.branches, tokens)  # (C, B, V)
+    for index, (token_id, row) in enumerate(zip(tokens, logits, strict=True)):
+        (step,) = decide([chain.next_step(index, token_id)], row[None])
+        chain.take(step, chain.remembered(step, row))
+    return chain.steps

@@ -11,12 +11,12 @@ from coft_core.model.group import BASE
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import load_model
 from coft_core.model.noise import NumericNoise, model_noise
-from coft_core.policies.base import AsksWriters, Certificate, NeedsModels, NeedsScorers, Noting, Policy, Preparing
+from coft_core.policies.base import Policy
 from coft_core.scorers.base import ToxicityScorer, load_scorer
 from coft_core.text.detection import SpanDetector, default_detector
 from coft_core.text.language import language_note
 from coft_core.text.masking import MaskedPrompt, keep_whitelisted, mask_families, mask_prompt
-from coft_core.types import Span
+from coft_core.types import Certificate, Span
 
 
 def needed_models(policy: Policy, model: LanguageModel) -> dict[str, LanguageModel]:
@@ -33,11 +33,9 @@ def needed_models(policy: Policy, model: LanguageModel) -> dict[str, LanguageMod
         ModelLoadError: One of them cannot be loaded.
         InvalidInputError: One of them reads other tokens than the audited model.
     """
-    if not isinstance(policy, NeedsModels):
-        return {}
     loaded: dict[str, LanguageModel] = {}
     for role, name in policy.models.items():
-        same = next((done for other, done in loaded.items() if policy.models[other] == name), None)
+        same = next((other for other_role, other in loaded.items() if policy.models[other_role] == name), None)
         loaded[role] = same or load_model(name, device=str(model.device), dtype=model.dtype_name)
     return check_models(policy, model, loaded)
 
@@ -53,13 +51,10 @@ def check_models(policy: Policy, model: LanguageModel, models: Mapping[str, Lang
     Raises:
         InvalidInputError: One is missing, or reads other tokens than the audited model.
     """
-    if not isinstance(policy, NeedsModels):
-        return {}
-    writers = policy.writers if isinstance(policy, AsksWriters) else ()
     for role, name in policy.models.items():
         if role not in models:
             raise InvalidInputError(f"The policy {policy.title} needs a model as {role!r} ({name}); load it first.")
-        if role not in writers and models[role].tokenizer_digest != model.tokenizer_digest:
+        if role not in policy.writers and models[role].tokenizer_digest != model.tokenizer_digest:
             raise InvalidInputError(
                 f"The {role} model {models[role].name!r} has another tokenizer than {model.name!r}, so their "
                 "probabilities cannot be combined token by token; choose a model with the same tokenizer."
@@ -79,14 +74,12 @@ def with_scorers(policy: Policy, scorers: Mapping[str, ToxicityScorer] | None, d
         ModelLoadError: One cannot be loaded.
         InvalidInputError: One is missing.
     """
-    if not isinstance(policy, NeedsScorers):
-        return policy
-    found = {}
+    loaded = {}
     for role, name in policy.scorers.items():
         if scorers is not None and name not in scorers:
             raise InvalidInputError(f"The policy {policy.title} asks the toxicity scorer {name!r}; load it first.")
-        found[role] = load_scorer(name, device) if scorers is None else scorers[name]
-    return policy.with_scorers(found)
+        loaded[role] = load_scorer(name, device) if scorers is None else scorers[name]
+    return policy.with_scorers(loaded)
 
 
 NOTHING_MASKED = (
@@ -139,10 +132,9 @@ class Plan:
         """Sentences that must be shown with anything made from this plan."""
         rows = {branch.input_ids for branch in self.policy.branches(self.prompt)}
         masked = mask_families(self.prompt, self.policy.mask.families)
-        own = self.policy.notes(self.prompt) if isinstance(self.policy, Noting) else ()
         nothing = NOTHING_MASKED if rows | {masked} == {self.prompt.factual_ids} else ""
-        told = (language_note(self.prompt.factual_text), nothing, self.model.rendering_note)
-        return (*self.prompt.warnings, *(sentence for sentence in told if sentence), *own)
+        notes = (language_note(self.prompt.factual_text), nothing, self.model.rendering_note)
+        return (*self.prompt.warnings, *filter(None, notes), *self.policy.notes(self.prompt))
 
 
 def plan(
@@ -202,10 +194,8 @@ def plan(
     certificate = policy.certificate(model, detector.version)
     further = needed_models(policy, model) if models is None else check_models(policy, model, models)
     # What a further model writes must not depend on when it is asked either.
-    further = {role: own.dated(model.prompting.moment) for role, own in further.items()}
-    policy = with_scorers(policy, scorers, str(model.device))
-    if isinstance(policy, Preparing):
-        policy = policy.prepared(model, further, prompt)
+    further = {role: other.dated(model.prompting.moment) for role, other in further.items()}
+    policy = with_scorers(policy, scorers, str(model.device)).bound(model, further, prompt)
     return Plan(
         model, policy, prompt, certificate, seed, greedy, max_new_tokens, keep_logits, full_bytes, models=further
     )

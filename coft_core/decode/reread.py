@@ -2,29 +2,151 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration
-from coft_core.decode.heads import Bounds, RereadFamily, RereadStep
+from coft_core.conformal.informative import certifies, stated
+from coft_core.decode.head_draw import drawn, likeliest, pool_of
+from coft_core.decode.heads import (
+    Bounds,
+    Criterion,
+    Head,
+    Members,
+    divergence,
+    head_of,
+    members_of,
+    set_mass,
+    set_size,
+)
 from coft_core.decode.loop import ROOT_PATH, path_at
-from coft_core.decode.prepared import StepContext, TextOf, difference, pack_step, unpack_step
-from coft_core.decode.reread_heads import Circumstances, read_head
+from coft_core.decode.record import StepContext, TextOf, difference, effective_state, pack_step, unpack_step
 from coft_core.errors import InvalidInputError, StoredLogitsError
 from coft_core.fingerprint import Fingerprint
-from coft_core.policies.base import Policy, compared_certificate
-from coft_core.policies.coft import CoftPolicy
-from coft_core.policies.factorized import PREFIX, FactorizedCoftPolicy
+from coft_core.policies.base import AnyCalibration, Policy, Views
 from coft_core.policies.sampling import choose, keyed_uniform
-from coft_core.stored_logits import StoredLogits
-from coft_core.types import Step
+from coft_core.stored_logits import Mode, StoredLogits
+from coft_core.types import CertificateState, Step
 
-AnyCalibration = Calibration | FactorizedCalibration
-_AnyPolicy = TypeVar("_AnyPolicy", bound=Policy)
+HANGS = (
+    "Whether this token is certified hangs on tokens whose logits were not kept; only the model itself can tell at "
+    "this lambda and alpha."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RereadFamily:
+    """One attribute family's part of a step read again (factorized masks).
+
+    Attributes:
+        family: The family.
+        log_tau: Its log-threshold.
+        state: What the threshold rests on.
+        in_set: Whether the emitted token lies in its certified set; None if that hangs on tokens that were not kept.
+        margin: Joint support of the emitted token in that family's branch minus ``log_tau``.
+    """
+
+    family: str
+    log_tau: float
+    state: CertificateState
+    in_set: bool | None
+    margin: Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class RereadStep:
+    """One stored step as it reads at another lambda or alpha, its prefix and its draw as they were.
+
+    Attributes:
+        index: Position in the continuation, 0-based.
+        token_id: The emitted token, as stored.
+        token: Its text.
+        mode: ``"full"`` when every logit was kept and all numbers are exact, else ``"head"``.
+        log_p_fused: Log-probability of the emitted token after fusion.
+        log_tau: Log-threshold of the step; ``-inf`` when it certifies everything.
+        state: What the threshold rests on.
+        in_set: Whether the emitted token lies in the certified set; None if that hangs on tokens that were not kept.
+        set_size: Number of tokens in the certified set.
+        certified_mass: Fused probability of the certified set.
+        margin: Support of the emitted token, in the readings that certify it, minus ``log_tau``; with families, of the
+            one nearest to refusing.
+        kl_fused_masked: ``KL(fused || masked)``.
+        fallback: Whether the set is empty, so that the likeliest fused token is emitted; None if that is not known.
+        policy_token_id: The token that the policy chooses at this step after the same prefix with the same draw; None
+            if that hangs on tokens that were not kept.
+        policy_token: Its text; None where the token is not known.
+        changed: Whether that is another token than the policy chose when the step was made (for a forced step: than
+            it would have chosen then); None if it is not known.
+        families: With factorized masks, each family's part.
+        width_open: Whether it hangs on tokens that were not kept if the set is too wide to say anything.
+        step: The whole step as decoding would have given it, candidates and diagnostics included; None where only the
+            head was kept.
+    """
+
+    index: int
+    token_id: int
+    token: str
+    mode: Mode
+    log_p_fused: Bounds
+    log_tau: float
+    state: CertificateState
+    in_set: bool | None
+    set_size: Bounds
+    certified_mass: Bounds
+    margin: Bounds
+    kl_fused_masked: Bounds
+    fallback: bool | None
+    policy_token_id: int | None
+    policy_token: str | None
+    changed: bool | None
+    families: tuple[RereadFamily, ...] = ()
+    width_open: bool = False
+    step: Step | None = None
+
+    @property
+    def certified(self) -> bool | None:
+        """Whether the emitted token is certified: in the set of a calibration that fits; None if that is not known."""
+        if not certifies(self.state) or self.in_set is False:
+            return False
+        return None if self.width_open else self.in_set
+
+    @property
+    def hangs_on_tail(self) -> bool:
+        """Whether the emitted token's status hangs on tokens that were not kept."""
+        return self.certified is None
+
+    @property
+    def note(self) -> str:
+        """A sentence that must be shown with the step; empty when there is nothing to add."""
+        return HANGS if self.hangs_on_tail else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """With what the steps of a chain are read again.
+
+    Attributes:
+        policy: The policy.
+        seed: Seed of the chain's draws.
+        path: Path of the branch whose chain it is.
+        greedy: Whether the likeliest token is taken instead of drawing.
+        mismatched: Whether the calibration belongs to another policy and is used knowingly.
+        text_of: Gives tokens' texts.
+    """
+
+    policy: Policy
+    seed: int
+    path: str
+    greedy: bool
+    mismatched: bool
+    text_of: TextOf
+
+    def uniform(self, step: Step) -> float:
+        """A step's keyed draw."""
+        return keyed_uniform(self.seed, path_at(self.path, step.index), step.index)
 
 
 def reread(
@@ -70,9 +192,9 @@ def reread(
         InvalidInputError: A parameter is outside its range, or there is no calibration to read alpha off.
         CalibrationMismatch: The calibration belongs to another policy.
     """
-    reader = _with(policy, lam, alpha, calibration)
-    mismatched = _is_mismatched(steps, policy, reader, fingerprint)
-    texts = text_of or _stored_texts(steps)
+    changed = policy.changed(lam, alpha, calibration)
+    mismatched = _is_mismatched(steps, policy, changed, fingerprint)
+    reader = Reader(changed, seed, path, greedy, mismatched, text_of or _stored_texts(steps))
     readings = []
     for step in steps:
         if step.logits is None:
@@ -80,36 +202,38 @@ def reread(
                 f"Step {step.index + 1} was stored without its logits, so it cannot be read again; decode it with "
                 "keep_logits."
             )
-        _check_branches(reader, step.logits)
-        draw = keyed_uniform(seed, path_at(path, step.index), step.index)
-        circumstances = Circumstances(reader, draw, greedy, mismatched, texts)
+        if not changed.reads(step.logits.branches):
+            raise StoredLogitsError(
+                f"These steps keep the logits of the branches {', '.join(step.logits.branches)}, which the policy "
+                f"{changed.title} does not read; choose a policy with the same masks."
+            )
         read = read_full if step.logits.mode == "full" else read_head
-        readings.append(read(step, step.logits, circumstances))
+        readings.append(read(step, step.logits, reader))
     return tuple(readings)
 
 
-def read_full(step: Step, stored: StoredLogits, circumstances: Circumstances) -> RereadStep:
+def read_full(step: Step, stored: StoredLogits, reader: Reader) -> RereadStep:
     """Read a step again of which every logit was kept: the computation of decoding, on the stored logits."""
-    policy = circumstances.policy
+    policy = reader.policy
     with torch.inference_mode():
         views = policy.views(stored.tensor()[None], step.index, stored.branches)
-        draw = torch.tensor([circumstances.uniform], dtype=torch.float64)
-        choice = choose(views.log_p_fused, views.certified, policy.sampling, draw, circumstances.greedy)
+        draw = torch.tensor([reader.uniform(step)], dtype=torch.float64)
+        choice = choose(views.log_p_fused, views.certified, policy.sampling, draw, reader.greedy)
         # The step's own bound, at the temperature with which it is read.
         noise = (step.noise or 0.0) * max(1.0, stored.temperature / policy.sampling.temperature)
         packed = pack_step(views, choice, torch.tensor([step.token_id]), noise)[0].tolist()
-    context = StepContext(step.index, step.forced, circumstances.mismatched, noise)
-    read = unpack_step(packed, circumstances.text_of, views, context)
+    context = StepContext(step.index, step.forced, reader.mismatched, noise)
+    read = unpack_step(packed, reader.text_of, views, context)
     if step.noise is None:
         # Without a bound nothing can be said of what lies within it.
         read = replace(read, set_size_low=None, set_size_high=None, noise=None)
-    own = next(candidate for candidate in read.candidates if candidate.token_id == step.token_id)
+    row = next(candidate for candidate in read.candidates if candidate.token_id == step.token_id)
     families = tuple(
         RereadFamily(
             family=part.family,
             log_tau=part.log_tau,
             state=part.state,
-            in_set=part.state != "none" and part.family not in own.refused_by,
+            in_set=part.state != "none" and part.family not in row.refused_by,
             margin=Bounds.at(difference(part.log_joint, part.log_tau)),
         )
         for part in read.families
@@ -122,7 +246,7 @@ def read_full(step: Step, stored: StoredLogits, circumstances: Circumstances) ->
         log_p_fused=Bounds.at(read.log_p_fused),
         log_tau=read.log_tau,
         state=read.state,
-        in_set=own.certified,
+        in_set=row.certified,
         set_size=Bounds.at(read.set_size),
         certified_mass=Bounds.at(read.certified_mass),
         margin=Bounds.at(read.diagnostics.margin),
@@ -136,92 +260,143 @@ def read_full(step: Step, stored: StoredLogits, circumstances: Circumstances) ->
     )
 
 
-def _with(policy: Policy, lam: float | None, alpha: float | None, calibration: AnyCalibration | None) -> Policy:
-    """The policy with what is given in place of its own."""
-    if lam is None and alpha is None and calibration is None:
-        return policy
-    if isinstance(policy, CoftPolicy):
-        return _changed(policy, Calibration, lam, alpha, calibration)
-    if isinstance(policy, FactorizedCoftPolicy):
-        return _changed(policy, FactorizedCalibration, lam, alpha, calibration)
-    raise InvalidInputError(
-        f"The policy {policy.title} has neither a lambda nor a calibration; read the steps with a COFT policy instead."
+def read_head(step: Step, stored: StoredLogits, reader: Reader) -> RereadStep:
+    """Read a step again from its head.
+
+    Args:
+        step: The step.
+        stored: Its logits, of mode ``"head"``.
+        reader: With what.
+
+    Raises:
+        StoredLogitsError: The head was measured at another temperature, or the policy fuses no branches.
+    """
+    head, views, lam = _head(step, stored, reader.policy)
+    calibrated = views.certified is not None
+    certified = members_of(head, head.criteria) if calibrated else _nothing(head)
+    fallback = _is_empty(certified) if calibrated else False
+    allowed = certified if calibrated else members_of(head, ())
+    chosen = _chosen(step, head, allowed, fallback, reader, stored.vocabulary_size)
+    place = head.place(step.token_id)
+    size, mass = set_size(certified), set_mass(head, certified)
+    # Whether the set is too wide to say anything can hang on tokens that were not kept, as its members can.
+    state = stated(views.state, views.log_tau, size.low, mass.low)
+    widest = stated(views.state, views.log_tau, size.high, mass.high)
+    families = tuple(
+        RereadFamily(
+            family=view.family,
+            log_tau=view.log_tau,
+            state=effective_state(view.state, reader.mismatched),
+            in_set=_known(members_of(head, (criterion,)), place) if calibrated else False,
+            margin=_margin(head, criterion, place),
+        )
+        for view, criterion in zip(views.families, head.criteria, strict=bool(views.families))
+    )
+    return RereadStep(
+        index=step.index,
+        token_id=step.token_id,
+        token=step.token,
+        mode=stored.mode,
+        log_p_fused=Bounds(float(head.log_p_low[place]), float(head.log_p_high[place])),
+        log_tau=views.log_tau,
+        state=effective_state(state, reader.mismatched),
+        in_set=_known(certified, place),
+        set_size=size,
+        certified_mass=mass,
+        margin=_smallest([_margin(head, criterion, place) for criterion in head.criteria]),
+        kl_fused_masked=divergence(head, lam),
+        fallback=fallback,
+        policy_token_id=chosen,
+        policy_token=None if chosen is None else reader.text_of(chosen),
+        changed=None if chosen is None else chosen != step.policy_token_id,
+        families=families,
+        width_open=state != widest,
     )
 
 
-def _changed(
-    policy: CoftPolicy | FactorizedCoftPolicy,
-    kind: type[AnyCalibration],
-    lam: float | None,
-    alpha: float | None,
-    calibration: AnyCalibration | None,
-) -> Policy:
-    used = policy.calibration if calibration is None else calibration
-    if used is not None and not isinstance(used, kind):
-        raise InvalidInputError(f"The policy {policy.title} takes a {kind.__name__}, not a {type(used).__name__}.")
-    if alpha is not None and used is None:
-        raise InvalidInputError("There is no calibration to read another alpha off; choose one.")
-    if used is not None and alpha is not None:
-        used = used.read(alpha=alpha)
-    changes: dict[str, object] = {} if lam is None else {"lam": lam}
-    if used is not policy.calibration:
-        changes["calibration"] = used
-    fixed = {item.name for item in fields(policy) if not item.init}
-    if taken := next((name for name in changes if name in fixed), None):
-        raise InvalidInputError(f"The policy {policy.title} has no {taken} to change; read the steps with another one.")
-    return replace(policy, **changes)  # type: ignore[arg-type]
+def _head(step: Step, stored: StoredLogits, policy: Policy) -> tuple[Head, Views, float]:
+    """The head, what the policy makes of it, and the lambda with which it fuses."""
+    if stored.temperature != policy.sampling.temperature:
+        raise StoredLogitsError(
+            f"Step {step.index + 1} keeps the head of its distributions at temperature {stored.temperature:g}; read "
+            f"it at that temperature, not at {policy.sampling.temperature:g}."
+        )
+    with torch.inference_mode():
+        views = policy.views(stored.tensor()[None], step.index, stored.branches)
+    if policy.fusion_weight is None:
+        raise StoredLogitsError(
+            f"The policy {policy.title} does more than fuse branches, so the head of a step is not enough to read it."
+        )
+    return head_of(stored, views, policy.fusion_weight), views, policy.fusion_weight
 
 
-def _is_mismatched(steps: Sequence[Step], policy: Policy, reader: Policy, fingerprint: Fingerprint | None) -> bool:
-    """Whether thresholds of another policy are used knowingly; raises where they are used unawares."""
-    if not isinstance(reader, CoftPolicy | FactorizedCoftPolicy) or reader.calibration is None:
+def _nothing(head: Head) -> Members:
+    none = np.zeros_like(head.ids, dtype=bool)
+    return Members(none, none, Bounds.at(0))
+
+
+def _is_empty(members: Members) -> bool | None:
+    if members.sure.any() or members.tail.low > 0:
         return False
-    decoded = fingerprint or _own_fingerprint(policy)
+    return None if members.maybe.any() or members.tail.high > 0 else True
+
+
+def _known(members: Members, place: int) -> bool | None:
+    return None if members.maybe[place] else bool(members.sure[place])
+
+
+def _chosen(
+    step: Step, head: Head, allowed: Members, fallback: bool | None, reader: Reader, vocabulary: int
+) -> int | None:
+    """The token that the policy surely chooses; None where that hangs on the tail."""
+    if fallback is None:
+        return None
+    if fallback:
+        place = likeliest(pool_of(head, members_of(head, ())))
+    elif reader.greedy:
+        place = likeliest(pool_of(head, allowed))
+    else:
+        place = drawn(pool_of(head, allowed), reader.policy.sampling, reader.uniform(step), vocabulary)
+    return None if place is None else int(head.ids[place])
+
+
+def _margin(head: Head, criterion: Criterion, place: int) -> Bounds:
+    edges = (float(bound[place]) for bound in criterion.support(head))
+    return Bounds(*(difference(edge, criterion.log_tau) for edge in edges))
+
+
+def _smallest(margins: Sequence[Bounds]) -> Bounds:
+    if not margins:
+        return Bounds.at(math.inf)
+    return Bounds(min(margin.low for margin in margins), min(margin.high for margin in margins))
+
+
+def _is_mismatched(steps: Sequence[Step], policy: Policy, changed: Policy, fingerprint: Fingerprint | None) -> bool:
+    """Whether thresholds of another policy are used knowingly; raises where they are used unawares."""
+    if changed.applied is None or changed.fusion_weight is None:
+        return False
+    decoded = fingerprint or (policy.applied.fingerprint if policy.applied else None)
     if decoded is None:
         raise InvalidInputError(
             "These steps were decoded without a calibration, so it is not known which one fits them; pass the "
             "fingerprint of the policy that decoded them."
         )
+    sampling = changed.sampling
     used = replace(
         decoded,
-        lam=float(reader.lam),
-        temperature=float(reader.temperature),
-        top_p=float(reader.top_p),
-        top_k=int(reader.top_k),
-        estimator=reader.calibration.estimator,
-        source=reader.calibration.source,
+        lam=float(changed.fusion_weight),
+        temperature=float(sampling.temperature),
+        top_p=float(sampling.top_p),
+        top_k=int(sampling.top_k),
+        estimator=changed.applied.estimator,
+        source=changed.applied.source,
     )
-    certificate = compared_certificate(reader.calibration.fingerprint, reader.required(used), reader.accept_mismatch)
     # Steps that were decoded under another policy's calibration stay so unless a fingerprint says what they were.
-    return certificate.mismatched or (fingerprint is None and any(step.state == "mismatch" for step in steps))
-
-
-def _own_fingerprint(policy: Policy) -> Fingerprint | None:
-    if isinstance(policy, CoftPolicy | FactorizedCoftPolicy) and policy.calibration is not None:
-        return policy.calibration.fingerprint
-    return None
-
-
-def _check_branches(policy: Policy, stored: StoredLogits) -> None:
-    names = stored.branches
-    if isinstance(policy, FactorizedCoftPolicy):
-        fits = all(name.startswith(PREFIX) for name in names[1:])
-    elif isinstance(policy, CoftPolicy):
-        fits = names == ("factual", "masked")
-    else:
-        fits = names in (("factual",), ("factual", "masked"))
-    if not fits:
-        raise StoredLogitsError(
-            f"These steps keep the logits of the branches {', '.join(names)}, which the policy {policy.title} does "
-            "not read; choose a policy with the same masks."
-        )
+    return changed.claim(used).mismatched or (fingerprint is None and any(step.state == "mismatch" for step in steps))
 
 
 def _stored_texts(steps: Sequence[Step]) -> TextOf:
     known = {row.token_id: row.token for step in steps for row in step.candidates}
-    known |= {token_id: text for step in steps for token_id, text in _tokens(step)}
+    for step in steps:
+        known |= {step.token_id: step.token, step.policy_token_id: step.policy_token}
     return lambda token_id: known.get(token_id, f"<token {token_id}>")
-
-
-def _tokens(step: Step) -> tuple[tuple[int, str], tuple[int, str]]:
-    return (step.token_id, step.token), (step.policy_token_id, step.policy_token)

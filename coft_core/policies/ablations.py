@@ -5,17 +5,11 @@ COFT, section 5 (ablations): "single-branch CP (factual)", which cannot promise 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from torch import Tensor
-
 from coft_core.conformal.calibration import Calibration
 from coft_core.fingerprint import SINGLE_BRANCH, Fingerprint
-from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Past, Views
-from coft_core.policies.certify import certified_set
 from coft_core.policies.coft import CoftPolicy
 from coft_core.types import CertifiedIn
 
@@ -57,14 +51,14 @@ class NoCertificationPolicy(CoftPolicy):
 
 def factual_only(calibration: Calibration, used: Fingerprint) -> Fingerprint:
     """What a policy's fingerprint comes to for a calibration of the factual reading, on which no mask has a say."""
-    own = calibration.fingerprint
+    calibrated = calibration.fingerprint
     return replace(
         used,
         method=SINGLE_BRANCH,
-        lam=own.lam,
-        mask_mode=own.mask_mode,
-        sentinel=own.sentinel,
-        detector=own.detector,
+        lam=calibrated.lam,
+        mask_mode=calibrated.mask_mode,
+        sentinel=calibrated.sentinel,
+        detector=calibrated.detector,
     )
 
 
@@ -85,18 +79,11 @@ class SingleBranchPolicy(CoftPolicy):
         """Short name of the policy."""
         return "coft-single-branch"
 
-    def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
-        """Fuse as COFT does and certify in the factual branch; ``logits`` is ``(G, 2, V)``."""
-        views = replace(super().views(logits, step, branches, pasts), certified_in=self.certified_in)
-        if self.calibration is None:
-            return views
-        support = views.log_p_factual  # (G, V)
-        return replace(views, certified=certified_set(support, views.log_tau), margins=support - views.log_tau)
+    @property
+    def label(self) -> str:
+        """The method; lambda and masks are in the fingerprint's other fields."""
+        return self.name
 
-    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
-        """COFT's fingerprint with the method named."""
-        return replace(super().fingerprint(model, detector), method=self.name)
-
-    def required(self, own: Fingerprint) -> Fingerprint:
+    def required(self, used: Fingerprint) -> Fingerprint:
         """The factual reading that this policy certifies by, on which lambda and masks have no say."""
-        return own if self.calibration is None else factual_only(self.calibration, own)
+        return used if self.calibration is None else factual_only(self.calibration, used)

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields
-from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import Field, dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor
 
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.families import FactorizedCalibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
-from coft_core.text.masking import MaskedPrompt, MaskSettings
+from coft_core.scorers.base import ToxicityScorer
+from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, MaskSettings
 from coft_core.text.sentinel import resolve_sentinel
-from coft_core.types import CertificateState, CertifiedIn, Sampling
+from coft_core.types import Certificate, CertificateKind, CertificateState, CertifiedIn, Sampling
+
+AnyCalibration = Calibration | FactorizedCalibration
+
+FACTUAL, MASKED = "factual", "masked"
+"""Names of the branch that reads the prompt as it is, and of the one that reads it with everything masked."""
 
 Kind = Literal["number", "whole", "flag", "text", "texts", "choice", "model", "file"]
 """What a parameter is: a real or whole number, yes or no, a text, several texts, one of several names, a model (an id
@@ -183,7 +192,7 @@ class Past:
         model: The audited model, for texts of tokens.
         prompt: The prompt.
         tokens: Generated tokens, the newest last.
-        memory: What the policy's ``remember`` made of the steps so far; None at the start and for other policies.
+        memory: What :meth:`Policy.remember` made of the steps so far; None at the start and for most policies.
     """
 
     model: LanguageModel
@@ -241,19 +250,6 @@ def policy_fingerprint(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
-    """What may be claimed for a run.
-
-    Attributes:
-        text: ``"certified"`` or ``"uncertified: ..."``, as pages and reports show it.
-        mismatched: True when a calibration of another policy is used knowingly; no token then counts as certified.
-    """
-
-    text: str
-    mismatched: bool = False
-
-
 def compared_certificate(
     calibrated: Fingerprint, used: Fingerprint, accept_mismatch: bool, silence: str = ""
 ) -> Certificate:
@@ -271,40 +267,71 @@ def compared_certificate(
     if not accept_mismatch:
         calibrated.require_equal(used)
     if differences := calibrated.differences(used):
-        names = ", ".join(name for name, _, _ in differences)
-        return Certificate(f"uncertified: policy mismatch ({names})", mismatched=True)
-    return Certificate(f"uncertified: {silence}" if silence else "certified")
+        return Certificate.mismatch(", ".join(name for name, _, _ in differences))
+    return Certificate.uncertified(silence) if silence else Certificate(CertificateKind.CERTIFIED)
 
 
-@runtime_checkable
-class Policy(Protocol):
-    """A decoding policy; all policies share the loop of :mod:`coft_core.decode.loop`."""
+@dataclass(frozen=True, kw_only=True)
+class Policy(ABC):
+    """A decoding policy; all share the loop of :mod:`coft_core.decode.loop`.
+
+    A policy names its branches and turns their logits into a distribution and a certified set. Whatever else the loop,
+    calibrations and pages want to know of it, it says by the methods below; most policies leave them as they are.
+
+    Attributes:
+        temperature: Sampling temperature, the same in every branch.
+        top_p: Nucleus mass; 1 is off.
+        top_k: Tokens kept; 0 is off.
+        sentinel: Sentinel text of the mask; None takes the tokenizer's own.
+        mask_mode: ``"hard"`` or ``"soft"``.
+        mask_hint: Hint of the soft mask.
+        whitelist: Terms that are never masked.
+
+    Raises:
+        InvalidInputError: A parameter is outside its range.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 0.9
+    top_k: int = 0
+    sentinel: str | None = None
+    mask_mode: MaskMode = "hard"
+    mask_hint: str = DEFAULT_HINT
+    whitelist: tuple[str, ...] = ()
 
     title: ClassVar[str]
     """Its name on pages and in sentences."""
 
+    rule: ClassVar[str] = ""
+    """What fingerprints call the method since its rule was changed; empty where it is the first one."""
+
+    certified_in: ClassVar[CertifiedIn] = "both"
+    """The readings by which it certifies, if it does."""
+
+    looks_back: ClassVar[bool] = False
+    """Whether its distribution depends on the logits of earlier steps, by :meth:`remember`."""
+
+    reads_rowwise: ClassVar[bool] = False
+    """Whether :meth:`views_at` reads steps at several positions and under several calibrations at once."""
+
+    def __post_init__(self) -> None:
+        """Validate by building what the parameters are for."""
+        _ = self.sampling, self.mask
+
     @property
+    @abstractmethod
     def name(self) -> str:
         """Short name, as in ``--policy``."""
 
-    @property
-    def sampling(self) -> Sampling:
-        """The sampling controls."""
-
-    @property
-    def mask(self) -> MaskSettings:
-        """How spans are masked."""
-
-    @property
-    def needs_masked(self) -> bool:
-        """Whether the policy itself reads the masked branch; one that only watches it can do without a sentinel."""
-
-    def keeping(self, terms: Iterable[str]) -> Self:
-        """This policy with more terms that are never masked; they are part of its fingerprint."""
-
+    @abstractmethod
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
-        """Branches that the policy needs for a prompt, factual first."""
+        """Branches that the policy needs for a prompt, factual first.
 
+        Raises:
+            InvalidInputError: The policy has to be bound to the prompt first.
+        """
+
+    @abstractmethod
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Turn the branches' logits into a distribution and a certified set.
 
@@ -315,20 +342,65 @@ class Policy(Protocol):
             pasts: What each of the G chains has written; only policies that look back need them.
         """
 
-    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
-        """The policy's fingerprint on a model with a detector version."""
+    @property
+    def sampling(self) -> Sampling:
+        """The sampling controls."""
+        return Sampling(self.temperature, self.top_p, self.top_k)
 
-    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
-        """What may be claimed on this model with this detector version.
+    @property
+    def mask(self) -> MaskSettings:
+        """How spans are masked."""
+        return MaskSettings(self.mask_mode, self.mask_hint, self.sentinel, whitelist=self.whitelist)
 
-        Raises:
-            CalibrationMismatch: The calibration belongs to another policy and was not accepted as such.
+    def keeping(self, terms: Iterable[str]) -> Self:
+        """This policy with more terms that are never masked; they are part of its fingerprint."""
+        return replace(self, whitelist=self.mask.keeping(terms).whitelist)
+
+    @property
+    def needs_masked(self) -> bool:
+        """Whether the policy itself reads the masked branch; one that only watches it can do without a sentinel."""
+        return False
+
+    # What it runs besides the audited model.
+
+    @property
+    def models(self) -> Mapping[str, str]:
+        """For each name under which its branches ask for a further model, what ``load_model`` takes."""
+        return {}
+
+    @property
+    def writers(self) -> Collection[str]:
+        """Names in :attr:`models` of those that only write texts that it reads; they may have another tokenizer."""
+        return ()
+
+    @property
+    def scorers(self) -> Mapping[str, str]:
+        """For each role, what :func:`coft_core.scorers.load_scorer` takes."""
+        return {}
+
+    def with_scorers(self, scorers: Mapping[str, ToxicityScorer]) -> Self:
+        """This policy with its loaded scorers, by role."""
+        return self
+
+    # What it does with a prompt and a chain.
+
+    def bound(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Self:
+        """This policy bound to a prompt, for instance with its rewritten text.
+
+        Args:
+            model: The audited model.
+            models: Further models by name.
+            prompt: The masked prompt.
         """
+        return self
 
+    def writing_size(self, model: LanguageModel, models: Mapping[str, LanguageModel], text: str) -> int:
+        """Bytes of keys and values that :meth:`bound` takes at most where a model writes a text for it; else 0."""
+        return 0
 
-@runtime_checkable
-class Remembering(Protocol):
-    """A policy whose distribution depends on the logits of earlier steps, not only on the newest ones."""
+    def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
+        """Sentences that must be shown with anything made from a prompt that the policy is bound to."""
+        return ()
 
     def remember(self, memory: Any, logits: Tensor, token_id: int, branches: tuple[str, ...]) -> Any:
         """What to carry to the next step; a value of its own, since a chain can be taken back and forked.
@@ -339,73 +411,97 @@ class Remembering(Protocol):
             token_id: The token that was written.
             branches: The branches' names.
         """
+        return None
 
-
-@runtime_checkable
-class NeedsModels(Protocol):
-    """A policy that runs further models beside the audited one."""
+    # What it certifies by.
 
     @property
-    def models(self) -> Mapping[str, str]:
-        """For each name under which its branches ask for a model, what ``load_model`` takes."""
+    def applied(self) -> AnyCalibration | None:
+        """The calibration that it applies; None certifies nothing."""
+        return None
 
+    def threshold(self, step: int) -> tuple[float, CertificateState]:
+        """Log-threshold at a step and what it rests on; ``-inf`` refuses no token."""
+        return -math.inf, "none"
 
-@runtime_checkable
-class AsksWriters(Protocol):
-    """A policy some of whose further models only write texts that it reads; those may have another tokenizer."""
+    def thresholds(self, step: int, branches: tuple[str, ...]) -> tuple[tuple[float, CertificateState], ...]:
+        """The thresholds of all masked branches that have their own, or the one that there is."""
+        return (self.threshold(step),)
+
+    def views_at(self, logits: Tensor, log_tau: Tensor) -> Views:
+        """What :meth:`views` gives with a threshold for each row; only where the policy :attr:`reads_rowwise`.
+
+        Args:
+            logits: ``(G, B, V)``.
+            log_tau: ``(G, 1)``; not looked at without a calibration.
+
+        Returns:
+            The views; their ``log_tau`` and ``state`` are for the caller to fill in, row by row.
+        """
+        raise InvalidInputError(f"The policy {self.title} reads one step at a time.")
 
     @property
-    def writers(self) -> Collection[str]:
-        """The names of these models, as in ``models``."""
-
-
-@runtime_checkable
-class Noting(Protocol):
-    """A policy that has something to say of what it does with a prompt."""
-
-    def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
-        """Sentences that must be shown with anything made from the prompt.
-
-        Args:
-            prompt: The prompt that the policy is prepared for.
-        """
-
-
-@runtime_checkable
-class Preparing(Protocol):
-    """A policy that has to look at a prompt before it can say which branches it needs."""
-
-    def prepared(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Policy:
-        """This policy bound to a prompt, for instance with its rewritten text.
-
-        Args:
-            model: The audited model.
-            models: Further models by name.
-            prompt: The masked prompt.
-        """
-
-
-@runtime_checkable
-class PreparesByWriting(Protocol):
-    """A policy that may have a model write a text before it is bound to a prompt."""
-
-    def writing_size(self, model: LanguageModel, models: Mapping[str, LanguageModel], text: str) -> int:
-        """Bytes of keys and values that this takes at most; 0 where nothing is written.
-
-        Args:
-            model: The audited model.
-            models: Further models by name.
-            text: The reviewer's text.
-        """
-
-
-@runtime_checkable
-class NeedsScorers(Protocol):
-    """A policy that asks a toxicity scorer."""
+    def form(self) -> Hashable | None:
+        """Equal where steps are one function of logits, draws and thresholds; None where they depend on more."""
+        return None
 
     @property
-    def scorers(self) -> Mapping[str, str]:
-        """For each role, what :func:`coft_core.scorers.load_scorer` takes."""
+    def label(self) -> str:
+        """The method with its parameters, as fingerprints hold it; empty where their other fields say it all."""
+        return ""
 
-    def with_scorers(self, scorers: Mapping[str, Any]) -> Policy:
-        """This policy with its loaded scorers, by role."""
+    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
+        """The policy's fingerprint on a model with a detector version; estimator and source of its calibration."""
+        return policy_fingerprint(
+            model,
+            lam=self.fusion_weight or 0.0,
+            sampling=self.sampling,
+            mask=self.mask,
+            detector=detector,
+            estimator=self.applied.estimator if self.applied else "none",
+            source=self.applied.source if self.applied else "none",
+            method=self.label,
+        )
+
+    @property
+    def unclaimed(self) -> str:
+        """Why nothing is certified without a calibration."""
+        return f"{self.title} gives no certificate"
+
+    def claim(self, used: Fingerprint) -> Certificate:
+        """What may be claimed where the policy's fingerprint is ``used``.
+
+        Raises:
+            CalibrationMismatch: The calibration belongs to another policy and was not accepted as such.
+        """
+        return Certificate.uncertified(self.unclaimed)
+
+    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
+        """What may be claimed on this model with this detector version; see :meth:`claim`."""
+        if self.applied is None:
+            return Certificate.uncertified(self.unclaimed)
+        return self.claim(self.fingerprint(model, detector))
+
+    # What can be read again of its steps without the model.
+
+    @property
+    def fusion_weight(self) -> float | None:
+        """The lambda with which it fuses its branches; None if it draws from something else."""
+        return None
+
+    def reads(self, branches: tuple[str, ...]) -> bool:
+        """Whether it reads the logits of branches of these names."""
+        return branches in ((FACTUAL,), (FACTUAL, MASKED))
+
+    def changed(self, lam: float | None, alpha: float | None, calibration: AnyCalibration | None) -> Self:
+        """This policy at another fusion weight, risk level or calibration; None keeps its own.
+
+        Raises:
+            InvalidInputError: It has none to change, or there is no calibration to read alpha off.
+        """
+        if lam is None and alpha is None and calibration is None:
+            return self
+        raise InvalidInputError(
+            f"The policy {self.title} has neither a lambda nor a calibration; read the steps with a COFT policy "
+            "instead."
+        )

@@ -1,24 +1,24 @@
-"""What all policies without fusion have in common: controls, the watched masked branch, fingerprint and certificate."""
+"""Methods that draw from a distribution of their own, beside the factual and the watched masked branch."""
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from torch import Tensor
 
 from coft_core.errors import InvalidInputError
-from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchSpec
 from coft_core.model.group import BASE
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Certificate, Past, Views, check_parameters, parameters_of, policy_fingerprint
+from coft_core.policies.base import FACTUAL, MASKED, Past, Policy, Views, check_parameters, parameters_of
 from coft_core.policies.fusion import log_probabilities
-from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, MaskSettings, prompt_ids
-from coft_core.types import CertificateState, CertifiedIn, Sampling
+from coft_core.text.masking import MaskedPrompt, prompt_ids
+from coft_core.types import CertificateState
 
 
 def reading(name: str, model: LanguageModel, text: str, role: str = BASE) -> BranchSpec:
@@ -36,14 +36,6 @@ def reading(name: str, model: LanguageModel, text: str, role: str = BASE) -> Bra
     return BranchSpec(name, prompt_ids(model.tokenizer, text, model.prompting), role)
 
 
-def framed(text: str, before: str = "", after: str = "") -> str:
-    """A text between two others."""
-    return f"{before}{text}{after}"
-
-
-FACTUAL, MASKED = "factual", "masked"
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What a policy draws from at a step; tensors are ``(G, V)``.
@@ -58,102 +50,41 @@ class Decision:
 
     log_p: Tensor
     certified: Tensor | None = None
-    log_tau: float = float("-inf")
+    log_tau: float = -math.inf
     state: CertificateState = "none"
     margins: Tensor | None = None
 
 
-@dataclass(frozen=True)
-class BaselinePolicy(ABC):
-    """A policy that draws from a distribution of its own beside the factual and the watched masked branch.
+@dataclass(frozen=True, kw_only=True)
+class BaselinePolicy(Policy):
+    """A policy that draws from a distribution of its own.
 
     Subclasses name the method, declare the branches that they need besides, and decide.
 
     Attributes:
-        temperature: Sampling temperature.
-        top_p: Nucleus mass; 1 is off.
-        top_k: Tokens kept; 0 is off.
         observe_masked: Run the masked branch beside, so that an audit can show the attribute sensitivity of the chain.
             Without it, and where the method does not need it itself, the masked view repeats the factual one.
-        sentinel: Sentinel text of the mask; None takes the tokenizer's own.
-        mask_mode: ``"hard"`` or ``"soft"``.
-        mask_hint: Hint of the soft mask.
-        whitelist: Terms that are never masked.
-        own: The method's own branches for one prompt, once :meth:`prepared` has found them.
-
-    Raises:
-        InvalidInputError: A parameter is outside its range.
+        method_branches: The method's own branches for one prompt, once :meth:`bound` has found them.
     """
 
-    temperature: float = 1.0
-    top_p: float = 0.9
-    top_k: int = 0
     observe_masked: bool = True
-    sentinel: str | None = None
-    mask_mode: MaskMode = "hard"
-    mask_hint: str = DEFAULT_HINT
-    whitelist: tuple[str, ...] = ()
-    own: tuple[BranchSpec, ...] | None = field(default=None, repr=False, compare=False)
+    method_branches: tuple[BranchSpec, ...] | None = field(default=None, repr=False, compare=False)
 
     method: ClassVar[str]
     """Short name of the method, as in ``--policy``."""
 
-    title: ClassVar[str]
-    """Its name on pages and in sentences."""
-
-    rule: ClassVar[str] = ""
-    """What fingerprints call the method since its rule was changed; empty where it is the first one."""
-
-    certified_in: ClassVar[CertifiedIn] = "both"
-    """The readings by which it certifies, if it does."""
-
-    audited: ClassVar[str] = "base"
+    audited: ClassVar[str] = BASE
     """Name of the model that runs the factual and the masked branch."""
 
     def __post_init__(self) -> None:
-        """Validate by building what the parameters are for."""
-        _ = self.sampling, self.mask
+        """Validate the controls and the method's own parameters."""
+        super().__post_init__()
         check_parameters(self)
 
     @property
     def name(self) -> str:
         """Short name of the policy."""
         return self.method
-
-    @property
-    def sampling(self) -> Sampling:
-        """The sampling controls."""
-        return Sampling(self.temperature, self.top_p, self.top_k)
-
-    @property
-    def mask(self) -> MaskSettings:
-        """How spans are masked in the watched branch."""
-        return MaskSettings(self.mask_mode, self.mask_hint, self.sentinel, whitelist=self.whitelist)
-
-    @property
-    def needs_masked(self) -> bool:
-        """Whether the method itself reads the masked branch."""
-        return False
-
-    def keeping(self, terms: Iterable[str]) -> Self:
-        """This policy with more terms that are never masked; they are part of its fingerprint."""
-        return replace(self, whitelist=self.mask.keeping(terms).whitelist)
-
-    def own_branches(
-        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
-    ) -> tuple[BranchSpec, ...]:
-        """Branches that the method needs besides the factual and the masked one; none by default.
-
-        Args:
-            model: The audited model.
-            models: Further models by name.
-            prompt: The masked prompt.
-        """
-        return ()
-
-    def prepared(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Self:
-        """This policy bound to a prompt: its own branches are found once and not at every step."""
-        return replace(self, own=self.own_branches(model, models, prompt))
 
     @abstractmethod
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
@@ -166,18 +97,34 @@ class BaselinePolicy(ABC):
                 several prompts may be decided at once.
         """
 
+    def branches_for(
+        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
+    ) -> tuple[BranchSpec, ...]:
+        """Branches that the method needs besides the factual and the masked one; none by default.
+
+        Args:
+            model: The audited model.
+            models: Further models by name.
+            prompt: The masked prompt.
+        """
+        return ()
+
+    def bound(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Self:
+        """This policy with its own branches for a prompt, which are found once and not at every step."""
+        return replace(self, method_branches=self.branches_for(model, models, prompt))
+
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The factual branch, the masked one where it is needed or watched, and the method's own.
 
         Raises:
-            InvalidInputError: The method has branches of its own and the policy is not prepared for a prompt.
+            InvalidInputError: The method has branches of its own and the policy is not bound to a prompt.
         """
-        if self.own is None and type(self).own_branches is not BaselinePolicy.own_branches:
+        if self.method_branches is None and type(self).branches_for is not BaselinePolicy.branches_for:
             raise InvalidInputError(f"The policy {self.title} looks at the prompt first; make a plan with it.")
-        found = [BranchSpec(FACTUAL, prompt.factual_ids, self.audited)]
+        branches = [BranchSpec(FACTUAL, prompt.factual_ids, self.audited)]
         if self.observe_masked or self.needs_masked:
-            found.append(BranchSpec(MASKED, prompt.masked_ids, self.audited))
-        return (*found, *(self.own or ()))
+            branches.append(BranchSpec(MASKED, prompt.masked_ids, self.audited))
+        return (*branches, *(self.method_branches or ()))
 
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """The factual and the masked view beside the method's own distribution.
@@ -192,42 +139,25 @@ class BaselinePolicy(ABC):
         named = {name: logits[:, place].float() for place, name in enumerate(names)}  # (G, V) each
         factual = named[FACTUAL]
         masked = named.get(MASKED, factual)
-        own = self.decide(named, step, pasts)
+        decision = self.decide(named, step, pasts)
         return Views(
             logits_factual=factual,
             logits_masked=masked,
             log_p_factual=log_probabilities(factual, self.temperature),
             log_p_masked=log_probabilities(masked, self.temperature),
-            log_p_fused=own.log_p,
-            certified=own.certified,
-            log_tau=own.log_tau,
-            state=own.state,
+            log_p_fused=decision.log_p,
+            certified=decision.certified,
+            log_tau=decision.log_tau,
+            state=decision.state,
             certified_in=self.certified_in,
-            margins=own.margins,
+            margins=decision.margins,
         )
-
-    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
-        """This policy's fingerprint on a model: its method with all its parameters, lambda 0, no calibration."""
-        return policy_fingerprint(
-            model,
-            lam=0.0,
-            sampling=self.sampling,
-            mask=self.mask,
-            detector=detector,
-            estimator="none",
-            source="none",
-            method=self.label,
-        )
-
-    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
-        """Uncertified, unless a method says otherwise."""
-        return Certificate(f"uncertified: {self.title} gives no certificate")
 
     @property
     def label(self) -> str:
         """The method's rule and its parameters, as fingerprints hold them."""
-        own = {item.name: getattr(self, item.name) for item in parameters_of(self)}
-        later = {item.name: item.default for item in parameters_of(self) if item.later}
-        told = {name: value for name, value in own.items() if name not in later or value != later[name]}
+        parameters = parameters_of(self)
+        values = {item.name: (getattr(self, item.name), item) for item in parameters}
+        told = {name: value for name, (value, item) in values.items() if not item.later or value != item.default}
         rule = self.rule or self.method
-        return f"{rule} {json.dumps(told, sort_keys=True, ensure_ascii=False)}" if own else rule
+        return f"{rule} {json.dumps(told, sort_keys=True, ensure_ascii=False)}" if parameters else rule

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Past, parameter
-from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision, reading
+from coft_core.policies.base import FACTUAL, Past, parameter
+from coft_core.policies.baseline import BaselinePolicy, Decision, reading
 from coft_core.policies.fusion import log_probabilities
 from coft_core.text.counterfactuals import Substitutions, parse_pairs, rewording_version, substituted, substitutions
 from coft_core.text.masking import MaskedPrompt
@@ -91,12 +91,13 @@ class CfSubstitutionPolicy(BaselinePolicy):
         """The method, its parameters, and the tables that it substitutes by."""
         return f"{super().label}, rewording {rewording_version()}"
 
-    def own_branches(
+    def branches_for(
         self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
     ) -> tuple[BranchSpec, ...]:
         """One reading a substitution."""
         return tuple(
-            reading(f"{PREFIX}{place}", model, own.text) for place, own in enumerate(self._substitutions(prompt).found)
+            reading(f"{PREFIX}{place}", model, substitution.text)
+            for place, substitution in enumerate(self._substitutions(prompt).found)
         )
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
@@ -113,20 +114,20 @@ class CfSubstitutionPolicy(BaselinePolicy):
 
     def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
         """Which substitutions are averaged, and what none is known for."""
-        made = self._substitutions(prompt)
-        left = tuple(f"No substitution is known for “{word}”, which all readings see." for word in made.left)
-        if not made.found:
+        counterfactuals = self._substitutions(prompt)
+        left = tuple(f"No substitution is known for “{word}”, which all readings see." for word in counterfactuals.left)
+        if not (averaged := counterfactuals.found):
             return (NOTHING_SUBSTITUTED, *left)
-        shown = " | ".join(own.label for own in made.found)
-        readings = "reading" if len(made.found) == 1 else "readings"
-        return (f"Averaged with {len(made.found)} substituted {readings} of the prompt: {shown}.", *left)
+        shown = " | ".join(substitution.label for substitution in averaged)
+        readings = "reading" if len(averaged) == 1 else "readings"
+        return (f"Averaged with {len(averaged)} substituted {readings} of the prompt: {shown}.", *left)
 
     def _substitutions(self, prompt: MaskedPrompt) -> Substitutions:
         """The substitutions of a prompt, ``most`` at most."""
         text, spans = prompt.factual_text, prompt.spans
         if not self.pairs:
-            made = substitutions(text, spans)
-            return Substitutions(made.found[: self.most], made.left)
-        own = [found for pair in self.pairs if (found := substituted(text, spans, parse_pairs(pair))) is not None]
-        distinct = {found.text: found for found in reversed(own)}
+            shipped = substitutions(text, spans)
+            return Substitutions(shipped.found[: self.most], shipped.left)
+        candidates = (substituted(text, spans, parse_pairs(pair)) for pair in reversed(self.pairs))
+        distinct = {substitution.text: substitution for substitution in candidates if substitution is not None}
         return Substitutions(tuple(reversed(distinct.values()))[: self.most], ())

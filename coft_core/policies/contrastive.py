@@ -15,8 +15,8 @@ from torch import Tensor
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Past, parameter
-from coft_core.policies.baseline import FACTUAL, MASKED, BaselinePolicy, Decision
+from coft_core.policies.base import FACTUAL, MASKED, Past, parameter
+from coft_core.policies.baseline import BaselinePolicy, Decision
 from coft_core.policies.fusion import log_probabilities
 from coft_core.text.masking import MaskedPrompt
 
@@ -85,7 +85,7 @@ class ContrastivePolicy(BaselinePolicy):
         """Whether the masked reading is the expert."""
         return self.against == MASKED
 
-    def own_branches(
+    def branches_for(
         self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
     ) -> tuple[BranchSpec, ...]:
         """The amateur on the prompt."""

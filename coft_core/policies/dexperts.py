@@ -14,8 +14,8 @@ from torch import Tensor
 from coft_core.model.branches import BranchSpec
 from coft_core.model.group import BASE
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Past, parameter
-from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision, framed, reading
+from coft_core.policies.base import FACTUAL, Past, parameter
+from coft_core.policies.baseline import BaselinePolicy, Decision, reading
 from coft_core.policies.fusion import log_probabilities
 from coft_core.policies.sampling import nucleus
 from coft_core.text.masking import MaskedPrompt
@@ -65,7 +65,7 @@ class DExpertsPolicy(BaselinePolicy):
         named = {EXPERT: self.expert, ANTI_EXPERT: self.anti_expert}
         return {role: name for role, name in named.items() if name}
 
-    def own_branches(
+    def branches_for(
         self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
     ) -> tuple[BranchSpec, ...]:
         """Expert and anti-expert on the prompt, or on the instructed prompt."""
@@ -73,7 +73,7 @@ class DExpertsPolicy(BaselinePolicy):
         return tuple(
             BranchSpec(role, prompt.factual_ids, role)
             if role in models
-            else reading(role, model, framed(prompt.factual_text, before=before), BASE)
+            else reading(role, model, before + prompt.factual_text, BASE)
             for role, before in texts.items()
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -13,7 +14,7 @@ from torch import Tensor
 from coft_core.conformal.families import FactorizedCalibration
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec
-from coft_core.policies.base import FamilyView, Past, Views
+from coft_core.policies.base import FACTUAL, AnyCalibration, FamilyView, Past, Views
 from coft_core.policies.certify import certified_set, joint_support
 from coft_core.policies.coft import FusedPolicy
 from coft_core.policies.fusion import fuse_logits, log_probabilities
@@ -38,7 +39,7 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
     """
 
     layout: ClassVar[MaskLayout] = "factorized"
-
+    takes: ClassVar[type[AnyCalibration]] = FactorizedCalibration
     title: ClassVar[str] = "COFT, factorized"
 
     @property
@@ -50,7 +51,17 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
         """The factual branch and one for each family that the prompt has masked."""
         families = masked_families(prompt, self.mask.families)
         masked = (BranchSpec(f"{PREFIX}{name}", mask_families(prompt, (name,))) for name in families)
-        return BranchSpec("factual", prompt.factual_ids), *masked
+        return BranchSpec(FACTUAL, prompt.factual_ids), *masked
+
+    def reads(self, branches: tuple[str, ...]) -> bool:
+        """Any families' branches."""
+        return all(name.startswith(PREFIX) for name in branches[1:])
+
+    def thresholds(self, step: int, branches: tuple[str, ...]) -> tuple[tuple[float, CertificateState], ...]:
+        """The families' thresholds, in the order of their branches."""
+        if self.calibration is None:
+            return ()
+        return tuple(self.calibration.threshold(name.removeprefix(PREFIX), step) for name in branches[1:])
 
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Fuse with the mean of the masked logits and intersect the families' certificates.
@@ -91,7 +102,7 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
     def _family(self, family: str, masked: Tensor, log_p_fused: Tensor, step: int) -> FamilyView:
         log_p = log_probabilities(masked, self.temperature)  # (G, V)
         if self.calibration is None:
-            return FamilyView(family, log_p, None, float("-inf"), "none")
+            return FamilyView(family, log_p, None, -math.inf, "none")
         log_tau, state = self.calibration.threshold(family, step)
         return FamilyView(family, log_p, certified_set(joint_support(log_p_fused, log_p), log_tau), log_tau, state)
 
@@ -105,14 +116,14 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
         """How far each token stands above the threshold of the family that is nearest to refusing it, ``(G, V)``."""
         if self.calibration is None:
             return None
-        own = [joint_support(log_p_fused, view.log_p) - view.log_tau for view in families]
-        return reduce(torch.fmin, own, torch.full_like(log_p_fused, float("inf")))
+        margins = [joint_support(log_p_fused, view.log_p) - view.log_tau for view in families]
+        return reduce(torch.fmin, margins, torch.full_like(log_p_fused, math.inf))
 
     def _combined(self, families: tuple[FamilyView, ...]) -> tuple[float, CertificateState]:
         """The smallest threshold and the weakest state; without families nothing is refused."""
         if self.calibration is None:
-            return float("-inf"), "none"
+            return -math.inf, "none"
         if not families:
-            return float("-inf"), "uninformative"
+            return -math.inf, "uninformative"
         state = _WORST_FIRST[min([_WORST_FIRST.index(view.state) for view in families])]
         return min(view.log_tau for view in families), state

@@ -16,8 +16,8 @@ from torch import Tensor
 from coft_core.model.branches import BranchSpec
 from coft_core.model.group import BASE
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Past, parameter
-from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision, framed, reading
+from coft_core.policies.base import FACTUAL, Past, parameter
+from coft_core.policies.baseline import BaselinePolicy, Decision, reading
 from coft_core.policies.dexperts import FAIR, UNFAIR
 from coft_core.policies.fusion import log_probabilities
 from coft_core.text.masking import MaskedPrompt
@@ -71,28 +71,27 @@ class GediPolicy(BaselinePolicy):
     method: ClassVar[str] = "gedi"
     title: ClassVar[str] = "GeDi"
     rule: ClassVar[str] = "gedi, weighted filter"
+    looks_back: ClassVar[bool] = True
 
     @property
     def models(self) -> dict[str, str]:
         """The discriminator, where one is named."""
         return {DISCRIMINATOR: self.discriminator} if self.discriminator else {}
 
-    def own_branches(
+    def branches_for(
         self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
     ) -> tuple[BranchSpec, ...]:
         """The prompt after each of the two texts."""
         role = DISCRIMINATOR if models else BASE
         texts = {WANTED: self.wanted_text, UNWANTED: self.unwanted_text}
-        return tuple(
-            reading(name, model, framed(prompt.factual_text, before=before), role) for name, before in texts.items()
-        )
+        return tuple(reading(name, model, before + prompt.factual_text, role) for name, before in texts.items())
 
     def remember(self, memory: Any, logits: Tensor, token_id: int, branches: tuple[str, ...]) -> tuple[float, float]:
         """Log-likelihood of the generated tokens in both classes."""
         before = memory or (0.0, 0.0)
         both = torch.stack([logits[branches.index(name)].float() for name in (WANTED, UNWANTED)])  # (2, V)
-        own = torch.log_softmax(both, dim=-1)[:, token_id].tolist()
-        return before[0] + own[0], before[1] + own[1]
+        wanted, unwanted = torch.log_softmax(both, dim=-1)[:, token_id].tolist()
+        return before[0] + wanted, before[1] + unwanted
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """Weight by the posterior and filter."""

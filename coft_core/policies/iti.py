@@ -55,7 +55,7 @@ class ItiPolicy(BaselinePolicy):
     method: ClassVar[str] = "iti"
     title: ClassVar[str] = "Activation steering"
 
-    def own_branches(
+    def branches_for(
         self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
     ) -> tuple[BranchSpec, ...]:
         """The prompt, read with steered heads."""

@@ -66,7 +66,7 @@ class NeutralRewritePolicy(BaselinePolicy):
         rewriter: The model that rewrites; empty takes the audited one. It may have another tokenizer.
         instruction: What the rewriter reads, with ``{text}`` where the prompt stands; the user's turn of a chat model.
         longest: Tokens of the rewriting at most.
-        made: The rewriting, once :meth:`prepared` has made it.
+        rewriting: The rewriting, once :meth:`bound` has made it.
     """
 
     by: str = parameter(RULES, "choice", "Rewritten by", "Rules, or a model.", choices=(RULES, MODEL))
@@ -75,7 +75,7 @@ class NeutralRewritePolicy(BaselinePolicy):
         INSTRUCTION, "text", "Instruction", "For a model, with {text} where the prompt stands."
     )
     longest: int = parameter(256, "whole", "Longest rewriting", "Tokens that a model writes at most.", low=1, high=4096)
-    made: Rewriting | None = field(default=None, repr=False, compare=False)
+    rewriting: Rewriting | None = field(default=None, repr=False, compare=False)
 
     method: ClassVar[str] = "neutral_rewrite"
     title: ClassVar[str] = "Neutral rewrite"
@@ -101,31 +101,33 @@ class NeutralRewritePolicy(BaselinePolicy):
         """The method and its parameters, and the tables where it rewrites by rules."""
         return f"{super().label}, rewording {rewording_version()}" if self.by == RULES else super().label
 
-    def prepared(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Self:
+    def bound(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Self:
         """This policy with the rewritten prompt.
 
         Raises:
             InvalidInputError: The model wrote nothing.
             PromptTooLongError: The instruction with the prompt fills the rewriting model's context.
         """
-        made = _by_rules(prompt) if self.by == RULES else self._by_model(models.get(REWRITER, model), prompt)
-        bound = replace(self, made=made)
-        return replace(bound, own=bound.own_branches(model, models, prompt))
+        writer = models.get(REWRITER, model)
+        rewriting = _by_rules(prompt) if self.by == RULES else self._by_model(writer, prompt)
+        return replace(self, rewriting=rewriting, method_branches=(reading(REWRITTEN, model, rewriting.text),))
 
     def writing_size(self, model: LanguageModel, models: Mapping[str, LanguageModel], text: str) -> int:
         """Bytes of keys and values of the rewriting model's one row; 0 for the rules."""
         if self.by == RULES:
             return 0
         writer = models.get(REWRITER, model)
-        return rows_size(writer, 1, len(self._asked(writer, text)) + self.longest)
+        return rows_size(writer, 1, len(self._instructed(writer, text)) + self.longest)
 
-    def own_branches(
-        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
-    ) -> tuple[BranchSpec, ...]:
-        """The rewritten prompt."""
-        if self.made is None:
-            raise InvalidInputError(f"The policy {self.title} rewrites the prompt first; make a plan with it.")
-        return (reading(REWRITTEN, model, self.made.text),)
+    def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
+        """The rewritten prompt beside the factual and the watched masked one.
+
+        Raises:
+            InvalidInputError: The policy is not bound to a prompt.
+        """
+        if self.rewriting is None:
+            raise InvalidInputError(f"The policy {self.title} looks at the prompt first; make a plan with it.")
+        return super().branches(prompt)
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """What the model says of the rewritten prompt."""
@@ -133,25 +135,25 @@ class NeutralRewritePolicy(BaselinePolicy):
 
     def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
         """What the prompt was rewritten to, and what to check in it."""
-        if self.made is None:
+        if self.rewriting is None:
             return ()
-        if self.made.text == prompt.factual_text:
+        if self.rewriting.text == prompt.factual_text:
             return (
                 "Nothing in this prompt was rewritten, so the policy writes what vanilla decoding writes.",
-                *self.made.notes,
+                *self.rewriting.notes,
             )
-        return (f"The model reads this rewriting of the prompt: “{self.made.text}”", *self.made.notes)
+        return (f"The model reads this rewriting of the prompt: “{self.rewriting.text}”", *self.rewriting.notes)
 
-    def _asked(self, writer: LanguageModel, text: str) -> tuple[int, ...]:
+    def _instructed(self, writer: LanguageModel, text: str) -> tuple[int, ...]:
         """The instruction with the prompt in it, in the rewriting model's tokens."""
         return reading(REWRITER, writer, self.instruction.replace(PLACE, text)).input_ids
 
     def _by_model(self, writer: LanguageModel, prompt: MaskedPrompt) -> Rewriting:
         text = prompt.factual_text
-        asked = self._asked(writer, text)
+        instructed = self._instructed(writer, text)
         # Models without a chat template go on after their answer; a line more than the prompt has is no part of it.
         lines = None if writer.chat else text.count("\n") + 1
-        written = write_greedily(writer, asked, self.longest, lambda own: _complete(own, lines))
+        written = write_greedily(writer, instructed, self.longest, lambda told: _complete(told, lines))
         rewritten = "\n".join(written.text.strip().splitlines()[:lines]).strip()
         if not rewritten:
             raise InvalidInputError(
@@ -163,13 +165,13 @@ class NeutralRewritePolicy(BaselinePolicy):
 
 
 def _by_rules(prompt: MaskedPrompt) -> Rewriting:
-    made = neutral_text(prompt.factual_text, prompt.spans)
-    left = [f"No neutral words are known for “{word}”, which stays." for word in made.left]
+    neutral = neutral_text(prompt.factual_text, prompt.spans)
+    left = [f"No neutral words are known for “{word}”, which stays." for word in neutral.left]
     merged = [
         f"{' and '.join(f'“{word}”' for word in words)} were rewritten alike; what they told apart may be mixed up now."
-        for words in made.merged
+        for words in neutral.merged
     ]
-    return Rewriting(made.text, (*left, *merged))
+    return Rewriting(neutral.text, (*left, *merged))
 
 
 def _complete(written: str, lines: int | None) -> bool:
@@ -179,5 +181,5 @@ def _complete(written: str, lines: int | None) -> bool:
 def _still_named(prompt: MaskedPrompt, rewritten: str) -> tuple[str, ...]:
     """Masked words of the prompt that a model left in its rewriting."""
     words = dict.fromkeys(prompt.factual_text[s.start : s.end].strip() for s in prompt.spans if s.masked)
-    found = [w for w in words if re.search(rf"(?<!\w){re.escape(w)}(?!\w)", rewritten, re.IGNORECASE)]
-    return tuple(f"The rewriting still has “{word}”, which is masked in the prompt." for word in found)
+    left = [w for w in words if re.search(rf"(?<!\w){re.escape(w)}(?!\w)", rewritten, re.IGNORECASE)]
+    return tuple(f"The rewriting still has “{word}”, which is masked in the prompt." for word in left)

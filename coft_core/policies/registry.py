@@ -61,8 +61,8 @@ class Method:
     @property
     def certified_in(self) -> CertifiedIn:
         """The readings by which its tokens are certified, where it takes a calibration."""
-        found: CertifiedIn = self.policy.certified_in
-        return found
+        readings: CertifiedIn = self.policy.certified_in
+        return readings
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -79,15 +79,16 @@ class Method:
         Raises:
             InvalidInputError: A parameter is unknown, of another type, or outside its range.
         """
-        given = dict(parameters or {})
+        values = dict(parameters or {})
         known = [item.name for item in self.parameters]
-        for name in given:
+        for name in values:
             if name not in known:
-                offered = f"it has {', '.join(known)}" if known else "it has none of its own"
-                raise InvalidInputError(f"The policy {self.name!r} has no parameter {name!r}; {offered}.")
+                choice = f"it has {', '.join(known)}" if known else "it has none of its own"
+                raise InvalidInputError(f"The policy {self.name!r} has no parameter {name!r}; {choice}.")
         accepted = {item.name for item in fields(self.policy) if item.init}
-        own: Policy = self.policy(**given, **{name: value for name, value in controls.items() if name in accepted})
-        return own
+        values |= {name: value for name, value in controls.items() if name in accepted}
+        policy: Policy = self.policy(**values)
+        return policy
 
 
 METHODS: tuple[Method, ...] = (
@@ -204,7 +205,7 @@ def method(name: str) -> Method:
     Raises:
         InvalidInputError: There is none.
     """
-    found = next((item for item in METHODS if item.name == name), None)
-    if found is None:
-        raise InvalidInputError(f"There is no policy {name!r}; choose one of {', '.join(m.name for m in METHODS)}.")
-    return found
+    for item in METHODS:
+        if item.name == name:
+            return item
+    raise InvalidInputError(f"There is no policy {name!r}; choose one of {', '.join(m.name for m in METHODS)}.")

@@ -58,7 +58,7 @@ class SafetyTemplatePolicy(BaselinePolicy):
         if self.template == OWN and PLACE not in self.own_template:
             raise InvalidInputError("Own template has no {text}; write it where the prompt should stand.")
 
-    def own_branches(
+    def branches_for(
         self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
     ) -> tuple[BranchSpec, ...]:
         """The prompt in the template."""

@@ -1,4 +1,4 @@
-"""Dual-threshold conformal decoding: a token must be likely enough in the factual reading and not too toxic."""
+"""Methods that ask a toxicity scorer: decoding with a filter, and dual-threshold conformal decoding."""
 
 from __future__ import annotations
 
@@ -14,23 +14,21 @@ from torch import Tensor
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
-from coft_core.model.language_model import LanguageModel
 from coft_core.policies.ablations import factual_only
-from coft_core.policies.base import Certificate, Past, compared_certificate, parameter
-from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
+from coft_core.policies.base import FACTUAL, Past, compared_certificate, parameter
+from coft_core.policies.baseline import BaselinePolicy, Decision
 from coft_core.policies.fusion import log_probabilities
 from coft_core.scorers.base import EMBEDDED, ToxicityScorer
-from coft_core.types import CertificateState, CertifiedIn
+from coft_core.types import Certificate, CertificateState, CertifiedIn
 
 SCORER = "scorer"
-
 
 _ENDED = re.compile(r"[.!?][\"'”’)]*\s|\n")
 
 
 def sentence_start(text: str) -> int:
     """Where the sentence that is being written begins: behind the last one that blank space or a line end follows."""
-    ends = [found.end() for found in _ENDED.finditer(text)]
+    ends = [match.end() for match in _ENDED.finditer(text)]
     return ends[-1] if ends else 0
 
 
@@ -72,7 +70,7 @@ class ScoredPolicy(BaselinePolicy):
 
     def toxicities(self, pasts: Sequence[Past], candidates: Tensor) -> Tensor:
         """The same for several chains; ``candidates`` and the result are ``(G, K)``."""
-        rows = [self.toxicity(past, own) for past, own in zip(pasts, candidates.tolist(), strict=True)]
+        rows = [self.toxicity(past, ids) for past, ids in zip(pasts, candidates.tolist(), strict=True)]
         return torch.tensor(rows, device=candidates.device)
 
 
@@ -109,8 +107,8 @@ class DetoxPolicy(ScoredPolicy):
         weighted = likeliest + self.strength * torch.log1p(-toxicity.clamp_max(1 - 1e-6))
         least = toxicity == toxicity.amin(-1, keepdim=True)
         accepted = (toxicity <= self.cap) | ((toxicity > self.cap).all(-1, keepdim=True) & least)
-        chosen = weighted.masked_fill(~accepted, float("-inf")).log_softmax(-1)  # (G, K)
-        return Decision(torch.full_like(log_p, float("-inf")).scatter(-1, ids, chosen))
+        chosen = weighted.masked_fill(~accepted, -math.inf).log_softmax(-1)  # (G, K)
+        return Decision(torch.full_like(log_p, -math.inf).scatter(-1, ids, chosen))
 
 
 @dataclass(frozen=True)
@@ -156,31 +154,33 @@ class DtcdPolicy(ScoredPolicy):
         likeliest, ids = log_p.topk(min(self.candidates, log_p.shape[-1]), dim=-1)  # (G, K)
         mild = self.toxicities(pasts, ids) <= self.cap  # (G, K)
         members = torch.zeros_like(log_p, dtype=torch.bool).scatter(-1, ids, (likeliest >= log_tau) & mild)
-        own = (likeliest - log_tau).masked_fill(~mild, float("-inf"))  # (G, K)
-        margins = torch.full_like(log_p, float("-inf")).scatter(-1, ids, own)
+        above = (likeliest - log_tau).masked_fill(~mild, -math.inf)  # (G, K)
+        margins = torch.full_like(log_p, -math.inf).scatter(-1, ids, above)
         return Decision(log_p, members, log_tau, state, margins)
+
+    @property
+    def applied(self) -> Calibration | None:
+        """Its calibration."""
+        return self.calibration
 
     def threshold(self, step: int) -> tuple[float, CertificateState]:
         """Log-threshold of the probability at a step and what it rests on."""
         if self.calibration is None:
-            return math.log(self.minimum) if self.minimum else float("-inf"), "none"
+            return math.log(self.minimum) if self.minimum else -math.inf, "none"
         return self.calibration.threshold(step), self.calibration.state(step)
 
-    def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
-        """This policy's fingerprint; estimator and source are those of its calibration."""
-        own = super().fingerprint(model, detector)
-        if self.calibration is None:
-            return own
-        return replace(own, estimator=self.calibration.estimator, source=self.calibration.source)
+    @property
+    def unclaimed(self) -> str:
+        """There is no calibration."""
+        return "no calibration"
 
-    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
+    def claim(self, used: Fingerprint) -> Certificate:
         """Compare the calibration with what this policy reads.
 
         Raises:
             CalibrationMismatch: They differ and ``accept_mismatch`` is False.
         """
         if self.calibration is None:
-            return Certificate("uncertified: no calibration")
-        used = factual_only(self.calibration, self.fingerprint(model, detector))
-        own = self.calibration
-        return compared_certificate(own.fingerprint, used, self.accept_mismatch, own.silence)
+            return Certificate.uncertified(self.unclaimed)
+        calibrated, silence = self.calibration.fingerprint, self.calibration.silence
+        return compared_certificate(calibrated, factual_only(self.calibration, used), self.accept_mismatch, silence)

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Past, parameter
-from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision, reading
+from coft_core.policies.base import FACTUAL, Past, parameter
+from coft_core.policies.baseline import BaselinePolicy, Decision, reading
 from coft_core.policies.fusion import log_probabilities
 from coft_core.text.masking import MaskedPrompt
 
@@ -56,7 +56,7 @@ class SddPolicy(BaselinePolicy):
     method: ClassVar[str] = "sdd"
     title: ClassVar[str] = "Self-debiasing"
 
-    def own_branches(
+    def branches_for(
         self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
     ) -> tuple[BranchSpec, ...]:
         """One biased reading a description."""

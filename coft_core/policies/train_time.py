@@ -13,8 +13,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from coft_core.errors import InvalidInputError
-from coft_core.policies.base import Past, parameter
-from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
+from coft_core.policies.base import FACTUAL, Past, parameter
+from coft_core.policies.baseline import BaselinePolicy, Decision
 from coft_core.policies.fusion import log_probabilities
 
 CHECKPOINT = "checkpoint"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Certificate, Past
-from coft_core.policies.baseline import FACTUAL, BaselinePolicy, Decision
+from coft_core.policies.base import FACTUAL, Past, Views
+from coft_core.policies.baseline import BaselinePolicy, Decision
 from coft_core.policies.fusion import log_probabilities
 
 
@@ -23,14 +22,30 @@ class VanillaPolicy(BaselinePolicy):
 
     method: ClassVar[str] = "vanilla"
     title: ClassVar[str] = "Vanilla"
+    reads_rowwise: ClassVar[bool] = True
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """The factual distribution."""
         return Decision(log_probabilities(logits[FACTUAL], self.temperature))
 
-    def certificate(self, model: LanguageModel, detector: str) -> Certificate:
-        """Always uncertified."""
-        return Certificate("uncertified: vanilla decoding")
+    def views_at(self, logits: Tensor, log_tau: Tensor) -> Views:
+        """The same at any position: there is no threshold."""
+        return self.views(logits, 0)
+
+    @property
+    def form(self) -> Hashable:
+        """The sampling controls."""
+        return (type(self), self.sampling)
+
+    @property
+    def fusion_weight(self) -> float:
+        """The factual branch alone."""
+        return 0.0
+
+    @property
+    def unclaimed(self) -> str:
+        """It certifies nothing."""
+        return "vanilla decoding"
 
     @property
     def label(self) -> str:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from coft_core.decode.decide import remember
 from coft_core.decode.plan import Plan, plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec
@@ -22,7 +21,7 @@ from coft_core.model.forced import OwnRoom, Room
 from coft_core.model.group import score_branches
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.slots import rows_size
-from coft_core.policies.base import Past, Policy, PreparesByWriting
+from coft_core.policies.base import Past, Policy
 from coft_core.scorers.base import ToxicityScorer
 from coft_core.text.detection import SpanDetector, default_detector
 from coft_core.text.masking import continuation_ids
@@ -142,9 +141,7 @@ class ItemReader:
             models=self._models,
             scorers=self._scorers,
         )
-        size = 0
-        if isinstance(policy, PreparesByWriting):
-            size = policy.writing_size(self._model, self._models or {}, self._item.prompt)
+        size = policy.writing_size(self._model, self._models or {}, self._item.prompt)
         prepared = self._room.run(size, make) if size else make()
         return [self._written(prepared, text) for text in self._item.choices]
 
@@ -158,8 +155,8 @@ class ItemReader:
             past = Past(self._model, prepared.prompt, tokens[:index], memory)
             with torch.inference_mode():
                 views = prepared.policy.views(logits[index : index + 1], index, names, (past,))
+                memory = prepared.policy.remember(memory, logits[index], token, names)
             found.append(_one(views.log_p_fused[0], None if views.certified is None else views.certified[0], token))
-            memory = remember(prepared.policy, memory, logits[index], token, names)
         return found
 
     def _of(self, prepared: Plan, branches: Sequence[BranchSpec], tokens: tuple[int, ...]) -> Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.decode.prepared import path_text, prepare_model, prepared_steps
+from coft_core.decode.captured import path_text, prepare_model, step_functions
 from coft_core.model.branches import BranchBatch, joint_logits
 from coft_core.model.compiled import forget, path_of
 
@@ -40,7 +40,7 @@ def test_a_captured_chain_equals_the_eager_one(prepared, policy, keep_logits):
         for name in ("log_p_factual", "log_p_masked", "log_p_fused", "certified_mass"):
             assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-3)
         assert (found.logits is None) == (not keep_logits)
-    assert not prepared_steps(prepared).failure
+    assert not step_functions(prepared).failure
 
 
 def test_going_back_and_forking_work_under_a_graph(prepared):

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.decode.decide import Moment, NextStep, step_of
+from coft_core.decode.decide import NextStep, NextSteps
 from coft_core.errors import CoftError
 from coft_core.model.fake import tiny_model
 from coft_core.model.joint import JointForwards
 from coft_core.policies.base import Past
 from coft_core.policies.contrastive import ContrastivePolicy
 from tests.unit.engine.test_joint import Gate, wait_until
-from tests.unit.test_prepared import calibration
+from tests.unit.test_captured_steps import calibration
 
 SECONDS = 60
 BRANCHES = ("factual", "masked")
@@ -33,7 +33,7 @@ def planned(model, policy, prompt=PROMPTS[0], **options):
 
 def following(model, policy, index=0, uniform=0.5, forced=None, **options):
     plan = planned(model, policy, **options)
-    return NextStep(plan, Moment(index, BRANCHES, uniform, plan.greedy, forced), Past(model, plan.prompt))
+    return NextSteps((NextStep(plan, index, BRANCHES, uniform, Past(model, plan.prompt), forced),))
 
 
 def random_logits(count, vocabulary=258, dtype=torch.float32):
@@ -62,11 +62,13 @@ def test_together_each_gets_its_own_step_at_its_own_threshold_and_position(polic
         following(model, policy, index=place, uniform=0.11 + 0.2 * place, **options)
         for place, policy in enumerate(policies)
     ]
-    steps = [replace(own, plan=replace(own.plan, head_tokens=20)) for own in steps]
+    steps = [
+        NextSteps((replace(step, plan=replace(step.plan, head_tokens=20)),)) for (step,) in (s.steps for s in steps)
+    ]
     assert len({own.key for own in steps}) == 1
     logits = random_logits(4, dtype=dtype)
-    alone = [own.alone(rows) for own, rows in zip(steps, logits, strict=True)]
-    together = [finish() for finish in steps[0].together(logits, steps)]
+    alone = [step for own, rows in zip(steps, logits, strict=True) for step in own.alone(rows)]
+    together = [step for finish in steps[0].together(logits, steps) for step in finish()]
     assert together == alone
     assert [own.logits for own in together] == [own.logits for own in alone]
     if policies is CALIBRATED:
@@ -179,7 +181,7 @@ def test_where_deciding_at_once_fails_each_decides_alone(monkeypatch):
     members, alone = rollouts(model, forwards), rollouts(model, None)
     for own in (*members, *alone):
         own.step()
-    monkeypatch.setattr("coft_core.decode.decide.NextStep.together", fail)
+    monkeypatch.setattr("coft_core.decode.decide.NextSteps.together", fail)
     found, errors = step_together(gate, forwards, members)
     assert not errors
     for place, own in enumerate(alone):
@@ -193,12 +195,14 @@ def test_an_error_of_one_step_leaves_the_others_theirs(monkeypatch):
     for own in (*members, *alone):
         own.step()
 
-    def broken(own, *_):
-        if own is members[1].plan:
-            raise CoftError("this one alone")
-        return step_of(own, *_)
+    record = NextStep.record
 
-    monkeypatch.setattr("coft_core.decode.decide.step_of", broken)
+    def broken(step, *numbers):
+        if step.plan is members[1].plan:
+            raise CoftError("this one alone")
+        return record(step, *numbers)
+
+    monkeypatch.setattr(NextStep, "record", broken)
     found, errors = step_together(gate, forwards, members)
     assert [(place, str(error)) for place, error in errors.items()] == [(1, "this one alone")]
     for place, own in enumerate(alone):

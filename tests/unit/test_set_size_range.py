@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.decode.decide import Moment, decide
+from coft_core.decode.decide import NextStep, decide
 from coft_core.model.fake import tiny_model
 from coft_core.model.noise import model_noise
 from coft_core.policies.base import Past
@@ -32,11 +32,12 @@ def both_ways(model, policy, seed, modules):
         rows = [[*branch.input_ids, *(step.token_id for step in rollout.steps)] for branch in branches]
         written = rollout.step()
         names = tuple(branch.name for branch in branches)
-        moment = Moment(written.index, names, 0.0, greedy=True, forced=written.token_id)
+        past = Past(model, prepared.prompt)
+        step = NextStep(replace(prepared, greedy=True), written.index, names, 0.0, past, written.token_id)
         for module in modules:
             with torch.inference_mode():
                 logits = [module(input_ids=torch.tensor([row]), use_cache=False).logits[0, -1] for row in rows]
-            pairs.append((written, decide(prepared, torch.stack(logits)[None], moment, Past(model, prepared.prompt))))
+            pairs.append((written, decide([step], torch.stack(logits)[None])[0]))
     return pairs
 
 

@@ -31,7 +31,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.families import load_calibration
 from coft_core.errors import CoftError
-from coft_core.types import Step
+from coft_core.types import Certificate, Step
 
 CheckStatus = Literal["passed", "failed", "skipped"]
 
@@ -221,7 +221,7 @@ class Loaded:
     @property
     def mismatched(self) -> bool:
         """Whether the thresholds are those of another policy, used knowingly."""
-        return self.report.session.certificate.startswith("uncertified: policy mismatch")
+        return Certificate.read(self.report.session.certificate).mismatched
 
     def chains(self) -> dict[str, tuple[Step, ...]]:
         """The whole chain of every branch by the branch's path; only where the branches hold together.

@@ -17,7 +17,6 @@ from app.shared.policies import info_of
 from coft_core.conformal.informative import certifies
 from coft_core.errors import CoftError
 from coft_core.model.noise import noise_of
-from coft_core.policies.scored import DtcdPolicy
 from coft_core.types import Candidate, Diagnostics, Step
 
 
@@ -60,7 +59,7 @@ def uncalibrated_threshold(settings: AuditSettings) -> float:
         policy = policy_of(settings, None)
     except (CoftError, ServiceError):
         return -math.inf
-    return policy.threshold(0)[0] if isinstance(policy, DtcdPolicy) else -math.inf
+    return policy.threshold(0)[0]
 
 
 LOG_TOLERANCE = 1e-4

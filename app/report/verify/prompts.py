@@ -19,8 +19,7 @@ from app.shared.planning import controls_of, policy_of
 from app.shared.policies import certifies, policy_info
 from coft_core.errors import CoftError, InvalidInputError
 from coft_core.fingerprint import Fingerprint, same_digests
-from coft_core.policies.ablations import SingleBranchPolicy
-from coft_core.policies.baseline import BaselinePolicy
+from coft_core.policies.base import Policy
 from coft_core.text.merging import validate_spans
 from coft_core.text.placing import LOST
 from coft_core.text.rendering import FORMATS, Rendering, moment_of
@@ -288,7 +287,7 @@ def _pairs(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]:
     if session.calibration_id is not None:
         yield "calibration_id", session.calibration_id, settings.calibration_id
     if not _is_earlier_rule(policy, fingerprint.method):
-        yield "method with its parameters", _method(policy), fingerprint.method
+        yield "method with its parameters", policy.label, fingerprint.method
     yield "masks", policy.mask.label, fingerprint.mask_mode
     if settings.prompt_format != "auto":
         yield "prompt format", settings.prompt_format == "chat", fingerprint.chat_template != "none"
@@ -313,13 +312,6 @@ def _of_the_detector(loaded: Loaded, fingerprint: Fingerprint) -> Iterator[Pair]
     yield "whether there is a word list", loaded.settings.user_list_id is not None, bool(named)
 
 
-def _is_earlier_rule(policy: object, stated: str) -> bool:
+def _is_earlier_rule(policy: Policy, stated: str) -> bool:
     """Whether the audit was made before the method's rule was changed, which this program cannot apply any more."""
-    return isinstance(policy, BaselinePolicy) and bool(policy.rule) and stated.startswith(f"{policy.method} ")
-
-
-def _method(policy: object) -> str:
-    """The method with all its parameters, as a fingerprint holds it; the rest of it names COFT and vanilla."""
-    if isinstance(policy, BaselinePolicy):
-        return policy.label
-    return policy.name if isinstance(policy, SingleBranchPolicy) else ""
+    return bool(policy.rule) and stated.startswith(f"{policy.name} ")

@@ -16,18 +16,18 @@ from app.shared.model_host import ModelHost, label_of
 from app.shared.planning import branch_names, policy_of, preview_of, rendering_of
 from coft_core.conformal import informative
 from coft_core.decode.cost import reserved_bytes
-from coft_core.decode.heads import Bounds, RereadStep
+from coft_core.decode.heads import Bounds
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan, with_scorers
-from coft_core.decode.reread import reread
+from coft_core.decode.reread import RereadStep, reread
 from coft_core.errors import CoftError
 from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Certificate, Policy, Preparing
+from coft_core.policies.base import Policy
 from coft_core.text.masking import keep_whitelisted, mask_prompt
 from coft_core.text.placing import read_tokens
 from coft_core.text.rendering import is_steady
-from coft_core.types import Step
+from coft_core.types import Certificate, Step
 
 LOGITS_CHECK = "Steps from stored logits"
 TOLERANCE = 1e-4
@@ -213,12 +213,10 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
         chat=model.prompting,
         required=policy.needs_masked,
     )
-    certificate = Certificate(session.certificate, mismatched=loaded.mismatched and loaded.applied is not None)
+    certificate = Certificate.read(session.certificate)
     further = host.further(policy, model)
     further = {role: own.dated(model.prompting.moment) for role, own in further.items()}
-    policy = with_scorers(policy, host.scorers(policy, model), str(model.device))
-    if isinstance(policy, Preparing):
-        policy = policy.prepared(model, further, prompt)
+    policy = with_scorers(policy, host.scorers(policy, model), str(model.device)).bound(model, further, prompt)
     drawn = (session.seed, session.greedy, session.max_new_tokens)
     return Plan(model, policy, prompt, certificate, *drawn, models=further)
 

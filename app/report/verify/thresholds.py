@@ -30,7 +30,7 @@ from coft_core.model.language_model import LanguageModel
 from coft_core.policies.ablations import factual_only
 from coft_core.policies.base import compared_certificate
 from coft_core.text.detection import SpanDetector
-from coft_core.types import CertificateState, Step
+from coft_core.types import Certificate, CertificateState, Step
 
 NAME = "Calibration from its prompts"
 Detector = Callable[[], SpanDetector]
@@ -162,7 +162,7 @@ def check_certificate(loaded: Loaded) -> Check:
             why = f"the calibration “{session.calibration_label}” had been deleted before the export"
             return skipped(CERTIFICATE, why)
         found = Findings(CERTIFICATE)
-        claims = session.certificate == "certified"
+        claims = Certificate.read(session.certificate).certified
         found.expect(not claims, "The certificate says “certified”, and there is no calibration.")
         return found.check("no calibration was used")
     if loaded.calibration is None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from app.audit.rereading import CalibrationOffer, Departure, Rereading, RereadRequest, RereadRow, RereadThresholds
 from app.shared.audits import StartAudit
 from app.shared.errors import ServiceError
-from coft_core.decode.heads import Bounds, RereadStep
+from coft_core.decode.heads import Bounds
+from coft_core.decode.reread import RereadStep
 from coft_core.errors import InvalidInputError
 from coft_core.types import Step
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import coft_core as cc
-from coft_core.decode.prepared import path_text
+from coft_core.decode.captured import path_text
 from coft_core.model.branches import BranchSpec
 from coft_core.model.compiled import path_of, prepare
 from coft_core.model.group import BranchGroup

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.decode.prepared import path_text, prepare_model
+from coft_core.decode.captured import path_text, prepare_model
 from coft_core.model import placement as processor
 from coft_core.model.packed import PackedLinear, packed_bytes, weights_text
 from coft_core.model.placement import multiplies_bfloat16, why_not_packed
@@ -21,7 +21,7 @@ PROGRAM = """
 import torch
 import coft_core as cc
 from coft_core.model.placement import multiplies_bfloat16, why_not_packed
-from coft_core.decode.prepared import prepare_model
+from coft_core.decode.captured import prepare_model
 print("RESULT", why_not_packed(torch.bfloat16) or "packs", multiplies_bfloat16())
 model = cc.load_model("demo", device="cpu", dtype="bfloat16")
 print("RESULT", prepare_model(model))

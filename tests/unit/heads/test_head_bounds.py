@@ -15,9 +15,8 @@ from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.decode.heads import fused_tail
 from coft_core.decode.keep import Keeper
-from coft_core.decode.prepared import StepContext, pack_step, unpack_step
-from coft_core.decode.reread import read_full
-from coft_core.decode.reread_heads import Circumstances, read_head
+from coft_core.decode.record import StepContext, pack_step, unpack_step
+from coft_core.decode.reread import Reader, read_full, read_head
 from coft_core.policies.sampling import choose
 from tests.conftest import TOY_FINGERPRINT
 
@@ -93,16 +92,29 @@ def cases(draw):
     )
 
 
+class Drawn(Reader):
+    """Reads a step whose draw is given."""
+
+    @classmethod
+    def at(cls, policy, uniform, greedy=False):
+        reader = cls(policy, 0, "0", greedy, False, str)
+        object.__setattr__(reader, "given", uniform)
+        return reader
+
+    def uniform(self, step):
+        return self.given
+
+
 def both(case):
     """The step read from all of its logits and from its head."""
     branches = len(case.logits)
     decoded = policy_for(branches, case.decoded_lam, case.tau, **case.sampling)
     reader = policy_for(branches, case.lam, case.tau, **case.sampling)
     step = step_of(decoded, case.logits, case.emitted, case.uniform, case.greedy)
-    circumstances = Circumstances(reader, case.uniform, case.greedy, False, str)
-    full = read_full(step, keep(decoded, case.logits, 0, case.emitted, full_bytes=10**9), circumstances)
+    at_draw = Drawn.at(reader, case.uniform, case.greedy)
+    full = read_full(step, keep(decoded, case.logits, 0, case.emitted, full_bytes=10**9), at_draw)
     stored = keep(decoded, case.logits, case.head_tokens, case.emitted)
-    head = (read_full if stored.mode == "full" else read_head)(step, stored, circumstances)
+    head = (read_full if stored.mode == "full" else read_head)(step, stored, at_draw)
     return full, head
 
 
@@ -264,7 +276,7 @@ def test_a_policy_that_only_draws_from_the_factual_branch_is_read_too():
     logits = peaked()
     policy = cc.VanillaPolicy()
     step = step_of(policy, logits, 0, 0.4)
-    reading = read_head(step, keep(policy, logits, 64, 0), Circumstances(policy, 0.4, False, False, str))
+    reading = read_head(step, keep(policy, logits, 64, 0), Drawn.at(policy, 0.4))
     assert (reading.policy_token_id, reading.changed) == (step.policy_token_id, False)
     assert (reading.state, reading.certified, reading.set_size) == ("none", False, cc.Bounds(0, 0))
     assert reading.log_p_fused.low == pytest.approx(step.log_p_fused, abs=1e-5)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import NeedsModels, Policy
+from coft_core.policies.base import Policy
 from coft_core.policies.registry import method
 from coft_core.tuning.steering import LabelledPair, fit_directions
 
@@ -58,9 +58,7 @@ class Case:
 
     def loaded(self) -> dict[str, LanguageModel]:
         """Its further models."""
-        policy = self.policy()
-        roles = policy.models if isinstance(policy, NeedsModels) else {}
-        return {role: further_model(self.models[role]) for role in roles}
+        return {role: further_model(self.models[role]) for role in self.policy().models}
 
 
 @functools.cache

@@ -145,8 +145,8 @@ def test_a_parameter_that_was_added_later_leaves_the_labels_of_earlier_versions_
 def test_a_template_is_put_around_the_prompt_and_alone_decides():
     model = tiny_model()
     prompt = mask_prompt(model.tokenizer, "Who is late?", ())
-    policy = SafetyTemplatePolicy(template="own", own_template="Be fair: {text} Now:").prepared(model, {}, prompt)
-    (own,) = policy.own or ()
+    policy = SafetyTemplatePolicy(template="own", own_template="Be fair: {text} Now:").bound(model, {}, prompt)
+    (own,) = policy.method_branches or ()
     assert model.tokenizer.decode(list(own.input_ids)) == "Be fair: Who is late? Now:"
     logits = drawn("factual", "templated", seed=6)
     assert decided(policy, logits) == pytest.approx(softmax(logits["templated"]), abs=1e-6)

@@ -10,7 +10,7 @@ import torch
 import coft_core as cc
 from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.values import CalibrationValues
-from coft_core.decode.prepared import path_text, prepare_steps, prepared_steps
+from coft_core.decode.captured import capture_steps, path_text, step_functions
 from coft_core.model.fake import tiny_model
 from coft_core.policies.contrastive import ContrastivePolicy
 from tests.conftest import TOY_FINGERPRINT
@@ -57,10 +57,10 @@ def test_a_step_compiles_as_one_pure_function_and_equals_the_eager_one():
     torch.compiler.reset()
     policy = cc.CoftPolicy(calibration=calibration([0.01]), accept_mismatch=True)
     model = tiny_model()
-    prepared = prepare_steps(model, "aot_eager")
+    functions = capture_steps(model, "aot_eager")
     assert chain(model, policy) == chain(tiny_model(), policy)
-    assert prepared._made
-    assert prepared.failure == ""
+    assert functions.functions
+    assert functions.failure == ""
 
 
 @pytest.mark.parametrize("options", [{}, {"greedy": True}, {"keep_logits": True}])
@@ -76,42 +76,42 @@ def test_a_step_compiles_as_one_pure_function_and_equals_the_eager_one():
     ids=lambda policy: policy.name,
 )
 def test_whatever_is_asked_for_a_function_says_what_the_eager_step_says(monkeypatch, policy, options):
-    monkeypatch.setattr("coft_core.decode.prepared.CompiledFunction", AsItIs)
+    monkeypatch.setattr("coft_core.decode.captured.CompiledFunction", AsItIs)
     model = tiny_model()
-    prepare_steps(model, "as it is")
+    capture_steps(model, "as it is")
     found, expected = chain(model, policy, **options), chain(tiny_model(), policy, **options)
     assert found == expected
     assert [step.logits for step in found] == [step.logits for step in expected]
 
 
 def test_there_is_one_function_for_each_threshold(monkeypatch):
-    monkeypatch.setattr("coft_core.decode.prepared.CompiledFunction", AsItIs)
+    monkeypatch.setattr("coft_core.decode.captured.CompiledFunction", AsItIs)
     model = tiny_model()
-    prepared = prepare_steps(model, "as it is")
+    functions = capture_steps(model, "as it is")
     policy = cc.CoftPolicy(calibration=calibration([0.01, 0.05]), accept_mismatch=True)
     steps = chain(model, policy)
-    assert len({step.log_tau for step in steps}) == len(prepared._made) == 2
+    assert len({step.log_tau for step in steps}) == len(functions.functions) == 2
     chain(model, replace(policy))
-    assert len(prepared._made) == 2
+    assert len(functions.functions) == 2
 
 
 def test_a_policy_that_looks_back_runs_eagerly():
     model = tiny_model()
-    prepared = prepare_steps(model, "aot_eager")
+    functions = capture_steps(model, "aot_eager")
     assert chain(model, ContrastivePolicy()) == chain(tiny_model(), ContrastivePolicy())
-    assert not prepared._made
+    assert not functions.functions
 
 
 def test_a_step_that_cannot_be_compiled_runs_eagerly_and_says_why(monkeypatch):
     def fail(*_):
         raise RuntimeError("no such backend\nand a long trace")
 
-    monkeypatch.setattr("coft_core.decode.prepared.CompiledFunction", fail)
+    monkeypatch.setattr("coft_core.decode.captured.CompiledFunction", fail)
     model = tiny_model()
-    prepare_steps(model, "aot_eager")
+    capture_steps(model, "aot_eager")
     assert chain(model, cc.CoftPolicy()) == chain(tiny_model(), cc.CoftPolicy())
     assert path_text(model).endswith("its diagnostics eager: no such backend")
 
 
 def test_nothing_is_prepared_unless_asked_for():
-    assert prepared_steps(tiny_model()) is None
+    assert step_functions(tiny_model()) is None
