@@ -24,6 +24,7 @@ from app.sessions.page import sessions_page
 from app.settings import Settings
 from app.shared import web as assets
 from app.shared.errors import ServiceError
+from app.shared.page_files import served
 from app.swap.page import swap_page
 from app.tune.page import tune_page
 
@@ -114,7 +115,7 @@ def launch_options(mcp: bool = False) -> dict[str, Any]:
     """
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "head": assets.head(),
+        "app_kwargs": served(),
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,

@@ -48,7 +48,7 @@ PALETTES: dict[str, dict[str, str]] = {
         "data-2": "#7d8188",
     },
 }
-"""The chart colours of ``assets/css/tokens.css``; a test holds the two together."""
+"""The chart colours of ``assets/base/base.css``; a test holds the two together."""
 
 SANS = "-apple-system, BlinkMacSystemFont, Segoe UI, Roboto, Helvetica Neue, Noto Sans, Liberation Sans, Arial"
 MONO = "SF Mono, Cascadia Mono, Menlo, Consolas, DejaVu Sans Mono, Liberation Mono, monospace"

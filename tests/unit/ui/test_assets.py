@@ -1,47 +1,81 @@
-"""The pages' sheets and scripts: all of them are served, and none uses what is not there."""
+"""The pages' scripts and styles: each belongs to a page, is served for good, and uses nothing that is not there."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
 
-from app.shared.web import ASSETS, SCRIPTS, STYLES, styles
+from app.shared.page_files import FIRST, PAGES, PageFiles, PageHeads, page_files, served, styles_of
+from app.shared.web import ASSETS
 
 GRADIO_SETS = {"range_progress"}
 """Custom properties that Gradio's own sliders set."""
 
 
-@pytest.mark.parametrize(("folder", "names"), [("css", STYLES), ("js", SCRIPTS)])
-def test_every_file_is_served_once(folder: str, names: tuple[str, ...]) -> None:
-    assert sorted(names) == sorted(path.stem for path in (ASSETS / folder).glob(f"*.{folder}"))
+@pytest.fixture(scope="module")
+def files() -> PageFiles:
+    return page_files()
 
 
-def test_no_rule_uses_a_custom_property_that_nothing_sets() -> None:
-    code = [*(ASSETS / "js").glob("*.js"), *(ASSETS.parent / "app" / "ui").rglob("*.py")]
+def _sheets(files: PageFiles) -> dict[str, str]:
+    return {path: text for path, text in files.contents.items() if path.endswith(".css")}
+
+
+def test_every_file_belongs_to_a_page_and_every_page_finds_its_files(files: PageFiles) -> None:
+    taken = {path for page in PAGES for path in (*files.scripts_of(page), *styles_of(page))}
+    assert taken | {FIRST} == set(files.contents)
+
+
+def test_no_page_takes_the_scripts_of_another(files: PageFiles) -> None:
+    for page, (scripts, _) in PAGES.items():
+        own = tuple(script for script in scripts if script.startswith("pages/"))
+        foreign = [path for path in files.scripts_of(page) if path.startswith("pages/") and not path.startswith(own)]
+        assert foreign == []
+
+
+def test_no_rule_uses_a_custom_property_that_nothing_sets(files: PageFiles) -> None:
+    sheets = " ".join(_sheets(files).values())
+    code = [*(ASSETS / "base").glob("*.js"), *(ASSETS / "pages").glob("*.js"), *(ASSETS.parent / "app").rglob("*.py")]
     scripted = " ".join(path.read_text("utf-8") for path in code)
-    used = set(re.findall(r"var\(--([a-z0-9_-]+)", styles()))
-    known = set(re.findall(r"--([a-z0-9_-]+)\s*:", styles())) | set(re.findall(r"--([a-z0-9_-]+)", scripted))
+    used = set(re.findall(r"var\(--([a-z0-9_-]+)", sheets))
+    known = set(re.findall(r"--([a-z0-9_-]+)\s*:", sheets)) | set(re.findall(r"--([a-z0-9_-]+)", scripted))
     assert used - known - GRADIO_SETS == set()
 
 
-def test_every_rule_is_closed() -> None:
-    for name in STYLES:
-        sheet = (ASSETS / "css" / f"{name}.css").read_text("utf-8")
-        assert sheet.count("{") == sheet.count("}"), name
+def test_every_rule_is_closed(files: PageFiles) -> None:
+    for path, sheet in _sheets(files).items():
+        assert sheet.count("{") == sheet.count("}"), path
 
 
-def test_a_module_that_another_takes_apart_while_it_is_loaded_comes_before_it() -> None:
-    texts = {name: (ASSETS / "js" / f"{name}.js").read_text("utf-8") for name in SCRIPTS}
-    defined = {
-        made: place
-        for place, name in enumerate(SCRIPTS)
-        for made in re.findall(r"^  coft\.(\w+) = ", texts[name], re.MULTILINE)
-    }
-    taken = [
-        (name, part, place)
-        for place, name in enumerate(SCRIPTS)
-        for part in re.findall(r"^  const (?:\{[^}]*\}|\w+) = coft\.(\w+);", texts[name], re.MULTILINE)
-    ]
-    assert taken
-    assert [(name, part) for name, part, place in taken if defined.get(part, len(SCRIPTS)) >= place] == []
+def test_files_are_kept_for_good_under_an_address_that_changes_with_them(files: PageFiles) -> None:
+    client = TestClient(Starlette(routes=served()["routes"]))  # type: ignore[arg-type]
+    answer = client.get(f"/{files.root}/base/core.js")
+    assert answer.text == files.contents["base/core.js"]
+    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert client.get("/own/of-another-version/base/core.js").status_code == 404
+    assert client.get(f"/{files.root}/base/none.js").status_code == 404
+    changed = PageFiles({**files.contents, "base/core.js": files.contents["base/core.js"] + "\n"})
+    assert changed.root != files.root
+
+
+def test_a_page_alone_gets_a_head_and_keeps_its_own() -> None:
+    async def page(request: Request) -> HTMLResponse:
+        return HTMLResponse("<html><head><title>T</title></head><body></body></html>")
+
+    async def plain(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("<head></head>")
+
+    routes = [Route("/", page), Route("/other", page), Route("/lists", plain)]
+    heads = {"": ("<first>", "<last>"), "lists": ("<first>", "<last>")}
+    client = TestClient(Starlette(routes=routes, middleware=[Middleware(PageHeads, heads=heads)]))
+    assert client.get("/").text == "<html><head><first><title>T</title><last></head><body></body></html>"
+    assert "<first>" not in client.get("/other").text
+    assert client.get("/lists").text == "<head></head>"

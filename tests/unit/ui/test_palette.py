@@ -18,7 +18,7 @@ FAMILIES = (
 
 
 def tokens(mode: str) -> dict[str, str]:
-    css = (ASSETS / "css" / "tokens.css").read_text("utf-8")
+    css = (ASSETS / "base" / "base.css").read_text("utf-8")
     light, dark = css.split("html:has(> body.dark)")
     found = dict(re.findall(r"--([\w-]+):\s*(#[0-9a-f]{6})", light))
     if mode == "dark":
@@ -66,7 +66,7 @@ def test_charts_use_the_pages_colours(mode):
 
 
 def test_every_family_has_its_own_mark():
-    css = (ASSETS / "css" / "prompt.css").read_text("utf-8")
+    css = (ASSETS / "base" / "prompt.css").read_text("utf-8")
     marks = {}
     for family in FAMILIES:
         block = re.search(rf"\.f-{family} \{{(.*?)\}}", css, re.DOTALL)

@@ -1,0 +1,184 @@
+"""The pages' own scripts and styles: which page takes which, and how they are served.
+
+They lie in ``assets/base`` (what several pages use) and ``assets/pages``. All of them are served under one address that
+carries a digest of their content, so that a browser keeps them for good and what a script imports, by a path beside its
+own, carries the digest too. A page's head names what it needs before anything is drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.shared.audits import SENSITIVE
+from app.shared.charts import CONFIG, PALETTES, frames, template
+from app.shared.policy_menu import policies_json
+from app.shared.web import ASSETS
+
+FOLDERS = ("base", "pages")
+FIRST = "base/first.js"
+"""Written into the page itself, since it says what the first drawing looks like."""
+SHARED = "base/shared.js"
+"""Made from what Python has: colours, axes and methods."""
+FOREVER = "public, max-age=31536000, immutable"
+TYPES = {".js": "text/javascript", ".css": "text/css"}
+ADDRESS = "own"
+
+FORMS = ("base/forms", "base/lists", "base/methods")
+CHAIN = ("base/prompt", "base/chain", *FORMS)
+PAGES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "": (("pages/audit",), (*CHAIN, "pages/audit", "pages/audit_branches")),
+    "calibrate": (("pages/calibrate",), ("base/chain", *FORMS)),
+    "compare": (("pages/compare",), (*CHAIN, "pages/compare", "pages/compare_lanes")),
+    "tune": (("base/charts", "base/frame", "base/lists"), FORMS),
+    "swap": (("pages/swap",), (*CHAIN, "pages/swap")),
+    "batches": (("pages/batch",), ("base/chain", *FORMS, "pages/batch")),
+    "sessions": (("pages/sessions",), FORMS),
+    "review": (("pages/review",), (*FORMS, "pages/review")),
+    "lists": (("base/frame", "base/lists"), FORMS),
+}
+"""Scripts and styles by the page's path; what scripts import and what every page is drawn with comes along."""
+COMMON = (("base/base", "base/controls", "base/frame"), ("base/gradio", "base/widths"))
+"""The styles of every page: those before its own, and those after."""
+
+
+def styles_of(page: str) -> tuple[str, ...]:
+    """The style sheets of a page in the order in which they count."""
+    return tuple(f"{name}.css" for name in (*COMMON[0], *PAGES[page][1], *COMMON[1]))
+
+
+@dataclass(frozen=True)
+class PageFiles:
+    """Scripts and styles by their paths, as they are served.
+
+    Attributes:
+        contents: Text by path in the assets' folder, such as ``base/core.js``.
+    """
+
+    contents: Mapping[str, str]
+
+    @cached_property
+    def root(self) -> str:
+        """The folder of all addresses, relative to a page."""
+        digest = hashlib.sha256(json.dumps(sorted(self.contents.items())).encode()).hexdigest()
+        return f"{ADDRESS}/{digest[:16]}"
+
+    def scripts_of(self, page: str) -> list[str]:
+        """The scripts that a page runs and all that they import, each once."""
+        found: list[str] = []
+        waiting = [f"{name}.js" for name in PAGES[page][0]]
+        while waiting:
+            path = waiting.pop(0)
+            if path not in found:
+                found.append(path)
+                waiting += self._imports(path)
+        return found
+
+    def head(self, page: str) -> tuple[str, str]:
+        """What a page's head begins and ends with.
+
+        The scripts come first, so that they are there before Gradio's own begin; the styles come last, so that they
+        win over the page's.
+        """
+        run = {f"{name}.js" for name in PAGES[page][0]}
+        preloads = "".join(
+            f'<link rel="modulepreload" href="./{self.root}/{path}">'
+            for path in self.scripts_of(page)
+            if path not in run
+        )
+        scripts = "".join(f'<script type="module" src="./{self.root}/{name}.js"></script>' for name in PAGES[page][0])
+        styles = "".join(f'<link rel="stylesheet" href="./{self.root}/{path}">' for path in styles_of(page))
+        meta = '<meta name="color-scheme" content="light dark">'
+        return f"{meta}<script>{self.contents[FIRST]}</script>{preloads}{scripts}", styles
+
+    def answer(self, request: Request) -> Response:
+        """One file, to be kept for good; an address of another version names nothing."""
+        path = request.path_params["path"]
+        if f"{ADDRESS}/{request.path_params['digest']}" != self.root or path not in self.contents:
+            return PlainTextResponse("There is no such file; load the page again.", 404)
+        return Response(self.contents[path], media_type=TYPES[Path(path).suffix], headers={"Cache-Control": FOREVER})
+
+    def _imports(self, path: str) -> list[str]:
+        """The paths of what a script imports."""
+        named = re.findall(r'^import [^;]*?"(\.[^"]+)";', self.contents[path], re.MULTILINE)
+        return [posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) for name in named]
+
+
+def page_files() -> PageFiles:
+    """Read the scripts and styles, and make the one script of what Python has."""
+    contents = {
+        path.relative_to(ASSETS).as_posix(): path.read_text("utf-8")
+        for folder in FOLDERS
+        for path in (ASSETS / folder).rglob("*")
+        if path.suffix in TYPES
+    }
+    shared = {
+        "templates": {mode: template(mode) for mode in PALETTES},
+        "palettes": PALETTES,
+        "config": CONFIG,
+        "frames": frames(),
+        "sensitive": SENSITIVE,
+        "policies": policies_json(),
+    }
+    contents[SHARED] = f"export const shared = {json.dumps(shared)};\n"
+    return PageFiles(contents)
+
+
+class PageHeads:
+    """Middleware that writes each page's own scripts and styles into its head, which Gradio has only one of."""
+
+    def __init__(self, app: ASGIApp, heads: Mapping[str, tuple[str, str]]) -> None:
+        """Keep what to write, by the page's path."""
+        self._app, self._heads = app, heads
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on, pages with their heads."""
+        path = scope["path"].removeprefix(scope.get("root_path", "")) if scope["type"] == "http" else ""
+        head = self._heads.get(path.removeprefix("/"))
+        if scope["type"] != "http" or head is None:
+            await self._app(scope, receive, send)
+            return
+        begun: list[Message] = []
+        body = bytearray()
+
+        async def whole(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                begun.append(message)
+                return
+            body.extend(message.get("body", b""))
+            if message.get("more_body"):
+                return
+            page = bytes(body)
+            if Headers(raw=begun[0]["headers"]).get("content-type", "").startswith("text/html"):
+                page = page.replace(b"<head>", b"<head>" + head[0].encode(), 1)
+                # what is shown may name the tag as well, in the settings that the head holds: the last one ends it
+                above, end, below = page.rpartition(b"</head>")
+                page = above + head[1].encode() + end + below
+                MutableHeaders(raw=begun[0]["headers"])["content-length"] = str(len(page))
+            await send(begun[0])
+            await send({"type": "http.response.body", "body": page})
+
+        await self._app(scope, receive, whole)
+
+
+def served() -> dict[str, list[object]]:
+    """What the web application is made with, so that it serves the files and names them in its pages."""
+    files = page_files()
+    heads = {page: files.head(page) for page in PAGES}
+    return {
+        "routes": [Route(f"/{ADDRESS}/{{digest}}/{{path:path}}", files.answer)],
+        "middleware": [Middleware(PageHeads, heads=heads)],
+    }

@@ -1,0 +1,74 @@
+/* What every page has: the top bar, what was saved last, and a server that cannot be reached. */
+import { act, download, expose, failed } from "./core.js";
+import { help, keys } from "./keys.js";
+import { toggleTheme } from "./theme.js";
+import { html, render } from "./vendor/lit-html.js";
+
+const LOST = "The program cannot be reached: it was stopped, or the network is down. Everything that was written is stored.";
+const BACK = "The program can be reached again. Load the page anew to go on; what you had typed is kept.";
+const LEAVING_MS = 3000;
+const real = window.fetch.bind(window);
+const ending = [];
+let box = null, leaving = false;
+
+export const frame = {
+  mount(element) {
+    element.querySelectorAll("dialog").forEach((dialog) => document.body.append(dialog));
+    document.querySelectorAll("body > dialog").forEach((dialog) => dialog.classList.add("coft"));
+    act(element, { theme: toggleTheme, help });
+    document.documentElement.lang = "en";
+    keys.add("?", help, "this sheet", { page: null });
+  },
+  saved(text) {
+    const line = document.getElementById("saved");
+    if (line) line.textContent = text || "";
+  },
+};
+/* parts of a page end what waits for an answer when the server is lost */
+export const onLost = (run) => ending.push(run);
+
+const away = () => box !== null && !box.hidden;
+const say = (text, label) => {
+  if (!box) {
+    box = Object.assign(document.createElement("div"), { className: "coft lost", role: "alert" });
+    document.body.append(box);
+  }
+  render(html`<span>${text}</span><button type="button" class="btn small" @click=${retry}>${label}</button>`, box);
+  box.hidden = false;
+  document.body.classList.add("is-lost");
+};
+const retry = async (event) => {
+  const button = event.currentTarget;
+  button.disabled = true;
+  try {
+    await real("./", { cache: "no-store", method: "HEAD" });
+    location.reload();
+  } catch {
+    say(`Still not there. ${LOST}`, "Retry");
+  } finally { button.disabled = false; }
+};
+const lose = () => {
+  if (away()) return;
+  say(LOST, "Retry");
+  ending.forEach((run) => run());
+};
+
+/* a page that is left breaks off its own requests */
+window.addEventListener("beforeunload", () => {
+  leaving = true;
+  setTimeout(() => { leaving = false; }, LEAVING_MS);
+});
+/* an answer that never comes raises an error for who asked, whoever that was; a request that was given up does not */
+window.fetch = async (input, init) => {
+  const ours = String(input instanceof Request ? input.url : input).includes("/gradio_api/");
+  try {
+    const answer = await real(input, init);
+    if (ours && away()) say(BACK, "Load anew");
+    return answer;
+  } catch (error) {
+    if (ours && error instanceof TypeError && !document.hidden && !leaving) lose();
+    throw error;
+  }
+};
+
+expose({ frame, failed, download });

@@ -1,0 +1,75 @@
+/* Menus that open at a button, and a question with one line of text. */
+import { answered, draw, options } from "./core.js";
+
+const GAP = 4;
+
+/* a panel's place beside the button that opened it; `flush` aligns a menu's right edge with the button's */
+export const placeAt = (panel, opener, flush = false) => {
+  const { left, right, top, bottom } = opener.getBoundingClientRect();
+  const { offsetWidth: width, offsetHeight: height } = panel;
+  const below = bottom + GAP + height <= innerHeight || top < height;
+  panel.style.left = `${Math.max(GAP, Math.min(flush ? right - width : left, innerWidth - width - GAP, left))}px`;
+  panel.style.top = `${Math.max(GAP, below ? bottom + GAP : top - GAP - height)}px`;
+};
+export const closeOnScroll = (panel) =>
+  window.addEventListener("scroll", () => { if (panel.matches(":popover-open")) panel.hidePopover(); }, { passive: true });
+
+/* one menu serves the buttons of all rows; the browser closes it at Escape and at a click beside it */
+export const menu = (panel, choose) => {
+  let opener = null, closedBy = null;
+  const items = () => [...panel.querySelectorAll("[role=menuitem]")].filter((node) => !node.hidden);
+  panel.addEventListener("toggle", (event) => {
+    if (event.newState === "closed" && opener) opener.setAttribute("aria-expanded", "false");
+  });
+  /* a press on the open menu's own button closes it before the click arrives, which must not open it again */
+  document.addEventListener("pointerdown", (event) => {
+    const button = event.target.closest && event.target.closest("[aria-haspopup=menu]");
+    closedBy = button && button === opener && panel.matches(":popover-open") ? button : null;
+  }, true);
+  closeOnScroll(panel);
+  panel.addEventListener("keydown", (event) => {
+    const all = items();
+    const at = all.indexOf(document.activeElement);
+    const next = { ArrowDown: (at + 1) % all.length, ArrowUp: (at - 1 + all.length) % all.length, Home: 0, End: all.length - 1 }[event.key];
+    if (event.key === "Tab") panel.hidePopover();
+    if (next === undefined) return;
+    event.preventDefault();
+    all[next].focus();
+  });
+  panel.addEventListener("click", (event) => {
+    const item = event.target.closest("[role=menuitem]");
+    if (!item) return;
+    const from = opener;
+    panel.hidePopover();
+    from.focus();
+    choose(item, from);
+  });
+  return {
+    open(button, prepare) {
+      if (closedBy === button) { closedBy = null; return; }
+      opener = button;
+      prepare(panel, button);
+      panel.showPopover();
+      button.setAttribute("aria-expanded", "true");
+      placeAt(panel, button, true);
+      items()[0].focus();
+    },
+  };
+};
+
+/* one line of text, or null when nothing was decided */
+export const ask = async (title, label, yes, { value = "", known = null, longest = 200 } = {}) => {
+  const dialog = document.getElementById("ask");
+  const field = dialog.querySelector("input");
+  dialog.querySelector("h2").textContent = title;
+  dialog.querySelector("label").textContent = label;
+  dialog.querySelector("[value=yes]").textContent = yes;
+  draw(dialog.querySelector("datalist"), options((known || []).map((text) => [text, text])));
+  if (known) field.setAttribute("list", "known-tags");
+  else field.removeAttribute("list");
+  Object.assign(field, { value, maxLength: longest });
+  dialog.querySelector("[data-do=cancel]").onclick = () => dialog.close("no");
+  const answer = answered(dialog);
+  field.select();
+  return await answer === "yes" && field.value.trim() ? field.value.trim() : null;
+};

@@ -1,0 +1,57 @@
+/* The reviewer's name: asked once, kept in this browser, told to all parts of a page that sign or read with it. */
+import { answered, made } from "./core.js";
+import { html } from "./vendor/lit-html.js";
+
+const KEY = "coft-reviewer";
+const LONGEST = 200;
+const followers = [];
+let known = null, dialog = null;
+
+const clean = (text) => (text || "").split(/\s+/).filter(Boolean).join(" ").slice(0, LONGEST);
+const stored = () => {
+  try { return clean(localStorage.getItem(KEY)); } catch { return ""; }
+};
+const name = () => {
+  if (known === null) known = stored();
+  return known;
+};
+const tell = () => followers.forEach((follower) => follower(name()));
+const keep = (text) => {
+  const before = name();
+  known = text;
+  try { localStorage.setItem(KEY, known); } catch { /* private windows forget the name */ }
+  if (known !== before) tell();
+};
+const build = () => {
+  dialog = made(html`<dialog id="reviewer" class="sheet coft" aria-labelledby="reviewer-title"><form method="dialog">
+    <h2 id="reviewer-title">Who is reviewing?</h2>
+    <p class="sub">Verdicts are signed with this name, in the log and in every report. This browser remembers it.</p>
+    <div class="field"><label for="reviewer-name">Your name</label><input class="input" id="reviewer-name" autocomplete="name"
+      maxlength=${LONGEST} required></div>
+    <div class="row"><button type="button" class="btn" @click=${() => dialog.close("no")}>Cancel</button><button class="btn primary"
+      value="yes">Use this name</button></div></form></dialog>`);
+  document.body.append(dialog);
+};
+
+export const reviewer = {
+  name,
+  onChange: (follower) => followers.push(follower),
+  /* asks in any case; gives the name that now holds, or "" where there is still none or nothing was decided */
+  async ask() {
+    if (!dialog) build();
+    const field = dialog.querySelector("input");
+    field.value = name();
+    const answer = answered(dialog);
+    field.select();
+    const text = await answer === "yes" ? clean(field.value) : "";
+    if (text) keep(text);
+    return text;
+  },
+  needed: async () => name() || reviewer.ask(),
+};
+/* another tab of this browser may change the name */
+window.addEventListener("storage", (event) => {
+  if (event.key !== KEY) return;
+  known = null;
+  tell();
+});

@@ -1,0 +1,334 @@
+/* The chain at another lambda or alpha: two sliders, a strip of marks, a table, and two ways to go on. */
+import { act, cautions, draw, expose, icon, link, made, onFailure, pausing, put, redraw } from "../base/core.js";
+import { html, nothing, render } from "../base/vendor/lit-html.js";
+import { session } from "./audit.js";
+
+const SLIDE = 120;
+const TYPE = 350;
+const GROW = 400;
+const PATIENCE = 15000;
+const KNOBS = { lam: ["Lambda is a number from 0 to 1.", 0, 1], alpha: ["Alpha is a number above 0 and below 1.", 0.0001, 0.9999] };
+const NAMES = Object.keys(KNOBS);
+/* what is wished: null is the audit's own value */
+const wish = { lam: null, alpha: null };
+let root, send, last = null, newest = 0, flight = null, wanted = false, shownFor = null, steps = -1, leaving = null, came = null;
+
+const find = (selector) => root.querySelector(selector);
+const range = (name) => find(`#reread-${name}`);
+const box = (name) => find(`#reread-${name}-number`);
+const now = () => session.state();
+const fits = (message, state) => message && message.session === state.session && message.branch === state.branch;
+
+/* ---- the strip with its marks: the cards are the transcript's; new ones get their marks with the next answer ---- */
+const SIGNS = { other: "≠", unknown: "?", forced: "≠" };
+const ICONS = { lost: "cross", gained: "tick" };
+const signs = ({ t = "", c = "" }) => html`${t ? html`<b>${SIGNS[t]}</b>` : nothing}${!c ? nothing
+  : ICONS[c] ? icon(ICONS[c]) : t === "unknown" ? nothing : html`<b>?</b>`}`;
+/* what the last drawing went by, and its nodes by step: what is as it was then is not looked at again */
+let drawn = { key: "", cards: null, end: null, message: null, nodes: [], selected: null };
+const place = (card) => made(html`<span class="rt" data-i=${card.i}><span class="mk"></span><span class="w">${card.w}</span></span>`);
+const strip = (state, message) => {
+  const { cards } = state;
+  const key = `${state.session}:${state.branch}`, same = drawn.key === key;
+  const nodes = same ? drawn.nodes : [], known = drawn.nodes.length;
+  const grown = same && drawn.cards === cards && known > 0 && cards[known - 1] === drawn.end;
+  if (!grown || known < cards.length) {
+    const holder = find(".restrip");
+    if (!same) holder.replaceChildren();
+    nodes.splice(cards.length).forEach((node) => node.remove());
+    if (!grown) nodes.forEach((node, at) => put(node.querySelector(".w"), cards[at].w));
+    const fresh = cards.slice(nodes.length).map(place);
+    holder.append(...fresh);
+    nodes.push(...fresh);
+  }
+  if (message) marks(nodes, message, grown && message === drawn.message ? known : 0);
+  drawn = { ...drawn, key, cards, end: cards[cards.length - 1], message, nodes };
+  chosen(state);
+};
+const marks = (nodes, message, from) => {
+  if (from >= nodes.length) return;
+  const found = new Map(message.marks.map((mark) => [mark.i, mark]));
+  const gaps = new Set(message.unread);
+  nodes.slice(from).forEach((node, after) => {
+    const at = from + after, mark = found.get(at);
+    const text = mark ? `${mark.t} ${mark.c}` : gaps.has(at) ? "gap" : "";
+    node.classList.toggle("after", message.first !== null && at > message.first);
+    node.classList.toggle("first", at === message.first);
+    if (node.dataset.mark === text && (!mark || node.title === mark.sr)) return;
+    node.dataset.mark = text;
+    node.title = mark ? mark.sr : gaps.has(at) ? "stored without its logits" : "";
+    draw(node.querySelector(".mk"), mark ? signs(mark) : nothing);
+  });
+};
+const chosen = (state) => {
+  const before = drawn.selected, node = drawn.nodes[state.selected] || null;
+  if (before !== node) { before?.classList.remove("sel"); node?.classList.add("sel"); }
+  drawn.selected = node;
+  root.querySelectorAll(".differing tbody tr").forEach((row) => {
+    const on = Number(row.dataset.i) === state.selected, way = row.querySelector(".goto");
+    row.classList.toggle("chosen", on);
+    if (way.getAttribute("aria-current") !== String(on)) way.setAttribute("aria-current", String(on));
+  });
+};
+
+/* ---- the table of what differs ---- */
+const signed = (kind, text) => html`${kind ? html`<span class="mk" aria-hidden="true">${signs(SIGNS[kind] ? { t: kind } : { c: kind })}</span>` : nothing}${text}`;
+const row = (first) => ({ i, step, written, t, would, then, c, now: reads, id }) => html`<tr data-i=${i} class=${i === first ? "first" : nothing}><td
+  class="n"><button type="button" class="link goto tnum" data-go=${i} aria-label=${`Select step ${step}`}>${step}</button></td><td class="mono">${written}</td><td
+  class=${t === "other" ? "mono would" : "sub"}>${signed(t, would)}</td><td class="sub">${then}</td><td class=${c ? "" : "sub"}>${signed(c, reads)}</td><td
+  class="act">${id === null ? nothing : html`<button type="button" class="btn small forkit" data-fork=${i}
+  aria-label=${`Fork at step ${step} with ${would}`}>Fork</button>`}</td></tr>`;
+const table = (message) => {
+  find(".differing").hidden = message.rows.length === 0;
+  find(".more").hidden = !message.more;
+  put(find(".more"), message.more);
+  const body = find(".differing tbody"), at = document.activeElement;
+  const held = body.contains(at) ? `tr[data-i="${at.closest("tr").dataset.i}"] .${at.className.split(" ").pop()}` : null;
+  redraw(body, message.rows.map(row(message.first)));
+  if (held) body.querySelector(held)?.focus();
+};
+
+/* ---- asking: one request at a time, the newest wish next, so that no late answer meets a newer one ---- */
+const ask = () => {
+  const state = now();
+  soon.cancel();
+  if (state.session === null || !state.cards.length || leaving) return;
+  if (flight && performance.now() - flight.at < PATIENCE) { wanted = true; return; }
+  wanted = false;
+  steps = state.cards.length;
+  const mine = { nonce: send("reread", { session: state.session, branch: state.branch, ...wish }), at: performance.now() };
+  flight = mine;
+  /* an answer that a slow browser has dropped is asked for again */
+  setTimeout(() => { if (flight === mine) { flight = null; ask(); } }, PATIENCE);
+};
+const soon = pausing(ask, TYPE);
+const unlessSoon = (wait) => { if (!soon.waiting()) soon(wait); };
+const landed = () => {
+  flight = null;
+  if (wanted || now().cards.length !== steps) unlessSoon(wanted ? 0 : GROW);
+};
+
+/* ---- the controls ---- */
+const share = (name, value) => {
+  const { min, max } = range(name);
+  return Math.max(0, Math.min(100, ((value - min) / (max - min)) * 100));
+};
+/* both controls of a value; what is being typed is left as it is typed */
+const set = (name, value, typed = false) => {
+  range(name).value = value;
+  range(name).style.setProperty("--at", `${share(name, value)}%`);
+  if (!typed && (document.activeElement !== box(name) || Number(box(name).value) !== value)) box(name).value = value;
+  box(name).removeAttribute("aria-invalid");
+};
+const own = (name) => last.own[NAMES.indexOf(name)];
+const moved = () => NAMES.some((name) => wish[name] !== null);
+const want = (name, value, wait) => {
+  wish[name] = last && value === own(name) ? null : value;
+  wrong();
+  soon(wait);
+  find("[data-do=reset]").disabled = !moved();
+};
+const wrong = () => {
+  const text = NAMES.filter((name) => box(name).getAttribute("aria-invalid")).map((name) => KNOBS[name][0]).join(" ");
+  find(".wrong").hidden = !text;
+  put(find(".wrong"), text);
+};
+const typed = (name) => {
+  const [, low, high] = KNOBS[name], text = box(name).value, value = Number(text);
+  if (text.trim() !== "" && value >= low && value <= high) {
+    set(name, value, true);
+    want(name, value, TYPE);
+    return;
+  }
+  box(name).setAttribute("aria-invalid", "true");
+  wrong();
+};
+const slid = (name) => {
+  const value = Number(range(name).value);
+  set(name, value);
+  want(name, value, SLIDE);
+};
+const reset = () => {
+  if (!last) return;
+  NAMES.forEach((name) => { wish[name] = null; if (own(name) !== null) set(name, own(name)); });
+  wrong();
+  find("[data-do=reset]").disabled = true;
+  ask();
+};
+const controls = () => {
+  NAMES.forEach((name) => {
+    const value = own(name), none = value === null;
+    range(name).disabled = box(name).disabled = none;
+    find(`[data-knob=${name}]`).classList.toggle("none", none);
+    if (none) { put(find(`#reread-${name}-hint`), "No threshold is applied in this audit, so there is no alpha to change."); return; }
+    if (name === "alpha") put(find("#reread-alpha-hint"), "How often a true next word may be missed.");
+    range(name).parentElement.style.setProperty("--own", share(name, value) / 100);
+    range(name).parentElement.title = `the audit’s own: ${value}`;
+    if (wish[name] === null && !box(name).getAttribute("aria-invalid")) set(name, value);
+  });
+  find("[data-do=reset]").disabled = !moved();
+};
+
+/* ---- the answer ---- */
+const answer = (message) => {
+  const offers = find(".madefor"), badge = find(".standing .badge");
+  offers.hidden = message.offers.length < 2 && !message.offers.some((offer) => offer.lam !== message.own[0]);
+  render(message.offers.map(({ lam, t, n }) => html`<button type="button" class="btn small quiet" data-offer=${lam}
+    aria-pressed=${String(lam === message.lam)}><b>${t}</b>${` ${n}`}</button>`), offers);
+  badge.className = `badge ${message.state[0]}`;
+  const texts = {
+    ".told-now .token": message.moved ? message.token : "These are the audit’s own values. Move a slider to read the chain at others.",
+    ".told-now .certificate": message.certificate, ".reach": [message.reach, message.gap].filter(Boolean).join(" "),
+    ".standing .badge": message.state[1], ".standing .words": message.told,
+  };
+  Object.entries(texts).forEach(([selector, text]) => put(find(selector), text));
+  cautions(find(".cautions"), message.notes);
+};
+
+/* ---- going on ---- */
+const target = (state) => {
+  if (!fits(last, state)) return null;
+  const forkable = last.rows.filter((found) => found.id !== null);
+  return forkable.find((found) => found.i === state.selected) || forkable.find((found) => found.i === last.first) || null;
+};
+const onward = (state) => {
+  const known = fits(last, state) && last.moved;
+  find(".onward").hidden = !known && !leaving;
+  if (!known) return;
+  const differing = target(state), blocked = leaving !== null;
+  const [fork, depart] = ["fork", "depart"].map((name) => find(`[data-do=${name}]`));
+  fork.disabled = blocked || differing === null;
+  put(fork, differing ? `Fork with “${differing.would}” at step ${differing.step}` : "Fork with this token");
+  put(fork.nextElementSibling, differing ? `A branch of this audit with that one token forced. It goes on with this audit’s own ${last.own_text}.`
+    : "No token is known to differ, so there is nothing to force.");
+  depart.disabled = blocked;
+  put(depart, `New audit with ${last.now_text}`);
+  put(depart.nextElementSibling, last.renewal);
+  root.querySelectorAll(".forkit").forEach((button) => { button.disabled = blocked; });
+};
+/* why the audit cannot be left or forked just now; empty if it can */
+const blocking = (state) => {
+  if (state.touched) return "The prompt or the settings above were changed; go back to this audit first.";
+  return state.busy !== null ? "This audit is busy; pause it, or wait until it has ended." : "";
+};
+const free = () => {
+  const why = blocking(now());
+  find(".blocked").hidden = !why;
+  put(find(".blocked"), why);
+  return !why;
+};
+const fork = (index) => {
+  const differing = fits(last, now()) && last.rows.find((found) => found.i === index);
+  if (differing && differing.id !== null && free()) session.force(differing.id, differing.i);
+};
+const working = (text = "") => {
+  find(".working").hidden = !text;
+  put(find(".working .words"), text);
+  find("[data-do=halt]").disabled = !leaving || leaving.made === null;
+  onward(now());
+};
+const depart = () => {
+  const state = now();
+  if (leaving || !fits(last, state) || !free()) return;
+  leaving = { session: state.session, branch: state.branch, made: null };
+  leaving.nonce = send("depart", { session: state.session, branch: state.branch, lam: last.lam, alpha: last.alpha });
+  working("Beginning the new audit …");
+};
+const visit = (number, branch) => { if (free()) session.open({ session: number, branch }); };
+const arrived = (message) => {
+  const { session: number, branch } = leaving, state = now();
+  leaving = null;
+  came = { session: message.session, from: number, branch, text: message.text };
+  working();
+  /* whoever has gone elsewhere meanwhile is not taken away from there */
+  if (fits({ session: number, branch }, state) && !blocking(state)) visit(message.session, message.branch);
+  else came.offer = message.branch;
+  arrival(state);
+};
+const arrival = (state) => {
+  const line = find(".came");
+  const here = came && state.session === came.session;
+  line.hidden = !here && !(came && state.session === came.from && came.offer !== undefined);
+  if (line.hidden) return;
+  draw(line, html`<span>${here ? came.text : "The new audit is written."}</span><button type="button" class="btn small"
+    data-do=${here ? "return" : "visit"}>${here ? `Back to audit ${came.from}` : `Open audit ${came.session}`}</button>`);
+};
+
+/* ---- messages ---- */
+const bodies = (body, why) => { find(".body").hidden = !body; find("p.why").hidden = !why; };
+const receive = (message) => {
+  if (message.kind === "departing" || message.kind === "departed") {
+    if (!leaving || message.nonce !== leaving.nonce) return;
+    leaving.made = message.session;
+    if (message.kind === "departed") arrived(message);
+    else working(message.text);
+    return;
+  }
+  /* a slow answer still counts where none that was asked for later has come before it */
+  if (message.nonce <= newest) return;
+  newest = message.nonce;
+  if (flight && message.nonce >= flight.nonce) landed();
+  const state = now();
+  if (!fits(message, state)) return;
+  if (message.kind === "refused") {
+    const kept = moved() && last;
+    if (kept) find(".wrong").hidden = false;
+    else { last = null; bodies(false, true); }
+    put(find(kept ? ".wrong" : "p.why"), message.text);
+    return;
+  }
+  last = message;
+  bodies(true, false);
+  wrong();
+  controls();
+  answer(message);
+  table(message);
+  strip(state, message);
+  onward(state);
+};
+const follow = (state) => {
+  root.hidden = state.session === null || state.cards.length === 0;
+  arrival(state);
+  if (root.hidden) return;
+  if (shownFor === null || shownFor.session !== state.session) {
+    NAMES.forEach((name) => { wish[name] = null; box(name).removeAttribute("aria-invalid"); });
+    last = null;
+    bodies(false, false);
+    wrong();
+  }
+  const other = shownFor === null || !fits(shownFor, state);
+  shownFor = { session: state.session, branch: state.branch };
+  if (other) { wanted = flight !== null; unlessSoon(0); }
+  else if (steps !== state.cards.length && !flight) unlessSoon(moved() || !state.busy ? GROW : 4 * GROW);
+  if (find(".body").hidden) return;
+  strip(state, fits(last, state) ? last : null);
+  onward(state);
+};
+
+const rereading = {
+  mount(element, trigger, props, watch) {
+    root = element.querySelector("section");
+    send = link(trigger, props, watch, receive);
+    NAMES.forEach((name) => {
+      range(name).addEventListener("input", () => slid(name));
+      box(name).addEventListener("input", () => typed(name));
+    });
+    root.addEventListener("click", ({ target: at }) => {
+      const offer = at.closest("[data-offer]"), forked = at.closest("[data-fork]"), hit = at.closest("tr[data-i], .restrip [data-i]");
+      if (offer) { set("lam", Number(offer.dataset.offer)); want("lam", Number(offer.dataset.offer), 0); }
+      else if (forked) fork(Number(forked.dataset.fork));
+      else if (hit) session.select(Number(hit.dataset.i), false);
+    });
+    act(root, {
+      reset, depart,
+      fork: () => { const differing = target(now()); if (differing) fork(differing.i); },
+      halt: () => { if (leaving && leaving.made !== null) send("halt", { session: leaving.made }); },
+      return: () => visit(came.from, came.branch),
+      visit: () => visit(came.session, came.offer),
+    });
+    onFailure("reread", landed);
+    onFailure("depart", () => { leaving = null; working(); });
+    session.watch(follow);
+  },
+};
+expose({ rereading });

@@ -1,0 +1,183 @@
+/* The review page: a session is chosen, reviewed, and where reviewers differ decided by a third person. */
+import { act, addressed, draw, expose, link, onFailure, options, pausing, readdress } from "../base/core.js";
+import "../base/frame.js";
+import { reviewer } from "../base/reviewer.js";
+
+const PAUSE = 250;
+const state = { session: null, revealed: null, wanted: 0, listed: 0, status: "", asked: null, busy: false };
+let picker, root, find, ask, dialog;
+
+const at = (selector) => root.querySelector(selector);
+const say = (text) => { at(".told").textContent = text; };
+const me = () => reviewer.name();
+
+/* ---- choosing a session ---- */
+const list = () => {
+  listSoon.cancel();
+  state.listed = find("find", { text: picker.querySelector("#pick-text").value });
+};
+const listSoon = pausing(() => list(), PAUSE);
+const named = () => {
+  picker.querySelector(".named").textContent = me() ? `You are ${me()}.` : "You have not said who you are.";
+  picker.querySelector("[data-do=rename]").textContent = me() ? "Change name" : "Enter your name";
+};
+const choose = (session) => {
+  Object.assign(state, { session, status: "", revealed: null });
+  readdress({ session });
+  picker.querySelector(".picker").hidden = session !== null;
+  at(".one-session").hidden = true;
+  say("");
+  agree(session, null);
+  if (session === null) list(); else read();
+};
+
+/* ---- one session ---- */
+const data = (more = {}) => ({ session: state.session, reviewer: me(), reveal: state.revealed === me(), ...more });
+const read = () => { if (state.session !== null) state.wanted = ask("read", data()); };
+const work = (busy) => {
+  state.busy = busy;
+  root.querySelectorAll(".review button[data-do], button[data-do=decide]").forEach((button) => { button.disabled = busy; });
+};
+const filter = () => {
+  root.querySelectorAll(".targets tbody tr").forEach((row) => { row.hidden = Boolean(state.status) && row.dataset.status !== state.status; });
+};
+const statuses = (choices) => {
+  const menu = at("#review-status");
+  if (!choices.some(([value]) => value === state.status)) state.status = "";
+  menu.hidden = choices.length === 0;
+  draw(menu, options(choices));
+  menu.value = state.status;
+};
+const show = (message) => {
+  const first = at(".one-session").hidden;
+  const focused = root.contains(document.activeElement) && document.activeElement.closest(".review, .targets-box, .head");
+  at(".one-session").hidden = false;
+  const { head, review, targets, log, check } = message;
+  Object.entries({ ".head": head, ".review": review, ".targets-box": targets, ".log-box": log, ".check": check })
+    .forEach(([place, html]) => { at(place).innerHTML = html; });
+  at(".log-part").hidden = message.closed;
+  statuses(message.statuses);
+  filter();
+  work(false);
+  agree(message.session, message.closed || message.blind ? [] : message.reviewers);
+  if (first || (focused && !root.contains(document.activeElement))) at(".head h2").focus({ preventScroll: true });
+};
+const receive = (message) => {
+  if (message.session !== state.session || message.reviewer !== me()) { read(); return; }
+  if (message.said) say(message.said);
+  if (message.nonce === state.wanted) show(message);
+  /* a reading that was asked for after this action may have been made before it */
+  else if (message.said) read();
+};
+const begin = async (action) => {
+  if (state.busy || !(await reviewer.needed())) return;
+  work(true);
+  state.wanted = ask("act", data({ action }));
+};
+
+/* ---- deciding ---- */
+const decide = async (button) => {
+  const { branch, first, last, name } = button.dataset;
+  const number = (text) => (text === undefined ? null : Number(text));
+  const sides = button.closest("tr").querySelector(".sides").cloneNode(true);
+  if (!(await reviewer.needed())) return;
+  state.asked = { branch: number(branch), first: number(first), last: number(last) };
+  dialog.querySelector("h2").textContent = `Decide: ${name[0].toLowerCase()}${name.slice(1)}`;
+  dialog.querySelector(".sides").replaceWith(sides);
+  dialog.querySelector("form").reset();
+  dialog.returnValue = "no";
+  dialog.showModal();
+};
+const decided = () => {
+  if (dialog.returnValue !== "yes") return;
+  const verdict = dialog.querySelector("[name=decision]:checked").value;
+  work(true);
+  state.wanted = ask("decide", data({ ...state.asked, verdict, note: dialog.querySelector("#decide-note").value }));
+};
+const ACTIONS = {
+  decide, refresh: () => read(), rename: () => reviewer.ask(),
+  other: () => { choose(null); picker.querySelector("#pick-text").focus(); },
+  blind: () => begin("blind"), open: () => begin("open"), finish: () => begin("finish"),
+  reveal: () => { state.revealed = me(); read(); at(".targets-box").focus(); },
+  whole: (button) => { at(".log").classList.add("all"); button.remove(); },
+  file: () => ask("file", data()),
+};
+const whenBoth = () => { if (picker && root) choose(addressed("session")); };
+
+const review = {
+  picker(element, trigger, props, watch) {
+    picker = element;
+    find = link(trigger, props, watch, (message) => {
+      if (message.nonce === state.listed) picker.querySelector(".choices").innerHTML = message.html;
+    });
+    picker.querySelector("#pick-text").addEventListener("input", () => listSoon());
+    picker.querySelector("form").addEventListener("submit", (event) => { event.preventDefault(); list(); });
+    act(picker, { choose: (button) => choose(Number(button.dataset.id)), rename: () => reviewer.ask() });
+    reviewer.onChange(() => {
+      named();
+      if (state.session !== null) { state.revealed = null; read(); }
+    });
+    named();
+    whenBoth();
+  },
+  sheet(element, trigger, props, watch) {
+    root = element;
+    ask = link(trigger, props, watch, receive);
+    dialog = at("#decide");
+    document.body.append(dialog);
+    dialog.querySelector("[data-do=cancel]").addEventListener("click", () => dialog.close("no"));
+    dialog.addEventListener("close", decided);
+    act(root, ACTIONS);
+    at("#review-status").addEventListener("change", (event) => { state.status = event.target.value; filter(); });
+    onFailure(["review-act", "review-decide"], () => { work(false); read(); });
+    onFailure("review-sheet", () => { work(false); if (at(".one-session").hidden) choose(null); });
+    whenBoth();
+  },
+};
+
+/* ---- how far two reviewers agree: two names, this session or all, and the newest answer ---- */
+/* `here` are the shown session's reviewers, none while the reader must not know more, null before they are known */
+const pair = { session: null, placed: undefined, wanted: 0, here: null, root: null, send: null };
+const field = (name) => pair.root.querySelector(`#agree-${name}`);
+const compare = () => {
+  const session = field("over").value === "this" ? pair.session : null;
+  pair.wanted = pair.send("agree", { first: field("first").value, second: field("second").value, session });
+};
+const fill = (names) => {
+  /* those who judged most of the shown session stand first */
+  const here = (pair.here || []).filter((name) => names.includes(name));
+  const ordered = [...here, ...names.filter((name) => !here.includes(name))];
+  return ["first", "second"].map((side, place) => {
+    const menu = field(side), chosen = menu.value;
+    draw(menu, options(ordered.map((name) => [name, name])));
+    menu.value = names.includes(chosen) ? chosen : ordered[place] || "";
+    menu.disabled = names.length < 2;
+    return menu.value !== chosen;
+  }).some(Boolean);
+};
+const agree = (session, here) => {
+  const other = pair.placed !== session;
+  Object.assign(pair, { session, here });
+  if (!pair.root) return;
+  pair.placed = session;
+  field("over").options[1].disabled = session === null;
+  if (other) {
+    field("over").value = session === null ? "all" : "this";
+    ["first", "second"].forEach((side) => draw(field(side), []));
+  }
+  pair.root.hidden = session !== null && !(here && here.length);
+  if (!pair.root.hidden) compare();
+};
+const agreement = {
+  mount(element, trigger, props, watch) {
+    pair.root = element.querySelector("section");
+    pair.send = link(trigger, props, watch, (message) => {
+      if (message.nonce !== pair.wanted) return;
+      if (fill(message.names) && message.names.length > 1) compare();
+      else pair.root.querySelector(".agree-result").innerHTML = message.html;
+    });
+    ["first", "second", "over"].forEach((name) => field(name).addEventListener("change", compare));
+    agree(pair.session, pair.here);
+  },
+};
+expose({ review, agreement });

@@ -1,0 +1,60 @@
+"""What a page loads of our own scripts and styles, and when."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from app.shared.page_files import PAGES
+
+pytestmark = pytest.mark.ui
+
+MOST_BYTES = 150_000
+OURS = """() => performance.getEntriesByType('resource').filter((entry) => entry.name.includes('/own/'))
+  .map((entry) => [entry.name, entry.transferSize])"""
+DRAWN = """() => { const style = getComputedStyle(document.documentElement);
+  return [style.colorScheme, style.getPropertyValue('--surface').trim()]; }"""
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_loads_its_own_files_once(browser: Browser, address: str, services, path: str):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{address}/{path}")
+    expect(page.locator(".topbar .brand")).to_be_visible()
+    cold = page.evaluate(OURS)
+    assert 0 < sum(size for _, size in cold) < MOST_BYTES
+    page.goto("about:blank")
+    page.goto(f"{address}/{path}")
+    expect(page.locator(".topbar .brand")).to_be_visible()
+    warm = page.evaluate(OURS)
+    assert {name for name, _ in warm} == {name for name, _ in cold}
+    assert sum(size for _, size in warm) == 0
+    context.close()
+
+
+def test_another_page_is_loaded_anew_with_its_own_scripts(visit):
+    page = visit("/sessions")
+    page.evaluate("window.before = true")
+    page.locator(".topbar .nav a", has_text="Word lists").click()
+    page.wait_for_url("**/lists")
+    expect(page.locator("h1")).to_have_text("Word lists")
+    assert page.evaluate("[window.before === undefined, 'library' in window.coft, 'list' in window.coft]") == [
+        True,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(("system", "chosen", "shown"), [("dark", None, "dark"), ("light", "dark", "dark")])
+def test_colours_and_styles_are_there_before_anything_is_drawn(
+    browser: Browser, address: str, services, system: str, chosen: str | None, shown: str
+):
+    context = browser.new_context(color_scheme=system)
+    if chosen:
+        context.add_init_script(f"localStorage.setItem('coft-theme', '{chosen}')")
+    context.route("**/assets/**", lambda route: route.abort())  # nothing of Gradio arrives, which draws the page
+    page = context.new_page()
+    page.goto(f"{address}/sessions")
+    assert page.evaluate(DRAWN) == [shown, "#18191c"]
+    context.close()
