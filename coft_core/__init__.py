@@ -5,10 +5,9 @@ The public surface of the core; the names here stay.
 
 from __future__ import annotations
 
+from coft_core.calibrate.chains import record_chains
 from coft_core.calibrate.ledger import Ledger, MemoryLedger, ledger_key
-from coft_core.calibrate.references import calibrate_many
-from coft_core.calibrate.rollouts import record_chains
-from coft_core.calibrate.run import calibrate, calibrate_factorized
+from coft_core.calibrate.run import calibrate, calibrate_factorized, calibrate_many
 from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from app.shared.audits import AuditSettings, SettingsFit
-from app.shared.calibrations import AnyCalibration
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts, mask_settings
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, policy_of, prompted
 from app.shared.policies import fitted, policy_info
 from app.shared.thresholds import Thresholds, own_notes, readings_of
+from coft_core.conformal.families import AnyCalibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.text.masking import DEFAULT_HINT, MaskSettings

@@ -14,14 +14,14 @@ from typing import cast
 from app.audit.rereading import CalibrationOffer, Departure, Rereading, RereadRequest, RereadRow, RereadThresholds
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.calibrations import AnyCalibration, CalibrationStore
+from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.mapping import settings_from_json, span_from, step_from
 from app.shared.model_host import ModelHost
 from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
-from app.shared.thresholds import Thresholds, layout_of, own_notes
-from coft_core.conformal.calibration import Calibration
+from app.shared.thresholds import Thresholds, own_notes
+from coft_core.conformal.families import AnyCalibration
 from coft_core.decode.loop import path_at
 from coft_core.decode.reread import reread
 from coft_core.errors import InvalidInputError
@@ -217,7 +217,7 @@ class ThresholdChoice:
             )
         own = self._thresholds.of(settings)
         # Thresholds of another mask layout were never applied, see the audit's certificate.
-        return own if own is not None and layout_of(own) == settings.mask_layout else None
+        return own if own is not None and own.layout == settings.mask_layout else None
 
     def _mismatch(self, record: SessionRecord, settings: AuditSettings, own: AnyCalibration) -> tuple[str, ...]:
         differences = own.fingerprint.differences(_used(record, settings, own))
@@ -243,7 +243,7 @@ def _used(record: SessionRecord, settings: AuditSettings, calibration: AnyCalibr
     """The audit's fingerprint at the lambda of the settings, as the calibration would have to have it."""
     decoded = Fingerprint.from_dict(record.fingerprint)
     used = replace(decoded, lam=float(settings.lam), estimator=calibration.estimator, source=calibration.source)
-    if info_of(settings.policy).certified_in == "factual" and isinstance(calibration, Calibration):
+    if info_of(settings.policy).certified_in == "factual" and calibration.layout == "joint":
         return factual_only(calibration, used)
     return used
 

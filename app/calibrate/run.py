@@ -16,7 +16,6 @@ from typing import Self, TypedDict, cast
 import numpy as np
 
 from app.shared.audits import CalibrationRequest
-from app.shared.calibrations import AnyCalibration, parts_of
 from app.shared.errors import ServiceError
 from app.shared.prompt_sets import (
     CalibrationEstimate,
@@ -27,16 +26,14 @@ from app.shared.prompt_sets import (
     require_prompts,
     rows_of,
 )
+from coft_core.calibrate.chains import BATCH_ROWS, record_chains
 from coft_core.calibrate.ledger import Entry, Ledger, MemoryLedger
-from coft_core.calibrate.references import calibrate_single_branch, example_length
-from coft_core.calibrate.rollouts import BATCH_ROWS, record_chains
-from coft_core.calibrate.run import calibrate, calibrate_factorized
+from coft_core.calibrate.run import calibrate, calibrate_factorized, calibrate_single_branch, example_length
 from coft_core.calibrate.settings import CalibrationOptions
 from coft_core.calibrate.true_tokens import TOKEN_BUDGET
 from coft_core.conformal.bins import check_spacing
-from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import LEAST_BASELINE
-from coft_core.conformal.families import split_alpha
+from coft_core.conformal.families import AnyCalibration, split_alpha
 from coft_core.conformal.quantile import exact_alpha, minimum_contexts
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift, estimate_density_ratio, weights_by_context
 from coft_core.conformal.split import context_numbers
@@ -354,7 +351,7 @@ def with_chains(
     examples = [replace(work.rows[i].example, group=None, context=str(numbers[i])) for i in chosen]
     settings = (work.request.max_new_tokens, work.request.seed, work.detector, progress, ledger, work.room)
     recorded: AnyCalibration
-    if isinstance(calibration, Calibration):
+    if calibration.layout == "joint":
         policy = CoftPolicy(calibration=calibration, **_controls(work.request))
         recorded = record_chains(work.model, examples, policy, *settings)
     else:
@@ -365,7 +362,7 @@ def with_chains(
 
 def rows_to_record(work: CalibrationWork, calibration: AnyCalibration) -> list[int]:
     """Places of the rows whose chains are recorded."""
-    held_out = {int(n) for part in parts_of(calibration) for n in np.unique(part.verification.contexts)}
+    held_out = {int(n) for _, part in calibration.parts for n in np.unique(part.verification.contexts)}
     everything = range(len(work.rows))
     if len(held_out) < LEAST_BASELINE:
         return list(everything)

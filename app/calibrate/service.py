@@ -26,12 +26,8 @@ from app.calibrate.run import (
 )
 from app.shared.audits import CalibrationRequest, CalibrationSummary, CalibrationView, ReadingRequest
 from app.shared.calibrations import (
-    AnyCalibration,
     CalibrationStore,
     drift_since,
-    groups_of,
-    parts_of,
-    renamed,
     summary_of,
 )
 from app.shared.errors import ServiceError
@@ -60,7 +56,7 @@ from coft_core.calibrate.settings import CalibrationSettings
 from coft_core.conformal.bins import check_spacing
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.drift import DriftReport
-from coft_core.conformal.families import split_alpha
+from coft_core.conformal.families import AnyCalibration, split_alpha
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.shift import LEAST_PROMPTS, Shift
 from coft_core.conformal.split import context_numbers
@@ -500,15 +496,16 @@ class CalibrationService(PromptSetReader):
                 "calibrate on a prompt set and ask for weights."
             )
         examples = [row_from(row).example for row in self._prompt_sets.rows(record.prompt_set_id)]
-        numbers = context_numbers(examples, by_group=bool(groups_of(stored)))
-        if any(_counted_otherwise(part, numbers) for part in parts_of(stored)):
+        numbers = context_numbers(examples, by_group=bool(stored.context_groups.names))
+        if any(_counted_otherwise(part, numbers) for _, part in stored.parts):
             raise ServiceError(
                 f"The calibration “{record.name}” was made by an earlier version, which counted rows of one group as "
                 "one context; calibrate again to estimate weights."
             )
         weights = estimated_weights([example.prompt for example in examples], numbers, deployment)
-        made = renamed(weighted(stored, weights), name.strip() or f"{record.name}, weighted")
-        return self._store.add(made, record.prompt_set_id).id
+        name = name.strip() or f"{record.name}, weighted"
+        reweighted = weighted(stored, weights).each(lambda part: replace(part, name=name))
+        return self._store.add(reweighted, record.prompt_set_id).id
 
     def drift(self, calibration_id: int) -> DriftReport:
         """What the audits that used a calibration say against it."""

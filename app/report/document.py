@@ -29,13 +29,11 @@ from pydantic import (
 
 from app.report.tables import SessionData
 from app.shared.audits import SENSITIVE
-from app.shared.calibrations import AnyCalibration
 from app.shared.errors import ServiceError
 from app.shared.json import chain_json
 from app.shared.mapping import step_from
-from app.shared.thresholds import layout_of
-from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate
+from coft_core.conformal.families import AnyCalibration
 from coft_core.types import BinState, CertificateState, Step
 from db.records import (
     AnnotationRecord,
@@ -468,8 +466,7 @@ def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group
         layout: The session's mask layout; thresholds of another one are not applied.
         group: The group whose thresholds are used.
     """
-    own = layout_of(calibration)
-    named = [(None, calibration)] if isinstance(calibration, Calibration) else list(calibration.parts)
+    own = calibration.layout
     families = tuple(
         FamilyBinsPart(
             family=name,
@@ -485,20 +482,20 @@ def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group
                 for entry in part.bins
             ),
         )
-        for name, part in named
+        for name, part in calibration.parts
     )
     return ThresholdsPart(
         calibration=calibration.name,
         calibration_digest=hashlib.sha256(stored).hexdigest(),
         alpha=calibration.alpha,
         group=group,
-        layout="joint" if own == "joint" else "factorized",
+        layout=own,
         applied=own == layout,
         families=families,
         digest=thresholds_digest(families),
         uneven=tuple(
             found.label if name is None else f"{found.label} of {name}"
-            for name, part in named
+            for name, part in calibration.parts
             for found in part.evenness
             if found.uneven
         ),

@@ -19,7 +19,7 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.coverage import CoverageReport, CoverageRow
 from coft_core.conformal.drift import WINDOW, DriftReport, LeftOut, chain_summary, drift_report
-from coft_core.conformal.families import FactorizedCalibration, load_calibration
+from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.conformal.groups import GroupSummary
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.sequence import ChainCoverage
@@ -28,8 +28,6 @@ from coft_core.types import Certificate
 from db.calibrations import BinRecord, CalibrationFields, CalibrationRecord, CalibrationsRepository
 from db.records import SessionBeginning
 from db.sessions import SessionsRepository
-
-AnyCalibration = Calibration | FactorizedCalibration
 
 LOADED = 32
 """Calibrations held at once; the one unused for longest goes first."""
@@ -110,27 +108,8 @@ class CalibrationStore:
         return self.add(calibration, embedded=True)
 
 
-def parts_of(calibration: AnyCalibration) -> tuple[Calibration, ...]:
-    """The calibrations that one is made of: itself, or one for each family."""
-    if isinstance(calibration, Calibration):
-        return (calibration,)
-    return tuple(part for _, part in calibration.parts)
-
-
-def groups_of(calibration: AnyCalibration) -> tuple[str, ...]:
-    """Names of the groups that a calibration was made by; empty if it was not."""
-    return parts_of(calibration)[0].context_groups.names
-
-
-def renamed(calibration: AnyCalibration, name: str) -> AnyCalibration:
-    """The same calibration under another name."""
-    if isinstance(calibration, Calibration):
-        return replace(calibration, name=name)
-    return replace(calibration, parts=tuple((family, replace(part, name=name)) for family, part in calibration.parts))
-
-
 def _fields(calibration: AnyCalibration) -> CalibrationFields:
-    parts, fingerprint, measured = parts_of(calibration), calibration.fingerprint, calibration.coverage
+    fingerprint, measured = calibration.fingerprint, calibration.coverage
     coverage: dict[str, Any] = {
         "coverage": measured.coverage,
         "low": measured.low,
@@ -145,20 +124,20 @@ def _fields(calibration: AnyCalibration) -> CalibrationFields:
         lam=fingerprint.lam,
         estimator=calibration.estimator,
         source=calibration.source,
-        bin_width=parts[0].bin_width,
-        max_position=parts[0].max_position,
+        bin_width=calibration.positions.width,
+        max_position=calibration.positions.maximum,
         fingerprint_digest=fingerprint.digest,
         fingerprint=dict(fingerprint.to_dict()),
         context_count=calibration.context_count,
-        token_count=sum(len(part.values) for part in parts),
+        token_count=sum(len(part.values) for _, part in calibration.parts),
         coverage=coverage,
-        mask_layout="joint" if isinstance(calibration, Calibration) else "factorized",
+        mask_layout=calibration.layout,
     )
 
 
 def _bins(calibration: AnyCalibration) -> builtins.list[BinRecord]:
     """The position bins; those of factorized masks stand with their families, in the stored values alone."""
-    return list(_bin_records(calibration)) if isinstance(calibration, Calibration) else []
+    return list(_bin_records(calibration)) if calibration.layout == "joint" else []
 
 
 def _bin_records(calibration: Calibration) -> Iterator[BinRecord]:
@@ -308,16 +287,16 @@ def calibration_view(record: CalibrationRecord, shown: Shown) -> CalibrationView
         log_values=shown.log_values,
         reading=whole.reading,
         smallest_alpha=shown.smallest_alpha,
-        sequence=whole.sequence() if isinstance(whole, Calibration) else None,
+        sequence=whole.sequence() if whole.layout == "joint" else None,
         notes=whole.notes,
         groups=shown.groups,
         group=whole.group,
-        families=() if isinstance(whole, Calibration) else _families(whole),
+        families=tuple(_family_thresholds(name, part) for name, part in whole.parts if name is not None),
         family=shown.family,
         effective_contexts=part.effective_contexts,
         iterations=() if part.chains is None else part.chains.iterations,
         has_chains=len(whole.chosen) > 0,
-        sequence_coverage=chain_rows(whole.sequence_coverage()) if isinstance(whole, Calibration) else (),
+        sequence_coverage=chain_rows(whole.sequence_coverage()) if whole.layout == "joint" else (),
         coverage_by_step=tuple(_coverage_view(row) for row in whole.coverage.steps),
     )
 
@@ -381,8 +360,5 @@ def _end(entry: Bin, calibration: Calibration) -> int:
     return calibration.max_position if entry.last_step is None else entry.last_step + 1
 
 
-def _families(whole: FactorizedCalibration) -> tuple[FamilyThresholds, ...]:
-    return tuple(
-        FamilyThresholds(name, part.alpha, part.context_count, part.bins[0].tau, part.bins[0].state)
-        for name, part in whole.parts
-    )
+def _family_thresholds(family: str, part: Calibration) -> FamilyThresholds:
+    return FamilyThresholds(family, part.alpha, part.context_count, part.bins[0].tau, part.bins[0].state)

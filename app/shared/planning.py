@@ -9,12 +9,12 @@ from typing import Protocol, TypedDict, TypeVar, cast
 
 from app.lists.service import UserListService
 from app.shared.audits import AuditSettings, CalibrationRequest, MaskPiece, MaskPreview, StartAudit
-from app.shared.calibrations import AnyCalibration
 from app.shared.errors import ServiceError
 from app.shared.mapping import preview_to_json
 from app.shared.model_host import ModelHost, label_of
 from app.shared.policies import FACTORIZED, policy_info
-from app.shared.thresholds import Thresholds, layout_of, own_notes
+from app.shared.thresholds import Thresholds, own_notes
+from coft_core.conformal.families import AnyCalibration
 from coft_core.decode.cost import footprint_of
 from coft_core.decode.plan import Plan, plan
 from coft_core.errors import CalibrationMismatch, InvalidInputError, SentinelError
@@ -245,7 +245,7 @@ def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certif
     Raises:
         CalibrationMismatch: They differ and going on was not allowed.
     """
-    made, used = layout_of(calibration), settings.mask_layout
+    made, used = calibration.layout, settings.mask_layout
     if made == used:
         return None
     if not settings.proceed_uncertified:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from app.shared.audits import AuditSettings, AuditView, BranchView, SessionSummary
-from app.shared.calibrations import AnyCalibration
 from app.shared.computations import computations_of, session_noise
 from app.shared.mapping import preview_from_json, settings_from_json, span_from, step_from
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
-from app.shared.thresholds import Thresholds, bins_for, layout_of
-from coft_core.conformal.calibration import Calibration
+from app.shared.thresholds import Thresholds, bins_for
 from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.drift import DriftReport
+from coft_core.conformal.families import AnyCalibration
 from coft_core.types import Step
 from db.records import BranchRecord, SessionRecord
 from db.records import SessionSummary as StoredSummary
@@ -87,7 +86,9 @@ class AuditViews:
             finished: How it ended; None if it can still go on.
         """
         reading = self._applied(record, settings_from_json(record.policy_settings["settings"]))
-        return certify_chain(reading, steps, finished) if steps and isinstance(reading, Calibration) else None
+        if reading is None or reading.layout == "factorized" or not steps:
+            return None
+        return certify_chain(reading, steps, finished)
 
     def drift(self, record: SessionRecord) -> DriftReport | None:
         """What the audits so far say against a session's calibration; None without one."""
@@ -102,7 +103,7 @@ class AuditViews:
         except NotFoundError:
             # deleted since the record was read
             return None
-        return reading if reading is not None and layout_of(reading) == settings.mask_layout else None
+        return reading if reading is not None and reading.layout == settings.mask_layout else None
 
     def _gone(self, record: SessionRecord, settings: AuditSettings) -> tuple[str, ...]:
         found = []

@@ -11,14 +11,12 @@ from typing import Any
 
 from app.shared.audits import AuditSettings, BinView, CalibrationSummary, CalibrationView, CertifiedIn, ReadingRequest
 from app.shared.calibrations import (
-    AnyCalibration,
     CalibrationStore,
     Shown,
     calibration_view,
     drift_since,
     log_values,
     merged_bins,
-    parts_of,
     summary_of,
 )
 from app.shared.errors import ServiceError
@@ -26,7 +24,7 @@ from coft_core.conformal.bins import PositionBins, steps_label
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.drift import DriftReport
-from coft_core.conformal.families import FactorizedCalibration
+from coft_core.conformal.families import AnyCalibration
 from coft_core.conformal.groups import GroupContexts, GroupSummary, group_contexts, group_summary
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.fingerprint import certified_in
@@ -128,17 +126,18 @@ def read(stored: AnyCalibration, asked: ReadingRequest) -> AnyCalibration:
         ServiceError: Shares of alpha are asked of one masked branch.
         InvalidInputError: A setting is outside its range.
     """
-    settings: dict[str, Any] = {
-        name: getattr(asked, name) for name in ("bin_width", "max_position", "draws", "rho", "bin_spacing")
-    }
-    if isinstance(stored, FactorizedCalibration):
-        shares = None if asked.alpha_by_family is None else dict(asked.alpha_by_family)
-        return stored.read(asked.alpha, shares, asked.estimator, **settings)
-    if asked.alpha_by_family is not None:
-        raise ServiceError("This calibration has one masked branch and so one alpha; give no shares by family.")
     if asked == ReadingRequest(group=asked.group, family=asked.family):
         return stored
-    return stored.read(asked.alpha, asked.estimator, **settings)
+    settings: dict[str, Any] = {
+        name: getattr(asked, name)
+        for name in ("alpha", "estimator", "bin_width", "max_position", "draws", "rho", "bin_spacing")
+    }
+    if stored.layout == "factorized":
+        shares = None if asked.alpha_by_family is None else dict(asked.alpha_by_family)
+        return stored.read(by_family=shares, **settings)
+    if asked.alpha_by_family is not None:
+        raise ServiceError("This calibration has one masked branch and so one alpha; give no shares by family.")
+    return stored.read(**settings)
 
 
 def part_of(calibration: AnyCalibration, family: str | None) -> Calibration:
@@ -147,9 +146,7 @@ def part_of(calibration: AnyCalibration, family: str | None) -> Calibration:
     Raises:
         ServiceError: The family was not calibrated.
     """
-    if isinstance(calibration, Calibration):
-        return calibration
-    part = None if family is None else calibration.part(family)
+    part = calibration.part(family)
     if part is None:
         known = ", ".join(calibration.families)
         raise ServiceError(f"The family “{family}” was not calibrated; the families are {known}.")
@@ -158,11 +155,9 @@ def part_of(calibration: AnyCalibration, family: str | None) -> Calibration:
 
 def _family(calibration: AnyCalibration, asked: str | None) -> str | None:
     """The family whose bins are shown."""
-    if isinstance(calibration, FactorizedCalibration):
-        return calibration.families[0] if asked is None else asked
-    if asked is not None:
+    if asked is not None and calibration.layout == "joint":
         raise ServiceError(f"This calibration has one masked branch; there are no thresholds of “{asked}” alone.")
-    return None
+    return calibration.parts[0][0] if asked is None else asked
 
 
 READINGS = 32
@@ -229,11 +224,6 @@ class Thresholds:
         return drift_since(self._store.load(calibration_id), calibration_id, self._sessions)
 
 
-def layout_of(calibration: AnyCalibration) -> str:
-    """``joint`` or ``factorized``."""
-    return "factorized" if isinstance(calibration, FactorizedCalibration) else "joint"
-
-
 def readings_of(calibration: AnyCalibration) -> CertifiedIn:
     """The readings whose probabilities the thresholds bound: both, or the factual one alone."""
     return certified_in(calibration.fingerprint)
@@ -241,7 +231,7 @@ def readings_of(calibration: AnyCalibration) -> CertifiedIn:
 
 def own_notes(calibration: AnyCalibration) -> tuple[str, ...]:
     """What must be said with an audit's thresholds; that rollouts settled is no reservation and stays out."""
-    records = [part.chains for part in parts_of(calibration) if part.chains is not None]
+    records = [part.chains for _, part in calibration.parts if part.chains is not None]
     fine = {record.sentence for record in records if record.settled or record.tolerance is None}
     return tuple(note for note in calibration.notes if note not in fine)
 
@@ -254,12 +244,12 @@ def bins_for(calibration: AnyCalibration, families: tuple[str, ...]) -> tuple[Bi
         families: Families that the prompt has masked. With factorized masks a bin is as weak as its weakest family,
             and its threshold is the smallest of theirs.
     """
-    if isinstance(calibration, Calibration):
+    if calibration.layout == "joint":
         return merged_bins(calibration)
     if not families:
         return ()
     parts = [calibration.part(family) for family in families]
-    positions = calibration.parts[0][1].positions
+    positions = calibration.positions
     singles = [_weakest(parts, positions, index) for index in range(positions.count)]
     runs = [list(group) for _, group in groupby(singles, key=_alike)]
     return tuple(_joined(run[0], run[-1]) for run in runs)

@@ -30,8 +30,7 @@ from app.tune.files import (
 )
 from app.tune.types import TunedMethod, TunedPoint, TunedValues, TuningRequest, TuningSet, TuningView
 from coft_core.assets import assets_path
-from coft_core.calibrate.references import calibrate_many
-from coft_core.calibrate.run import SOURCES, calibrate
+from coft_core.calibrate.run import SOURCES, calibrate, calibrate_many
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.quantile import check_alpha
 from coft_core.errors import CoftError

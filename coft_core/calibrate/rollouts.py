@@ -1,404 +1,74 @@
-"""Chains that the deployed policy writes on calibration prompts, many prompts in one batch."""
+"""Thresholds from the deployed policy's own chains, on which they depend themselves: iterated until they settle."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from functools import partial
-from itertools import groupby
-from typing import Generic, cast
+from typing import Generic
 
 import numpy as np
-import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from coft_core.calibrate.ledger import Entry, Ledger, LedgerPhase, ledger_key
-from coft_core.calibrate.settings import CalibrationSettings, Progress
+from coft_core.calibrate.chains import ChainPrompt, Chains, chain_prompts, counted, generate_chains
+from coft_core.calibrate.ledger import ledger_key
+from coft_core.calibrate.settings import CalibrationSettings
+from coft_core.calibrate.task import Task, masked_views
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, clopper_pearson
-from coft_core.conformal.families import FactorizedCalibration
-from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.record import ChainRecord, Iteration, is_settled
-from coft_core.conformal.split import context_numbers, held_out_contexts
 from coft_core.conformal.values import CalibrationValues
-from coft_core.decode import loop
-from coft_core.decode.plan import plan
-from coft_core.errors import InvalidInputError, PromptTooLongError
+from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
-from coft_core.model.forced import OwnRoom, Room
-from coft_core.model.group import BASE, BranchGroup
-from coft_core.model.language_model import LanguageModel
-from coft_core.model.slots import rows_size
-from coft_core.policies.base import Policy
-from coft_core.policies.certify import joint_support
-from coft_core.policies.coft import FusedPolicy, Thresholds
-from coft_core.policies.factorized import PREFIX
-from coft_core.policies.sampling import choose, keyed_uniform
-from coft_core.text.detection import SpanDetector, default_detector
-from coft_core.text.masking import MaskedPrompt
-from coft_core.types import Example
-
-BATCH_ROWS = 32
-"""Rows of one batch: each prompt has one for every branch."""
-
-JOINT = ""
-"""Name of the masked view of a joint mask."""
-
-TRUTH_PATH = "factual draw"
-"""Key of the draws of the true next token, apart from those of the chain."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChainPrompt:
-    """A prompt to continue.
-
-    Attributes:
-        prompt: The masked prompt.
-        context: Number of its context.
-        row: Number of its row in the prompt set, part of the key of its draws.
-    """
-
-    prompt: MaskedPrompt
-    context: int
-    row: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Chain:
-    """What one prompt gave, step by step: T steps, with F masked views of the prompt.
-
-    Attributes:
-        truth: Joint support of the true next token in each masked view, ``(T, F)`` float32.
-        chosen: Joint support of the token that the policy chose, against the masked view that an audit shows (with
-            factorized masks the mean of the families'), ``(T,)`` float32.
-        tokens: The chosen tokens, ``(T,)`` int32.
-    """
-
-    truth: npt.NDArray[np.float32]
-    chosen: npt.NDArray[np.float32]
-    tokens: npt.NDArray[np.int32]
-
-    def entry(self) -> Entry:
-        """The chain as a ledger keeps it."""
-        return {"truth": self.truth, "chosen": self.chosen, "tokens": self.tokens}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Chains:
-    """Chains of many prompts, in the prompts' order.
-
-    Attributes:
-        prompts: The prompts.
-        views: Masked views of each prompt: :data:`JOINT`, or the families that it has masked.
-        chains: Their chains.
-        ended: Whether each ended by itself, with an end token; another was cut by the number of steps or the context.
-    """
-
-    prompts: tuple[ChainPrompt, ...]
-    views: tuple[tuple[str, ...], ...]
-    chains: tuple[Chain, ...]
-    ended: tuple[bool, ...]
-
-    def truth(self, view: str = JOINT) -> CalibrationValues:
-        """Joint support of the true next token in one masked view, at every step of the prompts that have it.
-
-        The true next token is a draw from the factual branch, given the prefix that the policy wrote, under the
-        policy's own sampling controls.
-        """
-        having = [index for index, views in enumerate(self.views) if view in views]
-        return self._collect(having, [self.chains[i].truth[:, self.views[i].index(view)] for i in having])
-
-    @property
-    def chosen(self) -> CalibrationValues:
-        """Joint support of the tokens that the policy chose."""
-        return self._collect(range(len(self.chains)), [chain.chosen for chain in self.chains])
-
-    @property
-    def tokens(self) -> tuple[tuple[int, ...], ...]:
-        """Chosen tokens of each prompt."""
-        return tuple(tuple(chain.tokens.tolist()) for chain in self.chains)
-
-    def _collect(self, prompts: Sequence[int], values: Sequence[npt.NDArray[np.float32]]) -> CalibrationValues:
-        own = [self.prompts[index] for index in prompts]
-        ended = [self.ended[index] for index in prompts]
-        return CalibrationValues.of_chains(values, [p.context for p in own], [p.row for p in own], ended)
-
-
-def chain_seed(seed: int, row: int) -> int:
-    """Seed of one row's chain; generating the prompt with it under the same policy writes the same chain."""
-    digest = hashlib.blake2b(f"{seed}|chain|{row}".encode(), digest_size=6).digest()
-    return int.from_bytes(digest, "big")
-
-
-def views_of(policy: Policy, prompt: MaskedPrompt) -> tuple[str, ...]:
-    """Masked views of a prompt under a policy: :data:`JOINT`, or the families that have a branch."""
-    if policy.mask.layout == "joint":
-        return (JOINT,)
-    return tuple(branch.name.removeprefix(PREFIX) for branch in policy.branches(prompt)[1:])
-
-
-@torch.inference_mode()
-def generate_chains(
-    model: LanguageModel,
-    policy: Policy,
-    prompts: Sequence[ChainPrompt],
-    max_new_tokens: int,
-    seed: int = 0,
-    progress: Callable[[int], None] | None = None,
-    batch_prompts: int | None = None,
-    ledger: Ledger | None = None,
-    phase: str = "chains",
-    room: Room | None = None,
-) -> Chains:
-    """Let a policy continue prompts, and draw at every step what the factual branch would have written there.
-
-    Args:
-        model: The model.
-        policy: The deployed policy, thresholds included.
-        prompts: The prompts.
-        max_new_tokens: Steps of a chain at most; it also ends with an end token or a full context.
-        seed: Seed of the draws.
-        progress: Called with the prompts that are known already, if any, then after each batch with those it held.
-        batch_prompts: Prompts of one batch at most; None leaves it to the number of their branches.
-        ledger: What is known already, and where chains are kept; bound to these inputs.
-        phase: Label of these chains in the ledger.
-        room: Where the batches' memory is taken from; None takes it without asking.
-
-    Raises:
-        InvalidInputError: There are no steps to take, or the model returned NaN.
-        PromptTooLongError: A prompt fills the model's context; the text names its row.
-    """
-    if max_new_tokens < 1:
-        raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
-    _check_lengths(model, prompts)
-    views = tuple(views_of(policy, p.prompt) for p in prompts)
-    own = LedgerPhase(ledger, phase, tuple(p.row for p in prompts))
-    shapes = {"truth": tuple((-1, len(v)) for v in views), "chosen": ((-1,),) * len(views)}
-    known = own.known({**shapes, "tokens": shapes["chosen"]})
-    found = {place: Chain(**entry) for place, entry in known.items()}
-    if found and progress:
-        progress(len(found))
-    # Batches are formed of all prompts, so that those left have the neighbours that they have without an interruption.
-    room = room or OwnRoom()
-    for batch in _batches(model, policy, prompts, max_new_tokens, batch_prompts, room.most):
-        left = [prompts[place] for place in batch if place not in found]
-        if not left:
-            continue
-        size = _size(model, policy, left, max_new_tokens)
-        chains = room.run(size, partial(_continue, left, model, policy, max_new_tokens, seed))
-        made = dict(zip((place for place in batch if place not in found), chains, strict=True))
-        found.update(made)
-        own.put({place: chain.entry() for place, chain in made.items()})
-        if progress:
-            progress(len(made))
-    written = tuple(found[place] for place in range(len(prompts)))
-    ended = tuple(bool(own.tokens.size) and int(own.tokens[-1]) in model.end_token_ids for own in written)
-    return Chains(tuple(prompts), views, written, ended)
-
-
-def _check_lengths(model: LanguageModel, prompts: Sequence[ChainPrompt]) -> None:
-    for prompt in prompts:
-        if (length := len(prompt.prompt.factual_ids)) >= model.context_length:
-            raise PromptTooLongError(
-                f"Example {prompt.row} has {length:,} tokens and the model takes {model.context_length:,}; shorten it."
-            )
-
-
-def _batches(
-    model: LanguageModel,
-    policy: Policy,
-    prompts: Sequence[ChainPrompt],
-    steps: int,
-    size: int | None,
-    most_bytes: int | None,
-) -> Iterator[list[int]]:
-    """Indices of prompts with the same branches and similar lengths, all rows of a prompt in one batch.
-
-    A prompt that the context cuts short goes alone and cuts no other, as does one that needs more memory than a batch
-    should take.
-    """
-    lengths = [len(p.prompt.factual_ids) for p in prompts]
-    branches = [tuple(branch.name for branch in policy.branches(p.prompt)) for p in prompts]
-    order = sorted(range(len(prompts)), key=lambda i: (len(branches[i]), branches[i], lengths[i]))
-    fitting = [i for i in order if lengths[i] + steps <= model.context_length]
-    for names, alike in groupby(fitting, key=branches.__getitem__):
-        most = size or max(BATCH_ROWS // len(names), 1)
-        batch: list[int] = []
-        for place in alike:
-            # Lengths rise, so that the newest prompt is the longest.
-            needed = rows_size(model, (len(batch) + 1) * len(names), lengths[place] + steps)
-            if batch and (len(batch) == most or (most_bytes is not None and needed > most_bytes)):
-                yield batch
-                batch = []
-            batch.append(place)
-        yield batch
-    yield from ([i] for i in order if lengths[i] + steps > model.context_length)
-
-
-def _size(model: LanguageModel, policy: Policy, prompts: Sequence[ChainPrompt], steps: int) -> int:
-    """Bytes of keys and values of a batch at its end."""
-    rows = sum(len(policy.branches(own.prompt)) for own in prompts)
-    longest = max(len(own.prompt.factual_ids) for own in prompts)
-    return rows_size(model, rows, min(longest + steps, model.context_length))
-
-
-def _continue(
-    prompts: Sequence[ChainPrompt], model: LanguageModel, policy: Policy, steps: int, seed: int
-) -> list[Chain]:
-    """The chains of a batch of prompts with the same branches."""
-    branches = [policy.branches(p.prompt) for p in prompts]
-    names = tuple(branch.name for branch in branches[0])
-    group = BranchGroup({BASE: model}, [branch for row in branches for branch in row])
-    seeds = [chain_seed(seed, p.row) for p in prompts]
-    chains: list[loop.Chain[_Draw]] = [loop.Chain(model.end_token_ids, steps) for _ in prompts]
-    while any(chain.finished(group.room) is None for chain in chains):
-        loop.write(group, chains, *group.followed(_Draws(policy, group.generated, names, seeds)))
-    group.close()
-    # (T, F + 2) each
-    tables = [np.array([(draw.token_id, *draw.supports) for draw in chain.steps]) for chain in chains]
-    return [
-        Chain(table[:, 2:].astype(np.float32), table[:, 1].astype(np.float32), table[:, 0].astype(np.int32))
-        for table in tables
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Draw:
-    """A chosen token; its joint support, then that of the true token in each masked view, F + 1 in all."""
-
-    token_id: int
-    supports: list[float]
-
-
-@dataclass(frozen=True, slots=True)
-class _Draws:
-    """What the policy chooses at one step of G chains, and what the factual branch would have written there."""
-
-    policy: Policy
-    step: int
-    names: tuple[str, ...]
-    seeds: Sequence[int]
-    key: None = None
-
-    def alone(self, logits: Tensor) -> list[_Draw]:
-        """The choices from logits ``(G * B, V)``."""
-        by_chain = logits.view(len(self.seeds), len(self.names), -1)  # (G, B, V)
-        tokens, supports = _step(self.policy, by_chain, self.step, self.names, self.seeds)  # (G,), (G, F + 1)
-        # One transfer a step: float64 holds token ids and float32 values exactly.
-        rows = torch.cat([tokens[:, None].double(), supports.double()], dim=-1).tolist()
-        return [_Draw(int(token), values) for token, *values in rows]
-
-    def together(self, logits: Sequence[Tensor], sequels: Sequence[_Draws]) -> Sequence[Callable[[], list[_Draw]]]:
-        """Never asked for: each has a forward of its own."""
-        raise NotImplementedError
-
-
-def _step(
-    policy: Policy, logits: Tensor, step: int, names: tuple[str, ...], seeds: Sequence[int]
-) -> tuple[Tensor, Tensor]:
-    """Chosen tokens ``(G,)``; their joint support, then that of the true token in each masked view ``(G, F + 1)``."""
-    views = policy.views(logits, step, names)
-    draws = [
-        torch.tensor([keyed_uniform(seed, path, step) for seed in seeds], dtype=torch.float64, device=logits.device)
-        for path in (loop.ROOT_PATH, TRUTH_PATH)
-    ]
-    chosen = choose(views.log_p_fused, views.certified, policy.sampling, draws[0]).token_ids  # (G,)
-    truth = choose(views.log_p_factual, None, policy.sampling, draws[1]).token_ids  # (G,)
-    families = [own.log_p for own in views.families]
-    masked = [views.log_p_masked] if policy.mask.layout == "joint" else families  # F of (G, V)
-    looked_up = [(views.log_p_masked, chosen), *((log_p, truth) for log_p in masked)]
-    supports = [
-        joint_support(views.log_p_fused.gather(-1, token[:, None]), log_p.gather(-1, token[:, None]))
-        for log_p, token in looked_up
-    ]  # F + 1 of (G, 1)
-    return chosen, torch.cat(supports, dim=-1)
-
-
-def chain_prompts(
-    model: LanguageModel,
-    examples: Sequence[Example],
-    contexts: Sequence[int],
-    policy: Policy,
-    detector: SpanDetector,
-) -> list[ChainPrompt]:
-    """Mask the prompts as the policy would.
-
-    Args:
-        model: The model.
-        examples: Prompts; references are not needed.
-        contexts: Context of each example.
-        policy: The policy.
-        detector: Finds spans where an example has none.
-
-    Raises:
-        InvalidInputError: There is no example, or one (named by its number) has an unusable prompt.
-    """
-    if not examples:
-        raise InvalidInputError("There are no calibration prompts; give at least one.")
-    prompts = []
-    for row, (example, context) in enumerate(zip(examples, contexts, strict=True), start=1):
-        try:
-            prepared = plan(model, example.prompt, policy, example.spans, detector=detector)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"Example {row}: {error}") from error
-        prompts.append(ChainPrompt(prepared.prompt, context, row))
-    return prompts
-
+from coft_core.policies.coft import Thresholds
 
 CONSISTENCY = 0.95
 """Probability with which the fixed point counts as consistent, over all families together."""
+
+BELOW = 1e-4
+"""How far under the thresholds that were read off those lie that write chains, in nats: twice the rounding of float32.
+
+Coarser number types round by more than could be given away; there a copy can still fall on either side.
+"""
 
 Parts = Mapping[str, Calibration]
 """Thresholds of each masked view: the only one of a joint mask, or the families'."""
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutTask(Generic[Thresholds]):
-    """What is calibrated.
-
-    Attributes:
-        model: The model.
-        policy: The policy without thresholds.
-        fingerprint: Fingerprint of the policy with thresholds from rollouts.
-        prompts: The prompts that are continued.
-        contexts: Contexts in which each masked view occurs.
-        alphas: Risk level of each masked view.
-        assemble: Makes the policy's calibration of the views' thresholds and the policy's own choices.
-        settings: The options.
-        groups: Groups of the contexts, if thresholds are asked by group.
-    """
-
-    model: LanguageModel
-    policy: FusedPolicy[Thresholds]
-    fingerprint: Fingerprint
-    prompts: Sequence[ChainPrompt]
-    contexts: Mapping[str, frozenset[int]]
-    alphas: Mapping[str, float]
-    assemble: Callable[[Parts, CalibrationValues], Thresholds]
-    settings: CalibrationSettings
-    groups: ContextGroups | None = None
-
-
-def calibrate_on_rollouts(task: RolloutTask[Thresholds]) -> Thresholds:
+def calibrate_on_rollouts(task: Task[Thresholds]) -> Thresholds:
     """Iterate thresholds on the policy's own chains, and measure their coverage.
 
     Args:
-        task: What is calibrated; a ledger in its settings is bound to it.
+        task: What is calibrated, for one policy; a ledger in its settings is bound to it.
 
     Returns:
         The calibration, with the record of its rounds.
+
+    Raises:
+        InvalidInputError: There are several policies, no example, an unusable prompt, or nothing masked in any.
     """
+    if len(task.policies) != 1:
+        raise InvalidInputError(
+            f"There are {len(task.policies)} fusion weights; chains are written under one, so give one at a time for "
+            "rollouts."
+        )
     settings = task.settings
-    rounds = _Rounds(task, counted(settings.progress, len(task.prompts)))
-    held_out = held_out_contexts(task.contexts, task.alphas, settings.verification_share, settings.seed, task.groups)
+    prompts = chain_prompts(task.model, task.examples, task.contexts, task.policies[0], settings.spans)
+    task = task.keeping(item.prompt for item in prompts)
+    contexts: dict[str, set[int]] = {}
+    for item in prompts:
+        for view in masked_views(task.policies[0], item.prompt):
+            contexts.setdefault(view, set()).add(item.context)
+    levels = task.levels(contexts)
+    (fingerprint,) = task.fingerprints
+    if settings.ledger is not None:
+        settings.ledger.bind(ledger_key("rollout", [fingerprint], task.examples, _decisive(settings, levels)))
+    masked = [item for item in prompts if masked_views(task.policies[0], item.prompt)]
+    rounds = _Rounds(task, fingerprint, levels, masked, counted(settings.progress, len(masked)))
+    held_out = task.held_out(contexts, levels)
     # A stream of its own, so that the rounds do not depend on how many contexts are kept apart.
-    everything = sorted(frozenset().union(*task.contexts.values()) - set(held_out))
+    everything = sorted(set().union(*contexts.values()) - set(held_out))
     order = np.random.default_rng([settings.seed, 1]).permutation(everything).tolist()
-    size, searches = round_size(order, task.contexts, task.alphas, settings.max_iterations)
+    size, searches = round_size(order, contexts, levels, settings.max_iterations)
     thresholds: Parts | None = None
     used = 0
     for _ in range(searches):
@@ -408,43 +78,46 @@ def calibrate_on_rollouts(task: RolloutTask[Thresholds]) -> Thresholds:
             break
     final = rounds.round(order[used:], thresholds, final=True)
     apart = rounds.chains(held_out, final, "verification") if held_out else None
-    created = datetime.now(UTC).isoformat(timespec="seconds")
+    label = task.label
     parts = {
-        name: replace(
+        view: replace(
             part,
-            verification=apart.truth(name) if apart else CalibrationValues.empty(),
+            verification=apart.truth(view) if apart else CalibrationValues.empty(),
             chains=ChainRecord(part.reading, settings.max_new_tokens, settings.tolerance, tuple(rounds.records)),
-            context_groups=task.groups or ContextGroups(),
-            created=created,
-            name=settings.name,
+            **label,
         )
-        for name, part in final.items()
+        for view, part in final.items()
     }
-    return task.assemble(parts, apart.chosen if apart else CalibrationValues.empty())
+    return task.assembled(parts, apart.chosen if apart else None, unmasked=len(prompts) - len(masked))
 
 
-BELOW = 1e-4
-"""How far under the thresholds that were read off those lie that write chains, in nats: twice the rounding of float32.
-
-Coarser number types round by more than could be given away; there a copy can still fall on either side.
-"""
+def _decisive(settings: CalibrationSettings, levels: Mapping[str, float]) -> dict[str, object]:
+    """What chains depend on beside policy and examples: thresholds are in force, so also how they are read."""
+    names = ("bin_width", "max_position", "draws", "seed", "by_group", "verification_share")
+    values = {name: getattr(settings, name) for name in (*names, "max_new_tokens", "tolerance", "max_iterations")}
+    # Ledgers that were begun before bins could widen have no word of it, and are of even ones.
+    spacing = {} if settings.bin_spacing == "even" else {"bin_spacing": settings.bin_spacing}
+    return {**values, **spacing, "alphas": dict(levels)}
 
 
 @dataclass
 class _Rounds(Generic[Thresholds]):
     """Generates chains of contexts under thresholds, and reads thresholds off them."""
 
-    task: RolloutTask[Thresholds]
+    task: Task[Thresholds]
+    fingerprint: Fingerprint
+    levels: Mapping[str, float]
+    prompts: Sequence[ChainPrompt]
     done: Callable[[int], None]
     records: list[Iteration] = field(default_factory=list)
 
     def chains(self, contexts: Sequence[int], thresholds: Parts | None, phase: str) -> Chains:
-        task, settings = self.task, self.task.settings
+        settings, (policy,) = self.task.settings, self.task.policies
         wanted = set(contexts)
         return generate_chains(
-            task.model,
-            replace(task.policy, calibration=self._assembled(in_force(thresholds)) if thresholds else None),
-            [prompt for prompt in task.prompts if prompt.context in wanted],
+            self.task.model,
+            replace(policy, calibration=self.task.assembled(in_force(thresholds))) if thresholds else policy,
+            [prompt for prompt in self.prompts if prompt.context in wanted],
             settings.max_new_tokens,
             settings.seed,
             self.done,
@@ -456,17 +129,20 @@ class _Rounds(Generic[Thresholds]):
 
     def round(self, contexts: Sequence[int], thresholds: Parts | None, final: bool) -> Parts:
         chains = self.chains(contexts, thresholds, f"rollout/{len(self.records) + 1}")
-        after = {name: self._read(name, chains.truth(name)) for name in self.task.alphas}
+        after = {
+            view: self.task.thresholds(self.fingerprint, alpha, chains.truth(view))
+            for view, alpha in self.levels.items()
+        }
         # The thresholds that generated these chains, measured on them: nothing is certified away without thresholds.
         measured = {
-            name: replace(part, verification=chains.truth(name)) for name, part in (thresholds or after).items()
+            view: replace(part, verification=chains.truth(view)) for view, part in (thresholds or after).items()
         }
-        overall = self._assembled(measured).coverage.overall
+        overall = self.task.assembled(measured).coverage.overall
         self.records.append(
             Iteration(
                 contexts=len(contexts),
                 values=sum(len(part.values) for part in after.values()),
-                change=max(largest_change((thresholds or {}).get(name), part) for name, part in after.items()),
+                change=max(largest_change((thresholds or {}).get(view), part) for view, part in after.items()),
                 kept=overall.kept if thresholds else overall.contexts,
                 consistent=all(
                     _consistent(part.coverage, thresholds is not None, part.alpha, len(measured))
@@ -477,22 +153,6 @@ class _Rounds(Generic[Thresholds]):
         )
         return after
 
-    def _assembled(self, parts: Parts) -> Thresholds:
-        return self.task.assemble(parts, CalibrationValues.empty())
-
-    def _read(self, name: str, values: CalibrationValues) -> Calibration:
-        settings = self.task.settings
-        return Calibration(
-            fingerprint=self.task.fingerprint,
-            alpha=self.task.alphas[name],
-            values=values,
-            bin_width=settings.bin_width,
-            max_position=settings.max_position,
-            bin_spacing=settings.bin_spacing,
-            seed=settings.seed,
-            draws=settings.draws,
-        )
-
 
 def in_force(parts: Parts) -> Parts:
     """Thresholds as chains are written under them: :data:`BELOW` under what was read off.
@@ -501,8 +161,8 @@ def in_force(parts: Parts) -> Parts:
     rounding of its batch, so that it would lie on the one or the other side as its neighbours have it.
     """
     return {
-        name: replace(part, values=replace(part.values, values=part.values.values - BELOW))
-        for name, part in parts.items()
+        view: replace(part, values=replace(part.values, values=part.values.values - BELOW))
+        for view, part in parts.items()
     }
 
 
@@ -512,40 +172,27 @@ def largest_change(before: Calibration | None, after: Calibration) -> float:
     return max(abs(a.tau - b) for a, b in zip(after.bins, earlier, strict=True))
 
 
-def counted(progress: Progress | None, total: int) -> Callable[[int], None]:
-    """Turn counts of finished batches into (done, total)."""
-    done = 0
-
-    def advance(count: int) -> None:
-        nonlocal done
-        done += count
-        if progress:
-            progress(done, total)
-
-    return advance
-
-
 def round_size(
-    order: Sequence[int], contexts: Mapping[str, frozenset[int]], alphas: Mapping[str, float], rounds: int
+    order: Sequence[int], contexts: Mapping[str, set[int]], levels: Mapping[str, float], rounds: int
 ) -> tuple[int, int]:
     """How contexts are shared out among rounds: as many rounds as leave each view what its level needs in all of them.
 
     Args:
         order: The contexts in the order in which rounds use them.
         contexts: Contexts of each masked view; one with fewer than its level needs altogether has no say.
-        alphas: Risk level of each.
+        levels: Risk level of each.
         rounds: Rounds at most, the final one included.
 
     Returns:
         Contexts of a search round, and the number of such rounds; the final one has all others.
     """
-    needed = {name: max(minimum_contexts(alpha), 1) for name, alpha in alphas.items()}
-    having = {name: np.isin(order, list(own)) for name, own in contexts.items()}  # (K,) each
-    counted_views = [name for name, own in having.items() if int(own.sum()) >= needed[name]]
-    for count in range(min(rounds, len(order)), 1, -1) if counted_views else ():
+    needed = {view: max(minimum_contexts(alpha), 1) for view, alpha in levels.items()}
+    members = {view: np.isin(order, list(numbers)) for view, numbers in contexts.items()}  # (K,) each
+    with_say = [view for view, inside in members.items() if int(inside.sum()) >= needed[view]]
+    for count in range(min(rounds, len(order)), 1, -1) if with_say else ():
         size = len(order) // count
         borders = [*range(0, size * count, size)]
-        if all(np.add.reduceat(having[name], borders, dtype=int).min() >= needed[name] for name in counted_views):
+        if all(np.add.reduceat(members[view], borders, dtype=int).min() >= needed[view] for view in with_say):
             return size, count - 1
     return len(order), 0
 
@@ -557,78 +204,3 @@ def _consistent(coverage: CoverageReport, in_force: bool, alpha: float, views: i
     kept = coverage.kept if in_force else contexts
     low, high = clopper_pearson(kept, contexts, 1 - (1 - CONSISTENCY) / views)
     return low <= 1 - alpha <= high
-
-
-PHASE = "chains"
-"""Label of the recorded chains in a ledger."""
-
-
-def record_chains(
-    model: LanguageModel,
-    examples: Sequence[Example],
-    policy: FusedPolicy[Thresholds],
-    max_new_tokens: int = 64,
-    seed: int = 0,
-    detector: SpanDetector | None = None,
-    progress: Progress | None = None,
-    ledger: Ledger | None = None,
-    room: Room | None = None,
-) -> Thresholds:
-    """Record what the deployed policy chooses on prompts: the baseline against which drift is measured.
-
-    A calibration on rollouts has one already. Take prompts of the kind that will be audited, best those that the
-    thresholds were not read off.
-
-    Args:
-        model: The model.
-        examples: Prompts; references are not needed.
-        policy: The policy with its calibration, with a joint or with factorized masks.
-        max_new_tokens: Steps of a chain at most.
-        seed: Seed of the draws.
-        detector: Finds spans where an example has none; the default one if None.
-        progress: Called after each batch.
-        ledger: Keeps each chain; given again with the same inputs, what it holds is not generated again.
-        room: Where the batches' memory is taken from, if the device is shared; None takes it without asking.
-
-    Returns:
-        The policy's calibration with the recorded chains.
-
-    Raises:
-        InvalidInputError: The policy has no calibration, or an example (named by its number) has an unusable prompt.
-        CalibrationMismatch: The calibration belongs to another policy.
-        PromptTooLongError: A prompt fills the model's context.
-        LedgerMismatchError: The ledger belongs to other inputs.
-    """
-    if policy.calibration is None:
-        raise InvalidInputError("The policy has no calibration; calibrate first, then record its chains.")
-    detector, model = detector or default_detector(), model.dated()
-    prompts = chain_prompts(model, examples, context_numbers(examples), policy, detector)
-    if ledger is not None:
-        settings = {"max_new_tokens": max_new_tokens, "seed": seed, "thresholds": _thresholds(policy.calibration)}
-        ledger.bind(ledger_key(PHASE, [policy.fingerprint(model, detector.version)], examples, settings))
-    done = counted(progress, len(prompts))
-    chains = generate_chains(model, policy, prompts, max_new_tokens, seed, done, ledger=ledger, phase=PHASE, room=room)
-    return cast(Thresholds, _with_chains(policy.calibration, chains.chosen, max_new_tokens))
-
-
-def _with_chains(
-    calibration: Calibration | FactorizedCalibration, chosen: CalibrationValues, max_new_tokens: int
-) -> Calibration | FactorizedCalibration:
-    if isinstance(calibration, Calibration):
-        return replace(calibration, chosen=chosen, chains=_record(calibration, max_new_tokens))
-    parts = ((name, replace(part, chains=_record(part, max_new_tokens))) for name, part in calibration.parts)
-    return replace(calibration, parts=tuple(parts), chosen=chosen)
-
-
-def _record(calibration: Calibration, max_new_tokens: int) -> ChainRecord:
-    record = calibration.chains or ChainRecord(calibration.reading, max_new_tokens)
-    return replace(record, reading=calibration.reading, max_new_tokens=max_new_tokens)
-
-
-def _thresholds(calibration: Calibration | FactorizedCalibration) -> dict[str, object]:
-    """The thresholds in force, by family; JSON values."""
-    parts = {"": calibration} if isinstance(calibration, Calibration) else dict(calibration.parts)
-    return {
-        name: [part.bin_width, part.max_position, *(entry.log_tau for entry in part.bins)]
-        for name, part in parts.items()
-    }

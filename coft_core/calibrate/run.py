@@ -1,32 +1,30 @@
-"""The public calibration: references or rollouts, one masked branch or one a family."""
+"""The public calibration: contexts from references or rollouts become thresholds, of one masked branch or several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, Unpack
+from typing import Unpack
 
-from coft_core.calibrate import references as calibrator
+import numpy as np
+
 from coft_core.calibrate.ledger import ledger_key
-from coft_core.calibrate.rollouts import JOINT, Parts, RolloutTask, calibrate_on_rollouts, chain_prompts, views_of
+from coft_core.calibrate.rollouts import calibrate_on_rollouts
 from coft_core.calibrate.settings import CalibrationOptions, CalibrationSettings
-from coft_core.calibrate.true_tokens import NOTHING_MASKED
+from coft_core.calibrate.task import Task
+from coft_core.calibrate.true_tokens import PHASE, prepare, reference_values
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration, split_alpha
-from coft_core.conformal.quantile import check_alpha, check_estimator
-from coft_core.conformal.split import context_numbers, groups_of
-from coft_core.conformal.values import CalibrationValues
+from coft_core.conformal.families import FactorizedCalibration
 from coft_core.errors import InvalidInputError
+from coft_core.fingerprint import SINGLE_BRANCH
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.coft import CoftPolicy, FusedPolicy, Thresholds
+from coft_core.policies.coft import CoftPolicy, Thresholds
 from coft_core.policies.factorized import FactorizedCoftPolicy
-from coft_core.text.masking import kept_terms
-from coft_core.types import Example, in_page_order
+from coft_core.text.masking import continuation_ids, joined, mask_prompt
+from coft_core.types import Example
 
 SOURCES = ("reference", "rollout")
 """Where contexts can come from."""
-
-_Policy = TypeVar("_Policy", bound=FusedPolicy[Any])
 
 
 def calibrate(
@@ -40,8 +38,10 @@ def calibrate(
 ) -> Calibration:
     """Calibrate thresholds on given prompts.
 
-    Contexts are split at random: one part gives the thresholds, the other is kept apart and gives the empirical
-    coverage. The calibration part keeps at least as many contexts as ``alpha`` needs, whatever the share.
+    Contexts (see :func:`coft_core.conformal.split.context_numbers`) are split at random: one part gives the thresholds,
+    the other is kept apart and gives the empirical coverage. The calibration part keeps at least as many contexts as
+    ``alpha`` needs, whatever the share. What the examples keep from masking is put on the whitelist in the fingerprint,
+    so that the thresholds serve only policies that keep the same.
 
     Args:
         model: The model.
@@ -63,18 +63,29 @@ def calibrate(
         PromptTooLongError: An example does not fit into the model's context.
         LedgerMismatchError: The ledger belongs to other inputs.
     """
-    if _checked(source) == "reference":
-        return calibrator.calibrate(model, examples, lam, alpha, estimator, **options)
-    settings, level = CalibrationSettings(**options), check_alpha(alpha)
+    _check_source(source)
+    task = Task.of(CoftPolicy, model, examples, (lam,), alpha, estimator, source, CalibrationSettings(**options))
+    return _calibrated(task)[0]
 
-    def assemble(parts: Parts, chosen: CalibrationValues) -> Calibration:
-        return replace(parts[JOINT], chosen=chosen)
 
-    def levels(views: Sequence[str]) -> Mapping[str, float]:
-        return dict.fromkeys(views, level)
+def calibrate_many(
+    model: LanguageModel,
+    examples: Sequence[Example],
+    lams: Sequence[float],
+    alpha: float = 0.1,
+    estimator: str = "hierarchical",
+    source: str = "reference",
+    **options: Unpack[CalibrationOptions],
+) -> list[Calibration]:
+    """Calibrate thresholds on references for several fusion weights; the model runs once.
 
-    policy = _policy(CoftPolicy, lam, settings)
-    return calibrate_on_rollouts(_task(model, examples, policy, levels, assemble, estimator, settings))
+    Arguments and errors are those of :func:`calibrate`, for each of ``lams``; contexts are split in the same way for
+    all. Rollouts are another policy's for each weight, so they share no pass of the model and are refused.
+    """
+    if source != "reference":
+        raise InvalidInputError(f"Several weights share one pass over references, not over {source!r} contexts.")
+    task = Task.of(CoftPolicy, model, examples, lams, alpha, estimator, source, CalibrationSettings(**options))
+    return _calibrated(task)
 
 
 def calibrate_factorized(
@@ -112,88 +123,85 @@ def calibrate_factorized(
         PromptTooLongError: An example does not fit into the model's context.
         LedgerMismatchError: The ledger belongs to other inputs.
     """
-    if _checked(source) == "reference":
-        return calibrator.calibrate_factorized(model, examples, lams, alpha, estimator, by_family=by_family, **options)
-    if len(lams) != 1:
-        raise InvalidInputError(
-            f"There are {len(lams)} fusion weights; chains are written under one, so give one at a time for rollouts."
-        )
-    settings, level = CalibrationSettings(**options), check_alpha(alpha)
-
-    def assemble(parts: Parts, chosen: CalibrationValues) -> FactorizedCalibration:
-        return FactorizedCalibration(level, tuple(parts.items()), chosen)
-
-    def levels(views: Sequence[str]) -> Mapping[str, float]:
-        return split_alpha(level, in_page_order(views), by_family)
-
-    policy = _policy(FactorizedCoftPolicy, lams[0], settings)
-    task = _task(model, examples, policy, levels, assemble, estimator, settings)
-    return [replace(calibrate_on_rollouts(task), unmasked=len(examples) - len(task.prompts))]
-
-
-def _checked(source: str) -> str:
-    if source not in SOURCES:
-        raise InvalidInputError(f"There is no context source {source!r}; use one of {', '.join(SOURCES)}.")
-    return source
-
-
-def _policy(kind: type[_Policy], lam: float, settings: CalibrationSettings) -> _Policy:
-    """The policy that will use the thresholds, without any yet."""
-    return kind(
-        lam,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        top_k=settings.top_k,
-        sentinel=settings.sentinel,
-        mask_mode=settings.mask_mode,
-        mask_hint=settings.mask_hint,
-        families=settings.families,
-        whitelist=settings.whitelist,
+    _check_source(source)
+    settings = CalibrationSettings(**options)
+    return _calibrated(
+        Task.of(FactorizedCoftPolicy, model, examples, lams, alpha, estimator, source, settings, by_family)
     )
 
 
-def _task(
+def calibrate_single_branch(
     model: LanguageModel,
     examples: Sequence[Example],
-    policy: FusedPolicy[Thresholds],
-    levels: Callable[[Sequence[str]], Mapping[str, float]],
-    assemble: Callable[[Parts, CalibrationValues], Thresholds],
-    estimator: str,
-    settings: CalibrationSettings,
-) -> RolloutTask[Thresholds]:
-    """Mask the prompts and say what is calibrated, with the ledger bound to it."""
-    name, model = check_estimator(estimator), calibrator.steady(model)
-    groups = groups_of(examples) if settings.by_group else None
-    numbers = context_numbers(examples, settings.by_group)
-    prompts = chain_prompts(model, examples, numbers, policy, settings.spans)
-    policy = policy.keeping({term for item in prompts for term in kept_terms(item.prompt)})
-    own = replace(policy.fingerprint(model, settings.spans.version), estimator=name, source="rollout")
-    contexts: dict[str, set[int]] = {}
-    for item in prompts:
-        for view in views_of(policy, item.prompt):
-            contexts.setdefault(view, set()).add(item.context)
-    if not contexts:
-        raise InvalidInputError(NOTHING_MASKED)
-    alphas = levels(tuple(contexts))
+    alpha: float = 0.1,
+    estimator: str = "hierarchical",
+    **options: Unpack[CalibrationOptions],
+) -> Calibration:
+    """Calibrate the log-probability of the true next token in the factual reading, on given references.
+
+    Nothing is masked, so that both readings are the factual one and its log-probability is its own joint support.
+
+    Args:
+        model: The model.
+        examples: Prompts with references; their spans are not looked at.
+        alpha: Risk level.
+        estimator: See :func:`calibrate`.
+        options: See :class:`CalibrationOptions`.
+
+    Returns:
+        A calibration that serves only methods that certify in the factual branch.
+
+    Raises:
+        InvalidInputError: As :func:`calibrate` does.
+    """
+    plain = [replace(example, spans=()) for example in examples]
+    joint = calibrate(model, plain, 0.0, alpha, estimator, **options)
+    return replace(joint, fingerprint=replace(joint.fingerprint, method=SINGLE_BRANCH))
+
+
+def _check_source(source: str) -> None:
+    if source not in SOURCES:
+        raise InvalidInputError(f"There is no context source {source!r}; use one of {', '.join(SOURCES)}.")
+
+
+def _calibrated(task: Task[Thresholds]) -> list[Thresholds]:
+    return [calibrate_on_rollouts(task)] if task.source == "rollout" else _calibrated_on_references(task)
+
+
+def _calibrated_on_references(task: Task[Thresholds]) -> list[Thresholds]:
+    """Thresholds for each policy, from one pass of the model over the references (paper Sec. 3.4, offline part)."""
+    settings = task.settings
+    prepared = prepare(task.model, task.examples, task.contexts, task.policies[0].mask, settings.spans)
+    task = task.keeping(item.prompt for item in prepared)
+    fingerprints = task.fingerprints
     if settings.ledger is not None:
-        settings.ledger.bind(ledger_key("rollout", [own], examples, _decisive(settings, alphas)))
-    return RolloutTask(
-        model=model,
-        policy=policy,
-        fingerprint=own,
-        prompts=[item for item in prompts if views_of(policy, item.prompt)],
-        contexts={view: frozenset(members) for view, members in contexts.items()},
-        alphas=alphas,
-        assemble=assemble,
-        settings=settings,
-        groups=groups,
-    )
+        # Levels, splits and groups are read off values, so a ledger does not depend on them.
+        settings.ledger.bind(ledger_key(PHASE, fingerprints, task.examples, {}))
+    by_policy = reference_values(task.model, prepared, task.policies, settings)
+    levels = task.levels(by_policy[0])
+    contexts = {view: np.unique(values.contexts).tolist() for view, values in by_policy[0].items()}
+    held_out = task.held_out(contexts, levels)
+    masked = np.unique(np.concatenate([values.rows for values in by_policy[0].values()])).size
+    label = task.label
+    calibrations = []
+    for fingerprint, by_view in zip(fingerprints, by_policy, strict=True):
+        parts = {
+            view: task.thresholds(
+                fingerprint,
+                levels[view],
+                values.select(np.setdiff1d(values.contexts, held_out).tolist()),
+                verification=values.select(held_out),
+                **label,
+            )
+            for view, values in by_view.items()
+        }
+        calibrations.append(task.assembled(parts, unmasked=len(task.examples) - masked))
+    return calibrations
 
 
-def _decisive(settings: CalibrationSettings, alphas: Mapping[str, float]) -> dict[str, object]:
-    """What chains depend on beside policy and examples: thresholds are in force, so also how they are read."""
-    names = ("bin_width", "max_position", "draws", "seed", "by_group", "verification_share")
-    own = {name: getattr(settings, name) for name in (*names, "max_new_tokens", "tolerance", "max_iterations")}
-    # Ledgers that were begun before bins could widen have no word of it, and are of even ones.
-    spacing = {} if settings.bin_spacing == "even" else {"bin_spacing": settings.bin_spacing}
-    return {**own, **spacing, "alphas": dict(alphas)}
+def example_length(model: LanguageModel, example: Example) -> int:
+    """Tokens of an example with its reference, to be compared with the model's context."""
+    prompt = mask_prompt(model.tokenizer, example.prompt, (), chat=model.prompting)
+    reference = example.reference or ""
+    text = reference if model.chat else joined(example.prompt, reference)
+    return len(prompt.factual_ids) + (len(continuation_ids(model, prompt, text)) if text else 0)

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from coft_core.calibrate.ledger import Ledger, LedgerPhase
-from coft_core.calibrate.settings import Progress
+from coft_core.calibrate.ledger import LedgerPhase
+from coft_core.calibrate.settings import CalibrationSettings, Progress
+from coft_core.calibrate.task import JOINT, masked_views
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, OwnRoom, Room, forced_batches
 from coft_core.model.language_model import LanguageModel
+from coft_core.policies.coft import FusedPolicy
 from coft_core.policies.fusion import at_least_float32
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import (
@@ -25,9 +28,7 @@ from coft_core.text.masking import (
     continuation_ids,
     joined,
     keep_whitelisted,
-    mask_families,
     mask_prompt,
-    masked_families,
 )
 from coft_core.types import Example, in_page_order
 
@@ -117,8 +118,6 @@ TOKEN_BUDGET = 4096
 ACCELERATOR_TOKEN_BUDGET = 16384
 """The same on an accelerator."""
 
-NOTHING_MASKED = "Nothing is masked in any calibration prompt, so no family can be calibrated; mark sensitive spans."
-
 PHASE = "reference"
 """Label of this phase in a ledger; its entries have one array, ``"support"``, ``(C, L, B - 1)``."""
 
@@ -185,91 +184,48 @@ def prepare(
     return prepared
 
 
-def joint_values(
+def reference_values(
     model: LanguageModel,
     prepared: Sequence[Prepared],
-    lams: Sequence[float],
-    temperature: float = 1.0,
-    mask: MaskSettings | None = None,
-    progress: Progress | None = None,
-    batch_size: int | None = None,
-    ledger: Ledger | None = None,
-    room: Room | None = None,
-) -> list[CalibrationValues]:
-    """Values for each fusion weight with one masked branch, the model run once.
-
-    Args:
-        model: The model.
-        prepared: The examples.
-        lams: Fusion weights.
-        temperature: The policy's temperature.
-        mask: How spans are masked; only its families matter here.
-        progress: Called after each batch.
-        batch_size: Examples in a batch at most; None leaves it to their lengths.
-        ledger: What is known already, and where results are kept; bound to these inputs.
-        room: Where the batches' memory is taken from.
-
-    Returns:
-        Values in the order of the examples, for each of ``lams``.
-    """
-    families = (mask or MaskSettings()).families
-    items = [_item(p, (mask_families(p.prompt, families),)) for p in prepared]
-    phase = LedgerPhase(ledger, PHASE, tuple(p.row for p in prepared))
-    supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase, room)
-    return [_collect(model, prepared, [support[:, index, 0] for support in supports]) for index in range(len(lams))]
-
-
-def factorized_values(
-    model: LanguageModel,
-    prepared: Sequence[Prepared],
-    lams: Sequence[float],
-    temperature: float = 1.0,
-    mask: MaskSettings | None = None,
-    progress: Progress | None = None,
-    batch_size: int | None = None,
-    ledger: Ledger | None = None,
-    room: Room | None = None,
+    policies: Sequence[FusedPolicy[Any]],
+    settings: CalibrationSettings,
 ) -> list[dict[str, CalibrationValues]]:
-    """Values of every attribute family for each fusion weight, the model run once.
+    """Values of every masked view under each policy, the model run once.
 
     A family's values come from the examples in which it is masked; others need no branch for it.
 
     Args:
         model: The model.
         prepared: The examples.
-        lams: Fusion weights.
-        temperature: The policy's temperature.
-        mask: How spans are masked; only its families matter here.
-        progress: Called after each batch.
-        batch_size: Examples in a batch at most; None leaves it to their lengths.
-        ledger: What is known already, and where results are kept; bound to these inputs.
-        room: Where the batches' memory is taken from.
+        policies: The policies, which differ in their fusion weight alone.
+        settings: Progress, batches, ledger and memory.
 
     Returns:
-        Values by family, families in the order in which pages list them, for each of ``lams``.
-
-    Raises:
-        InvalidInputError: No example has anything masked.
+        Values by view, families in the order in which pages list them, for each policy.
     """
-    wanted = (mask or MaskSettings()).families
-    kept = [(p, families) for p in prepared if (families := masked_families(p.prompt, wanted))]
-    if not kept:
-        raise InvalidInputError(NOTHING_MASKED)
-    items = [_item(p, [mask_families(p.prompt, (name,)) for name in families]) for p, families in kept]
-    phase = LedgerPhase(ledger, PHASE, tuple(p.row for p, _ in kept))
-    supports = forced_supports(model, items, lams, temperature, progress, batch_size, phase, room)
-    present = in_page_order(name for _, families in kept for name in families)
-    return [
-        {
-            name: _collect(
-                model,
-                [p for p, families in kept if name in families],
-                [s[:, index, f.index(name)] for s, (_, f) in zip(supports, kept, strict=True) if name in f],
-            )
-            for name in present
-        }
-        for index in range(len(lams))
-    ]
+    views = [masked_views(policies[0], item.prompt) for item in prepared]
+    kept = [(item, tokens) for item, tokens in zip(prepared, views, strict=True) if tokens]
+    items = [ForcedItem((p.prompt.factual_ids, *tokens.values()), p.continuation) for p, tokens in kept]
+    phase = LedgerPhase(settings.ledger, PHASE, tuple(p.row for p, _ in kept))
+    lams = [policy.lam for policy in policies]
+    supports = forced_supports(
+        model, items, lams, settings.temperature, settings.progress, settings.batch_size, phase, settings.room
+    )
+    # A reference that stops without the end of text may go on: a model that continues it does not stop there.
+    ended = [p.continuation[-1] in model.end_token_ids for p, _ in kept]
+
+    def collected(index: int, view: str) -> CalibrationValues:
+        places = [(place, list(tokens).index(view)) for place, (_, tokens) in enumerate(kept) if view in tokens]
+        return CalibrationValues.of_chains(
+            [supports[place][:, index, column] for place, column in places],
+            [kept[place][0].context for place, _ in places],
+            [kept[place][0].row for place, _ in places],
+            [ended[place] for place, _ in places],
+        )
+
+    present = {view for _, tokens in kept for view in tokens}
+    names = (JOINT,) if JOINT in present else in_page_order(present)
+    return [{view: collected(index, view) for view in names} for index in range(len(lams))]
 
 
 def forced_supports(
@@ -334,10 +290,6 @@ def _tokens(
     return prompt, continuation_ids(model, prompt, reference if model.chat else joined(example.prompt, reference))
 
 
-def _item(prepared: Prepared, masked: Sequence[tuple[int, ...]]) -> ForcedItem:
-    return ForcedItem((prepared.prompt.factual_ids, *masked), prepared.continuation)
-
-
 @torch.inference_mode()
 def _batch_supports(
     scorer: ForcedScorer, model: LanguageModel, items: Sequence[ForcedItem], lams: Sequence[float], temperature: float
@@ -349,11 +301,3 @@ def _batch_supports(
         supports[index] = token_support(logits, tokens[index], lams, temperature).float()
     array: npt.NDArray[np.float32] = supports.cpu().numpy()
     return array
-
-
-def _collect(
-    model: LanguageModel, prepared: Sequence[Prepared], values: Sequence[npt.NDArray[np.float32]]
-) -> CalibrationValues:
-    # A reference that stops without the end of text may go on: a model that continues it does not stop there.
-    ended = [p.continuation[-1] in model.end_token_ids for p in prepared]
-    return CalibrationValues.of_chains(values, [p.context for p in prepared], [p.row for p in prepared], ended)

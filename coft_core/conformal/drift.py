@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration
+from coft_core.conformal.families import AnyCalibration
 from coft_core.conformal.quantile import check_seed
 from coft_core.conformal.values import CalibrationValues, as_log_support
 from coft_core.errors import InvalidInputError
@@ -146,7 +145,7 @@ def baseline_summaries(chosen: CalibrationValues, window: int = WINDOW) -> npt.N
 
 
 def drift_report(
-    calibration: Calibration | FactorizedCalibration,
+    calibration: AnyCalibration,
     audits: Iterable[float | None],
     window: int = WINDOW,
     seed: int = 0,
@@ -231,7 +230,7 @@ def simple_jumper(p_values: npt.NDArray[np.float64], jump: float = JUMP) -> npt.
 
 
 def _obstacle(
-    calibration: Calibration | FactorizedCalibration,
+    calibration: AnyCalibration,
     baseline: npt.NDArray[np.float64],
     audits: npt.NDArray[np.float64],
 ) -> str:

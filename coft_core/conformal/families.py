@@ -7,17 +7,19 @@ certificates holds with probability at least ``1 - sum of alpha_k``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from coft_core.conformal import archive
+from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import BinSupport, Certifiable
 from coft_core.conformal.coverage import CoverageReport, kept_report
+from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha, level_at_least, minimum_contexts
 from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
 from coft_core.conformal.sequence import SequenceThreshold, chains_of, why_silent
@@ -64,139 +66,6 @@ def least_total(share: float, count: int) -> float | None:
     """Smallest level that gives each of some families at least a share; None if none below 1 does."""
     rounded = Fraction(math.ceil(exact_alpha(share) * 10**SHARE_DECIMALS), 10**SHARE_DECIMALS)
     return level_at_least(rounded * count)
-
-
-def intersected_coverage(parts: Mapping[str, Calibration], alpha: Fraction) -> CoverageReport:
-    """Measure how often all families keep the true next token, on the contexts kept apart.
-
-    A step counts as kept iff every family with a value at that step of that row keeps it. Where rows of a context are
-    not told apart, values at the same step count as one, which errs on the side of too little coverage.
-
-    Args:
-        parts: The families' calibrations, with equal bins, shift and seed.
-        alpha: Risk level of all families together.
-    """
-    first = next(iter(parts.values()))
-    positions, shift = first.positions, first.shift
-    held_out = [part.verification for part in parts.values()]
-    contexts = np.unique(np.concatenate([values.contexts for values in held_out]))  # (K,)
-    drawn = shift.thinned(contexts, first.seed).tolist()
-    columns, flags = [], []
-    for part, values in zip(parts.values(), (values.select(drawn) for values in held_out), strict=True):
-        log_tau = np.array([entry.log_tau for entry in part.bins])  # (B,)
-        flags.append(values.values >= log_tau[positions.bins_of(values.steps)])  # (n,)
-        columns.append(np.stack([values.rows, values.steps, values.contexts]))  # (3, n)
-    order = np.lexsort(np.concatenate(columns, axis=1))  # (N,), by context, step and row
-    keys, kept = np.concatenate(columns, axis=1)[:, order], np.concatenate(flags)[order]  # (3, N), (N,)
-    differ = (keys[:, 1:] != keys[:, :-1]).any(axis=0)  # (N - 1,)
-    begins = np.flatnonzero(np.concatenate([np.ones(min(kept.size, 1), dtype=bool), differ]))  # (steps,)
-    rows, steps, numbers = keys[:, begins]
-    together = np.logical_and.reduceat(kept, begins)  # (steps,)
-    return kept_report(together, numbers, (steps, rows), positions, shift.level(alpha), first.seed)
-
-
-def reweighted_parts(
-    parts: Sequence[tuple[str, Calibration]], shift: Shift, floor: float
-) -> tuple[tuple[str, Calibration], ...]:
-    """The families' calibrations under shift weights.
-
-    Args:
-        parts: The families with their calibrations.
-        shift: The weights.
-        floor: Effective number of contexts below which they are refused.
-
-    Raises:
-        InvalidInputError: They leave a family too few effective contexts, or a context of it has no weight.
-    """
-    weights = dict(zip(shift.contexts, shift.weights, strict=True))
-    found = []
-    for name, part in parts:
-        try:
-            found.append((name, part.reweighted(weights, shift.test_weight, shift.estimated, floor)))
-        except InvalidInputError as error:
-            raise InvalidInputError(f"The family {name!r} is too small for weights: {error}") from error
-    return tuple(found)
-
-
-def check_group(parts: Mapping[str, Calibration], name: str) -> None:
-    """Refuse a group for which no family, or under weights not every one, has thresholds of its own.
-
-    Args:
-        parts: The families' calibrations.
-        name: The group; one that there is not is left to whoever looks for its contexts.
-
-    Raises:
-        InvalidInputError: No family has enough contexts in it, or weights leave one too few effective ones.
-    """
-    summaries = {family: group for family, part in parts.items() for group in part.groups if group.name == name}
-    for family, group in summaries.items():
-        if group.outweighed:
-            raise InvalidInputError(f"The family {family!r} is too small for weights: {group.sentence}")
-    if summaries and not any(group.certifiable for group in summaries.values()):
-        raise InvalidInputError(max(summaries.values(), key=lambda group: group.contexts).sentence)
-
-
-def family_notes(parts: Mapping[str, Calibration], unmasked: int, measured: int) -> list[str]:
-    """What must be said of the families of a calibration.
-
-    Args:
-        parts: The families' calibrations.
-        unmasked: Calibration prompts in which no family is masked.
-        measured: Contexts kept apart that coverage was measured on.
-    """
-    sentences = []
-    if unmasked:
-        sentences.append(f"Prompts without anything masked ({unmasked}) play no part in this calibration.")
-    for name, part in parts.items():
-        needed = minimum_contexts(part.shift.level(part.exact_alpha))
-        if part.context_count < needed:
-            sentences.append(
-                f"The family {name!r} has {part.context_count} contexts and its share of alpha needs {needed}; "
-                "it refuses nothing."
-            )
-    unmeasured = [name for name, part in parts.items() if not len(part.verification)]
-    if unmeasured and measured:
-        sentences.append(f"No context kept apart has {', '.join(unmeasured)} masked; coverage leaves this out.")
-    return sentences
-
-
-def intersected_certifiable(parts: Mapping[str, Calibration], contexts: int) -> Certifiable:
-    """The smallest levels that all families support together when each has an equal share.
-
-    Args:
-        parts: The families' calibrations.
-        contexts: Number of contexts of all of them together.
-    """
-    found = [part.smallest_alpha() for part in parts.values()]
-
-    def together(levels: Iterable[float | None]) -> float | None:
-        known = [level for level in levels if level is not None]
-        return least_total(max(known), len(parts)) if known else None
-
-    by_label: dict[str, list[BinSupport]] = {}
-    for own in found:
-        for entry in own.bins:
-            by_label.setdefault(entry.label, []).append(entry)
-    reached = _contexts_by_bin(parts)
-    everywhere = [own.everywhere for own in found]
-    return Certifiable(
-        contexts=contexts,
-        overall=together(own.overall for own in found),
-        everywhere=None if None in everywhere else together(everywhere),
-        sequence=together(own.sequence for own in found),
-        bins=tuple(
-            BinSupport(label, count, together(entry.smallest_alpha for entry in by_label[label]))
-            for label, count in reached.items()
-        ),
-    )
-
-
-def _contexts_by_bin(parts: Mapping[str, Calibration]) -> dict[str, int]:
-    """Contexts with a value of any family, by label of the bin; bins without any are left out."""
-    positions = next(iter(parts.values())).positions
-    contexts = np.concatenate([part.values.contexts for part in parts.values()])  # (n,)
-    bins = positions.bins_of(np.concatenate([part.values.steps for part in parts.values()]))  # (n,)
-    return {positions.label(index): int(np.unique(contexts[bins == index]).size) for index in np.unique(bins).tolist()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +155,7 @@ class FactorizedCalibration(archive.Stored):
     parts: tuple[tuple[str, Calibration], ...]
     chosen: CalibrationValues = field(default_factory=CalibrationValues.empty)
     unmasked: int = 0
+    layout: ClassVar[Literal["factorized"]] = "factorized"
     coverage: CoverageReport = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -306,7 +176,7 @@ class FactorizedCalibration(archive.Stored):
                     "read all families alike."
                 )
         split_alpha(self.alpha, names, self.alphas)
-        object.__setattr__(self, "coverage", intersected_coverage(by_family, exact_alpha(self.alpha)))
+        object.__setattr__(self, "coverage", self._measured())
 
     @property
     def _first(self) -> Calibration:
@@ -353,9 +223,14 @@ class FactorizedCalibration(archive.Stored):
         return self._first.group
 
     @property
-    def groups(self) -> tuple[str, ...]:
-        """Names of the groups that it can be restricted to; empty unless calibrated by group."""
-        return self._first.context_groups.names
+    def context_groups(self) -> ContextGroups:
+        """Which group each context belongs to; empty unless calibrated by group."""
+        return self._first.context_groups
+
+    @property
+    def positions(self) -> PositionBins:
+        """The position bins."""
+        return self._first.positions
 
     @property
     def reading(self) -> Reading:
@@ -387,18 +262,33 @@ class FactorizedCalibration(archive.Stored):
         sentences = [self._first.shift.sentence]
         if self.source == "rollout" and (record := self._first.chains) is not None:
             sentences += [record.sentence, "" if self.as_rolled_out else OTHER_THRESHOLDS]
-        sentences += family_notes(dict(self.parts), self.unmasked, self.coverage.contexts)
+        if self.unmasked:
+            sentences.append(f"Prompts without anything masked ({self.unmasked}) play no part in this calibration.")
+        for name, part in self.parts:
+            needed = minimum_contexts(part.shift.level(part.exact_alpha))
+            if part.context_count < needed:
+                sentences.append(
+                    f"The family {name!r} has {part.context_count} contexts and its share of alpha needs {needed}; "
+                    "it refuses nothing."
+                )
+        unmeasured = [name for name, part in self.parts if not len(part.verification)]
+        if unmeasured and self.coverage.contexts:
+            sentences.append(f"No context kept apart has {', '.join(unmeasured)} masked; coverage leaves this out.")
         return tuple(sentence for sentence in sentences if sentence)
 
     @property
     def silence(self) -> str:
         """Why no family's thresholds say anything; empty if one of them does."""
-        found = [part.silence for _, part in self.parts]
-        return found[0] if all(found) else ""
+        reasons = [part.silence for _, part in self.parts]
+        return reasons[0] if all(reasons) else ""
 
-    def part(self, family: str) -> Calibration | None:
+    def part(self, family: str | None) -> Calibration | None:
         """A family's calibration; None if no calibration prompt had it masked."""
-        return dict(self.parts).get(family)
+        return next((part for name, part in self.parts if name == family), None)
+
+    def each(self, change: Callable[[Calibration], Calibration]) -> FactorizedCalibration:
+        """Change the calibration of every family."""
+        return replace(self, parts=tuple((name, change(part)) for name, part in self.parts))
 
     def threshold(self, family: str, step: int) -> tuple[float, CertificateState]:
         """A family's log-threshold at a step (0-based) and what it rests on.
@@ -456,7 +346,13 @@ class FactorizedCalibration(archive.Stored):
             InvalidInputError: A context has no weight, or the weights leave a family too few effective contexts.
         """
         shift = Shift.weighted(weights, test_weight, estimated)
-        return replace(self, parts=reweighted_parts(self.parts, shift, floor))
+        parts = []
+        for name, part in self.parts:
+            try:
+                parts.append((name, part.reweighted(weights, shift.test_weight, estimated, floor)))
+            except InvalidInputError as error:
+                raise InvalidInputError(f"The family {name!r} is too small for weights: {error}") from error
+        return replace(self, parts=tuple(parts))
 
     def for_group(self, name: str) -> FactorizedCalibration:
         """Thresholds of one group alone; a family with too few contexts in it refuses nothing, and a note says so.
@@ -464,9 +360,14 @@ class FactorizedCalibration(archive.Stored):
         Raises:
             InvalidInputError: There is no such group, or too few contexts in it, under weights of any one family.
         """
-        check_group(dict(self.parts), name)
-        parts = tuple((family, part.restricted(name)) for family, part in self.parts)
-        return replace(self, parts=parts, chosen=self.chosen.select(self._first.context_groups.contexts(name)))
+        members = self.context_groups.contexts(name)
+        summaries = {family: group for family, part in self.parts for group in part.groups if group.name == name}
+        for family, group in summaries.items():
+            if group.outweighed:
+                raise InvalidInputError(f"The family {family!r} is too small for weights: {group.sentence}")
+        if not any(group.certifiable for group in summaries.values()):
+            raise InvalidInputError(max(summaries.values(), key=lambda group: group.contexts).sentence)
+        return replace(self.each(lambda part: part.restricted(name)), chosen=self.chosen.select(members))
 
     def sequence(self, alpha: float | None = None, horizon: int | None = None) -> FamilySequences:
         """Thresholds for whole chains, one a family: together they hold for a whole chain (union bound).
@@ -481,8 +382,8 @@ class FactorizedCalibration(archive.Stored):
             InvalidInputError: An argument is outside its domain.
         """
         shares = self._shares(alpha)
-        own = [(name, part.sequence(shares[name])) for name, part in self.parts]
-        common = horizon or min((found.horizon for _, found in own if found.state == "calibrated"), default=None)
+        own_horizons = (part.sequence(shares[name]) for name, part in self.parts)
+        common = horizon or min((s.horizon for s in own_horizons if s.state == "calibrated"), default=None)
         thresholds = tuple((name, part.sequence(shares[name], common)) for name, part in self.parts)
         return FamilySequences(self.alpha if alpha is None else check_alpha(alpha), thresholds)
 
@@ -491,7 +392,54 @@ class FactorizedCalibration(archive.Stored):
 
         A family without any supported true token is left out; it refuses nothing at any level.
         """
-        return intersected_certifiable(dict(self.parts), self.context_count)
+        supported = [part.smallest_alpha() for _, part in self.parts]
+
+        def together(levels: Iterable[float | None]) -> float | None:
+            known = [level for level in levels if level is not None]
+            return least_total(max(known), len(self.parts)) if known else None
+
+        by_label: dict[str, list[float | None]] = {}
+        for part in supported:
+            for entry in part.bins:
+                by_label.setdefault(entry.label, []).append(entry.smallest_alpha)
+        everywhere = [part.everywhere for part in supported]
+        contexts = np.concatenate([part.values.contexts for _, part in self.parts])  # (n,)
+        bins = self.positions.bins_of(np.concatenate([part.values.steps for _, part in self.parts]))  # (n,)
+        labels = {index: self.positions.label(index) for index in np.unique(bins).tolist()}
+        return Certifiable(
+            contexts=self.context_count,
+            overall=together(part.overall for part in supported),
+            everywhere=None if None in everywhere else together(everywhere),
+            sequence=together(part.sequence for part in supported),
+            bins=tuple(
+                BinSupport(label, int(np.unique(contexts[bins == index]).size), together(by_label[label]))
+                for index, label in labels.items()
+            ),
+        )
+
+    def _measured(self) -> CoverageReport:
+        """How often all families keep the true next token, on the contexts kept apart.
+
+        A step counts as kept iff every family with a value at that step of that row keeps it. Where rows of a context
+        are not told apart, values at the same step count as one, which errs on the side of too little coverage.
+        """
+        positions, shift, seed = self.positions, self._first.shift, self._first.seed
+        contexts = np.unique(np.concatenate([part.verification.contexts for _, part in self.parts]))  # (K,)
+        drawn = shift.thinned(contexts, seed).tolist()
+        columns, flags = [], []
+        for _, part in self.parts:
+            values = part.verification.select(drawn)
+            log_tau = np.array([entry.log_tau for entry in part.bins])  # (B,)
+            flags.append(values.values >= log_tau[positions.bins_of(values.steps)])  # (n,)
+            columns.append(np.stack([values.rows, values.steps, values.contexts]))  # (3, n)
+        table = np.concatenate(columns, axis=1)  # (3, N)
+        order = np.lexsort(table)  # (N,), by context, step and row
+        keys, kept = table[:, order], np.concatenate(flags)[order]  # (3, N), (N,)
+        differ = (keys[:, 1:] != keys[:, :-1]).any(axis=0)  # (N - 1,)
+        begins = np.flatnonzero(np.concatenate([np.ones(min(kept.size, 1), dtype=bool), differ]))  # (steps,)
+        rows, steps, numbers = keys[:, begins]
+        together = np.logical_and.reduceat(kept, begins)  # (steps,)
+        return kept_report(together, numbers, (steps, rows), positions, shift.level(exact_alpha(self.alpha)), seed)
 
     def _shares(self, alpha: float | None, by_family: Mapping[str, float] | None = None) -> dict[str, float]:
         """Levels by family: by hand, else equal for another alpha, else the present ones."""
@@ -530,7 +478,11 @@ _CHOSEN = "chosen tokens"
 """Part of a file that holds the policy's own choices; no family has this name."""
 
 
-def load_calibration(data: bytes) -> Calibration | FactorizedCalibration:
+AnyCalibration = Calibration | FactorizedCalibration
+"""Either layout: one masked branch is one part of no family, and what both have is called alike."""
+
+
+def load_calibration(data: bytes) -> AnyCalibration:
     """Rebuild a calibration of either layout from a file's content.
 
     Args:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from coft_core.conformal.families import AnyCalibration
 from coft_core.conformal.informative import certifies, stated
 from coft_core.decode.head_draw import drawn, likeliest, pool_of
 from coft_core.decode.heads import (
@@ -26,7 +27,7 @@ from coft_core.decode.loop import ROOT_PATH, path_at
 from coft_core.decode.record import StepContext, TextOf, difference, effective_state, pack_step, unpack_step
 from coft_core.errors import InvalidInputError, StoredLogitsError
 from coft_core.fingerprint import Fingerprint
-from coft_core.policies.base import AnyCalibration, Policy, Views
+from coft_core.policies.base import Policy, Views
 from coft_core.policies.sampling import choose, keyed_uniform
 from coft_core.stored_logits import Mode, StoredLogits
 from coft_core.types import CertificateState, Step

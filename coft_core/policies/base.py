@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor
 
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration
+from coft_core.conformal.families import AnyCalibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchSpec
@@ -20,8 +19,6 @@ from coft_core.scorers.base import ToxicityScorer
 from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, MaskSettings
 from coft_core.text.sentinel import resolve_sentinel
 from coft_core.types import Certificate, CertificateKind, CertificateState, CertifiedIn, Sampling
-
-AnyCalibration = Calibration | FactorizedCalibration
 
 FACTUAL, MASKED = "factual", "masked"
 """Names of the branch that reads the prompt as it is, and of the one that reads it with everything masked."""

@@ -10,17 +10,17 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from torch import Tensor
 
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import FactorizedCalibration
+from coft_core.conformal.families import AnyCalibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchSpec
-from coft_core.policies.base import FACTUAL, MASKED, AnyCalibration, Past, Policy, Views, compared_certificate
+from coft_core.policies.base import FACTUAL, MASKED, Past, Policy, Views, compared_certificate
 from coft_core.policies.certify import certified_set, joint_support
 from coft_core.policies.fusion import check_lambda, fuse_logits, log_probabilities
 from coft_core.text.masking import MaskedPrompt, MaskLayout, MaskSettings, mask_families
 from coft_core.types import Certificate, CertificateState
 
-Thresholds = TypeVar("Thresholds", bound=Calibration | FactorizedCalibration)
+Thresholds = TypeVar("Thresholds", bound=AnyCalibration)
 """The kind of calibration that a policy applies."""
 
 

@@ -11,10 +11,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from coft_core.conformal.families import FactorizedCalibration
+from coft_core.conformal.families import AnyCalibration, FactorizedCalibration
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec
-from coft_core.policies.base import FACTUAL, AnyCalibration, FamilyView, Past, Views
+from coft_core.policies.base import FACTUAL, FamilyView, Past, Views
 from coft_core.policies.certify import certified_set, joint_support
 from coft_core.policies.coft import FusedPolicy
 from coft_core.policies.fusion import fuse_logits, log_probabilities

@@ -1,4 +1,4 @@
-"""What the embedded scorer sees of a window of words: hashed words and pieces of words, and what its lists say of them.
+"""The toxicity scorer that comes with the program: a logistic model on hashed words of windows, and its word lists.
 
 Groups of people and pronouns are read as placeholders, one for all, so that a window gets the same features whichever
 listed group it is about. A second reading has placeholders for hostile words too, so that what is learnt of an insult
@@ -341,14 +341,14 @@ FORMAT = 2
 class EmbeddedScorer:
     """A logistic model that judges a text by its most toxic window.
 
-    A window is a sentence, or a part of a long one (:mod:`coft_core.scorers.embedded`). So a text's score never falls
+    A window is a sentence, or a part of a long one. So a text's score never falls
     when it goes on, as long as its sentences stay as they are.
 
     Attributes:
         name: Its name.
         version: Digest of its file.
         lists: Groups, pronouns, negations and hostile words, as hashes.
-        weights: Weight of each feature of :func:`coft_core.scorers.embedded.feature_matrix`, ``(FEATURES,)``.
+        weights: Weight of each feature of :func:`feature_matrix`, ``(FEATURES,)``.
         bias: Constant of the model.
     """
 

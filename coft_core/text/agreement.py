@@ -1,4 +1,7 @@
-"""How a word stands in its sentence: before a noun, after a verb of being, or as a noun itself."""
+"""Agreement in English sentences, told by the words beside a place: articles, verbs, pronouns, and how a word stands.
+
+No parser is asked, so that a rewording depends on nothing but the rules and word lists here.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +76,7 @@ _NO_VERB = word_set(
     "thus perhaps always sometimes besides this its hers theirs ours yours plus afterwards nowadays indoors outdoors "
     "upstairs downstairs overseas less unless whereas across towards else backwards forwards does"
 )
+_BEFORE_INVERSION = word_set("why how what when where who and but nor")
 _FINITE = word_set("can could will would shall should may might must did had went")
 _TAKES_HAVE = word_set(
     "been gone done had got gotten become taken seen made given known left lost come grown begun chosen written "
@@ -168,17 +172,7 @@ def _starts_clause(text: str, start: int) -> bool:
     if not before or before[-1] in ".!?:;,\"“‘'(-–—\n":
         return True
     word = re.search(r"(\w+)\Z", before)
-    return word is not None and word.group().lower() in {
-        "why",
-        "how",
-        "what",
-        "when",
-        "where",
-        "who",
-        "and",
-        "but",
-        "nor",
-    }
+    return word is not None and word.group().lower() in _BEFORE_INVERSION
 
 
 def _auxiliary(word: str, plural: bool) -> str | None:

@@ -28,7 +28,7 @@ from coft_core.text.lexicon import Lexicons
 from coft_core.text.names import FirstNames, is_surname
 from coft_core.text.rewording import Replacement, reword
 from coft_core.text.vocabulary import GroupRow, LexiconWords, Reading, lexicon_words, shipped_tables
-from coft_core.types import FAMILIES, Span
+from coft_core.types import KNOWN_FAMILIES, Span
 
 AGES = (25, 45, 70)
 """Ages in years that stand for the young, the middle-aged and the old."""
@@ -84,7 +84,7 @@ def substitutions(text: str, spans: Sequence[Span]) -> Substitutions:
     groups = _Groups(text, spans, words)
     for family in groups.families:
         ways.setdefault(family, []).extend(groups.made(family))
-    ordered = [ways[family] for family in (*FAMILIES, "other") if family in ways]
+    ordered = [ways[family] for family in KNOWN_FAMILIES if family in ways]
     interleaved = [item for item in chain.from_iterable(zip_longest(*ordered)) if item is not None]
     found = {item.text: item for item in reversed(interleaved) if item.text != text}
     known = gender.known | groups.known

@@ -1,8 +1,7 @@
-"""Context rules: which neighbours make an ambiguous word name an attribute of a person.
+"""Lexicons: terms and token patterns by attribute family, and the context rules that ambiguous ones need.
 
 ``"black driver"`` names a race and ``"black coffee"`` does not. What tells them apart is data: a rule lists
-sequences of token classes that stand before or after the word. This module reads and evaluates them; the
-README beside the lexicons describes the format.
+sequences of token classes that stand before or after the word. The README beside the lexicons describes the files.
 """
 
 from __future__ import annotations

@@ -1,17 +1,24 @@
-"""Rules for spans that meet: the reviewer's win, overlapping ones merge, kept and suggested ones are never masked."""
+"""Which spans count where several meet, and which hints are masked in a text that names no attribute outright.
+
+The reviewer's spans win, overlapping ones merge, and kept and suggested ones are never masked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from coft_core.errors import InvalidInputError
 from coft_core.text.tokens import fold
-from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
+from coft_core.types import KNOWN_FAMILIES, PROXY_FAMILIES, Span
 
-_CATEGORIES = frozenset((*FAMILIES, "other"))
 _SOURCES = ("user", "list", "lexicon", "pipeline")
+
+
+def overlap(left: Span, right: Span) -> bool:
+    """Whether two spans share a character."""
+    return left.start < right.end and right.start < left.end
 
 
 def validate_spans(text: str, spans: Iterable[Span]) -> None:
@@ -25,8 +32,7 @@ def validate_spans(text: str, spans: Iterable[Span]) -> None:
         InvalidInputError: Names the first span that is outside the text, empty or of an unknown kind.
     """
     for number, span in enumerate(spans, start=1):
-        problem = _problem(span, len(text))
-        if problem:
+        if problem := _problem(span, len(text)):
             raise InvalidInputError(f"Span {number} ([{span.start}, {span.end}), {span.category!r}) {problem}.")
 
 
@@ -68,11 +74,8 @@ def cut_spans(spans: Iterable[Span], holes: Iterable[Span], text: str | None = N
     borders = merge_spans(holes)
     remains: list[Span] = []
     for span in spans:
-        inner = [hole for hole in borders if hole.start < span.end and span.start < hole.end]
-        if inner:
-            remains.extend(_remains(span, inner, text))
-        else:
-            remains.append(span)
+        inner = [hole for hole in borders if overlap(hole, span)]
+        remains += _remains(span, inner, text) if inner else [span]
     return tuple(sorted(remains))
 
 
@@ -95,14 +98,14 @@ def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str
         Disjoint spans sorted by their start, kept and suggested ones included.
     """
     found, own = list(detected), list(user)
-    chosen = merge_spans(span for span in (*own, *_of_reviewer(found)) if span.masked)
+    chosen = merge_spans(span for span in (*own, *(s for s in found if s.source == "user")) if span.masked)
     kept = merge_spans(
         replace(span, suggested=False)
         for span in (*own, *(span for span in found if not _gives_way(span, chosen)))
         if span.kept
     )
     others = [span for span in found if span.masked and span.source != "user"]
-    free = merge_spans(span for span in others if not any(_overlap(span, mine) for mine in chosen))
+    free = merge_spans(span for span in others if not any(overlap(span, mine) for mine in chosen))
     masked = cut_spans((*chosen, *free), kept, text)
     offered = merge_spans(span for span in (*own, *found) if span.suggested and not span.kept)
     return tuple(sorted((*kept, *masked, *cut_spans(offered, (*kept, *masked), text))))
@@ -129,8 +132,8 @@ def _problem(span: Span, length: int) -> str:
         return "is empty; its end must be greater than its start"
     if span.end > length:
         return f"ends after the text, which has {length} characters"
-    if span.category not in _CATEGORIES:
-        return f"has an unknown category; use one of {', '.join((*FAMILIES, 'other'))}"
+    if span.category not in KNOWN_FAMILIES:
+        return f"has an unknown category; use one of {', '.join(KNOWN_FAMILIES)}"
     if span.source not in _SOURCES:
         return f"has an unknown source {span.source!r}; use one of {', '.join(_SOURCES)}"
     if span.score is not None and not 0 <= span.score <= 1:
@@ -138,17 +141,9 @@ def _problem(span: Span, length: int) -> str:
     return ""
 
 
-def _overlap(left: Span, right: Span) -> bool:
-    return left.start < right.end and right.start < left.end
-
-
-def _of_reviewer(spans: Iterable[Span]) -> Iterator[Span]:
-    return (span for span in spans if span.source == "user")
-
-
 def _gives_way(span: Span, chosen: Sequence[Span]) -> bool:
     """Whether a kept span is a user list's and the reviewer marked it for masking."""
-    return span.source == "list" and any(_overlap(span, mine) for mine in chosen)
+    return span.source == "list" and any(overlap(span, mine) for mine in chosen)
 
 
 def _rank(span: Span) -> tuple[int, int, int, bool, Span]:
@@ -162,7 +157,7 @@ def _union(group: Sequence[Span]) -> Span:
 
 
 def _remains(span: Span, holes: Sequence[Span], text: str | None) -> list[Span]:
-    pieces: list[Span] = []
+    pieces = []
     starts = [span.start, *(hole.end for hole in holes)]
     ends = [*(hole.start for hole in holes), span.end]
     for start, end in zip(starts, ends, strict=True):

@@ -25,6 +25,7 @@ from coft_core.text.agreement import (
     takes_an,
 )
 from coft_core.text.counterfactuals import GENDERED_FAMILIES
+from coft_core.text.merging import overlap
 from coft_core.text.names import FirstNames, PersonNames
 from coft_core.text.rewording import Replacement, reword
 from coft_core.text.vocabulary import GenderedWord, Hypernym, LexiconWords, lexicon_words, shipped_tables
@@ -109,7 +110,7 @@ class _Rewriter:
         self.words: dict[Span, str] = dict(names.words)
         left: list[str] = []
         for span in self._spans:
-            if any(p.meets(span) for p in self.pronouns) or any(_meet(span, run) for run in names.words):
+            if any(p.meets(span) for p in self.pronouns) or any(overlap(span, run) for run in names.words):
                 continue
             place, word = self._neutral(span)
             if word is None:
@@ -182,7 +183,3 @@ class _Rewriter:
         if not is_determined(self._text, span.start) and (hypernym.article or begins_phrase(self._text, span.start)):
             return f"{'an' if takes_an(hypernym.noun) else 'a'} {hypernym.noun}"
         return hypernym.noun
-
-
-def _meet(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from coft_core.errors import InvalidInputError
-from coft_core.types import FAMILIES, Span
+from coft_core.types import KNOWN_FAMILIES, Span
 
 LONGEST_NAME = 80
 LONGEST_TERM = 200
@@ -113,8 +113,8 @@ def term_problem(term: UserTerm) -> str:
         return "is empty; give it a word"
     if len(term.term) > LONGEST_TERM:
         return f"has {len(term.term)} characters; at most {LONGEST_TERM} are allowed"
-    if term.family not in (*FAMILIES, "other"):
-        return f"has the unknown family {term.family!r}; use one of {', '.join((*FAMILIES, 'other'))}"
+    if term.family not in KNOWN_FAMILIES:
+        return f"has the unknown family {term.family!r}; use one of {', '.join(KNOWN_FAMILIES)}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What the shipped lexicons know of words: their kind, their forms, and who is a person."""
+"""What rewording knows of words: tables of what takes their place, and their kind and forms in the lexicons."""
 
 from __future__ import annotations
 

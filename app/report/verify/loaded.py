@@ -21,15 +21,13 @@ from app.report.document import (
 )
 from app.report.tables import SessionData
 from app.shared.audits import AuditSettings
-from app.shared.calibrations import AnyCalibration
 from app.shared.errors import ServiceError
 from app.shared.mapping import settings_from_json, step_from
 from app.shared.policies import certifies
-from app.shared.thresholds import layout_of, reading_for
+from app.shared.thresholds import reading_for
 from coft_core.conformal import informative
-from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import ChainCertificate, certify_chain
-from coft_core.conformal.families import load_calibration
+from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.errors import CoftError
 from coft_core.types import Certificate, Step
 
@@ -211,7 +209,7 @@ class Loaded:
         """The calibration whose thresholds were applied: the session's policy takes none, or none of another layout."""
         if self.calibration is None or not certifies(self.settings):
             return None
-        return self.calibration if layout_of(self.calibration) == self.settings.mask_layout else None
+        return self.calibration if self.calibration.layout == self.settings.mask_layout else None
 
     @property
     def lacks_calibration(self) -> bool:
@@ -255,7 +253,9 @@ class Loaded:
             finished: How it ended; None if it can still go on.
         """
         calibration = self.applied
-        return certify_chain(calibration, steps, finished) if steps and isinstance(calibration, Calibration) else None
+        if calibration is None or calibration.layout == "factorized" or not steps:
+            return None
+        return certify_chain(calibration, steps, finished)
 
     @property
     def before_weakness(self) -> bool:
@@ -269,7 +269,8 @@ class Loaded:
         It does not say which chains it is for, and cannot be recomputed by today's rule, which claims less. The
         calibration is then of such a version too, and does not know how its chains ended.
         """
-        if isinstance(self.calibration, Calibration) and self.calibration.values.ends_known:
+        calibration = self.calibration
+        if calibration is not None and calibration.layout == "joint" and calibration.values.ends_known:
             return False
         chains = [item.chain for item in self.report.summary if item.chain is not None]
         return any("holds_for" not in chain.get("sequence", {}) for chain in chains)

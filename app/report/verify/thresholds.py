@@ -15,15 +15,13 @@ from app.report.document import ThresholdsPart, thresholds_of
 from app.report.verify.loaded import Check, Findings, Loaded, failed, is_near, skipped
 from app.report.verify.numbers import uncalibrated_threshold
 from app.report.verify.replay import COARSE_TOLERANCE, TOLERANCES
-from app.shared.calibrations import AnyCalibration
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts
 from app.shared.json import chain_json
 from app.shared.model_host import ModelHost
 from app.shared.policies import policy_info
 from coft_core.conformal import informative
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.families import load_calibration
+from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.errors import CalibrationFormatError, CoftError
 from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.model.language_model import LanguageModel
@@ -177,7 +175,7 @@ def check_certificate(loaded: Loaded) -> Check:
         used = Fingerprint.from_dict(session.fingerprint)
     except CalibrationFormatError as error:
         return failed(CERTIFICATE, str(error))
-    if policy_info(loaded.settings.policy).certified_in == "factual" and isinstance(loaded.calibration, Calibration):
+    if policy_info(loaded.settings.policy).certified_in == "factual" and loaded.calibration.layout == "joint":
         used = factual_only(loaded.calibration, used)
     own = loaded.calibration
     expected = compared_certificate(own.fingerprint, used, accept_mismatch=True, silence=own.silence).text
@@ -292,12 +290,10 @@ def _threshold(loaded: Loaded, family: str | None, step: int) -> tuple[float, st
     """Log-threshold and state of a family (None: of the joint mask) at a step, from the values if they are there."""
     if not _is_applied(loaded):
         return -math.inf, "none"
-    calibration = loaded.applied
-    if isinstance(calibration, Calibration):
-        return calibration.threshold(step), calibration.state(step)
-    if calibration is not None:
-        return calibration.threshold(family or "", step)
-    return _listed(loaded.report.thresholds, family, step)
+    if loaded.applied is None:
+        return _listed(loaded.report.thresholds, family, step)
+    part = loaded.applied.part(family)
+    return (-math.inf, "uninformative") if part is None else (part.threshold(step), part.state(step))
 
 
 def _listed(thresholds: ThresholdsPart | None, family: str | None, step: int) -> tuple[float, str]:

@@ -14,7 +14,7 @@ from app.calibrate.service import request_from_json, request_to_json
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobContext
-from coft_core.calibrate import rollouts as chains
+from coft_core.calibrate import chains
 from coft_core.calibrate import true_tokens as scoring
 from coft_core.errors import CoftError
 from db.jobs import LedgersRepository

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coft_core.calibrate.rollouts import ChainPrompt, chain_prompts, chain_seed, generate_chains
+from coft_core.calibrate.chains import ChainPrompt, chain_prompts, chain_seed, generate_chains
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.decode.loop import generate

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.calibrate.rollouts import BATCH_ROWS, TRUTH_PATH, chain_prompts, chain_seed, generate_chains, round_size
+from coft_core.calibrate.chains import BATCH_ROWS, TRUTH_PATH, chain_prompts, chain_seed, generate_chains
+from coft_core.calibrate.rollouts import round_size
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import clopper_pearson
 from coft_core.conformal.values import CalibrationValues
@@ -208,7 +209,7 @@ class TestIteration:
         rows = [replace(e, group="ab"[i // 4 % 2]) for i, e in enumerate(EXAMPLES[:80])]
         (made,) = cc.calibrate_factorized(model, rows, by_group=True, **SETTINGS)
         own = made.for_group("b")
-        assert made.groups == ("a", "b")
+        assert made.context_groups.names == ("a", "b")
         assert {(c // 4) % 2 for _, p in own.parts for c in p.values.contexts.tolist()} == {1}
         assert not own.as_rolled_out
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coft_core.calibrate.rollouts import BELOW, in_force, largest_change, record_chains
+from coft_core.calibrate.chains import record_chains
+from coft_core.calibrate.rollouts import BELOW, in_force, largest_change
 from coft_core.calibrate.run import calibrate
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.calibrate.references import calibrate_factorized, calibrate_many
+from coft_core.calibrate.run import calibrate_factorized, calibrate_many
 from coft_core.conformal.families import FactorizedCalibration, split_alpha
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError

@@ -249,7 +249,7 @@ class TestGroups:
 
     def test_families_are_restricted_to_the_group(self, grouped: cc.FactorizedCalibration) -> None:
         own = grouped.for_group("small")
-        assert grouped.groups == ("large", "small")
+        assert grouped.context_groups.names == ("large", "small")
         assert own.group == "small"
         assert [p.context_count for _, p in own.parts] == [19, 5]
         assert [p.state(0) for _, p in own.parts] == ["calibrated", "uninformative"]

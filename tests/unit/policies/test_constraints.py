@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.calibrate.references import calibrate_single_branch
+from coft_core.calibrate.run import calibrate_single_branch
 from coft_core.decode.loop import Rollout
 from coft_core.model.fake import tiny_model
 from coft_core.policies.ablations import SingleBranchPolicy

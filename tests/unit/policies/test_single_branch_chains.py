@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import coft_core as cc
-from coft_core.calibrate.references import calibrate_single_branch
+from coft_core.calibrate.run import calibrate_single_branch
 from coft_core.conformal.drift import audit_summary
 from coft_core.conformal.values import CalibrationValues
 from coft_core.model.fake import tiny_model

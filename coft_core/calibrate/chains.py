@@ -1,0 +1,412 @@
+"""Chains that the deployed policy writes on calibration prompts, many prompts in one batch."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from coft_core.calibrate.ledger import Entry, Ledger, LedgerPhase, ledger_key
+from coft_core.calibrate.settings import Progress
+from coft_core.calibrate.task import JOINT, masked_views
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.record import ChainRecord
+from coft_core.conformal.split import context_numbers
+from coft_core.conformal.values import CalibrationValues
+from coft_core.decode import loop
+from coft_core.decode.plan import plan
+from coft_core.errors import InvalidInputError, PromptTooLongError
+from coft_core.model.forced import OwnRoom, Room
+from coft_core.model.group import BASE, BranchGroup
+from coft_core.model.language_model import LanguageModel
+from coft_core.model.slots import rows_size
+from coft_core.policies.base import Policy
+from coft_core.policies.certify import joint_support
+from coft_core.policies.coft import FusedPolicy, Thresholds
+from coft_core.policies.sampling import choose, keyed_uniform
+from coft_core.text.detection import SpanDetector, default_detector
+from coft_core.text.masking import MaskedPrompt
+from coft_core.types import Example
+
+BATCH_ROWS = 32
+"""Rows of one batch: each prompt has one for every branch."""
+
+TRUTH_PATH = "factual draw"
+"""Key of the draws of the true next token, apart from those of the chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPrompt:
+    """A prompt to continue.
+
+    Attributes:
+        prompt: The masked prompt.
+        context: Number of its context.
+        row: Number of its row in the prompt set, part of the key of its draws.
+    """
+
+    prompt: MaskedPrompt
+    context: int
+    row: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chain:
+    """What one prompt gave, step by step: T steps, with F masked views of the prompt.
+
+    Attributes:
+        truth: Joint support of the true next token in each masked view, ``(T, F)`` float32.
+        chosen: Joint support of the token that the policy chose, against the masked view that an audit shows (with
+            factorized masks the mean of the families'), ``(T,)`` float32.
+        tokens: The chosen tokens, ``(T,)`` int32.
+    """
+
+    truth: npt.NDArray[np.float32]
+    chosen: npt.NDArray[np.float32]
+    tokens: npt.NDArray[np.int32]
+
+    def entry(self) -> Entry:
+        """The chain as a ledger keeps it."""
+        return {"truth": self.truth, "chosen": self.chosen, "tokens": self.tokens}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chains:
+    """Chains of many prompts, in the prompts' order.
+
+    Attributes:
+        prompts: The prompts.
+        views: Masked views of each prompt: :data:`JOINT`, or the families that it has masked.
+        chains: Their chains.
+        ended: Whether each ended by itself, with an end token; another was cut by the number of steps or the context.
+    """
+
+    prompts: tuple[ChainPrompt, ...]
+    views: tuple[tuple[str, ...], ...]
+    chains: tuple[Chain, ...]
+    ended: tuple[bool, ...]
+
+    def truth(self, view: str = JOINT) -> CalibrationValues:
+        """Joint support of the true next token in one masked view, at every step of the prompts that have it.
+
+        The true next token is a draw from the factual branch, given the prefix that the policy wrote, under the
+        policy's own sampling controls.
+        """
+        having = [index for index, views in enumerate(self.views) if view in views]
+        return self._collect(having, [self.chains[i].truth[:, self.views[i].index(view)] for i in having])
+
+    @property
+    def chosen(self) -> CalibrationValues:
+        """Joint support of the tokens that the policy chose."""
+        return self._collect(range(len(self.chains)), [chain.chosen for chain in self.chains])
+
+    @property
+    def tokens(self) -> tuple[tuple[int, ...], ...]:
+        """Chosen tokens of each prompt."""
+        return tuple(tuple(chain.tokens.tolist()) for chain in self.chains)
+
+    def _collect(self, prompts: Sequence[int], values: Sequence[npt.NDArray[np.float32]]) -> CalibrationValues:
+        own = [self.prompts[index] for index in prompts]
+        ended = [self.ended[index] for index in prompts]
+        return CalibrationValues.of_chains(values, [p.context for p in own], [p.row for p in own], ended)
+
+
+def chain_seed(seed: int, row: int) -> int:
+    """Seed of one row's chain; generating the prompt with it under the same policy writes the same chain."""
+    digest = hashlib.blake2b(f"{seed}|chain|{row}".encode(), digest_size=6).digest()
+    return int.from_bytes(digest, "big")
+
+
+@torch.inference_mode()
+def generate_chains(
+    model: LanguageModel,
+    policy: Policy,
+    prompts: Sequence[ChainPrompt],
+    max_new_tokens: int,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+    batch_prompts: int | None = None,
+    ledger: Ledger | None = None,
+    phase: str = "chains",
+    room: Room | None = None,
+) -> Chains:
+    """Let a policy continue prompts, and draw at every step what the factual branch would have written there.
+
+    Args:
+        model: The model.
+        policy: The deployed policy, thresholds included.
+        prompts: The prompts.
+        max_new_tokens: Steps of a chain at most; it also ends with an end token or a full context.
+        seed: Seed of the draws.
+        progress: Called with the prompts that are known already, if any, then after each batch with those it held.
+        batch_prompts: Prompts of one batch at most; None leaves it to the number of their branches.
+        ledger: What is known already, and where chains are kept; bound to these inputs.
+        phase: Label of these chains in the ledger.
+        room: Where the batches' memory is taken from; None takes it without asking.
+
+    Raises:
+        InvalidInputError: There are no steps to take, or the model returned NaN.
+        PromptTooLongError: A prompt fills the model's context; the text names its row.
+    """
+    if max_new_tokens < 1:
+        raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
+    _check_lengths(model, prompts)
+    views = tuple(tuple(masked_views(policy, p.prompt)) for p in prompts)
+    own = LedgerPhase(ledger, phase, tuple(p.row for p in prompts))
+    shapes = {"truth": tuple((-1, len(v)) for v in views), "chosen": ((-1,),) * len(views)}
+    known = own.known({**shapes, "tokens": shapes["chosen"]})
+    found = {place: Chain(**entry) for place, entry in known.items()}
+    if found and progress:
+        progress(len(found))
+    # Batches are formed of all prompts, so that those left have the neighbours that they have without an interruption.
+    room = room or OwnRoom()
+    for batch in _batches(model, policy, prompts, max_new_tokens, batch_prompts, room.most):
+        left = [prompts[place] for place in batch if place not in found]
+        if not left:
+            continue
+        size = _size(model, policy, left, max_new_tokens)
+        chains = room.run(size, partial(_continue, left, model, policy, max_new_tokens, seed))
+        made = dict(zip((place for place in batch if place not in found), chains, strict=True))
+        found.update(made)
+        own.put({place: chain.entry() for place, chain in made.items()})
+        if progress:
+            progress(len(made))
+    written = tuple(found[place] for place in range(len(prompts)))
+    ended = tuple(bool(own.tokens.size) and int(own.tokens[-1]) in model.end_token_ids for own in written)
+    return Chains(tuple(prompts), views, written, ended)
+
+
+def _check_lengths(model: LanguageModel, prompts: Sequence[ChainPrompt]) -> None:
+    for prompt in prompts:
+        if (length := len(prompt.prompt.factual_ids)) >= model.context_length:
+            raise PromptTooLongError(
+                f"Example {prompt.row} has {length:,} tokens and the model takes {model.context_length:,}; shorten it."
+            )
+
+
+def _batches(
+    model: LanguageModel,
+    policy: Policy,
+    prompts: Sequence[ChainPrompt],
+    steps: int,
+    size: int | None,
+    most_bytes: int | None,
+) -> Iterator[list[int]]:
+    """Indices of prompts with the same branches and similar lengths, all rows of a prompt in one batch.
+
+    A prompt that the context cuts short goes alone and cuts no other, as does one that needs more memory than a batch
+    should take.
+    """
+    lengths = [len(p.prompt.factual_ids) for p in prompts]
+    branches = [tuple(branch.name for branch in policy.branches(p.prompt)) for p in prompts]
+    order = sorted(range(len(prompts)), key=lambda i: (len(branches[i]), branches[i], lengths[i]))
+    fitting = [i for i in order if lengths[i] + steps <= model.context_length]
+    for names, alike in groupby(fitting, key=branches.__getitem__):
+        most = size or max(BATCH_ROWS // len(names), 1)
+        batch: list[int] = []
+        for place in alike:
+            # Lengths rise, so that the newest prompt is the longest.
+            needed = rows_size(model, (len(batch) + 1) * len(names), lengths[place] + steps)
+            if batch and (len(batch) == most or (most_bytes is not None and needed > most_bytes)):
+                yield batch
+                batch = []
+            batch.append(place)
+        yield batch
+    yield from ([i] for i in order if lengths[i] + steps > model.context_length)
+
+
+def _size(model: LanguageModel, policy: Policy, prompts: Sequence[ChainPrompt], steps: int) -> int:
+    """Bytes of keys and values of a batch at its end."""
+    rows = sum(len(policy.branches(own.prompt)) for own in prompts)
+    longest = max(len(own.prompt.factual_ids) for own in prompts)
+    return rows_size(model, rows, min(longest + steps, model.context_length))
+
+
+def _continue(
+    prompts: Sequence[ChainPrompt], model: LanguageModel, policy: Policy, steps: int, seed: int
+) -> list[Chain]:
+    """The chains of a batch of prompts with the same branches."""
+    branches = [policy.branches(p.prompt) for p in prompts]
+    names = tuple(branch.name for branch in branches[0])
+    group = BranchGroup({BASE: model}, [branch for row in branches for branch in row])
+    seeds = [chain_seed(seed, p.row) for p in prompts]
+    chains: list[loop.Chain[_Draw]] = [loop.Chain(model.end_token_ids, steps) for _ in prompts]
+    while any(chain.finished(group.room) is None for chain in chains):
+        loop.write(group, chains, *group.followed(_Draws(policy, group.generated, names, seeds)))
+    group.close()
+    # (T, F + 2) each
+    tables = [np.array([(draw.token_id, *draw.supports) for draw in chain.steps]) for chain in chains]
+    return [
+        Chain(table[:, 2:].astype(np.float32), table[:, 1].astype(np.float32), table[:, 0].astype(np.int32))
+        for table in tables
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """A chosen token; its joint support, then that of the true token in each masked view, F + 1 in all."""
+
+    token_id: int
+    supports: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """What the policy chooses at one step of G chains, and what the factual branch would have written there."""
+
+    policy: Policy
+    step: int
+    names: tuple[str, ...]
+    seeds: Sequence[int]
+    key: None = None
+
+    def alone(self, logits: Tensor) -> list[_Draw]:
+        """The choices from logits ``(G * B, V)``."""
+        by_chain = logits.view(len(self.seeds), len(self.names), -1)  # (G, B, V)
+        tokens, supports = _step(self.policy, by_chain, self.step, self.names, self.seeds)  # (G,), (G, F + 1)
+        # One transfer a step: float64 holds token ids and float32 values exactly.
+        rows = torch.cat([tokens[:, None].double(), supports.double()], dim=-1).tolist()
+        return [_Draw(int(token), values) for token, *values in rows]
+
+    def together(self, logits: Sequence[Tensor], sequels: Sequence[_Draws]) -> Sequence[Callable[[], list[_Draw]]]:
+        """Never asked for: each has a forward of its own."""
+        raise NotImplementedError
+
+
+def _step(
+    policy: Policy, logits: Tensor, step: int, names: tuple[str, ...], seeds: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Chosen tokens ``(G,)``; their joint support, then that of the true token in each masked view ``(G, F + 1)``."""
+    views = policy.views(logits, step, names)
+    draws = [
+        torch.tensor([keyed_uniform(seed, path, step) for seed in seeds], dtype=torch.float64, device=logits.device)
+        for path in (loop.ROOT_PATH, TRUTH_PATH)
+    ]
+    chosen = choose(views.log_p_fused, views.certified, policy.sampling, draws[0]).token_ids  # (G,)
+    truth = choose(views.log_p_factual, None, policy.sampling, draws[1]).token_ids  # (G,)
+    families = [own.log_p for own in views.families]
+    masked = [views.log_p_masked] if policy.mask.layout == "joint" else families  # F of (G, V)
+    looked_up = [(views.log_p_masked, chosen), *((log_p, truth) for log_p in masked)]
+    supports = [
+        joint_support(views.log_p_fused.gather(-1, token[:, None]), log_p.gather(-1, token[:, None]))
+        for log_p, token in looked_up
+    ]  # F + 1 of (G, 1)
+    return chosen, torch.cat(supports, dim=-1)
+
+
+def chain_prompts(
+    model: LanguageModel,
+    examples: Sequence[Example],
+    contexts: Sequence[int],
+    policy: Policy,
+    detector: SpanDetector,
+) -> list[ChainPrompt]:
+    """Mask the prompts as the policy would.
+
+    Args:
+        model: The model.
+        examples: Prompts; references are not needed.
+        contexts: Context of each example.
+        policy: The policy.
+        detector: Finds spans where an example has none.
+
+    Raises:
+        InvalidInputError: There is no example, or one (named by its number) has an unusable prompt.
+    """
+    if not examples:
+        raise InvalidInputError("There are no calibration prompts; give at least one.")
+    prompts = []
+    for row, (example, context) in enumerate(zip(examples, contexts, strict=True), start=1):
+        try:
+            prepared = plan(model, example.prompt, policy, example.spans, detector=detector)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"Example {row}: {error}") from error
+        prompts.append(ChainPrompt(prepared.prompt, context, row))
+    return prompts
+
+
+def counted(progress: Progress | None, total: int) -> Callable[[int], None]:
+    """Turn counts of finished batches into (done, total)."""
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress:
+            progress(done, total)
+
+    return advance
+
+
+PHASE = "chains"
+"""Label of the recorded chains in a ledger."""
+
+
+def record_chains(
+    model: LanguageModel,
+    examples: Sequence[Example],
+    policy: FusedPolicy[Thresholds],
+    max_new_tokens: int = 64,
+    seed: int = 0,
+    detector: SpanDetector | None = None,
+    progress: Progress | None = None,
+    ledger: Ledger | None = None,
+    room: Room | None = None,
+) -> Thresholds:
+    """Record what the deployed policy chooses on prompts: the baseline against which drift is measured.
+
+    A calibration on rollouts has one already. Take prompts of the kind that will be audited, best those that the
+    thresholds were not read off.
+
+    Args:
+        model: The model.
+        examples: Prompts; references are not needed.
+        policy: The policy with its calibration, with a joint or with factorized masks.
+        max_new_tokens: Steps of a chain at most.
+        seed: Seed of the draws.
+        detector: Finds spans where an example has none; the default one if None.
+        progress: Called after each batch.
+        ledger: Keeps each chain; given again with the same inputs, what it holds is not generated again.
+        room: Where the batches' memory is taken from, if the device is shared; None takes it without asking.
+
+    Returns:
+        The policy's calibration with the recorded chains.
+
+    Raises:
+        InvalidInputError: The policy has no calibration, or an example (named by its number) has an unusable prompt.
+        CalibrationMismatch: The calibration belongs to another policy.
+        PromptTooLongError: A prompt fills the model's context.
+        LedgerMismatchError: The ledger belongs to other inputs.
+    """
+    if policy.calibration is None:
+        raise InvalidInputError("The policy has no calibration; calibrate first, then record its chains.")
+    detector, model = detector or default_detector(), model.dated()
+    prompts = chain_prompts(model, examples, context_numbers(examples), policy, detector)
+    if ledger is not None:
+        settings = {"max_new_tokens": max_new_tokens, "seed": seed, "thresholds": _thresholds(policy.calibration)}
+        ledger.bind(ledger_key(PHASE, [policy.fingerprint(model, detector.version)], examples, settings))
+    done = counted(progress, len(prompts))
+    chains = generate_chains(model, policy, prompts, max_new_tokens, seed, done, ledger=ledger, phase=PHASE, room=room)
+
+    def recorded(part: Calibration) -> Calibration:
+        record = part.chains or ChainRecord(part.reading, max_new_tokens)
+        return replace(part, chains=replace(record, reading=part.reading, max_new_tokens=max_new_tokens))
+
+    return cast(Thresholds, replace(policy.calibration.each(recorded), chosen=chains.chosen))
+
+
+def _thresholds(calibration: AnyCalibration) -> dict[str, object]:
+    """The thresholds in force, by family; JSON values."""
+    return {
+        name or JOINT: [part.bin_width, part.max_position, *(entry.log_tau for entry in part.bins)]
+        for name, part in calibration.parts
+    }

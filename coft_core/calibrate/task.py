@@ -1,0 +1,191 @@
+"""What a calibration rests on, wherever its contexts come from: prompts, policies, levels, and how values are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Generic, cast
+
+from coft_core.calibrate.settings import CalibrationSettings
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.families import FactorizedCalibration, split_alpha
+from coft_core.conformal.groups import ContextGroups
+from coft_core.conformal.quantile import check_alpha, check_estimator
+from coft_core.conformal.split import context_numbers, groups_of, held_out_contexts
+from coft_core.conformal.values import CalibrationValues
+from coft_core.errors import InvalidInputError
+from coft_core.fingerprint import Fingerprint
+from coft_core.model.language_model import LanguageModel
+from coft_core.policies.base import Policy
+from coft_core.policies.coft import FusedPolicy, Thresholds
+from coft_core.policies.factorized import PREFIX
+from coft_core.text.masking import MaskedPrompt, kept_terms
+from coft_core.text.rendering import require_steady
+from coft_core.types import Example, in_page_order
+
+JOINT = ""
+"""Name of the masked view of a joint mask."""
+
+NOTHING_MASKED = "Nothing is masked in any calibration prompt, so no family can be calibrated; mark sensitive spans."
+
+
+def masked_views(policy: Policy, prompt: MaskedPrompt) -> dict[str, tuple[int, ...]]:
+    """Tokens of each masked view of a prompt under a policy: :data:`JOINT`, or the families that have a branch."""
+    branches = policy.branches(prompt)[1:]
+    if policy.mask.layout == "joint":
+        return {JOINT: branches[0].input_ids}
+    return {branch.name.removeprefix(PREFIX): branch.input_ids for branch in branches}
+
+
+def steady(model: LanguageModel) -> LanguageModel:
+    """The model with all prompts of one calibration rendered at the same moment.
+
+    Raises:
+        InvalidInputError: Its chat template renders the same text in several ways.
+    """
+    dated = model.dated()
+    require_steady(dated.rendering_label)
+    return dated
+
+
+@dataclass(frozen=True, slots=True)
+class Task(Generic[Thresholds]):
+    """What all thresholds of one run have in common; :meth:`of` has checked everything that needs no model.
+
+    Attributes:
+        model: The model, rendering at one moment.
+        policies: The policies that will use the thresholds, without any yet: one a fusion weight, otherwise alike.
+        examples: The prompts.
+        contexts: Context of each.
+        alpha: Risk level; of all families together with factorized masks.
+        by_family: A level for each family; None shares alpha out equally.
+        estimator: Threshold estimator.
+        source: ``reference`` or ``rollout``.
+        settings: The options.
+        groups: Groups of the contexts; None unless thresholds are asked by group.
+    """
+
+    model: LanguageModel
+    policies: tuple[FusedPolicy[Thresholds], ...]
+    examples: Sequence[Example]
+    contexts: Sequence[int]
+    alpha: float
+    by_family: Mapping[str, float] | None
+    estimator: str
+    source: str
+    settings: CalibrationSettings
+    groups: ContextGroups | None
+
+    @classmethod
+    def of(
+        cls,
+        kind: type[FusedPolicy[Thresholds]],
+        model: LanguageModel,
+        examples: Sequence[Example],
+        lams: Sequence[float],
+        alpha: float,
+        estimator: str,
+        source: str,
+        settings: CalibrationSettings,
+        by_family: Mapping[str, float] | None = None,
+    ) -> Task[Thresholds]:
+        """Check what is asked; arguments as for :func:`coft_core.calibrate_factorized`, for a kind of policy.
+
+        Raises:
+            InvalidInputError: A parameter is outside its range, or an example lacks a group that is needed.
+        """
+        if not lams:
+            raise InvalidInputError("There is no fusion weight; give at least one lambda.")
+        controls: dict[str, Any] = {
+            name: getattr(settings, name)
+            for name in ("temperature", "top_p", "top_k", "sentinel", "mask_mode", "mask_hint", "families", "whitelist")
+        }
+        return cls(
+            model=steady(model),
+            policies=tuple(kind(lam, **controls) for lam in lams),
+            examples=examples,
+            contexts=context_numbers(examples, settings.by_group),
+            alpha=check_alpha(alpha),
+            by_family=by_family,
+            estimator=check_estimator(estimator),
+            source=source,
+            settings=settings,
+            groups=groups_of(examples) if settings.by_group else None,
+        )
+
+    def keeping(self, prompts: Iterable[MaskedPrompt]) -> Task[Thresholds]:
+        """The task with policies that never mask what the prompts keep, so that thresholds serve only such policies."""
+        terms = {term for prompt in prompts for term in kept_terms(prompt)}
+        return replace(self, policies=tuple(policy.keeping(terms) for policy in self.policies))
+
+    @property
+    def fingerprints(self) -> tuple[Fingerprint, ...]:
+        """Fingerprint of each policy with thresholds of this estimator and source."""
+        version = self.settings.spans.version
+        return tuple(
+            replace(policy.fingerprint(self.model, version), estimator=self.estimator, source=self.source)
+            for policy in self.policies
+        )
+
+    def levels(self, views: Iterable[str]) -> dict[str, float]:
+        """Risk level of each masked view that occurs.
+
+        Raises:
+            InvalidInputError: None does, or the families' shares of alpha do not fit.
+        """
+        if self.policies[0].mask.layout == "joint":
+            return {JOINT: self.alpha}
+        if not (families := in_page_order(views)):
+            raise InvalidInputError(NOTHING_MASKED)
+        return split_alpha(self.alpha, families, self.by_family)
+
+    def held_out(self, contexts: Mapping[str, Collection[int]], levels: Mapping[str, float]) -> list[int]:
+        """Contexts kept apart to measure coverage, of those in which each masked view occurs."""
+        return held_out_contexts(contexts, levels, self.settings.verification_share, self.settings.seed, self.groups)
+
+    def thresholds(self, fingerprint: Fingerprint, alpha: float, values: CalibrationValues, **rest: Any) -> Calibration:
+        """Thresholds of one masked view, without a name or date yet.
+
+        Args:
+            fingerprint: The policy's.
+            alpha: The view's risk level.
+            values: Its values.
+            rest: Other fields of :class:`Calibration`.
+        """
+        return Calibration(
+            fingerprint=fingerprint,
+            alpha=alpha,
+            values=values,
+            bin_width=self.settings.bin_width,
+            max_position=self.settings.max_position,
+            bin_spacing=self.settings.bin_spacing,
+            seed=self.settings.seed,
+            draws=self.settings.draws,
+            **rest,
+        )
+
+    @property
+    def label(self) -> dict[str, Any]:
+        """Name, date and groups of a finished calibration."""
+        return {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "name": self.settings.name,
+            "context_groups": self.groups or ContextGroups(),
+        }
+
+    def assembled(
+        self, parts: Mapping[str, Calibration], chosen: CalibrationValues | None = None, unmasked: int = 0
+    ) -> Thresholds:
+        """The policy's calibration of the masked views' thresholds.
+
+        Args:
+            parts: Thresholds by view.
+            chosen: The policy's own choices, the baseline of drift.
+            unmasked: Prompts in which nothing is masked.
+        """
+        chosen = chosen or CalibrationValues.empty()
+        if self.policies[0].mask.layout == "joint":
+            (joint,) = parts.values()
+            return cast(Thresholds, replace(joint, chosen=chosen) if len(chosen) else joint)
+        return cast(Thresholds, FactorizedCalibration(self.alpha, tuple(parts.items()), chosen, unmasked))
