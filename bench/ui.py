@@ -34,7 +34,6 @@ from app.bootstrap import Services, services
 from app.server import build_app, launch_options
 from app.settings import Settings
 from app.shared.audits import AuditSettings, AuditView, StartAudit
-from app.shared.mapping import step_record
 from coft_core import LanguageModel, load_model
 from coft_core.types import Span
 from db.database import Database
@@ -197,7 +196,7 @@ def prolonged(wired: Services, settings: AuditSettings, store: SessionsRepositor
     session = begin(wired, replace(settings, max_new_tokens=length))
     steps = list(wired.audits.run(begin(wired, settings).session_id))
     for index in range(length):
-        store.append_step(session.branch_id, step_record(replace(steps[index % len(steps)], index=index)))
+        store.append_step(session.branch_id, replace(steps[index % len(steps)], index=index))
     return session.session_id
 
 

@@ -1,105 +1,33 @@
 """COFT: counterfactual-conformal decoding for frozen causal language models, token by token.
 
-The public surface of the core; the names here stay.
+The names of :mod:`coft_core.public` are the public surface of the core. They are loaded when the first of them is asked
+for, so that :mod:`coft_core.types` can be had without PyTorch.
 """
 
 from __future__ import annotations
 
-from coft_core.calibrate.chains import record_chains
-from coft_core.calibrate.ledger import Ledger, MemoryLedger, ledger_key
-from coft_core.calibrate.run import calibrate, calibrate_factorized, calibrate_many
-from coft_core.calibrate.settings import CalibrationOptions
-from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.chain import ChainCertificate, certify_chain
-from coft_core.conformal.drift import DriftReport, audit_summary, drift_report
-from coft_core.conformal.families import FactorizedCalibration, FamilySequences, load_calibration
-from coft_core.conformal.quantile import conformal_threshold
-from coft_core.conformal.shift import DensityRatio, Shift, estimate_density_ratio, weights_by_context
-from coft_core.conformal.split import context_numbers
-from coft_core.decode.contributions import LeaveOneOut, SpanContribution, leave_one_out
-from coft_core.decode.cost import Overhead, measure_overhead
-from coft_core.decode.heads import Bounds
-from coft_core.decode.loop import Rollout, generate, score
-from coft_core.decode.plan import plan
-from coft_core.decode.reread import RereadFamily, RereadStep, reread
-from coft_core.errors import CalibrationMismatch, CoftError, LedgerMismatchError
-from coft_core.fingerprint import Fingerprint
-from coft_core.model.language_model import LanguageModel
-from coft_core.model.load import load_model
-from coft_core.model.noise import NumericNoise, noise_of
-from coft_core.policies.coft import CoftPolicy
-from coft_core.policies.factorized import FactorizedCoftPolicy
-from coft_core.policies.fusion import fuse_logits
-from coft_core.policies.vanilla import VanillaPolicy
-from coft_core.stored_logits import StoredLogits
-from coft_core.text.detection import SpanDetector, detect_spans
-from coft_core.text.masking import MaskedPrompt, mask_prompt
-from coft_core.text.user_list import UserList, UserTerm
-from coft_core.types import FAMILIES, PROXY_FAMILIES, Candidate, Diagnostics, Example, FamilyStep, Run, Span, Step
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "FAMILIES",
-    "PROXY_FAMILIES",
-    "Bounds",
-    "Calibration",
-    "CalibrationMismatch",
-    "CalibrationOptions",
-    "Candidate",
-    "ChainCertificate",
-    "CoftError",
-    "CoftPolicy",
-    "DensityRatio",
-    "Diagnostics",
-    "DriftReport",
-    "Example",
-    "FactorizedCalibration",
-    "FactorizedCoftPolicy",
-    "FamilySequences",
-    "FamilyStep",
-    "Fingerprint",
-    "LanguageModel",
-    "LeaveOneOut",
-    "Ledger",
-    "LedgerMismatchError",
-    "MaskedPrompt",
-    "MemoryLedger",
-    "NumericNoise",
-    "Overhead",
-    "RereadFamily",
-    "RereadStep",
-    "Rollout",
-    "Run",
-    "Shift",
-    "Span",
-    "SpanContribution",
-    "SpanDetector",
-    "Step",
-    "StoredLogits",
-    "UserList",
-    "UserTerm",
-    "VanillaPolicy",
-    "audit_summary",
-    "calibrate",
-    "calibrate_factorized",
-    "calibrate_many",
-    "certify_chain",
-    "conformal_threshold",
-    "context_numbers",
-    "detect_spans",
-    "drift_report",
-    "estimate_density_ratio",
-    "fuse_logits",
-    "generate",
-    "leave_one_out",
-    "ledger_key",
-    "load_calibration",
-    "load_model",
-    "mask_prompt",
-    "measure_overhead",
-    "noise_of",
-    "plan",
-    "record_chains",
-    "reread",
-    "score",
-    "weights_by_context",
-]
+if TYPE_CHECKING:
+    from coft_core.public import *  # noqa: F403
+
+
+class _Core(ModuleType):
+    """The package, in which ``calibrate`` is the function, whatever was imported of the folder of that name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "calibrate" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__" or not name.startswith("_"):
+            found = getattr(import_module("coft_core.public"), name, None)
+            if found is not None:
+                return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+sys.modules[__name__].__class__ = _Core

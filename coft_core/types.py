@@ -198,6 +198,21 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class UserTerm:
+    """One term of a reviewer's word list.
+
+    Attributes:
+        term: The word or words as written in running text.
+        family: Attribute family of its spans, one of :data:`FAMILIES` or ``"other"``.
+        keep: True for a term that stays visible; False for one that is masked, even in a proxy family.
+    """
+
+    term: str
+    family: str = "other"
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """One row of a step's candidate table: a token in the three views.
 

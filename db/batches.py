@@ -3,27 +3,120 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Subquery, case, func, insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, ForeignKey, Index, Subquery, Table, case, func, insert, select, update
 
-from db.database import Database
-from db.jobs import UNFINISHED
-from db.records import AnnotationRecord, BatchPlaceRecord, BatchRecord, BatchRowRecord, JsonObject
-from db.rows import find, to_record
-from db.tables import Annotation, AuditSession, Batch, BatchRow, Branch, Candidate, Job, Step
-from db.types import ConflictError, NotFoundError, mended, utc_now
+from db.audits import batch_rows, branches, sessions
+from db.chains import candidates, steps
+from db.jobs import UNFINISHED, jobs
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in, find
+from db.types import ConflictError, JsonObject, mended, utc_now
+from db.verdicts import AnnotationRecord, entries, log_entries
 
 
-class BatchesRepository:
-    """Adds, follows and deletes batches; a batch's request and prompts never change."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord:
+    """A batch without its rows.
 
-    def __init__(self, database: Database) -> None:
-        """Work on an open store."""
-        self._database = database
+    Attributes:
+        id: Its id.
+        name: Its name.
+        prompt_set_id: The prompts.
+        request: What was asked of them.
+        job_id: The job that ran it last; None before the first one, or once that job is deleted.
+        created_at: When it was stored.
+        row_count: Number of its rows.
+    """
+
+    id: int
+    name: str
+    prompt_set_id: int
+    request: JsonObject
+    job_id: int | None
+    created_at: datetime
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRowRecord:
+    """What became of one row of a batch, measured on its session's root branch.
+
+    Attributes:
+        line: Line of the prompt set.
+        session_id: Its session; None before it began, or once the session is deleted.
+        begun: Whether a session was ever made of it.
+        error: Why it could not be run; None if it could.
+        root_branch_id: Root branch of the session.
+        finished: Why its chain ended; None while it can go on.
+        certificate: What may be claimed of the session.
+        archived: Whether the session is archived.
+        text: Its continuation so far.
+        steps: Number of steps; the numbers below are about these.
+        certified: Steps whose token is certified.
+        fallbacks: Steps without any certified token.
+        overruled: Steps whose likeliest fused token was not certified while others were.
+        mean_log_ratio: Mean of the absolute log-ratios of the tokens' factual to masked probability.
+        max_log_ratio: Largest of them.
+        min_margin: Smallest margin; may be infinite.
+    """
+
+    line: int
+    session_id: int | None
+    begun: bool
+    error: str | None
+    root_branch_id: int | None
+    finished: str | None
+    certificate: str | None
+    archived: bool
+    text: str
+    steps: int
+    certified: int
+    fallbacks: int
+    overruled: int
+    mean_log_ratio: float | None
+    max_log_ratio: float | None
+    min_margin: float | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be run: its chain is not at its end, and its session was not deleted."""
+        return self.finished is None and not (self.begun and self.session_id is None)
+
+
+batches = Table(
+    "batches",
+    METADATA,
+    *columns(
+        BatchRecord,
+        # Its prompts are the rows of its prompt set, which cannot be deleted before it.
+        prompt_set_id=ForeignKey("prompt_sets.id", ondelete="RESTRICT"),
+        job_id=ForeignKey("jobs.id", ondelete="SET NULL"),
+        row_count=None,
+    ),
+    Index(None, "prompt_set_id"),
+    Index(None, "job_id"),
+    info={"called": "batch"},
+    **NEVER_REUSED,
+)
+
+
+class BatchesRepository(Repository[BatchRecord]):
+    """Adds, follows and deletes batches; a batch's request and prompts never change, and outlive it."""
+
+    _table, _kind = batches, BatchRecord
+    _query = select(
+        *fields_in(BatchRecord, batches),
+        select(func.count())
+        .select_from(batch_rows)
+        .where(batch_rows.c.batch_id == batches.c.id)
+        .scalar_subquery()
+        .label("row_count"),
+    )
 
     def add(self, name: str, prompt_set_id: int, request: JsonObject, lines: Collection[int]) -> BatchRecord:
         """Store a batch none of whose rows has begun.
@@ -37,27 +130,17 @@ class BatchesRepository:
         Raises:
             ConflictError: There is no such prompt set.
         """
-        with self._database.session() as session:
-            row = Batch(name=name, prompt_set_id=prompt_set_id, request=request, created_at=utc_now())
-            session.add(row)
-            session.flush()
+        with self._database.writing() as connection:
+            values = {"name": name, "prompt_set_id": prompt_set_id, "request": request, "created_at": utc_now()}
+            key = add_row(connection, batches, **values)
             if lines:
-                session.execute(insert(BatchRow), [{"batch_id": row.id, "line": line} for line in sorted(lines)])
-            return to_record(BatchRecord, row, row_count=len(lines))
-
-    def get(self, batch_id: int) -> BatchRecord:
-        """Return a batch.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.reading() as session:
-            return _record(session, find(session, Batch, batch_id))
+                connection.execute(insert(batch_rows), [{"batch_id": key, "line": line} for line in sorted(lines)])
+            return self._one(connection, key)
 
     def list(self) -> Sequence[BatchRecord]:
         """Return all batches, newest first."""
-        with self._database.reading() as session:
-            return [_record(session, row) for row in session.scalars(select(Batch).order_by(Batch.id.desc()))]
+        with self._database.reading() as connection:
+            return self._records(connection, self._query.order_by(batches.c.id.desc()))
 
     def rename(self, batch_id: int, name: str) -> BatchRecord:
         """Change a batch's name.
@@ -65,19 +148,7 @@ class BatchesRepository:
         Raises:
             NotFoundError: There is none with this id.
         """
-        with self._database.session() as session:
-            row = find(session, Batch, batch_id)
-            row.name = name
-            return _record(session, row)
-
-    def delete(self, batch_id: int) -> None:
-        """Delete a batch; its sessions and its prompt set stay.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.session() as session:
-            session.delete(find(session, Batch, batch_id))
+        return self._change(batch_id, name=name)
 
     def begin(self, batch_id: int, job_id: int) -> BatchRecord:
         """Make a job the one that runs a batch; making it so again does nothing.
@@ -86,22 +157,19 @@ class BatchesRepository:
             NotFoundError: There is no such batch or job.
             ConflictError: Another job that has not ended runs it.
         """
-        with self._database.session() as session:
-            row = session.get(Batch, batch_id, with_for_update=True)
-            if row is None:
-                raise NotFoundError(f"There is no batch with the id {batch_id}; it may have been deleted.")
-            find(session, Job, job_id)
-            other = None if row.job_id in (None, job_id) else session.get(Job, row.job_id)
-            if other is not None and other.status in UNFINISHED:
+        with self._database.writing() as connection:
+            row = find(connection, batches, batch_id, lock=True)
+            find(connection, jobs, job_id)
+            if row.job_id not in (None, job_id) and find(connection, jobs, row.job_id).status in UNFINISHED:
                 raise ConflictError(f"The batch “{row.name}” is being run already; wait for it, or cancel it.")
-            row.job_id = job_id
-            return _record(session, row)
+            connection.execute(update(batches).where(batches.c.id == batch_id).values(job_id=job_id))
+            return self._one(connection, batch_id)
 
     def fail(self, batch_id: int, line: int, error: str) -> None:
         """Write why a row could not be run."""
-        of_row = BatchRow.batch_id == batch_id, BatchRow.line == line
-        with self._database.session() as session:
-            session.execute(update(BatchRow).where(*of_row).values(error=mended(error)))
+        of_row = batch_rows.c.batch_id == batch_id, batch_rows.c.line == line
+        with self._database.writing() as connection:
+            connection.execute(update(batch_rows).where(*of_row).values(error=mended(error)))
 
     def rows(self, batch_id: int) -> Sequence[BatchRowRecord]:
         """Return the rows of a batch in the order of their lines, with what their sessions say so far.
@@ -112,68 +180,52 @@ class BatchesRepository:
         measured = _measured(batch_id)
         query = (
             select(
-                BatchRow.line,
-                BatchRow.session_id,
-                BatchRow.begun_at.is_not(None).label("begun"),
-                BatchRow.error,
-                Branch.id.label("root_branch_id"),
-                Branch.finished,
-                AuditSession.certificate,
-                AuditSession.archived_at.is_not(None).label("archived"),
-                *(measured.c[name] for name in _MEASURES),
+                batch_rows.c.line,
+                batch_rows.c.session_id,
+                batch_rows.c.begun_at.is_not(None).label("begun"),
+                batch_rows.c.error,
+                branches.c.id.label("root_branch_id"),
+                branches.c.finished,
+                sessions.c.certificate,
+                sessions.c.archived_at.is_not(None).label("archived"),
+                *(func.coalesce(measured.c[name], 0).label(name) for name in _COUNTS),
+                *(measured.c[name] for name in ("mean_log_ratio", "max_log_ratio", "min_margin")),
             )
-            .join(AuditSession, AuditSession.id == BatchRow.session_id, isouter=True)
-            .join(Branch, (Branch.session_id == AuditSession.id) & Branch.parent_id.is_(None), isouter=True)
-            .join(measured, measured.c.branch_id == Branch.id, isouter=True)
-            .where(BatchRow.batch_id == batch_id)
-            .order_by(BatchRow.line)
+            .join(sessions, sessions.c.id == batch_rows.c.session_id, isouter=True)
+            .join(branches, (branches.c.session_id == sessions.c.id) & branches.c.parent_id.is_(None), isouter=True)
+            .join(measured, measured.c.branch_id == branches.c.id, isouter=True)
+            .where(batch_rows.c.batch_id == batch_id)
+            .order_by(batch_rows.c.line)
         )
-        with self._database.reading() as session:
-            find(session, Batch, batch_id)
-            texts = _texts(session, batch_id)
-            return [_row_record(row, texts) for row in session.execute(query)]
+        with self._database.reading() as connection:
+            find(connection, batches, batch_id)
+            texts = _texts(connection, batch_id)
+            return [
+                BatchRowRecord(**row._asdict(), text=texts.get(row.root_branch_id, ""))
+                for row in connection.execute(query)
+            ]
 
     def verdict_logs(self, batch_id: int) -> Sequence[AnnotationRecord]:
         """Return the verdict logs of a batch's sessions, session after session, oldest entry first."""
         query = (
-            select(Annotation, Branch.path)
-            .join(BatchRow, BatchRow.session_id == Annotation.session_id)
-            .join(Branch, Branch.id == Annotation.branch_id, isouter=True)
-            .where(BatchRow.batch_id == batch_id)
-            .order_by(Annotation.session_id, Annotation.entry)
+            entries.join(batch_rows, batch_rows.c.session_id == log_entries.c.session_id)
+            .where(batch_rows.c.batch_id == batch_id)
+            .order_by(log_entries.c.session_id, log_entries.c.entry)
         )
-        with self._database.reading() as session:
-            return [to_record(AnnotationRecord, row, branch_path=path) for row, path in session.execute(query)]
+        with self._database.reading() as connection:
+            return [AnnotationRecord(**row._asdict()) for row in connection.execute(query)]
 
 
-def claim_row(session: Session, place: BatchPlaceRecord, session_id: int) -> None:
-    """Write in the transaction that makes a session that it belongs to a row of a batch.
-
-    Raises:
-        NotFoundError: There is no such row.
-        ConflictError: The row has had a session already.
-    """
-    row = session.get(BatchRow, (place.batch_id, place.line), with_for_update=True)
-    if row is None:
-        raise NotFoundError(f"Batch {place.batch_id} has no line {place.line}; it may have been deleted.")
-    if row.begun_at is not None:
-        raise ConflictError(f"Line {place.line} of this batch has had a session already; open that one.")
-    row.session_id, row.begun_at, row.error = session_id, utc_now(), None
-
-
-_MEASURES = ("steps", "certified", "fallbacks", "overruled", "mean_log_ratio", "max_log_ratio", "min_margin")
 _COUNTS = ("steps", "certified", "fallbacks", "overruled")
 
 
-def _record(session: Session, row: Batch) -> BatchRecord:
-    rows = session.scalars(select(func.count()).select_from(BatchRow).where(BatchRow.batch_id == row.id)).one()
-    return to_record(BatchRecord, row, row_count=rows)
-
-
-def _row_record(row: Any, texts: dict[int, str]) -> BatchRowRecord:
-    counts = {name: int(getattr(row, name) or 0) for name in _COUNTS}
-    booleans = {"begun": bool(row.begun), "archived": bool(row.archived)}
-    return to_record(BatchRowRecord, row, **counts, **booleans, text=texts.get(row.root_branch_id, ""))
+def of_root_branches(batch_id: int) -> ColumnElement[bool]:
+    """Whether a step is on the root branch of one of a batch's sessions."""
+    return steps.c.branch_id.in_(
+        select(branches.c.id)
+        .join(batch_rows, batch_rows.c.session_id == branches.c.session_id)
+        .where(batch_rows.c.batch_id == batch_id, branches.c.parent_id.is_(None))
+    )
 
 
 def _measured(batch_id: int) -> Subquery:
@@ -185,54 +237,46 @@ def _measured(batch_id: int) -> Subquery:
 
     return (
         select(
-            Step.branch_id,
+            steps.c.branch_id,
             func.count().label("steps"),
-            counted(Step.certified).label("certified"),
-            counted(Step.fallback).label("fallbacks"),
+            counted(steps.c.certified).label("certified"),
+            counted(steps.c.fallback).label("fallbacks"),
             func.count(overruled.c.step_id).label("overruled"),
-            func.avg(func.abs(Step.log_ratio)).label("mean_log_ratio"),
-            func.max(func.abs(Step.log_ratio)).label("max_log_ratio"),
-            func.min(Step.margin).label("min_margin"),
+            func.avg(func.abs(steps.c.log_ratio)).label("mean_log_ratio"),
+            func.max(func.abs(steps.c.log_ratio)).label("max_log_ratio"),
+            func.min(steps.c.margin).label("min_margin"),
         )
-        .join(overruled, overruled.c.step_id == Step.id, isouter=True)
-        .where(Step.branch_id.in_(_roots(batch_id)))
-        .group_by(Step.branch_id)
+        .join(overruled, overruled.c.step_id == steps.c.id, isouter=True)
+        .where(of_root_branches(batch_id))
+        .group_by(steps.c.branch_id)
         .subquery()
     )
 
 
 def _overruled(batch_id: int) -> Subquery:
     """Steps whose likeliest fused candidate is not certified while another one is; an empty set has no other one."""
-    refused = func.max(case((~Candidate.certified, Candidate.log_p_fused)))
-    accepted = func.max(case((Candidate.certified, Candidate.log_p_fused)))
+    refused = func.max(case((~candidates.c.certified, candidates.c.log_p_fused)))
+    accepted = func.max(case((candidates.c.certified, candidates.c.log_p_fused)))
     return (
-        select(Candidate.step_id)
-        .join(Step, Step.id == Candidate.step_id)
-        .where(Step.branch_id.in_(_roots(batch_id)))
-        .group_by(Candidate.step_id)
+        select(candidates.c.step_id)
+        .join(steps, steps.c.id == candidates.c.step_id)
+        .where(of_root_branches(batch_id))
+        .group_by(candidates.c.step_id)
         .having(refused > accepted)
         .subquery()
     )
 
 
-def _roots(batch_id: int) -> Any:
-    return (
-        select(Branch.id)
-        .join(BatchRow, BatchRow.session_id == Branch.session_id)
-        .where(BatchRow.batch_id == batch_id, Branch.parent_id.is_(None))
-    )
-
-
-def _texts(session: Session, batch_id: int) -> dict[int, str]:
+def _texts(connection: Connection, batch_id: int) -> dict[int, str]:
     """Continuations by root branch, without the end token that finished them."""
     query = (
-        select(Step.branch_id, Step.token, Branch.finished)
-        .join(Branch, Branch.id == Step.branch_id)
-        .where(Step.branch_id.in_(_roots(batch_id)))
-        .order_by(Step.branch_id, Step.index)
+        select(steps.c.branch_id, steps.c.token, branches.c.finished)
+        .join(branches, branches.c.id == steps.c.branch_id)
+        .where(of_root_branches(batch_id))
+        .order_by(steps.c.branch_id, steps.c.index)
     )
     texts = {}
-    for branch_id, rows in groupby(session.execute(query), attrgetter("branch_id")):
+    for branch_id, rows in groupby(connection.execute(query), attrgetter("branch_id")):
         own = list(rows)
         shown = own[:-1] if own[-1].finished == "end" else own
         texts[branch_id] = "".join(row.token for row in shown)

@@ -1,18 +1,27 @@
-"""Calibration runs with their values and bins."""
+"""Calibration runs with their values and bins, so that another alpha or estimator needs no model."""
 
 from __future__ import annotations
 
+import builtins
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import CheckConstraint, Column, Connection, ForeignKey, Index, Integer, Select, Table, insert, select
 
-from db.database import Database
-from db.records import JsonObject
-from db.rows import find, to_columns, to_record
-from db.tables import CalibrationBin, CalibrationRun
-from db.types import utc_now
+from db.tables import (
+    METADATA,
+    NEVER_REUSED,
+    Repository,
+    add_row,
+    columns,
+    field_values,
+    fields_in,
+    missing,
+)
+from db.types import CompressedBytes, JsonObject, utc_now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +86,37 @@ class CalibrationRecord(CalibrationFields):
     bins: tuple[BinRecord, ...]
 
 
-class CalibrationsRepository:
-    """Adds, lists, renames and deletes calibration runs."""
+calibrations = Table(
+    "calibration_runs",
+    METADATA,
+    *columns(
+        CalibrationRecord,
+        prompt_set_id=ForeignKey("prompt_sets.id", ondelete="SET NULL"),
+        job_id=ForeignKey("jobs.id", ondelete="SET NULL"),
+        bins=None,
+    ),
+    Column("values", CompressedBytes, nullable=False),
+    Index(None, "prompt_set_id"),
+    Index(None, "job_id"),
+    Index(None, "fingerprint_digest"),
+    info={"called": "calibration"},
+    **NEVER_REUSED,
+)
 
-    def __init__(self, database: Database) -> None:
-        """Work on an open store."""
-        self._database = database
+calibration_bins = Table(
+    "calibration_bins",
+    METADATA,
+    Column("run_id", Integer, ForeignKey("calibration_runs.id", ondelete="CASCADE"), primary_key=True),
+    *columns(BinRecord, position=Column("position", Integer, primary_key=True)),
+    CheckConstraint("last_step >= first_step", name="steps_in_order"),
+)
+
+
+class CalibrationsRepository(Repository[CalibrationRecord]):
+    """Adds, lists, renames and deletes calibration runs; audits that used one keep the label it had, and outlive it."""
+
+    _table = calibrations
+    _query = select(*fields_in(CalibrationRecord, calibrations))
 
     def add(self, fields: CalibrationFields, bins: Sequence[BinRecord], values: bytes) -> CalibrationRecord:
         """Store a finished calibration.
@@ -95,21 +129,13 @@ class CalibrationsRepository:
         Raises:
             ConflictError: The prompt set or job does not exist, or two bins share a position.
         """
-        with self._database.session() as session:
-            row = CalibrationRun(**to_columns(fields, CalibrationFields), values=values, created_at=utc_now())
-            row.bins = [CalibrationBin(**to_columns(item, BinRecord)) for item in bins]
-            session.add(row)
-            session.flush()
-            return _record(row)
-
-    def get(self, calibration_id: int) -> CalibrationRecord:
-        """Return a calibration with its bins.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.reading() as session:
-            return _record(find(session, CalibrationRun, calibration_id))
+        with self._database.writing() as connection:
+            own = field_values(fields, CalibrationFields)
+            key = add_row(connection, calibrations, **own, values=values, created_at=utc_now())
+            if bins:
+                rows = [{"run_id": key, **field_values(item, BinRecord)} for item in bins]
+                connection.execute(insert(calibration_bins), rows)
+            return self._one(connection, key)
 
     def list(
         self,
@@ -124,15 +150,15 @@ class CalibrationsRepository:
             fingerprint_digest: Only those of this policy.
             embedded: Only those that came with the program (True), or only the others (False).
         """
-        query = select(CalibrationRun).order_by(CalibrationRun.id.desc())
+        query = self._query.order_by(calibrations.c.id.desc())
         if model is not None:
-            query = query.where(CalibrationRun.model == model)
+            query = query.where(calibrations.c.model == model)
         if fingerprint_digest is not None:
-            query = query.where(CalibrationRun.fingerprint_digest == fingerprint_digest)
+            query = query.where(calibrations.c.fingerprint_digest == fingerprint_digest)
         if embedded is not None:
-            query = query.where(CalibrationRun.embedded == embedded)
-        with self._database.reading() as session:
-            return [_record(row) for row in session.scalars(query)]
+            query = query.where(calibrations.c.embedded == embedded)
+        with self._database.reading() as connection:
+            return self._records(connection, query)
 
     def values(self, calibration_id: int) -> bytes:
         """Return the serialisation that was stored with a calibration.
@@ -140,29 +166,28 @@ class CalibrationsRepository:
         Raises:
             NotFoundError: There is none with this id.
         """
-        with self._database.reading() as session:
-            return find(session, CalibrationRun, calibration_id).values
+        query = select(calibrations.c["values"]).where(calibrations.c.id == calibration_id)
+        with self._database.reading() as connection:
+            stored: bytes | None = connection.scalar(query)
+        if stored is None:
+            raise missing(calibrations, calibration_id)
+        return stored
 
     def rename(self, calibration_id: int, name: str) -> CalibrationRecord:
-        """Change a calibration's name; audits that used it keep the label that they were made with.
+        """Change a calibration's name.
 
         Raises:
             NotFoundError: There is none with this id.
         """
-        with self._database.session() as session:
-            row = find(session, CalibrationRun, calibration_id)
-            row.name = name
-            return _record(row)
+        return self._change(calibration_id, name=name)
 
-    def delete(self, calibration_id: int) -> None:
-        """Delete a calibration; audits that used it stay and keep its label.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.session() as session:
-            session.delete(find(session, CalibrationRun, calibration_id))
+    def _records(self, connection: Connection, query: Select[Any]) -> builtins.list[CalibrationRecord]:
+        rows = connection.execute(query).all()
+        query = select(calibration_bins).where(calibration_bins.c.run_id.in_([row.id for row in rows]))
+        bins: defaultdict[int, builtins.list[BinRecord]] = defaultdict(builtins.list)
+        for key, *values in connection.execute(query.order_by(calibration_bins.c.position)):
+            bins[key].append(BinRecord(**dict(zip(_BIN, values, strict=True))))
+        return [CalibrationRecord(**row._asdict(), bins=tuple(bins[row.id])) for row in rows]
 
 
-def _record(row: CalibrationRun) -> CalibrationRecord:
-    return to_record(CalibrationRecord, row, bins=tuple(to_record(BinRecord, item) for item in row.bins))
+_BIN = tuple(column.name for column in calibration_bins.c if column.name != "run_id")

@@ -1,198 +1,315 @@
-"""Appending steps to branches: the store's only write of a decoding step, shared by all threads that append at once."""
+"""The steps of branches: a chain is read through its branch's ancestors, and steps are only ever added.
+
+A step is stored by whichever thread writes at that moment, together with those of all others that append meanwhile.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from dataclasses import dataclass, fields
 from itertools import groupby
 from operator import attrgetter
 from threading import Condition, Lock
 from time import perf_counter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, case, func, insert, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ColumnElement,
+    Connection,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    Table,
+    UniqueConstraint,
+    bindparam,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
+from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
+from db.audits import branches, require_calibration, sessions
 from db.database import Database
-from db.records import BranchOutlineRecord, BranchRecord, CandidateRecord, SessionBeginning, StepRecord, StepSupport
-from db.rows import families_from_json, families_to_json, find, missing, require_calibration, to_record
-from db.tables import AuditSession, Branch, Candidate, Step
-from db.types import ConflictError, utc_now
+from db.tables import METADATA, Rewritten, columns, field_values, fields_in, missing
+from db.types import AnyText, ConflictError, RealNumber, UnstorableValueError, UtcDateTime, utc_now
 
-_BRANCH = select(Branch.__table__).where(Branch.__table__.c.id == bindparam("own"))
-_ACTIVE_BRANCH = (
-    select(Branch.__table__)
-    .join(AuditSession.__table__, AuditSession.__table__.c.active_branch_id == Branch.__table__.c.id)
-    .where(AuditSession.__table__.c.id == bindparam("own"))
+
+def _families_to_json(families: tuple[FamilyStep, ...]) -> list[dict[str, Any]]:
+    """Parts of a step by family; JSON has no infinities, so text stands for them."""
+    return [{name: _finite(value) for name, value in field_values(part, FamilyStep).items()} for part in families]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            raise UnstorableValueError("A number of a step is NaN (not a number); compute it again or leave it out.")
+        return repr(value)
+    return value
+
+
+def _families_from_json(stored: list[dict[str, Any]]) -> tuple[FamilyStep, ...]:
+    numbers = ("log_p_masked", "log_joint", "log_tau")
+    return tuple(FamilyStep(**{**row, **{name: float(row[name]) for name in numbers}}) for row in stored)
+
+
+steps = Table(
+    "steps",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("branch_id", Integer, ForeignKey("branches.id", ondelete="CASCADE"), nullable=False),
+    *columns(
+        Step,
+        {"StoredLogits": bytes},
+        candidates=None,
+        diagnostics=None,
+        families=Column("families", Rewritten(_families_to_json, _families_from_json, absent=())),
+        certified_in=Column("certified_in", AnyText, nullable=False, server_default="both"),
+        # Compressed already, and far larger than the rest of the row: read only where it is asked for.
+        logits=LargeBinary(),
+    ),
+    *columns(Diagnostics),
+    Column("seconds", RealNumber),
+    Column("peak_bytes", BigInteger),
+    Column("created_at", UtcDateTime, nullable=False),
+    UniqueConstraint("branch_id", "index"),
+    CheckConstraint('"index" >= 0', name="index_in_chain"),
+)
+
+candidates = Table(
+    "candidates",
+    METADATA,
+    Column("step_id", Integer, ForeignKey("steps.id", ondelete="CASCADE"), primary_key=True),
+    Column("rank", Integer, primary_key=True),
+    *columns(Candidate, refused_by=Column("refused_by", Rewritten(list, tuple, absent=()))),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """The steps that one branch contributes to a chain: ``start <= index < stop`` (no end if None)."""
+class BranchOutline:
+    """A branch of a session's tree without its steps.
 
-    branch_id: int
-    start: int
-    stop: int | None
+    Attributes:
+        id: Its id.
+        parent_id: The branch that it was forked from; None for the root.
+        fork_step: Step (0-based) at which it departs; None for the root.
+        token: The forced token that it departs with, its name where that step was never stored; None for the root.
+        name: What the reviewer calls it; the token until she renames it.
+        length: Steps of its chain, those before the fork included.
+        finished: None while it can go on, or ``"length"``, ``"end"`` or ``"context"``.
+    """
 
-    @property
-    def condition(self) -> ColumnElement[bool]:
-        """The segment as a condition on :class:`db.tables.Step`."""
-        inside = (Step.branch_id == self.branch_id) & (Step.index >= self.start)
-        return inside if self.stop is None else inside & (Step.index < self.stop)
+    id: int
+    parent_id: int | None
+    fork_step: int | None
+    token: str | None
+    name: str
+    length: int = 0
+    finished: str | None = None
 
 
-def segments(session: Session, branch_id: int) -> list[Segment]:
-    """Return what each branch contributes to a branch's chain, the branch itself first.
+@dataclass(frozen=True, slots=True)
+class StepSupport:
+    """What a step says of how well its token is supported.
 
-    A fork takes its parent's chain up to the fork step, which may lie before the parent's own
-    first step; the parent then contributes nothing and its own parent a shorter part.
+    Attributes:
+        forced: Whether a person chose the token.
+        log_p_masked: Its log-probability in the masked branch.
+        log_p_fused: Its log-probability after fusion.
+    """
+
+    forced: bool
+    log_p_masked: float
+    log_p_fused: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBeginning:
+    """How a session began on its root branch.
+
+    Attributes:
+        session_id: The session.
+        prompt: Its prompt.
+        alpha: Its risk level; None where the policy has none.
+        greedy: Whether it took the likeliest tokens.
+        certificate: Its certification status in words.
+        group: The group whose thresholds it used; None for all contexts together.
+        steps: Its first steps.
+    """
+
+    session_id: int
+    prompt: str
+    alpha: float | None
+    greedy: bool
+    certificate: str
+    group: str | None
+    steps: tuple[StepSupport, ...]
+
+
+def in_chain(connection: Connection, branch_id: int) -> ColumnElement[bool]:
+    """Whether a step belongs to the chain of a branch.
+
+    A fork takes its parent's chain up to the fork step, which may lie before the parent's own first step; the parent
+    then contributes nothing and its own parent a shorter part.
 
     Raises:
         NotFoundError: There is no such branch.
     """
-    leaf = find(session, Branch, branch_id)
-    family = {row.id: row for row in session.scalars(select(Branch).filter_by(session_id=leaf.session_id))}
-    found: list[Segment] = []
-    branch: Branch | None = leaf
-    stop: int | None = None
-    while branch is not None:
-        start = branch.fork_step or 0
-        if stop is None or start < stop:
-            found.append(Segment(branch.id, start, stop))
+    session = select(branches.c.session_id).where(branches.c.id == branch_id).scalar_subquery()
+    family = {row.id: row for row in connection.execute(select(branches).where(branches.c.session_id == session))}
+    if branch_id not in family:
+        raise missing(branches, branch_id)
+    parts: list[ColumnElement[bool]] = []
+    own: int | None = branch_id
+    stop = math.inf
+    while own is not None:
+        start = family[own].fork_step or 0
+        if start < stop:
+            part = (steps.c.branch_id == own) & (steps.c.index >= start)
+            parts.append(part if stop == math.inf else part & (steps.c.index < stop))
             stop = start
-        branch = None if branch.parent_id is None else family[branch.parent_id]
-    return found
+        own = family[own].parent_id
+    return or_(*parts)
 
 
-def load_chain(session: Session, branch_id: int, with_logits: bool = False, first: int = 0) -> list[StepRecord]:
-    """Return a branch's chain in the order of its steps, candidates included, in four queries at most.
+_NOT_PLAIN = ("candidates", "diagnostics", "logits")
+_STEP = tuple(field.name for field in fields(Step) if field.name not in _NOT_PLAIN)
+_DIAGNOSTICS = tuple(field.name for field in fields(Diagnostics))
+_CANDIDATE = tuple(field.name for field in fields(Candidate))
+_step_values, _diagnostic_values, _candidate_values = (
+    attrgetter(*_STEP), attrgetter(*_DIAGNOSTICS), attrgetter(*_CANDIDATE),
+)  # fmt: skip
 
-    Args:
-        session: The session of the database.
-        branch_id: The branch.
-        with_logits: Whether the steps' logits are read too; they are much larger than all the rest.
-        first: Index of the first step that is asked for.
 
-    Raises:
-        NotFoundError: There is no such branch.
-    """
-    condition = or_(*(segment.condition for segment in segments(session, branch_id))) & (Step.index >= first)
-    steps = session.execute(select(*_columns(with_logits)).where(condition).order_by(Step.index)).all()
-    if not steps:
-        return []
-    candidates: defaultdict[int, list[CandidateRecord]] = defaultdict(list)
+def read_chain(connection: Connection, branch_id: int, first: int) -> tuple[Step, ...]:
+    """A branch's chain from a step on, candidates included and without logits, in three queries."""
+    condition = in_chain(connection, branch_id) & (steps.c.index >= first)
+    rows: defaultdict[int, list[Candidate]] = defaultdict(list)
     query = (
-        select(Candidate.__table__)
-        .join(Step, Step.id == Candidate.step_id)
+        select(candidates.c.step_id, *fields_in(Candidate, candidates))
+        .join(steps, steps.c.id == candidates.c.step_id)
         .where(condition)
-        .order_by(Candidate.step_id, Candidate.rank)
+        .order_by(candidates.c.step_id, candidates.c.rank)
     )
-    for row in session.execute(query):
-        candidates[row.step_id].append(to_record(CandidateRecord, row, refused_by=tuple(row.refused_by or ())))
-    return [step_of(row, candidates[row.id], row.logits if with_logits else None) for row in steps]
+    for key, *values in connection.execute(query):
+        rows[key].append(Candidate(*values))
+    names = (*_STEP, *_DIAGNOSTICS)
+    chain = select(steps.c.id, *(steps.c[name] for name in names)).where(condition).order_by(steps.c.index)
+    split = len(_STEP)
+    return tuple(
+        Step(
+            **dict(zip(_STEP, values[:split], strict=True)),
+            diagnostics=Diagnostics(*values[split:]),
+            candidates=tuple(rows[key]),
+        )
+        for key, *values in connection.execute(chain)
+    )
 
 
-def branch_row(connection: Connection, branch_id: int) -> BranchRecord:
-    """Return a branch.
+def read_logits(connection: Connection, branch_id: int, first: int) -> dict[int, bytes]:
+    """The logits that were kept of a branch's chain from a step on, by the step's index."""
+    query = select(steps.c.index, steps.c.logits).where(
+        in_chain(connection, branch_id), steps.c.index >= first, steps.c.logits.is_not(None)
+    )
+    return dict(connection.execute(query).tuples().all())
 
-    Raises:
-        NotFoundError: There is none with this id.
+
+def chain_length(connection: Connection, branch_id: int, fork_step: int | None) -> int:
+    """The number of steps of a branch's chain, which is the index of its next step."""
+    last = connection.scalar(select(func.max(steps.c.index)).where(steps.c.branch_id == branch_id))
+    return (fork_step or 0) if last is None else last + 1
+
+
+def read_outlines(connection: Connection, session_id: int) -> tuple[BranchOutline, ...]:
+    """The branches of a session, the root first, in one query and without any chain.
+
+    A branch may carry any name, so that the token it departs with is read from its first step.
     """
-    row = connection.execute(_BRANCH, {"own": branch_id}).one_or_none()
-    if row is None:
-        raise missing(Branch, branch_id)
-    return to_record(BranchRecord, row)
+    own = (branches.c.id, branches.c.parent_id, branches.c.fork_step, branches.c.name, branches.c.finished)
+    departing = case((steps.c.index == branches.c.fork_step, steps.c.token))
+    query = (
+        select(*own, func.max(departing).label("token"), func.max(steps.c.index).label("last"))
+        .outerjoin(steps, steps.c.branch_id == branches.c.id)
+        .where(branches.c.session_id == session_id)
+        .group_by(*own)
+        .order_by(branches.c.id)
+    )
+    return tuple(
+        BranchOutline(
+            id=row.id,
+            parent_id=row.parent_id,
+            fork_step=row.fork_step,
+            token=None if row.parent_id is None else row.token or row.name,
+            name=row.name,
+            length=(row.fork_step or 0) if row.last is None else row.last + 1,
+            finished=row.finished,
+        )
+        for row in connection.execute(query)
+    )
 
 
-def active_branch_row(connection: Connection, session_id: int) -> BranchRecord:
-    """Return the active branch of a session.
+def read_beginnings(connection: Connection, calibration_id: int, first: int) -> list[SessionBeginning]:
+    """The first steps of the root branches of sessions that use a calibration, oldest session first.
 
-    Raises:
-        NotFoundError: There is no such session.
+    Sessions without a step are left out. Pages ask for this often, so that only a few columns are read.
     """
-    row = connection.execute(_ACTIVE_BRANCH, {"own": session_id}).one_or_none()
-    if row is None:
-        raise missing(AuditSession, session_id)
-    return to_record(BranchRecord, row)
-
-
-def own_branch(session: Session, session_id: int, branch_id: int) -> Branch:
-    """Load a branch of a session.
-
-    Raises:
-        NotFoundError: There is no such branch.
-        ConflictError: It belongs to another session.
-    """
-    branch = find(session, Branch, branch_id)
-    if branch.session_id != session_id:
-        raise ConflictError(f"Branch {branch_id} is not a branch of audit session {session_id}.")
-    return branch
-
-
-def chain_length(session: Session, branch: Branch) -> int:
-    """Return the number of steps of a branch's chain, which is the index of its next step."""
-    last = session.scalar(select(func.max(Step.index)).where(Step.branch_id == branch.id))
-    return (branch.fork_step or 0) if last is None else last + 1
-
-
-def step_of(row: Any, candidates: Sequence[CandidateRecord] = (), logits: bytes | None = None) -> StepRecord:
-    """Build a step's record from a row of a query; logits are given, never read off the row."""
-    families = families_from_json(row.families)
-    return to_record(StepRecord, row, candidates=tuple(candidates), families=families, logits=logits)
-
-
-def _columns(with_logits: bool) -> list[Any]:
-    names = [column.name for column in Step.__table__.columns if with_logits or column.name != "logits"]
-    return [getattr(Step, name) for name in names]
+    group = sessions.c.policy_settings["settings"]["group"].as_string()
+    own = (sessions.c.id, sessions.c.prompt, sessions.c.alpha, sessions.c.greedy, sessions.c.certificate, group)
+    query = (
+        select(*own, *fields_in(StepSupport, steps))
+        .join(branches, branches.c.session_id == sessions.c.id)
+        .join(steps, steps.c.branch_id == branches.c.id)
+        .where(sessions.c.calibration_id == calibration_id, branches.c.parent_id.is_(None), steps.c.index < first)
+        .order_by(sessions.c.id, steps.c.index)
+    )
+    names = ("session_id", "prompt", "alpha", "greedy", "certificate", "group")
+    return [
+        SessionBeginning(
+            **dict(zip(names, told, strict=True)), steps=tuple(StepSupport(*row[len(names) :]) for row in rows)
+        )
+        for told, rows in groupby(connection.execute(query), lambda row: row[: len(names)])
+    ]
 
 
 LONGEST_WAIT = 0.05
 """Seconds for which a step waits for others at most, however long a write took: another process may have held it up."""
 
-_SET_BY_THE_STORE = ("candidates", "families", "id", "branch_id", "created_at")
-_STEP_COLUMNS = tuple(item.name for item in fields(StepRecord) if item.name not in _SET_BY_THE_STORE)
-_CANDIDATE_COLUMNS = tuple(item.name for item in fields(CandidateRecord) if item.name != "refused_by")
-_step_values, _candidate_values = attrgetter(*_STEP_COLUMNS), attrgetter(*_CANDIDATE_COLUMNS)
-
-
-def _table(kind: Any) -> Table:
-    found: Table = kind.__table__
-    return found
-
-
-_branches, _steps, _sessions = _table(Branch), _table(Step), _table(AuditSession)
-# Statements on tables, built once: a unit of work would look at its objects again and again, at every step.
+# Built once: an append is a matter of milliseconds.
 _PLACE = (
     select(
-        _branches.c.session_id,
-        _branches.c.fork_step,
-        _sessions.c.calibration_id,
-        _sessions.c.calibration_label,
-        select(func.max(_steps.c.index)).where(_steps.c.branch_id == _branches.c.id).scalar_subquery().label("last"),
+        branches.c.session_id,
+        branches.c.fork_step,
+        sessions.c.calibration_id,
+        sessions.c.calibration_label,
+        select(func.max(steps.c.index)).where(steps.c.branch_id == branches.c.id).scalar_subquery().label("last"),
     )
-    .join_from(_branches, _sessions, _branches.c.session_id == _sessions.c.id)
-    .where(_branches.c.id == bindparam("own"))
+    .join_from(branches, sessions, branches.c.session_id == sessions.c.id)
+    .where(branches.c.id == bindparam("own"))
 )
-_INSERT_STEP = insert(_steps)
-_INSERT_CANDIDATES = insert(_table(Candidate))
-_TOUCH = update(_sessions).where(_sessions.c.id == bindparam("own")).values(updated_at=bindparam("now"))
+_INSERT_STEP, _INSERT_CANDIDATES = insert(steps), insert(candidates)
+_TOUCH = update(sessions).where(sessions.c.id == bindparam("own")).values(updated_at=bindparam("now"))
 
 
 @dataclass(eq=False)
 class _Request:
-    """A step that one thread appends, and what became of it."""
+    """A step that one thread appends, as rows, and what became of it."""
 
     branch_id: int
-    step: StepRecord
-    stored: StepRecord | None = None
+    step: dict[str, Any]
+    candidates: list[dict[str, Any]]
+    stored: bool = False
     error: Exception | None = None
 
     @property
     def done(self) -> bool:
-        return self.stored is not None or self.error is not None
+        return self.stored or self.error is not None
 
 
 class StepWriter:
@@ -221,33 +338,31 @@ class StepWriter:
         """Steps that no transaction has taken yet."""
         return len(self._waiting)
 
-    def append(self, branch_id: int, step: StepRecord) -> StepRecord:
-        """Store the next step of a branch; durable on return.
-
-        Args:
-            branch_id: The branch.
-            step: The step; its ``id``, ``branch_id`` and ``created_at`` are ignored.
-
-        Returns:
-            The step with these three filled in.
-
-        Raises:
-            NotFoundError: There is no such branch.
-            CalibrationDeletedError: The session's calibration is no longer stored.
-            ConflictError: The step is not the next one.
-            UnstorableValueError: A number is NaN.
-            StoreError: The database refuses.
-        """
-        request = _Request(branch_id, step)
+    def append(self, branch_id: int, step: Step, seconds: float | None, peak_bytes: int | None) -> None:
+        """Store the next step of a branch; see :meth:`db.sessions.SessionsRepository.append_step`."""
+        request = _Request(
+            branch_id,
+            dict(zip(_STEP, _step_values(step), strict=True))
+            | dict(zip(_DIAGNOSTICS, _diagnostic_values(step.diagnostics), strict=True))
+            | {
+                "branch_id": branch_id,
+                "logits": None if step.logits is None else step.logits.to_bytes(),
+                "seconds": seconds,
+                "peak_bytes": peak_bytes,
+            },
+            [
+                {"rank": rank, **dict(zip(_CANDIDATE, _candidate_values(candidate), strict=True))}
+                for rank, candidate in enumerate(step.candidates)
+            ],
+        )
         try:
             if self._leads(request):
                 self._lead()
         except BaseException:
             self._withdraw(request)
             raise
-        if request.stored is None:
+        if not request.stored:
             raise request.error or RuntimeError("A step was neither stored nor refused.")
-        return request.stored
 
     def _leads(self, request: _Request) -> bool:
         """Wait until the step is stored or nobody writes, which is then for this thread to do."""
@@ -288,9 +403,9 @@ class StepWriter:
     def _write(self, taken: Sequence[_Request]) -> None:
         begun = False
         try:
-            with self._database.statements("write") as connection:
+            with self._database.writing() as connection:
                 begun = True
-                stored = insert_steps(connection, [(request.branch_id, request.step) for request in taken])
+                _insert(connection, taken)
         except Exception as error:
             if begun and len(taken) > 1:
                 for request in taken:
@@ -300,8 +415,8 @@ class StepWriter:
             for request in taken:
                 request.error = error
             return
-        for request, step in zip(taken, stored, strict=True):
-            request.stored = step
+        for request in taken:
+            request.stored = True
 
     def _withdraw(self, request: _Request) -> None:
         with self._changed:
@@ -310,128 +425,29 @@ class StepWriter:
             self._changed.notify_all()
 
 
-def insert_steps(connection: Connection, steps: Sequence[tuple[int, StepRecord]]) -> list[StepRecord]:
-    """Store the next steps of some branches with their candidates.
-
-    Args:
-        connection: A connection in a transaction, which is to be rolled back on an error.
-        steps: Branch and step, in the order in which they are stored.
-
-    Returns:
-        The steps with their id, branch and time.
-
-    Raises:
-        NotFoundError: There is no such branch.
-        CalibrationDeletedError: The session's calibration is no longer stored.
-        ConflictError: A step is not the next one.
-        UnstorableValueError: A number of a family is NaN.
-    """
+def _insert(connection: Connection, taken: Sequence[_Request]) -> None:
+    """Store the next steps of some branches, in a transaction that is rolled back on an error."""
     now = utc_now()
-    stored: list[StepRecord] = []
-    candidates: list[dict[str, Any]] = []
-    sessions: dict[int, None] = {}
-    for branch_id, step in steps:
-        sessions[_session_of_next(connection, branch_id, step.index)] = None
-        key = _insert_step(connection, branch_id, step, now)
-        candidates += _candidate_rows(key, step.candidates)
-        stored.append(replace(step, id=key, branch_id=branch_id, created_at=now))
-    if candidates:
-        connection.execute(_INSERT_CANDIDATES, candidates)
-    if sessions:
-        connection.execute(_TOUCH, [{"own": key, "now": now} for key in sessions])
-    return stored
+    listed: list[dict[str, Any]] = []
+    changed: dict[int, None] = {}
+    for request in taken:
+        changed[_session_of_next(connection, request)] = None
+        key: Any = connection.execute(_INSERT_STEP, {**request.step, "created_at": now}).inserted_primary_key
+        listed += [{"step_id": key[0], **row} for row in request.candidates]
+    if listed:
+        connection.execute(_INSERT_CANDIDATES, listed)
+    connection.execute(_TOUCH, [{"own": session, "now": now} for session in changed])
 
 
-def _session_of_next(connection: Connection, branch_id: int, index: int) -> int:
-    """The session of a branch whose next step has this index."""
-    place = connection.execute(_PLACE, {"own": branch_id}).one_or_none()
+def _session_of_next(connection: Connection, request: _Request) -> int:
+    """The session of a branch whose next step is the one that is to be stored."""
+    place = connection.execute(_PLACE, {"own": request.branch_id}).one_or_none()
     if place is None:
-        raise missing(Branch, branch_id)
+        raise missing(branches, request.branch_id)
     require_calibration(place.calibration_id, place.calibration_label)
-    expected = (place.fork_step or 0) if place.last is None else place.last + 1
+    index, expected = request.step["index"], (place.fork_step or 0) if place.last is None else place.last + 1
     if index != expected:
         raise ConflictError(
-            f"Step {index} cannot be stored: the next step of branch {branch_id} has the index {expected}."
+            f"Step {index} cannot be stored: the next step of branch {request.branch_id} has the index {expected}."
         )
     return int(place.session_id)
-
-
-def _insert_step(connection: Connection, branch_id: int, step: StepRecord, now: datetime) -> int:
-    values = dict(zip(_STEP_COLUMNS, _step_values(step), strict=True))
-    values |= {"branch_id": branch_id, "families": families_to_json(step.families), "created_at": now}
-    key: Any = connection.execute(_INSERT_STEP, values).inserted_primary_key
-    return int(key[0])
-
-
-def _candidate_rows(step_id: int, candidates: Sequence[CandidateRecord]) -> list[dict[str, Any]]:
-    return [
-        {
-            "step_id": step_id,
-            "rank": rank,
-            **dict(zip(_CANDIDATE_COLUMNS, _candidate_values(candidate), strict=True)),
-            "refused_by": list(candidate.refused_by) or None,
-        }
-        for rank, candidate in enumerate(candidates)
-    ]
-
-
-def load_outlines(session: Session, session_id: int) -> dict[int, BranchOutlineRecord]:
-    """Return the outline of each branch of a session by the branch's id, in one query and without any chain.
-
-    A branch may carry any name, so that the token it departs with is read from its first step.
-    """
-    departing = case((Step.index == Branch.fork_step, Step.token))
-    query = (
-        select(Branch.id, Branch.fork_step, func.max(Step.index).label("last"), func.max(departing).label("token"))
-        .outerjoin(Step, Step.branch_id == Branch.id)
-        .where(Branch.session_id == session_id)
-        .group_by(Branch.id, Branch.fork_step)
-    )
-    return {
-        row.id: BranchOutlineRecord(
-            length=(row.fork_step or 0) if row.last is None else row.last + 1,
-            token=row.token,
-        )
-        for row in session.execute(query)
-    }
-
-
-def load_beginnings(session: Session, calibration_id: int, steps: int) -> list[SessionBeginning]:
-    """Return the first steps of the root branches of sessions that use a calibration, oldest session first.
-
-    Sessions without a step are left out. Pages ask for this often, so that only a few columns are read.
-    """
-    group = AuditSession.policy_settings["settings"]["group"].as_string()
-    query = (
-        select(
-            AuditSession.id.label("session_id"),
-            AuditSession.prompt,
-            AuditSession.alpha,
-            AuditSession.greedy,
-            AuditSession.certificate,
-            group.label("group"),
-            Step.forced,
-            Step.log_p_masked,
-            Step.log_p_fused,
-        )
-        .join(Branch, Branch.session_id == AuditSession.id)
-        .join(Step, Step.branch_id == Branch.id)
-        .where(AuditSession.calibration_id == calibration_id, Branch.parent_id.is_(None), Step.index < steps)
-        .order_by(AuditSession.id, Step.index)
-    )
-    found = []
-    for number, rows in groupby(session.execute(query), lambda row: row.session_id):
-        own = list(rows)
-        first = own[0]
-        found.append(
-            SessionBeginning(
-                session_id=number,
-                prompt=first.prompt,
-                alpha=first.alpha,
-                greedy=first.greedy,
-                certificate=first.certificate,
-                group=first.group,
-                steps=tuple(StepSupport(row.forced, row.log_p_masked, row.log_p_fused) for row in own),
-            )
-        )
-    return found

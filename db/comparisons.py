@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import insert, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, Select, Table, UniqueConstraint, insert, select
 
-from db.chains import segments
-from db.database import Database
-from db.records import JsonObject
-from db.rows import find, to_record
-from db.tables import AuditSession, BatchRow, Branch, Comparison, ComparisonColumn, PromptSet, Step
-from db.types import utc_now
+from db.audits import batch_rows, sessions
+from db.batches import of_root_branches
+from db.chains import in_chain, steps
+from db.prompt_sets import prompt_sets
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in
+from db.types import JsonObject, utc_now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,12 @@ class ComparisonRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStepRecord:
-    """The numbers of a step that comparisons sum up; fields as in :class:`db.records.StepRecord`."""
+    """The numbers of a step that comparisons sum up; fields as in :class:`coft_core.types.Step`, and what it cost.
+
+    Attributes:
+        seconds: Time that the model took for it, waiting for the model's turn excluded; None where it was not measured.
+        peak_bytes: Most memory that the device held meanwhile; None where it was not measured.
+    """
 
     branch_id: int
     index: int
@@ -55,15 +61,41 @@ class MeasuredStepRecord:
     peak_bytes: int | None
 
 
-_NUMBERS = tuple(getattr(Step, name) for name in MeasuredStepRecord.__dataclass_fields__)
+comparisons = Table(
+    "comparisons",
+    METADATA,
+    *columns(
+        ComparisonRecord,
+        # Its prompts are the rows of this set, which all of its batches share.
+        prompt_set_id=ForeignKey("prompt_sets.id", ondelete="RESTRICT"),
+        batch_ids=None,
+        row_count=None,
+    ),
+    Index(None, "prompt_set_id"),
+    info={"called": "comparison"},
+    **NEVER_REUSED,
+)
+
+comparison_columns = Table(
+    "comparison_columns",
+    METADATA,
+    Column("comparison_id", Integer, ForeignKey("comparisons.id", ondelete="CASCADE"), primary_key=True),
+    Column("place", Integer, primary_key=True),
+    # The batch that audits the prompts with the column's settings.
+    Column("batch_id", Integer, ForeignKey("batches.id", ondelete="CASCADE"), nullable=False),
+    UniqueConstraint("batch_id"),
+)
+
+_NUMBERS = select(*fields_in(MeasuredStepRecord, steps))
 
 
-class ComparisonsRepository:
-    """Adds, lists and deletes comparisons; their columns never change."""
+class ComparisonsRepository(Repository[ComparisonRecord]):
+    """Adds, lists and deletes comparisons; their columns never change, and their batches and sessions outlive them."""
 
-    def __init__(self, database: Database) -> None:
-        """Work on an open store."""
-        self._database = database
+    _table = comparisons
+    _query = select(*fields_in(ComparisonRecord, comparisons), prompt_sets.c.row_count).join_from(
+        comparisons, prompt_sets, prompt_sets.c.id == comparisons.c.prompt_set_id
+    )
 
     def add(self, name: str, prompt_set_id: int, batch_ids: Sequence[int]) -> ComparisonRecord:
         """Store a comparison of batches that share a prompt set, in the order of its columns.
@@ -71,50 +103,22 @@ class ComparisonsRepository:
         Raises:
             ConflictError: There is no such prompt set or batch, or a batch is a column already.
         """
-        with self._database.session() as session:
-            row = Comparison(name=name, prompt_set_id=prompt_set_id, created_at=utc_now())
-            session.add(row)
-            session.flush()
-            columns = [
-                {"comparison_id": row.id, "place": place, "batch_id": batch} for place, batch in enumerate(batch_ids)
-            ]
-            session.execute(insert(ComparisonColumn), columns)
-            return _record(session, row)
-
-    def get(self, comparison_id: int) -> ComparisonRecord:
-        """Return a comparison.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.reading() as session:
-            return _record(session, find(session, Comparison, comparison_id))
+        with self._database.writing() as connection:
+            key = add_row(connection, comparisons, name=name, prompt_set_id=prompt_set_id, created_at=utc_now())
+            own = [{"comparison_id": key, "place": place, "batch_id": batch} for place, batch in enumerate(batch_ids)]
+            connection.execute(insert(comparison_columns), own)
+            return self._one(connection, key)
 
     def list(self) -> Sequence[ComparisonRecord]:
         """Return all comparisons, newest first."""
-        with self._database.reading() as session:
-            found = session.scalars(select(Comparison).order_by(Comparison.id.desc()))
-            return [_record(session, row) for row in found]
-
-    def delete(self, comparison_id: int) -> None:
-        """Delete a comparison; its batches and their sessions stay.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.session() as session:
-            session.delete(find(session, Comparison, comparison_id))
+        with self._database.reading() as connection:
+            return self._records(connection, self._query.order_by(comparisons.c.id.desc()))
 
     def batch_steps(self, batch_id: int) -> Sequence[MeasuredStepRecord]:
         """Return the steps of all root branches of a batch's sessions, chain after chain, in their order."""
-        roots = (
-            select(Branch.id)
-            .join(BatchRow, BatchRow.session_id == Branch.session_id)
-            .where(BatchRow.batch_id == batch_id, Branch.parent_id.is_(None))
-        )
-        query = select(*_NUMBERS).where(Step.branch_id.in_(roots)).order_by(Step.branch_id, Step.index)
-        with self._database.reading() as session:
-            return [to_record(MeasuredStepRecord, row) for row in session.execute(query)]
+        query = _NUMBERS.where(of_root_branches(batch_id)).order_by(steps.c.branch_id, steps.c.index)
+        with self._database.reading() as connection:
+            return [MeasuredStepRecord(**row._asdict()) for row in connection.execute(query)]
 
     def branch_steps(self, branch_id: int) -> Sequence[MeasuredStepRecord]:
         """Return the steps of a branch's whole chain in their order.
@@ -122,23 +126,24 @@ class ComparisonsRepository:
         Raises:
             NotFoundError: There is no such branch.
         """
-        with self._database.reading() as session:
-            condition = or_(*(segment.condition for segment in segments(session, branch_id)))
-            query = select(*_NUMBERS).where(condition).order_by(Step.index)
-            return [to_record(MeasuredStepRecord, row) for row in session.execute(query)]
+        with self._database.reading() as connection:
+            query = _NUMBERS.where(in_chain(connection, branch_id)).order_by(steps.c.index)
+            return [MeasuredStepRecord(**row._asdict()) for row in connection.execute(query)]
 
     def footprints(self, batch_id: int) -> dict[int, JsonObject | None]:
         """Return what each session of a batch needs of memory, by session; None where it was not computed."""
         query = (
-            select(AuditSession.id, AuditSession.footprint)
-            .join(BatchRow, BatchRow.session_id == AuditSession.id)
-            .where(BatchRow.batch_id == batch_id)
+            select(sessions.c.id, sessions.c.footprint)
+            .join(batch_rows, batch_rows.c.session_id == sessions.c.id)
+            .where(batch_rows.c.batch_id == batch_id)
         )
-        with self._database.reading() as session:
-            return {row.id: row.footprint for row in session.execute(query)}
+        with self._database.reading() as connection:
+            return {row.id: row.footprint for row in connection.execute(query)}
 
-
-def _record(session: Session, row: Comparison) -> ComparisonRecord:
-    columns = select(ComparisonColumn.batch_id).filter_by(comparison_id=row.id).order_by(ComparisonColumn.place)
-    rows = session.scalars(select(PromptSet.row_count).filter_by(id=row.prompt_set_id)).one()
-    return to_record(ComparisonRecord, row, batch_ids=tuple(session.scalars(columns)), row_count=rows)
+    def _records(self, connection: Connection, query: Select[Any]) -> builtins.list[ComparisonRecord]:
+        places = comparison_columns.c
+        found = []
+        for row in connection.execute(query).all():
+            own = select(places.batch_id).where(places.comparison_id == row.id).order_by(places.place)
+            found.append(ComparisonRecord(**row._asdict(), batch_ids=tuple(connection.scalars(own))))
+        return found

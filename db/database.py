@@ -19,7 +19,6 @@ from alembic.util.exc import CommandError
 from platformdirs import user_data_dir
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError, StatementError
-from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from db.types import ConflictError, StoreError, UnstorableValueError, require_whole
@@ -335,8 +334,8 @@ class Database:
         self.close()
 
     @contextmanager
-    def session(self) -> Iterator[Session]:
-        """Give a session for reading and writing: committed at the end, rolled back on an error.
+    def writing(self) -> Iterator[Connection]:
+        """Give a connection in a transaction: committed at the end, rolled back on an error.
 
         On SQLite it holds the only write lock from its first statement on, so do not open a second
         one inside it.
@@ -346,36 +345,19 @@ class Database:
             UnstorableValueError: A value is NaN, a time without a zone, half of a character, or not JSON.
             StoreError: The store is not open, or the database refuses.
         """
-        make = sessionmaker(self._bind("write"), expire_on_commit=False)
-        with _plain_errors(), make.begin() as session:
-            yield session
+        bind = self._bind("write")
+        with _plain_errors(), bind.begin() as connection:
+            yield connection
 
     @contextmanager
-    def reading(self) -> Iterator[Session]:
-        """Give a session that sees one state of the store, never waits for a writer and cannot write.
+    def reading(self) -> Iterator[Connection]:
+        """Give a connection that sees one state of the store, never waits for a writer and cannot write.
 
         Raises:
             StoreError: The store is not open, or the database refuses.
         """
-        with _plain_errors(), Session(self._bind("read"), expire_on_commit=False) as session:
-            yield session
-
-    @contextmanager
-    def statements(self, access: Access) -> Iterator[Connection]:
-        """Give a connection in a transaction, as :meth:`session` or :meth:`reading` does, for statements on tables.
-
-        What is read and written at every step goes this way: nothing has to find out what has changed.
-
-        Args:
-            access: ``"write"`` commits at the end and rolls back on an error; ``"read"`` cannot write.
-
-        Raises:
-            ConflictError: A constraint refuses the change.
-            UnstorableValueError: A value is NaN, a time without a zone, half of a character, or not JSON.
-            StoreError: The store is not open, or the database refuses.
-        """
-        bind = self._bind(access)
-        with _plain_errors(), bind.begin() if access == "write" else bind.connect() as connection:
+        bind = self._bind("read")
+        with _plain_errors(), bind.connect() as connection:
             yield connection
 
     def _bind(self, access: Access) -> Engine:

@@ -7,13 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import delete, or_, select, update
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    Table,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from db.database import Database
-from db.records import JsonObject
-from db.rows import find, to_record
-from db.tables import Job, JobLedger
-from db.types import ConflictError, NotFoundError, mended, utc_now
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, fields_in
+from db.types import CompressedBytes, ConflictError, JsonObject, UtcDateTime, mended, utc_now
 
 JobStatus = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 """The life of a job; ``interrupted`` means that its process ended before it did."""
@@ -57,13 +67,37 @@ class JobRecord:
 UNFINISHED: tuple[JobStatus, ...] = ("queued", "running")
 INTERRUPTED = "The program ended before this job did; resume it, or start it again."
 
+jobs = Table(
+    "jobs",
+    METADATA,
+    *columns(JobRecord),
+    Index(None, "status"),
+    Index(None, "created_at"),
+    CheckConstraint(
+        "status IN ('queued', 'running', 'done', 'failed', 'cancelled', 'interrupted')", name="known_status"
+    ),
+    CheckConstraint("progress >= 0 AND progress <= 1", name="progress_is_share"),
+    info={"called": "job"},
+    **NEVER_REUSED,
+)
 
-class JobsRepository:
+ledgers = Table(
+    "job_ledgers",
+    METADATA,
+    Column("job_id", Integer, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("prompt_set_id", Integer, ForeignKey("prompt_sets.id", ondelete="CASCADE"), nullable=False),
+    Column("data", CompressedBytes, nullable=False),
+    Column("saved_at", UtcDateTime, nullable=False),
+    Index(None, "prompt_set_id"),
+)
+"""What unfinished jobs have worked out so far, so that they can be resumed."""
+
+
+class JobsRepository(Repository[JobRecord]):
     """Keeps the rows of jobs; it runs nothing itself."""
 
-    def __init__(self, database: Database) -> None:
-        """Work on an open store."""
-        self._database = database
+    _table, _kind = jobs, JobRecord
+    _query = select(*fields_in(JobRecord, jobs))
 
     def add(self, kind: str, title: str, payload: JsonObject | None = None) -> JobRecord:
         """Store a new job as ``queued``.
@@ -74,29 +108,9 @@ class JobsRepository:
             payload: What it is asked, enough to start it again.
         """
         now = utc_now()
-        with self._database.session() as session:
-            row = Job(
-                kind=kind,
-                title=title,
-                status="queued",
-                progress=0.0,
-                message="",
-                payload=payload or {},
-                created_at=now,
-                heartbeat_at=now,
-            )
-            session.add(row)
-            session.flush()
-            return to_record(JobRecord, row)
-
-    def get(self, job_id: int) -> JobRecord:
-        """Return a job.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.reading() as session:
-            return to_record(JobRecord, find(session, Job, job_id))
+        told = {"kind": kind, "title": title, "payload": payload or {}, "created_at": now, "heartbeat_at": now}
+        with self._database.writing() as connection:
+            return self._one(connection, add_row(connection, jobs, **told, status="queued", progress=0.0, message=""))
 
     def list(
         self,
@@ -106,13 +120,13 @@ class JobsRepository:
         offset: int = 0,
     ) -> list[JobRecord]:
         """Return jobs, newest first, of one kind or of some statuses if asked."""
-        query = select(Job).order_by(Job.id.desc()).limit(limit).offset(offset)
+        query = self._query.order_by(jobs.c.id.desc()).limit(limit).offset(offset)
         if kind is not None:
-            query = query.where(Job.kind == kind)
+            query = query.where(jobs.c.kind == kind)
         if statuses is not None:
-            query = query.where(Job.status.in_(statuses))
-        with self._database.reading() as session:
-            return [to_record(JobRecord, row) for row in session.scalars(query)]
+            query = query.where(jobs.c.status.in_(statuses))
+        with self._database.reading() as connection:
+            return self._records(connection, query)
 
     def start(self, job_id: int) -> None:
         """Mark a job as running from now on, whatever another process believed of it.
@@ -121,7 +135,7 @@ class JobsRepository:
             NotFoundError: There is none with this id.
         """
         now = utc_now()
-        self._update(job_id, status="running", error=None, started_at=now, finished_at=None, heartbeat_at=now)
+        self._change(job_id, status="running", error=None, started_at=now, finished_at=None, heartbeat_at=now)
 
     def set_progress(self, job_id: int, progress: float, message: str) -> None:
         """Write how far a job is: a share from 0 to 1 and what it is doing; also a sign of life.
@@ -130,7 +144,7 @@ class JobsRepository:
             NotFoundError: There is none with this id.
             ConflictError: The share is outside 0 to 1.
         """
-        self._update(job_id, progress=progress, message=message, heartbeat_at=utc_now())
+        self._change(job_id, progress=progress, message=message, heartbeat_at=utc_now())
 
     def heartbeat(self, job_id: int) -> None:
         """Write a sign of life.
@@ -138,7 +152,7 @@ class JobsRepository:
         Raises:
             NotFoundError: There is none with this id.
         """
-        self._update(job_id, heartbeat_at=utc_now())
+        self._change(job_id, heartbeat_at=utc_now())
 
     def finish(
         self,
@@ -166,7 +180,7 @@ class JobsRepository:
         """
         now = utc_now()
         returned: dict[str, object] = {} if result is None else {"result": result}
-        self._update(
+        self._change(
             job_id,
             status=status,
             progress=progress,
@@ -185,7 +199,7 @@ class JobsRepository:
             NotFoundError: There is none with this id.
             UnstorableValueError: The result is not JSON.
         """
-        self._update(job_id, result=result)
+        self._change(job_id, result=result)
 
     def mark_interrupted(self, silent_since: datetime | None = None, excluding: Collection[int] = ()) -> Sequence[int]:
         """Mark queued and running jobs, whose process is gone, as interrupted.
@@ -198,23 +212,12 @@ class JobsRepository:
         Returns:
             The ids of the jobs marked, in order.
         """
-        dead = Job.status.in_(UNFINISHED) & Job.id.not_in(excluding)
+        dead = jobs.c.status.in_(UNFINISHED) & jobs.c.id.not_in(excluding)
         if silent_since is not None:
-            dead &= or_(Job.heartbeat_at.is_(None), Job.heartbeat_at < silent_since)
-        with self._database.session() as session:
-            ids = list(session.scalars(select(Job.id).where(dead).order_by(Job.id)))
-            session.execute(
-                update(Job)
-                .where(Job.id.in_(ids))
-                .values(status="interrupted", error=INTERRUPTED, finished_at=utc_now())
-            )
-            return ids
-
-    def _update(self, job_id: int, **columns: object) -> None:
-        with self._database.session() as session:
-            query = update(Job).where(Job.id == job_id).values(**columns).returning(Job.id)
-            if session.scalar(query) is None:
-                raise NotFoundError(f"There is no job with the id {job_id}; it may have been deleted.")
+            dead &= or_(jobs.c.heartbeat_at.is_(None), jobs.c.heartbeat_at < silent_since)
+        ended = {"status": "interrupted", "error": INTERRUPTED, "finished_at": utc_now()}
+        with self._database.writing() as connection:
+            return sorted(connection.scalars(update(jobs).where(dead).values(**ended).returning(jobs.c.id)))
 
 
 class LedgersRepository:
@@ -235,14 +238,16 @@ class LedgersRepository:
         Raises:
             ConflictError: There is no such job or prompt set.
         """
-        with self._database.session() as session:
-            session.merge(JobLedger(job_id=job_id, prompt_set_id=prompt_set_id, data=data, saved_at=utc_now()))
+        values = {"job_id": job_id, "prompt_set_id": prompt_set_id, "data": data, "saved_at": utc_now()}
+        with self._database.writing() as connection:
+            connection.execute(delete(ledgers).where(ledgers.c.job_id == job_id))
+            connection.execute(insert(ledgers).values(**values))
 
     def load(self, job_id: int) -> bytes | None:
         """Return a job's ledger; None if it has none."""
-        with self._database.reading() as session:
-            row = session.get(JobLedger, job_id)
-            return None if row is None else row.data
+        with self._database.reading() as connection:
+            data: bytes | None = connection.scalar(select(ledgers.c.data).where(ledgers.c.job_id == job_id))
+            return data
 
     def move(self, job_id: int, to_job_id: int) -> None:
         """Give a job's ledger, if it has one, to another job that has none.
@@ -250,12 +255,12 @@ class LedgersRepository:
         Raises:
             ConflictError: There is no such other job, or it has a ledger.
         """
-        with self._database.session() as session:
-            if session.get(JobLedger, to_job_id) is not None:
+        with self._database.writing() as connection:
+            if connection.execute(select(ledgers.c.job_id).where(ledgers.c.job_id == to_job_id)).first() is not None:
                 raise ConflictError(f"Job {to_job_id} has a ledger of its own; resume that job instead.")
-            session.execute(update(JobLedger).where(JobLedger.job_id == job_id).values(job_id=to_job_id))
+            connection.execute(update(ledgers).where(ledgers.c.job_id == job_id).values(job_id=to_job_id))
 
     def delete(self, job_id: int) -> None:
         """Delete a job's ledger, if it has one."""
-        with self._database.session() as session:
-            session.execute(delete(JobLedger).where(JobLedger.job_id == job_id))
+        with self._database.writing() as connection:
+            connection.execute(delete(ledgers).where(ledgers.c.job_id == job_id))

@@ -8,14 +8,37 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select, update
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    Select,
+    Table,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
+from db.audits import BranchRecord, batch_rows, branch_record, branches, own_branch, sessions, touch
+from db.chains import steps
 from db.database import Database
-from db.records import BranchRecord
-from db.rows import find, to_record
-from db.tables import Annotation, AuditSession, BatchRow, Branch, SessionTag, Step
-from db.types import ConflictError, utc_now
+from db.tables import METADATA, change_row, fields_in, find
+from db.types import AnyText, ConflictError, utc_now
+from db.verdicts import log_entries
+
+session_tags = Table(
+    "session_tags",
+    METADATA,
+    Column("session_id", Integer, ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True),
+    Column("tag", AnyText, primary_key=True),
+    Index(None, "tag"),
+)
 
 SessionOrder = Literal["updated", "created", "name", "prompt", "model", "policy", "certificate", "steps"]
 """What a list of sessions is sorted by."""
@@ -118,35 +141,35 @@ class BranchExtentRecord:
 
 def active_length() -> ColumnElement[int]:
     """Length of the active branch's chain: after its last own step, or at its fork while it has none."""
-    active = AuditSession.active_branch_id
-    own = select(func.max(Step.index) + 1).where(Step.branch_id == active).scalar_subquery()
-    fork = select(Branch.fork_step).where(Branch.id == active).scalar_subquery()
+    active = sessions.c.active_branch_id
+    own = select(func.max(steps.c.index) + 1).where(steps.c.branch_id == active).scalar_subquery()
+    fork = select(branches.c.fork_step).where(branches.c.id == active).scalar_subquery()
     return func.coalesce(own, fork, 0)
 
 
 def names_it(text: str) -> ColumnElement[bool]:
     """Whether a text stands in a session's name, prompt or model, in any case."""
-    columns = (AuditSession.name, AuditSession.prompt, AuditSession.model)
+    columns = (sessions.c.name, sessions.c.prompt, sessions.c.model)
     return or_(*(column.icontains(text, autoescape=True) for column in columns))
 
 
 def standing_verdict() -> ColumnElement[bool]:
     """Whether an entry of a verdict log is a verdict that its reviewer has neither replaced nor withdrawn since."""
-    later = aliased(Annotation)
+    later = log_entries.alias()
     replaced = (
-        select(later.id)
+        select(later.c.id)
         .where(
-            later.session_id == Annotation.session_id,
-            later.kind == "verdict",
-            later.reviewer == Annotation.reviewer,
-            later.branch_id.is_not_distinct_from(Annotation.branch_id),
-            later.step_index.is_not_distinct_from(Annotation.step_index),
-            later.last_step_index.is_not_distinct_from(Annotation.last_step_index),
-            later.entry > Annotation.entry,
+            later.c.session_id == log_entries.c.session_id,
+            later.c.kind == "verdict",
+            later.c.reviewer == log_entries.c.reviewer,
+            later.c.branch_id.is_not_distinct_from(log_entries.c.branch_id),
+            later.c.step_index.is_not_distinct_from(log_entries.c.step_index),
+            later.c.last_step_index.is_not_distinct_from(log_entries.c.last_step_index),
+            later.c.entry > log_entries.c.entry,
         )
         .exists()
     )
-    return (Annotation.kind == "verdict") & Annotation.verdict.is_not(None) & ~replaced
+    return (log_entries.c.kind == "verdict") & log_entries.c.verdict.is_not(None) & ~replaced
 
 
 def matches(wanted: SessionFilter) -> list[ColumnElement[bool]]:
@@ -158,56 +181,51 @@ def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
     if text := wanted.text.strip():
         yield _mentions(text)
     if wanted.policy is not None:
-        yield AuditSession.policy == wanted.policy
+        yield sessions.c.policy == wanted.policy
     if wanted.model is not None:
-        yield AuditSession.model == wanted.model
+        yield sessions.c.model == wanted.model
     if wanted.certificate is not None:
         yield _certificate(wanted.certificate)
     if wanted.tag is not None:
-        yield _has_tag(func.lower(SessionTag.tag) == func.lower(wanted.tag))
+        yield _has_tag(func.lower(session_tags.c.tag) == func.lower(wanted.tag))
     if wanted.archived is not None:
-        yield AuditSession.archived_at.is_not(None) if wanted.archived else AuditSession.archived_at.is_(None)
+        yield sessions.c.archived_at.is_not(None) if wanted.archived else sessions.c.archived_at.is_(None)
     if wanted.judged is not None:
         judged = _has_entry(standing_verdict())
         yield judged if wanted.judged else ~judged
     if wanted.since is not None:
-        yield AuditSession.updated_at >= wanted.since
+        yield sessions.c.updated_at >= wanted.since
     if wanted.before is not None:
-        yield AuditSession.updated_at < wanted.before
+        yield sessions.c.updated_at < wanted.before
     if wanted.batch_id is not None:
-        of_batch = BatchRow.session_id == AuditSession.id, BatchRow.batch_id == wanted.batch_id
-        yield select(BatchRow.line).where(*of_batch).exists()
+        of_batch = batch_rows.c.session_id == sessions.c.id, batch_rows.c.batch_id == wanted.batch_id
+        yield select(batch_rows.c.line).where(*of_batch).exists()
 
 
 def _mentions(text: str) -> ColumnElement[bool]:
-    said = or_(Annotation.note.icontains(text, autoescape=True), Annotation.tag.icontains(text, autoescape=True))
+    said = or_(log_entries.c.note.icontains(text, autoescape=True), log_entries.c.tag.icontains(text, autoescape=True))
     return or_(
-        AuditSession.name.icontains(text, autoescape=True),
-        AuditSession.prompt.icontains(text, autoescape=True),
-        _has_tag(SessionTag.tag.icontains(text, autoescape=True)),
+        sessions.c.name.icontains(text, autoescape=True),
+        sessions.c.prompt.icontains(text, autoescape=True),
+        _has_tag(session_tags.c.tag.icontains(text, autoescape=True)),
         _has_entry(said),
     )
 
 
 def _certificate(state: CertificateFilter) -> ColumnElement[bool]:
     if state == "certified":
-        return AuditSession.certificate == "certified"
+        return sessions.c.certificate == "certified"
     if state == "mismatch":
-        return AuditSession.certificate.startswith("uncertified: policy mismatch")
-    return AuditSession.certificate.startswith("uncertified")
+        return sessions.c.certificate.startswith("uncertified: policy mismatch")
+    return sessions.c.certificate.startswith("uncertified")
 
 
 def _has_tag(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    return select(SessionTag.tag).where(SessionTag.session_id == AuditSession.id, condition).exists()
+    return select(session_tags.c.tag).where(session_tags.c.session_id == sessions.c.id, condition).exists()
 
 
 def _has_entry(condition: ColumnElement[bool]) -> ColumnElement[bool]:
-    return select(Annotation.id).where(Annotation.session_id == AuditSession.id, condition).exists()
-
-
-_COLUMNS = (
-    "id", "name", "prompt", "model", "policy", "certificate", "created_at", "updated_at", "archived_at",
-)  # fmt: skip
+    return select(log_entries.c.id).where(log_entries.c.session_id == sessions.c.id, condition).exists()
 
 
 class LibraryRepository:
@@ -238,28 +256,28 @@ class LibraryRepository:
         query = (
             select(*_entry_columns())
             .where(*matches(wanted))
-            .order_by(key.desc() if descending else key.asc(), AuditSession.id.desc())
+            .order_by(key.desc() if descending else key.asc(), sessions.c.id.desc())
             .limit(limit)
             .offset(offset)
         )
-        with self._database.reading() as session:
-            return _entries(session, query)
+        with self._database.reading() as connection:
+            return _entries(connection, query)
 
     def count(self, wanted: SessionFilter) -> int:
         """Return how many sessions are wanted."""
-        with self._database.reading() as session:
-            return session.scalars(select(func.count()).select_from(AuditSession).where(*matches(wanted))).one()
+        with self._database.reading() as connection:
+            return connection.scalars(select(func.count()).select_from(sessions).where(*matches(wanted))).one()
 
     def ids(self, wanted: SessionFilter) -> Sequence[int]:
         """Return the ids of all sessions that are wanted, oldest first."""
-        with self._database.reading() as session:
-            return list(session.scalars(select(AuditSession.id).where(*matches(wanted)).order_by(AuditSession.id)))
+        with self._database.reading() as connection:
+            return list(connection.scalars(select(sessions.c.id).where(*matches(wanted)).order_by(sessions.c.id)))
 
     def entries(self, session_ids: Collection[int]) -> Sequence[SessionEntryRecord]:
         """Return the entries of those of some sessions that are stored, oldest first."""
-        query = select(*_entry_columns()).where(AuditSession.id.in_(session_ids)).order_by(AuditSession.id)
-        with self._database.reading() as session:
-            return _entries(session, query)
+        query = select(*_entry_columns()).where(sessions.c.id.in_(session_ids)).order_by(sessions.c.id)
+        with self._database.reading() as connection:
+            return _entries(connection, query)
 
     def choices(self) -> LibraryChoicesRecord:
         """Return what the filters can be set to, in alphabetical order."""
@@ -267,13 +285,13 @@ class LibraryRepository:
         def counted(column: Any) -> Select[Any]:
             return select(column, func.count()).group_by(column).order_by(func.lower(column), column)
 
-        with self._database.reading() as session:
+        with self._database.reading() as connection:
 
             def read(column: Any) -> tuple[tuple[str, int], ...]:
-                return tuple((name, count) for name, count in session.execute(counted(column)))
+                return tuple((name, count) for name, count in connection.execute(counted(column)))
 
             return LibraryChoicesRecord(
-                policies=read(AuditSession.policy), models=read(AuditSession.model), tags=read(SessionTag.tag)
+                policies=read(sessions.c.policy), models=read(sessions.c.model), tags=read(session_tags.c.tag)
             )
 
     def add_tag(self, session_ids: Collection[int], tag: str) -> int:
@@ -282,39 +300,37 @@ class LibraryRepository:
         Raises:
             ConflictError: A session does not exist.
         """
-        with self._database.session() as session:
-            known = session.scalars(
-                select(SessionTag.tag).where(func.lower(SessionTag.tag) == func.lower(tag)).limit(1)
+        with self._database.writing() as connection:
+            known = connection.scalars(
+                select(session_tags.c.tag).where(func.lower(session_tags.c.tag) == func.lower(tag)).limit(1)
             ).first()
             having = set(
-                session.scalars(
-                    select(SessionTag.session_id).where(SessionTag.session_id.in_(session_ids), SessionTag.tag == known)
+                connection.scalars(
+                    select(session_tags.c.session_id).where(
+                        session_tags.c.session_id.in_(session_ids), session_tags.c.tag == known
+                    )
                 )
             )
             missing = sorted(set(session_ids) - having)
             if missing:
-                session.execute(insert(SessionTag), [{"session_id": key, "tag": known or tag} for key in missing])
+                connection.execute(insert(session_tags), [{"session_id": key, "tag": known or tag} for key in missing])
             return len(missing)
 
     def remove_tag(self, session_ids: Collection[int], tag: str) -> int:
         """Take a tag, in any letter case, from sessions and return how many had it."""
-        of_these = SessionTag.session_id.in_(session_ids), func.lower(SessionTag.tag) == func.lower(tag)
-        with self._database.session() as session:
-            had = session.scalars(select(func.count()).select_from(SessionTag).where(*of_these)).one()
-            session.execute(delete(SessionTag).where(*of_these))
-            return had
+        of_these = session_tags.c.session_id.in_(session_ids), func.lower(session_tags.c.tag) == func.lower(tag)
+        with self._database.writing() as connection:
+            return connection.execute(delete(session_tags).where(*of_these)).rowcount
 
     def set_archived(self, session_ids: Collection[int], archived: bool) -> int:
         """Archive sessions, or take them back, and return for how many that changed anything."""
         stamp: datetime | None = utc_now() if archived else None
         of_these = (
-            AuditSession.id.in_(session_ids),
-            AuditSession.archived_at.is_(None) if archived else AuditSession.archived_at.is_not(None),
+            sessions.c.id.in_(session_ids),
+            sessions.c.archived_at.is_(None) if archived else sessions.c.archived_at.is_not(None),
         )
-        with self._database.session() as session:
-            changing = session.scalars(select(func.count()).select_from(AuditSession).where(*of_these)).one()
-            session.execute(update(AuditSession).where(*of_these).values(archived_at=stamp))
-            return changing
+        with self._database.writing() as connection:
+            return connection.execute(update(sessions).where(*of_these).values(archived_at=stamp)).rowcount
 
     def rename_branch(self, session_id: int, branch_id: int, name: str) -> BranchRecord:
         """Change a branch's name.
@@ -323,11 +339,11 @@ class LibraryRepository:
             NotFoundError: There is no such branch.
             ConflictError: The branch belongs to another session.
         """
-        with self._database.session() as session:
-            row = _own(session, session_id, branch_id)
-            row.name = name
-            find(session, AuditSession, session_id).updated_at = utc_now()
-            return to_record(BranchRecord, row)
+        with self._database.writing() as connection:
+            own_branch(connection, session_id, branch_id)
+            change_row(connection, branches, branch_id, name=name)
+            touch(connection, session_id)
+            return branch_record(connection, branch_id)
 
     def extent(self, session_id: int, branch_id: int) -> BranchExtentRecord:
         """Return what pruning a branch would take along.
@@ -336,8 +352,8 @@ class LibraryRepository:
             NotFoundError: There is no such branch.
             ConflictError: The branch belongs to another session.
         """
-        with self._database.reading() as session:
-            return _extent(session, _own(session, session_id, branch_id))
+        with self._database.reading() as connection:
+            return _extent(connection, own_branch(connection, session_id, branch_id))
 
     def prune(self, session_id: int, branch_id: int) -> BranchExtentRecord:
         """Delete a branch with everything that departs from it; its parent becomes active if one of them was.
@@ -349,33 +365,32 @@ class LibraryRepository:
             NotFoundError: There is no such branch.
             ConflictError: It is another session's or the root, or the verdict log speaks of a branch that would go.
         """
-        with self._database.session() as session:
+        with self._database.writing() as connection:
             # The verdict log is extended under the same lock, so that no entry comes between check and deletion.
-            owner = session.get(AuditSession, session_id, with_for_update=True)
-            branch = _own(session, session_id, branch_id)
-            if branch.parent_id is None or owner is None:
+            owner = find(connection, sessions, session_id, lock=True)
+            branch = own_branch(connection, session_id, branch_id)
+            if branch.parent_id is None:
                 raise ConflictError("The main branch cannot be pruned; delete the session instead.")
-            extent = _extent(session, branch)
+            extent = _extent(connection, branch)
             if extent.verdicts:
                 raise ConflictError(
                     f"The verdict log has {extent.verdicts} entries on this branch or on branches that depart from it, "
                     "and it is append-only; delete the whole session, or prune another branch."
                 )
             if owner.active_branch_id in extent.branch_ids:
-                owner.active_branch_id = branch.parent_id
-            owner.updated_at = utc_now()
-            session.flush()
-            session.execute(delete(Branch).where(Branch.id == branch_id))
+                change_row(connection, sessions, session_id, active_branch_id=branch.parent_id)
+            touch(connection, session_id)
+            connection.execute(delete(branches).where(branches.c.id == branch_id))
             return extent
 
 
 def _entry_columns() -> list[Any]:
-    branches = select(func.count()).where(Branch.session_id == AuditSession.id).scalar_subquery()
-    batch = select(BatchRow.batch_id).where(BatchRow.session_id == AuditSession.id).scalar_subquery()
+    count = select(func.count()).where(branches.c.session_id == sessions.c.id).scalar_subquery()
+    batch = select(batch_rows.c.batch_id).where(batch_rows.c.session_id == sessions.c.id).scalar_subquery()
     return [
-        *(getattr(AuditSession, name) for name in _COLUMNS),
+        *fields_in(SessionEntryRecord, sessions),
         active_length().label("step_count"),
-        branches.label("branch_count"),
+        count.label("branch_count"),
         batch.label("batch_id"),
     ]
 
@@ -384,54 +399,52 @@ def _order(order: SessionOrder) -> ColumnElement[Any]:
     if order == "steps":
         return active_length()
     if order in ("updated", "created"):
-        return AuditSession.updated_at if order == "updated" else AuditSession.created_at  # type: ignore[return-value]
-    return func.lower(getattr(AuditSession, order))
+        return sessions.c.updated_at if order == "updated" else sessions.c.created_at
+    return func.lower(sessions.c[order])
 
 
-def _entries(session: Session, query: Select[Any]) -> list[SessionEntryRecord]:
-    rows = session.execute(query).all()
+def _entries(connection: Connection, query: Select[Any]) -> list[SessionEntryRecord]:
+    rows = connection.execute(query).all()
     ids = [row.id for row in rows]
-    tags, judged = _tags(session, ids), _judged(session, ids)
+    tags, judged = _tags(connection, ids), _judged(connection, ids)
     return [
-        to_record(SessionEntryRecord, row, tags=tuple(tags[row.id]), verdict_count=len(judged[row.id])) for row in rows
+        SessionEntryRecord(**row._asdict(), tags=tuple(tags[row.id]), verdict_count=len(judged[row.id])) for row in rows
     ]
 
 
-def _tags(session: Session, session_ids: Collection[int]) -> defaultdict[int, list[str]]:
+def _tags(connection: Connection, session_ids: Collection[int]) -> defaultdict[int, list[str]]:
     tags: defaultdict[int, list[str]] = defaultdict(list)
-    query = select(SessionTag).where(SessionTag.session_id.in_(session_ids)).order_by(func.lower(SessionTag.tag))
-    for row in session.scalars(query):
-        tags[row.session_id].append(row.tag)
+    own = session_tags.c
+    query = select(own.session_id, own.tag).where(own.session_id.in_(session_ids)).order_by(func.lower(own.tag))
+    for key, tag in connection.execute(query):
+        tags[key].append(tag)
     return tags
 
 
-def _judged(session: Session, session_ids: Collection[int]) -> defaultdict[int, set[tuple[Any, ...]]]:
+def _judged(connection: Connection, session_ids: Collection[int]) -> defaultdict[int, set[tuple[Any, ...]]]:
     """Targets by session on which a verdict of at least one reviewer stands."""
     targets: defaultdict[int, set[tuple[Any, ...]]] = defaultdict(set)
-    columns = (Annotation.session_id, Annotation.branch_id, Annotation.step_index, Annotation.last_step_index)
-    for row in session.execute(select(*columns).where(Annotation.session_id.in_(session_ids), standing_verdict())):
-        targets[row.session_id].add(tuple(row)[1:])
+    own = log_entries.c
+    query = select(own.session_id, own.branch_id, own.step_index, own.last_step_index)
+    for key, *target in connection.execute(query.where(own.session_id.in_(session_ids), standing_verdict())):
+        targets[key].add(tuple(target))
     return targets
 
 
-def _own(session: Session, session_id: int, branch_id: int) -> Branch:
-    branch = find(session, Branch, branch_id)
-    if branch.session_id != session_id:
-        raise ConflictError(f"Branch {branch_id} is not a branch of audit session {session_id}.")
-    return branch
-
-
-def _extent(session: Session, branch: Branch) -> BranchExtentRecord:
-    family = session.scalars(select(Branch).filter_by(session_id=branch.session_id).order_by(Branch.id)).all()
-    own: list[Branch] = [branch]
-    within = {branch.id}
+def _extent(connection: Connection, branch: BranchRecord) -> BranchExtentRecord:
+    family = select(branches).where(branches.c.session_id == branch.session_id).order_by(branches.c.id)
+    within = {branch.id: branch.name}
     # A branch is younger than its parent, so one pass in the order of ids finds all descendants.
-    for row in family:
+    for row in connection.execute(family):
         if row.parent_id in within:
-            own.append(row)
-            within.add(row.id)
-    steps = session.scalars(select(func.count()).select_from(Step).where(Step.branch_id.in_(within))).one()
-    said = session.scalars(select(func.count()).select_from(Annotation).where(Annotation.branch_id.in_(within))).one()
+            within[row.id] = row.name
+
+    def count(column: Any) -> int:
+        return connection.execute(select(func.count()).where(column.in_(within))).scalar_one()
+
     return BranchExtentRecord(
-        branch_ids=tuple(row.id for row in own), names=tuple(row.name for row in own), steps=steps, verdicts=said
+        branch_ids=tuple(within),
+        names=tuple(within.values()),
+        steps=count(steps.c.branch_id),
+        verdicts=count(log_entries.c.branch_id),
     )

@@ -5,36 +5,37 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import Column, ForeignKey, Index, Integer, Table, insert, select
 
-from db.database import Database
-from db.records import SpanRecord
-from db.rows import find, spans_from_json, spans_to_json, to_columns, to_record
-from db.tables import PromptRow, PromptSet
-from db.types import utc_now
+from coft_core.types import Example, Span
+from db.tables import (
+    METADATA,
+    NEVER_REUSED,
+    Repository,
+    Rewritten,
+    add_row,
+    columns,
+    field_values,
+    fields_in,
+    find,
+)
+from db.types import RealNumber, utc_now
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptRowRecord:
-    """One row of a prompt set.
+@dataclass(frozen=True, slots=True)
+class PromptRow:
+    """A row of a prompt set.
 
     Attributes:
         line: Line of the uploaded file, 1-based; unique in its set.
-        prompt: The factual prompt.
-        reference: Its continuation, if given.
-        spans: Its sensitive spans; None leaves them to the detector.
-        group: Group of the row; unless thresholds are asked by group, rows that share it are dependent.
-        context: Context id; rows that share it are dependent.
-        weight: Shift weight, above 0.
+        example: The prompt with what the file says of it.
+        weight: Shift weight, above 0, if the set has weights.
     """
 
     line: int
-    prompt: str
-    reference: str | None = None
-    spans: tuple[SpanRecord, ...] | None = None
-    group: str | None = None
-    context: str | None = None
+    example: Example
     weight: float | None = None
 
 
@@ -50,14 +51,41 @@ class PromptSetRecord:
     row_count: int
 
 
-class PromptSetsRepository:
-    """Adds, lists and deletes prompt sets; a stored set never changes."""
+prompt_sets = Table(
+    "prompt_sets",
+    METADATA,
+    *columns(PromptSetRecord),
+    Index(None, "digest"),
+    info={"called": "prompt set"},
+    **NEVER_REUSED,
+)
 
-    def __init__(self, database: Database) -> None:
-        """Work on an open store."""
-        self._database = database
 
-    def add(self, name: str, filename: str, digest: str, rows: Sequence[PromptRowRecord]) -> PromptSetRecord:
+def _spans_from_json(stored: list[dict[str, Any]]) -> tuple[Span, ...]:
+    return tuple(Span(**span) for span in stored)
+
+
+def _spans_to_json(spans: tuple[Span, ...]) -> list[dict[str, Any]]:
+    return [field_values(span, Span) for span in spans]
+
+
+prompt_rows = Table(
+    "prompt_rows",
+    METADATA,
+    Column("prompt_set_id", Integer, ForeignKey("prompt_sets.id", ondelete="CASCADE"), primary_key=True),
+    Column("line", Integer, primary_key=True),
+    Column("weight", RealNumber),
+    *columns(Example, spans=Rewritten(_spans_to_json, _spans_from_json)),
+)
+
+
+class PromptSetsRepository(Repository[PromptSetRecord]):
+    """Adds, lists and deletes prompt sets; a stored set never changes, and calibrations made from it outlive it."""
+
+    _table, _kind = prompt_sets, PromptSetRecord
+    _query = select(*fields_in(PromptSetRecord, prompt_sets))
+
+    def add(self, name: str, filename: str, digest: str, rows: Sequence[PromptRow]) -> PromptSetRecord:
         """Store a prompt set whole.
 
         Args:
@@ -69,57 +97,42 @@ class PromptSetsRepository:
         Raises:
             ConflictError: Two rows have the same line.
         """
-        with self._database.session() as session:
-            row = PromptSet(name=name, filename=filename, digest=digest, created_at=utc_now(), row_count=len(rows))
-            session.add(row)
-            session.flush()
+        told = {"name": name, "filename": filename, "digest": digest, "row_count": len(rows)}
+        with self._database.writing() as connection:
+            key = add_row(connection, prompt_sets, **told, created_at=utc_now())
             if rows:
-                session.execute(insert(PromptRow), [_columns(row.id, item) for item in rows])
-            return to_record(PromptSetRecord, row)
-
-    def get(self, prompt_set_id: int) -> PromptSetRecord:
-        """Return a prompt set.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.reading() as session:
-            return to_record(PromptSetRecord, find(session, PromptSet, prompt_set_id))
+                values = [
+                    {"prompt_set_id": key, "line": row.line, "weight": row.weight, **field_values(row.example, Example)}
+                    for row in rows
+                ]
+                connection.execute(insert(prompt_rows), values)
+            return self._one(connection, key)
 
     def list(self, digest: str | None = None) -> list[PromptSetRecord]:
         """Return prompt sets, newest first; with a digest, only those uploaded from the same bytes."""
-        query = select(PromptSet).order_by(PromptSet.id.desc())
+        query = self._query.order_by(prompt_sets.c.id.desc())
         if digest is not None:
-            query = query.where(PromptSet.digest == digest)
-        with self._database.reading() as session:
-            return [to_record(PromptSetRecord, row) for row in session.scalars(query)]
+            query = query.where(prompt_sets.c.digest == digest)
+        with self._database.reading() as connection:
+            return self._records(connection, query)
 
-    def rows(self, prompt_set_id: int) -> Sequence[PromptRowRecord]:
+    def rows(self, prompt_set_id: int) -> Sequence[PromptRow]:
         """Return the rows of a prompt set in the order of their lines.
 
         Raises:
             NotFoundError: There is no such set.
         """
-        query = select(PromptRow).where(PromptRow.prompt_set_id == prompt_set_id).order_by(PromptRow.line)
-        with self._database.reading() as session:
-            find(session, PromptSet, prompt_set_id)
-            return [to_record(PromptRowRecord, row, spans=spans_from_json(row.spans)) for row in session.scalars(query)]
+        own = prompt_rows.c
+        query = (
+            select(own.line, own.weight, *fields_in(Example, prompt_rows))
+            .where(own.prompt_set_id == prompt_set_id)
+            .order_by(own.line)
+        )
+        with self._database.reading() as connection:
+            find(connection, prompt_sets, prompt_set_id)
+            return [PromptRow(line, Example(*told), weight) for line, weight, *told in connection.execute(query)]
 
     def existing(self, prompt_set_ids: Collection[int]) -> set[int]:
         """Return which of some ids are ids of stored prompt sets."""
-        with self._database.reading() as session:
-            return set(session.scalars(select(PromptSet.id).where(PromptSet.id.in_(prompt_set_ids))))
-
-    def delete(self, prompt_set_id: int) -> None:
-        """Delete a prompt set, its rows and the ledgers of jobs on it; calibrations made from it stay.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.session() as session:
-            session.delete(find(session, PromptSet, prompt_set_id))
-
-
-def _columns(prompt_set_id: int, row: PromptRowRecord) -> dict[str, object]:
-    columns = to_columns(row, PromptRowRecord, leave_out=("spans",))
-    return {"prompt_set_id": prompt_set_id, "spans": spans_to_json(row.spans), **columns}
+        with self._database.reading() as connection:
+            return set(connection.scalars(select(prompt_sets.c.id).where(prompt_sets.c.id.in_(prompt_set_ids))))

@@ -3,96 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import datetime
 
-from sqlalchemy import Connection, Table, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, func, insert, select
 
-from db.batches import claim_row
-from db.chains import (
-    StepWriter,
-    active_branch_row,
-    branch_row,
-    chain_length,
-    load_beginnings,
-    load_chain,
-    load_outlines,
-    own_branch,
-)
-from db.database import Database
-from db.library import active_length, names_it
-from db.records import (
-    BatchPlaceRecord,
-    BranchOutlineRecord,
+from coft_core.types import Span, Step
+from db.audits import (
     BranchRecord,
-    JsonObject,
-    SessionBeginning,
     SessionFields,
     SessionRecord,
     SessionSummary,
-    SpanRecord,
-    StepRecord,
+    active_branch_record,
+    branch_record,
+    branches,
+    claim_row,
+    own_branch,
+    require_calibration,
+    session_record,
+    session_spans,
+    sessions,
+    touch,
 )
-from db.rows import find, missing, require_calibration, to_columns, to_record
-from db.tables import AuditSession, BatchRow, Branch, SessionSpan
-from db.types import ConflictError, utc_now
+from db.chains import (
+    BranchOutline,
+    SessionBeginning,
+    StepWriter,
+    chain_length,
+    read_beginnings,
+    read_chain,
+    read_logits,
+    read_outlines,
+    steps,
+)
+from db.database import Database
+from db.library import active_length, names_it
+from db.tables import Repository, add_row, change_row, field_values, fields_in, find
+from db.types import ConflictError, JsonObject, utc_now
 
 
-def _table(kind: Any) -> Table:
-    found: Table = kind.__table__
-    return found
-
-
-_sessions, _spans, _places = _table(AuditSession), _table(SessionSpan), _table(BatchRow)
-_SESSION = select(_sessions).where(_sessions.c.id == bindparam("own"))
-_SPANS = select(_spans).where(_spans.c.session_id == bindparam("own")).order_by(_spans.c.position)
-_PLACE = select(_places.c.batch_id, _places.c.line).where(_places.c.session_id == bindparam("own"))
-
-
-def session_row(connection: Connection, session_id: int) -> SessionRecord:
-    """Return a session with its spans and its place in a batch; pages ask for it at every frame.
-
-    Raises:
-        NotFoundError: There is none with this id.
-    """
-    own = {"own": session_id}
-    row = connection.execute(_SESSION, own).one_or_none()
-    if row is None:
-        raise missing(AuditSession, session_id)
-    place = connection.execute(_PLACE, own).one_or_none()
-    return to_record(
-        SessionRecord,
-        row,
-        warnings=tuple(row.warnings),
-        batch=None if place is None else to_record(BatchPlaceRecord, place),
-        spans=tuple(to_record(SpanRecord, span) for span in connection.execute(_SPANS, own)),
-    )
-
-
-def record_of(row: AuditSession) -> SessionRecord:
-    """The record of a mapped session."""
-    return to_record(
-        SessionRecord,
-        row,
-        warnings=tuple(row.warnings),
-        batch=None if row.batch_row is None else to_record(BatchPlaceRecord, row.batch_row),
-        spans=tuple(to_record(SpanRecord, span) for span in row.spans),
-    )
-
-
-class SessionsRepository:
+class SessionsRepository(Repository[SessionRecord]):
     """Keeps audit sessions; steps are only ever added, never changed or taken back."""
+
+    _table = sessions
 
     def __init__(self, database: Database) -> None:
         """Work on an open store."""
-        self._database = database
+        super().__init__(database)
         self._steps = StepWriter(database)
 
     def create(
-        self,
-        fields: SessionFields,
-        spans: Sequence[SpanRecord] = (),
-        root_path: str = "0",
-        root_name: str = "",
+        self, fields: SessionFields, spans: Sequence[Span] = (), root_path: str = "0", root_name: str = ""
     ) -> SessionRecord:
         """Store a new session with an empty root branch, which is its active one.
 
@@ -107,30 +67,20 @@ class SessionsRepository:
             ConflictError: The calibration does not exist, a span is empty, or the row of its batch has had a session.
         """
         now = utc_now()
-        columns = to_columns(fields, SessionFields, leave_out=("warnings", "batch"))
-        with self._database.session() as session:
-            row = AuditSession(**columns, warnings=list(fields.warnings), created_at=now, updated_at=now)
-            row.spans = [
-                SessionSpan(position=position, **to_columns(span, SpanRecord)) for position, span in enumerate(spans)
-            ]
-            session.add(row)
-            session.flush()
+        with self._database.writing() as connection:
+            columns = field_values(fields, SessionFields, leave_out=("batch",))
+            key = add_row(connection, sessions, **columns, created_at=now, updated_at=now)
+            if spans:
+                rows = [
+                    {"session_id": key, "position": position, **field_values(span, Span)}
+                    for position, span in enumerate(spans)
+                ]
+                connection.execute(insert(session_spans), rows)
             if fields.batch is not None:
-                claim_row(session, fields.batch, row.id)
-            root = Branch(session_id=row.id, path=root_path, name=root_name, created_at=now)
-            session.add(root)
-            session.flush()
-            row.active_branch_id = root.id
-            return record_of(row)
-
-    def get(self, session_id: int) -> SessionRecord:
-        """Return a session with its spans.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.statements("read") as connection:
-            return session_row(connection, session_id)
+                claim_row(connection, fields.batch, key)
+            root = add_row(connection, branches, session_id=key, path=root_path, name=root_name, created_at=now)
+            change_row(connection, sessions, key, active_branch_id=root)
+            return session_record(connection, key)
 
     def list(self, search: str | None = None, limit: int = 100, offset: int = 0) -> list[SessionSummary]:
         """Return sessions, last changed first.
@@ -140,35 +90,20 @@ class SessionsRepository:
             limit: At most so many.
             offset: After skipping so many.
         """
-        names = [name for name in SessionSummary.__dataclass_fields__ if name != "step_count"]
-        columns = [getattr(AuditSession, name) for name in names]
         query = (
-            select(*columns, active_length().label("step_count"))
-            .order_by(AuditSession.updated_at.desc(), AuditSession.id.desc())
+            select(*fields_in(SessionSummary, sessions), active_length().label("steps"))
+            .where(*_found(search))
+            .order_by(sessions.c.updated_at.desc(), sessions.c.id.desc())
             .limit(limit)
             .offset(offset)
         )
-        if search and search.strip():
-            query = query.where(names_it(search.strip()))
-        with self._database.reading() as session:
-            return [to_record(SessionSummary, row) for row in session.execute(query)]
+        with self._database.reading() as connection:
+            return [SessionSummary(**row._asdict()) for row in connection.execute(query)]
 
     def count(self, search: str | None = None) -> int:
         """Return how many sessions :meth:`list` would give without a limit."""
-        query = select(func.count()).select_from(AuditSession)
-        if search and search.strip():
-            query = query.where(names_it(search.strip()))
-        with self._database.reading() as session:
-            return session.scalars(query).one()
-
-    def delete(self, session_id: int) -> None:
-        """Delete a session with its branches, steps and annotations.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.session() as session:
-            session.delete(find(session, AuditSession, session_id))
+        with self._database.reading() as connection:
+            return connection.execute(select(func.count()).select_from(sessions).where(*_found(search))).scalar_one()
 
     def rename(self, session_id: int, name: str) -> SessionRecord:
         """Change a session's name.
@@ -176,7 +111,7 @@ class SessionsRepository:
         Raises:
             NotFoundError: There is none with this id.
         """
-        return self._change(session_id, name=name)
+        return self._change(session_id, name=name, updated_at=utc_now())
 
     def set_status(self, session_id: int, status: str) -> SessionRecord:
         """Change where a session stands.
@@ -184,7 +119,7 @@ class SessionsRepository:
         Raises:
             NotFoundError: There is none with this id.
         """
-        return self._change(session_id, status=status)
+        return self._change(session_id, status=status, updated_at=utc_now())
 
     def add_computation(self, session_id: int, computation: JsonObject) -> None:
         """Add a way in which steps of a session were computed, unless it is there; nothing else changes.
@@ -192,11 +127,12 @@ class SessionsRepository:
         Raises:
             NotFoundError: There is none with this id.
         """
-        with self._database.session() as session:
-            row = find(session, AuditSession, session_id)
-            known = list(row.policy_settings.get("computed", ()))
+        with self._database.writing() as connection:
+            settings = find(connection, sessions, session_id, lock=True).policy_settings
+            known = [*settings.get("computed", ())]
             if computation not in known:
-                row.policy_settings = {**row.policy_settings, "computed": [*known, computation]}
+                changed = {**settings, "computed": [*known, computation]}
+                change_row(connection, sessions, session_id, policy_settings=changed)
 
     def set_active_branch(self, session_id: int, branch_id: int) -> SessionRecord:
         """Choose the branch that the session reopens with.
@@ -205,11 +141,11 @@ class SessionsRepository:
             NotFoundError: There is no such session or branch.
             ConflictError: The branch belongs to another session.
         """
-        with self._database.session() as session:
-            row = find(session, AuditSession, session_id)
-            row.active_branch_id = own_branch(session, session_id, branch_id).id
-            row.updated_at = utc_now()
-            return record_of(row)
+        with self._database.writing() as connection:
+            find(connection, sessions, session_id)
+            own_branch(connection, session_id, branch_id)
+            change_row(connection, sessions, session_id, active_branch_id=branch_id, updated_at=utc_now())
+            return session_record(connection, session_id)
 
     def add_branch(self, session_id: int, parent_id: int, fork_step: int, path: str, name: str = "") -> BranchRecord:
         """Store a new branch that departs from a parent; the active branch stays as it is.
@@ -227,32 +163,31 @@ class SessionsRepository:
             ConflictError: The parent belongs to another session, the fork step lies outside its
                 chain, or the path is taken.
         """
-        with self._database.session() as session:
-            parent = own_branch(session, session_id, parent_id)
-            length = chain_length(session, parent)
+        with self._database.writing() as connection:
+            parent = own_branch(connection, session_id, parent_id)
+            length = chain_length(connection, parent.id, parent.fork_step)
             if not 0 <= fork_step <= length:
                 raise ConflictError(
                     f"A branch cannot depart at step {fork_step} of branch {parent_id}, "
                     f"which has {length} steps; choose a step from 0 to {length}."
                 )
-            taken = session.scalars(select(Branch.id).filter_by(session_id=session_id, path=path)).first()
-            if taken is not None:
+            taken = select(branches.c.id).where(branches.c.session_id == session_id, branches.c.path == path)
+            if connection.execute(taken).first() is not None:
                 raise ConflictError(f"Audit session {session_id} already has the branch {path}; open that one.")
-            owner = find(session, AuditSession, session_id)
+            owner = find(connection, sessions, session_id)
             require_calibration(owner.calibration_id, owner.calibration_label)
-            now = utc_now()
-            row = Branch(
+            key = add_row(
+                connection,
+                branches,
                 session_id=session_id,
                 parent_id=parent_id,
                 fork_step=fork_step,
                 path=path,
                 name=name,
-                created_at=now,
+                created_at=utc_now(),
             )
-            session.add(row)
-            owner.updated_at = now
-            session.flush()
-            return to_record(BranchRecord, row)
+            touch(connection, session_id)
+            return branch_record(connection, key)
 
     def branch(self, branch_id: int) -> BranchRecord:
         """Return a branch.
@@ -260,8 +195,8 @@ class SessionsRepository:
         Raises:
             NotFoundError: There is none with this id.
         """
-        with self._database.statements("read") as connection:
-            return branch_row(connection, branch_id)
+        with self._database.reading() as connection:
+            return branch_record(connection, branch_id)
 
     def active_branch(self, session_id: int) -> BranchRecord:
         """Return the branch with which a session reopens.
@@ -269,8 +204,8 @@ class SessionsRepository:
         Raises:
             NotFoundError: There is no such session.
         """
-        with self._database.statements("read") as connection:
-            return active_branch_row(connection, session_id)
+        with self._database.reading() as connection:
+            return active_branch_record(connection, session_id)
 
     def branches(self, session_id: int) -> Sequence[BranchRecord]:
         """Return the branches of a session, the root first.
@@ -278,15 +213,15 @@ class SessionsRepository:
         Raises:
             NotFoundError: There is no such session.
         """
-        with self._database.reading() as session:
-            find(session, AuditSession, session_id)
-            query = select(Branch).where(Branch.session_id == session_id).order_by(Branch.id)
-            return [to_record(BranchRecord, row) for row in session.scalars(query)]
+        query = select(branches).where(branches.c.session_id == session_id).order_by(branches.c.id)
+        with self._database.reading() as connection:
+            find(connection, sessions, session_id)
+            return [BranchRecord(**row._asdict()) for row in connection.execute(query)]
 
-    def outlines(self, session_id: int) -> Mapping[int, BranchOutlineRecord]:
-        """Return length and departing token of each branch of a session, by its id; no chain is loaded."""
-        with self._database.reading() as session:
-            return load_outlines(session, session_id)
+    def outlines(self, session_id: int) -> tuple[BranchOutline, ...]:
+        """Return the tree of a session, oldest branch first; no chain is loaded."""
+        with self._database.reading() as connection:
+            return read_outlines(connection, session_id)
 
     def set_finished(self, branch_id: int, finished: str | None) -> BranchRecord:
         """Write why a branch ended, or None to let it go on.
@@ -294,53 +229,77 @@ class SessionsRepository:
         Raises:
             NotFoundError: There is no such branch.
         """
-        with self._database.session() as session:
-            row = find(session, Branch, branch_id)
-            row.finished = finished
-            find(session, AuditSession, row.session_id).updated_at = utc_now()
-            return to_record(BranchRecord, row)
+        with self._database.writing() as connection:
+            change_row(connection, branches, branch_id, finished=finished)
+            branch = branch_record(connection, branch_id)
+            touch(connection, branch.session_id)
+            return branch
 
-    def append_step(self, branch_id: int, step: StepRecord) -> StepRecord:
-        """Store the next step of a branch with its candidates; durable on return.
+    def append_step(
+        self, branch_id: int, step: Step, seconds: float | None = None, peak_bytes: int | None = None
+    ) -> None:
+        """Store the next step of a branch with its candidates, and its logits if it has them; durable on return.
 
         Args:
             branch_id: The branch.
-            step: The step; its index is the present length of the branch's chain. Its ``id``,
-                ``branch_id`` and ``created_at`` are ignored.
-
-        Returns:
-            The step with these three filled in.
+            step: The step; its index is the present length of the branch's chain.
+            seconds: Time that the model took for it, waiting for the model's turn excluded; None if not measured.
+            peak_bytes: Most memory that the device held meanwhile; None if not measured.
 
         Raises:
             NotFoundError: There is no such branch.
+            CalibrationDeletedError: The session's calibration is no longer stored.
             ConflictError: The step is not the next one.
             UnstorableValueError: A number is NaN.
+            StoreError: The database refuses.
         """
-        return self._steps.append(branch_id, step)
+        self._steps.append(branch_id, step, seconds, peak_bytes)
 
-    def chain(self, branch_id: int, with_logits: bool = False, first: int = 0) -> Sequence[StepRecord]:
-        """Return the chain of a branch, its ancestors' part first, candidates included.
+    def chain(self, branch_id: int, first: int = 0) -> tuple[Step, ...]:
+        """Return the chain of a branch, its ancestors' part first, candidates included and without logits.
 
         Args:
             branch_id: The branch.
-            with_logits: Whether the steps' logits are read too; they are much larger than all the rest.
             first: Index of the first step that is asked for; 0 gives the whole chain.
 
         Raises:
             NotFoundError: There is no such branch.
         """
-        with self._database.reading() as session:
-            return load_chain(session, branch_id, with_logits, first)
+        with self._database.reading() as connection:
+            return read_chain(connection, branch_id, first)
+
+    def logits(self, branch_id: int, first: int = 0) -> Mapping[int, bytes]:
+        """Return the logits that were kept of the steps of a chain, by the step's index; they are large.
+
+        Args:
+            branch_id: The branch.
+            first: Index of the first step that is asked for.
+
+        Raises:
+            NotFoundError: There is no such branch.
+        """
+        with self._database.reading() as connection:
+            return read_logits(connection, branch_id, first)
+
+    def times(self, session_id: int) -> Mapping[tuple[int, int], datetime]:
+        """Return when the steps of a session were stored, by the branch that made them and their index."""
+        query = (
+            select(steps.c.branch_id, steps.c.index, steps.c.created_at)
+            .join(branches, branches.c.id == steps.c.branch_id)
+            .where(branches.c.session_id == session_id)
+        )
+        with self._database.reading() as connection:
+            return {(branch_id, index): stored_at for branch_id, index, stored_at in connection.execute(query)}
 
     def beginnings(self, calibration_id: int, steps: int) -> Sequence[SessionBeginning]:
         """Return the first steps, at most so many, of each root branch that uses a calibration, oldest first."""
-        with self._database.reading() as session:
-            return load_beginnings(session, calibration_id, steps)
+        with self._database.reading() as connection:
+            return read_beginnings(connection, calibration_id, steps)
 
-    def _change(self, session_id: int, **columns: str) -> SessionRecord:
-        with self._database.session() as session:
-            row = find(session, AuditSession, session_id)
-            for name, value in columns.items():
-                setattr(row, name, value)
-            row.updated_at = utc_now()
-            return record_of(row)
+    def _one(self, connection: Connection, key: int) -> SessionRecord:
+        return session_record(connection, key)
+
+
+def _found(search: str | None) -> list[ColumnElement[bool]]:
+    """The condition on sessions that a text stands in; none without a text."""
+    return [names_it(search.strip())] if search and search.strip() else []

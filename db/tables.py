@@ -1,447 +1,202 @@
-"""Tables of audit sessions: spans, branches, steps, candidates and annotations."""
+"""Tables whose columns are the fields of records, and what every repository does with them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from datetime import datetime
-from typing import Annotated, Any
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, ForeignKey, Index, LargeBinary, MetaData, UniqueConstraint
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Connection,
+    ForeignKey,
+    Integer,
+    MetaData,
+    Row,
+    Select,
+    Table,
+    delete,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from db.types import AnyText, CompressedBytes, RealNumber, UtcDateTime
+from db.database import Database
+from db.types import AnyText, CompressedBytes, NotFoundError, RealNumber, UtcDateTime
 
-NAMING = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+NEVER_REUSED: dict[str, Any] = {"sqlite_autoincrement": True}
+"""Option of a table: without it SQLite hands a deleted row's id out again, and an old link opens a stranger."""
+
+_TYPES: dict[type, TypeEngine[Any]] = {
+    int: Integer(),
+    str: AnyText(),
+    float: RealNumber(),
+    bool: Boolean(),
+    datetime: UtcDateTime(),
+    bytes: CompressedBytes(),
+    dict: JSON(none_as_null=True),
 }
 
-NEVER_REUSED = {"sqlite_autoincrement": True}
-"""Table option: without it SQLite hands a deleted row's id out again, and an old link opens a stranger."""
-
-Key = Annotated[int, mapped_column(primary_key=True)]
-BigInt = Annotated[int, mapped_column(BigInteger)]
-
-
-class Base(DeclarativeBase):
-    """Base of all mapped classes; the annotation map fixes one column type per Python type."""
-
-    metadata = MetaData(naming_convention=NAMING)
-    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own declaration
-        str: AnyText,
-        float: RealNumber,
-        datetime: UtcDateTime,
-        bytes: CompressedBytes,
-        dict[str, Any]: JSON(none_as_null=True),
-        list[Any]: JSON(none_as_null=True),
-    }
-
-
-class SessionTag(Base):
-    """One tag of one session."""
-
-    __tablename__ = "session_tags"
-    __table_args__ = (Index(None, "tag"),)
-
-    session_id: Mapped[int] = mapped_column(ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True)
-    tag: Mapped[str] = mapped_column(primary_key=True)
-
-
-class PromptSet(Base):
-    """One uploaded set of calibration or evaluation prompts."""
-
-    __tablename__ = "prompt_sets"
-    __table_args__ = (Index(None, "digest"), NEVER_REUSED)
-
-    id: Mapped[Key]
-    name: Mapped[str]
-    filename: Mapped[str]
-    digest: Mapped[str]
-    created_at: Mapped[datetime]
-    row_count: Mapped[int]
-
-
-class PromptRow(Base):
-    """One row of a prompt set, known by its line in the uploaded file."""
-
-    __tablename__ = "prompt_rows"
-
-    prompt_set_id: Mapped[int] = mapped_column(ForeignKey("prompt_sets.id", ondelete="CASCADE"), primary_key=True)
-    line: Mapped[int] = mapped_column(primary_key=True)
-    prompt: Mapped[str]
-    reference: Mapped[str | None]
-    spans: Mapped[list[Any] | None]
-    group: Mapped[str | None]
-    context: Mapped[str | None]
-    weight: Mapped[float | None]
-
-
-class CalibrationRun(Base):
-    """One calibration with its values, so that another alpha or estimator needs no model."""
-
-    __tablename__ = "calibration_runs"
-    __table_args__ = (
-        Index(None, "prompt_set_id"),
-        Index(None, "job_id"),
-        Index(None, "fingerprint_digest"),
-        NEVER_REUSED,
-    )
-
-    id: Mapped[Key]
-    name: Mapped[str]
-    prompt_set_id: Mapped[int | None] = mapped_column(ForeignKey("prompt_sets.id", ondelete="SET NULL"))
-    model: Mapped[str]
-    model_revision: Mapped[str]
-    alpha: Mapped[float]
-    lam: Mapped[float]
-    estimator: Mapped[str]
-    source: Mapped[str]
-    bin_width: Mapped[int]
-    max_position: Mapped[int]
-    mask_layout: Mapped[str]
-    fingerprint_digest: Mapped[str]
-    fingerprint: Mapped[dict[str, Any]]
-    values: Mapped[bytes] = mapped_column(deferred=True)
-    verification: Mapped[dict[str, Any] | None]
-    context_count: Mapped[int]
-    token_count: Mapped[int]
-    coverage: Mapped[dict[str, Any] | None]
-    created_at: Mapped[datetime]
-    status: Mapped[str]
-    job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
-    embedded: Mapped[bool]
-
-    bins: Mapped[list[CalibrationBin]] = relationship(
-        order_by="CalibrationBin.position",
-        lazy="selectin",
-        passive_deletes=True,
-        cascade="all, delete-orphan",
-    )
-
-
-class CalibrationBin(Base):
-    """One position bin of a calibration run."""
-
-    __tablename__ = "calibration_bins"
-    __table_args__ = (CheckConstraint("last_step >= first_step", name="steps_in_order"),)
-
-    run_id: Mapped[int] = mapped_column(ForeignKey("calibration_runs.id", ondelete="CASCADE"), primary_key=True)
-    position: Mapped[int] = mapped_column(primary_key=True)
-    first_step: Mapped[int]
-    last_step: Mapped[int | None]
-    log_tau: Mapped[float]
-    state: Mapped[str]
-    contexts: Mapped[int]
-    rank: Mapped[int | None]
-    low: Mapped[float | None]
-    high: Mapped[float | None]
-
-
-class Job(Base):
-    """One piece of background work and how far it has come."""
-
-    __tablename__ = "jobs"
-    __table_args__ = (
-        Index(None, "status"),
-        Index(None, "created_at"),
-        CheckConstraint(
-            "status IN ('queued', 'running', 'done', 'failed', 'cancelled', 'interrupted')",
-            name="known_status",
-        ),
-        CheckConstraint("progress >= 0 AND progress <= 1", name="progress_is_share"),
-        NEVER_REUSED,
-    )
-
-    id: Mapped[Key]
-    kind: Mapped[str]
-    title: Mapped[str]
-    status: Mapped[str]
-    progress: Mapped[float]
-    message: Mapped[str]
-    error: Mapped[str | None]
-    payload: Mapped[dict[str, Any]]
-    result: Mapped[dict[str, Any] | None]
-    created_at: Mapped[datetime]
-    started_at: Mapped[datetime | None]
-    finished_at: Mapped[datetime | None]
-    heartbeat_at: Mapped[datetime | None]
-
-
-class JobLedger(Base):
-    """What an unfinished job has worked out so far, so that it can be resumed; goes with its prompt set."""
-
-    __tablename__ = "job_ledgers"
-    __table_args__ = (Index(None, "prompt_set_id"),)
-
-    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
-    prompt_set_id: Mapped[int] = mapped_column(ForeignKey("prompt_sets.id", ondelete="CASCADE"))
-    data: Mapped[bytes]
-    saved_at: Mapped[datetime]
-
-
-class Batch(Base):
-    """One batch; its prompts are the rows of its prompt set, which cannot be deleted before it."""
-
-    __tablename__ = "batches"
-    __table_args__ = (Index(None, "prompt_set_id"), Index(None, "job_id"), NEVER_REUSED)
-
-    id: Mapped[Key]
-    name: Mapped[str]
-    prompt_set_id: Mapped[int] = mapped_column(ForeignKey("prompt_sets.id", ondelete="RESTRICT"))
-    request: Mapped[dict[str, Any]]
-    job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
-    created_at: Mapped[datetime]
-
-
-class BatchRow(Base):
-    """What became of one row of a batch's prompt set; a row that has begun and has no session lost it to a deletion."""
-
-    __tablename__ = "batch_rows"
-    __table_args__ = (UniqueConstraint("session_id"),)
-
-    batch_id: Mapped[int] = mapped_column(ForeignKey("batches.id", ondelete="CASCADE"), primary_key=True)
-    line: Mapped[int] = mapped_column(primary_key=True)
-    session_id: Mapped[int | None] = mapped_column(ForeignKey("audit_sessions.id", ondelete="SET NULL"))
-    begun_at: Mapped[datetime | None]
-    error: Mapped[str | None]
-
-
-class AuditSession(Base):
-    """One audit of one prompt under one policy."""
-
-    __tablename__ = "audit_sessions"
-    __table_args__ = (
-        Index(None, "updated_at"),
-        Index(None, "calibration_id"),
-        Index(None, "active_branch_id"),
-        NEVER_REUSED,
-    )
-
-    id: Mapped[Key]
-    name: Mapped[str]
-    prompt: Mapped[str]
-    model: Mapped[str]
-    model_revision: Mapped[str]
-    policy: Mapped[str]
-    policy_settings: Mapped[dict[str, Any]]
-    lam: Mapped[float | None]
-    alpha: Mapped[float | None]
-    temperature: Mapped[float]
-    top_p: Mapped[float]
-    top_k: Mapped[int]
-    greedy: Mapped[bool]
-    seed: Mapped[BigInt]
-    max_new_tokens: Mapped[int]
-    calibration_id: Mapped[int | None] = mapped_column(ForeignKey("calibration_runs.id", ondelete="SET NULL"))
-    calibration_label: Mapped[str]
-    fingerprint: Mapped[dict[str, Any]]
-    fingerprint_digest: Mapped[str]
-    certificate: Mapped[str]
-    warnings: Mapped[list[Any]]
-    status: Mapped[str]
-    created_at: Mapped[datetime]
-    updated_at: Mapped[datetime]
-    archived_at: Mapped[datetime | None]
-    footprint: Mapped[dict[str, Any] | None]
-    rendering: Mapped[dict[str, Any] | None]
-    # The session and its branches point at each other, so this key is added after both tables exist.
-    active_branch_id: Mapped[int | None] = mapped_column(ForeignKey("branches.id", ondelete="SET NULL", use_alter=True))
-
-    spans: Mapped[list[SessionSpan]] = relationship(
-        order_by="SessionSpan.position", lazy="selectin", passive_deletes=True, cascade="all, delete-orphan"
-    )
-    batch_row: Mapped[BatchRow | None] = relationship(viewonly=True, lazy="selectin")
-
-
-class SessionSpan(Base):
-    """One sensitive span of a session's prompt, as the reviewer left it."""
-
-    __tablename__ = "session_spans"
-    __table_args__ = (
-        CheckConstraint('"start" >= 0', name="start_in_text"),
-        CheckConstraint('"end" > "start"', name="not_empty"),
-    )
-
-    session_id: Mapped[int] = mapped_column(ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True)
-    position: Mapped[int] = mapped_column(primary_key=True)
-    start: Mapped[int]
-    end: Mapped[int]
-    category: Mapped[str]
-    source: Mapped[str]
-    detail: Mapped[str]
-    kept: Mapped[bool]
-    score: Mapped[float | None]
-    suggested: Mapped[bool]
-
-
-class Branch(Base):
-    """A chain of steps, or the part of one that departs from its parent at ``fork_step``."""
-
-    __tablename__ = "branches"
-    __table_args__ = (
-        UniqueConstraint("session_id", "path"),
-        Index(None, "parent_id"),
-        CheckConstraint("(parent_id IS NULL) = (fork_step IS NULL)", name="fork_has_parent"),
-        CheckConstraint("fork_step >= 0", name="fork_in_chain"),
-        NEVER_REUSED,
-    )
-
-    id: Mapped[Key]
-    session_id: Mapped[int] = mapped_column(ForeignKey("audit_sessions.id", ondelete="CASCADE"))
-    parent_id: Mapped[int | None] = mapped_column(ForeignKey("branches.id", ondelete="CASCADE"))
-    fork_step: Mapped[int | None]
-    path: Mapped[str]
-    name: Mapped[str]
-    created_at: Mapped[datetime]
-    finished: Mapped[str | None]
-
-
-class Step(Base):
-    """One step of a branch, with everything that a page or report shows of it."""
-
-    __tablename__ = "steps"
-    __table_args__ = (
-        UniqueConstraint("branch_id", "index"),
-        CheckConstraint('"index" >= 0', name="index_in_chain"),
-    )
-
-    id: Mapped[Key]
-    branch_id: Mapped[int] = mapped_column(ForeignKey("branches.id", ondelete="CASCADE"))
-    index: Mapped[int]
-    token_id: Mapped[int]
-    token: Mapped[str]
-    log_p_factual: Mapped[float]
-    log_p_masked: Mapped[float]
-    log_p_fused: Mapped[float]
-    log_tau: Mapped[float]
-    certified: Mapped[bool]
-    set_size: Mapped[int]
-    certified_mass: Mapped[float]
-    fallback: Mapped[bool]
-    forced: Mapped[bool]
-    policy_token_id: Mapped[int]
-    policy_token: Mapped[str]
-    state: Mapped[str]
-    entropy_factual: Mapped[float]
-    entropy_masked: Mapped[float]
-    entropy_fused: Mapped[float]
-    kl_fused_masked: Mapped[float]
-    tv_on_set: Mapped[float | None]
-    tv_bound: Mapped[float | None]
-    sensitivity: Mapped[float]
-    log_ratio: Mapped[float]
-    margin: Mapped[float]
-    kl_fused_factual: Mapped[float | None]
-    tv_fused_factual: Mapped[float | None]
-    seconds: Mapped[float | None]
-    peak_bytes: Mapped[BigInt | None]
-    families: Mapped[list[Any] | None]
-    certified_in: Mapped[str] = mapped_column(server_default="both")
-    set_size_low: Mapped[int | None]
-    set_size_high: Mapped[int | None]
-    noise: Mapped[float | None]
-    # Compressed already, and far larger than the rest of the row: read only where it is asked for.
-    logits: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)
-    created_at: Mapped[datetime]
-
-
-class Candidate(Base):
-    """One row of a step's candidate table."""
-
-    __tablename__ = "candidates"
-
-    step_id: Mapped[int] = mapped_column(ForeignKey("steps.id", ondelete="CASCADE"), primary_key=True)
-    rank: Mapped[int] = mapped_column(primary_key=True)
-    token_id: Mapped[int]
-    token: Mapped[str]
-    log_p_factual: Mapped[float]
-    log_p_masked: Mapped[float]
-    log_p_fused: Mapped[float]
-    certified: Mapped[bool]
-    refused_by: Mapped[list[Any] | None]
-
-
-class Annotation(Base):
-    """One entry of a session's verdict log; rows are only ever added, and triggers hold that."""
-
-    __tablename__ = "annotations"
-    __table_args__ = (
-        Index(None, "session_id", "branch_id", "step_index"),
-        Index(None, "branch_id"),
-        UniqueConstraint("session_id", "entry"),
-        CheckConstraint(
-            "kind IN ('verdict', 'adjudication', 'review_started', 'review_finished')",
-            name="known_kind",
-        ),
-        CheckConstraint("verdict IN ('fair', 'unfair', 'unclear')", name="known_verdict"),
-        CheckConstraint("step_index IS NULL OR branch_id IS NOT NULL", name="step_has_branch"),
-        CheckConstraint("(step_index IS NULL) = (last_step_index IS NULL)", name="span_has_ends"),
-        CheckConstraint("last_step_index >= step_index", name="span_in_order"),
-        NEVER_REUSED,
-    )
-
-    id: Mapped[Key]
-    session_id: Mapped[int] = mapped_column(ForeignKey("audit_sessions.id", ondelete="CASCADE"))
-    branch_id: Mapped[int | None] = mapped_column(ForeignKey("branches.id", ondelete="CASCADE"))
-    step_index: Mapped[int | None]
-    last_step_index: Mapped[int | None]
-    verdict: Mapped[str | None]
-    note: Mapped[str]
-    tag: Mapped[str]
-    reviewer: Mapped[str]
-    created_at: Mapped[datetime]
-    entry: Mapped[int]
-    kind: Mapped[str]
-    blind: Mapped[bool]
-    previous: Mapped[str]
-    digest: Mapped[str]
-
-
-class Comparison(Base):
-    """One comparison; its prompts are the rows of its prompt set, which all of its batches share."""
-
-    __tablename__ = "comparisons"
-    __table_args__ = (Index(None, "prompt_set_id"), NEVER_REUSED)
-
-    id: Mapped[Key]
-    name: Mapped[str]
-    prompt_set_id: Mapped[int] = mapped_column(ForeignKey("prompt_sets.id", ondelete="RESTRICT"))
-    created_at: Mapped[datetime]
-
-
-class ComparisonColumn(Base):
-    """One column of a comparison: the batch that audits the prompts with the column's settings."""
-
-    __tablename__ = "comparison_columns"
-    __table_args__ = (UniqueConstraint("batch_id"),)
-
-    comparison_id: Mapped[int] = mapped_column(ForeignKey("comparisons.id", ondelete="CASCADE"), primary_key=True)
-    place: Mapped[int] = mapped_column(primary_key=True)
-    batch_id: Mapped[int] = mapped_column(ForeignKey("batches.id", ondelete="CASCADE"))
-
-
-class UserList(Base):
-    """One named word list; its terms never change, so that what rests on it stays true."""
-
-    __tablename__ = "user_lists"
-    __table_args__ = (UniqueConstraint("name"), NEVER_REUSED)
-
-    id: Mapped[Key]
-    name: Mapped[str]
-    digest: Mapped[str]
-    created_at: Mapped[datetime]
-    term_count: Mapped[int]
-
-
-class UserTerm(Base):
-    """One term of a word list, in the order of the uploaded file."""
-
-    __tablename__ = "user_terms"
-
-    user_list_id: Mapped[int] = mapped_column(ForeignKey("user_lists.id", ondelete="CASCADE"), primary_key=True)
-    position: Mapped[int] = mapped_column(primary_key=True)
-    term: Mapped[str]
-    family: Mapped[str]
-    keep: Mapped[bool]
+
+class Rewritten(TypeDecorator[Any]):
+    """A value that is JSON once it is rewritten; None stays None, and is NULL."""
+
+    impl = JSON
+    cache_ok = True
+
+    def __init__(self, write: Callable[[Any], Any], read: Callable[[Any], Any], absent: Any = None) -> None:
+        """Say how a value is written and read.
+
+        Args:
+            write: Makes JSON of it.
+            read: Inverts that.
+            absent: What NULL stands for; never written otherwise.
+        """
+        super().__init__(none_as_null=True)
+        self.write, self.read, self.absent = write, read, absent
+
+    def process_bind_param(self, value: Any, dialect: Any) -> Any:
+        """Rewrite on the way in."""
+        return None if value is None or value == self.absent else self.write(value)
+
+    def process_result_value(self, value: Any, dialect: Any) -> Any:
+        """Read on the way out."""
+        return self.absent if value is None else self.read(value)
+
+
+def columns(
+    kind: type, names: Mapping[str, type] | None = None, /, **given: Column[Any] | TypeEngine[Any] | ForeignKey | None
+) -> Iterator[Column[Any]]:
+    """A column for each field of a record, of the type that its annotation calls for; ``id`` is the primary key.
+
+    Args:
+        kind: The record's dataclass.
+        names: Names in its annotations that its module does not know while the program runs.
+        given: Fields with a column, type or foreign key of their own; None leaves a field out.
+    """
+    hints = get_type_hints(kind, localns=names)
+    for field in fields(kind):
+        own = given.get(field.name, ())
+        if isinstance(own, Column):
+            yield own
+        elif own is not None:
+            plain, nullable = _plain(hints[field.name])
+            type_ = own if isinstance(own, TypeEngine) else _TYPES[plain]
+            keys = [own] if isinstance(own, ForeignKey) else []
+            yield Column(field.name, type_, *keys, primary_key=field.name == "id", nullable=nullable)
+
+
+def _plain(hint: Any) -> tuple[Any, bool]:
+    """The type that an annotation names, and whether it allows None."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    own = next(option for option in options if option is not NoneType)
+    return str if get_origin(own) is Literal else get_origin(own) or own, NoneType in options
+
+
+def fields_in(kind: type, table: Table) -> list[Column[Any]]:
+    """The columns of a table that a record has fields for."""
+    return [table.c[field.name] for field in fields(kind) if field.name in table.c]
+
+
+def field_values(record: Any, kind: type, leave_out: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The fields of ``kind`` in a record, by name."""
+    return {field.name: getattr(record, field.name) for field in fields(kind) if field.name not in leave_out}
+
+
+def find(connection: Connection, table: Table, key: int, lock: bool = False) -> Row[Any]:
+    """The row with an id; with ``lock`` no other transaction changes it before this one ends.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    query = select(table).where(table.c.id == key)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    if row is None:
+        raise missing(table, key)
+    return row
+
+
+def missing(table: Table, key: int) -> NotFoundError:
+    """Say that no row of a table has an id."""
+    return NotFoundError(f"There is no {table.info['called']} with the id {key}; it may have been deleted.")
+
+
+def add_row(connection: Connection, table: Table, **values: Any) -> int:
+    """Store a row and return its id."""
+    key: Any = connection.execute(insert(table).values(**values)).inserted_primary_key
+    return int(key[0])
+
+
+def change_row(connection: Connection, table: Table, key: int, **values: Any) -> None:
+    """Change columns of the row with an id.
+
+    Raises:
+        NotFoundError: There is none.
+    """
+    if connection.execute(update(table).where(table.c.id == key).values(**values)).rowcount == 0:
+        raise missing(table, key)
+
+
+Record = TypeVar("Record")
+
+
+class Repository(Generic[Record]):
+    """Keeps the rows of a table, and gives them as frozen records."""
+
+    _table: ClassVar[Table]
+    _kind: ClassVar[type[Any]]
+    _query: ClassVar[Select[Any]]
+    """Reads the fields of the records; :meth:`_records` adds those that it does not."""
+
+    def __init__(self, database: Database) -> None:
+        """Work on an open store."""
+        self._database = database
+
+    def get(self, key: int, /) -> Record:
+        """Return what has an id.
+
+        Raises:
+            NotFoundError: There is none with this id.
+        """
+        with self._database.reading() as connection:
+            return self._one(connection, key)
+
+    def delete(self, key: int, /) -> None:
+        """Delete what has an id, with all that is part of it; what only refers to it stays.
+
+        Raises:
+            NotFoundError: There is none with this id.
+            ConflictError: Something that stays cannot be without it.
+        """
+        with self._database.writing() as connection:
+            if connection.execute(delete(self._table).where(self._table.c.id == key)).rowcount == 0:
+                raise missing(self._table, key)
+
+    def _one(self, connection: Connection, key: int) -> Record:
+        found = self._records(connection, self._query.where(self._table.c.id == key))
+        if not found:
+            raise missing(self._table, key)
+        return found[0]
+
+    def _records(self, connection: Connection, query: Select[Any]) -> list[Record]:
+        return [self._kind(**row._asdict()) for row in connection.execute(query)]
+
+    def _change(self, key: int, **values: Any) -> Record:
+        with self._database.writing() as connection:
+            change_row(connection, self._table, key, **values)
+            return self._one(connection, key)

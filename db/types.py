@@ -6,9 +6,13 @@ import math
 import re
 import zlib
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import DateTime, Dialect, Double, LargeBinary, String
 from sqlalchemy.types import TypeDecorator
+
+JsonObject = dict[str, Any]
+"""A JSON object with string keys; numbers in it must be finite."""
 
 
 class StoreError(Exception):

@@ -6,22 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import insert, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Column, ForeignKey, Integer, Table, UniqueConstraint, delete, insert, select
 
-from db.database import Database
-from db.rows import find, to_columns, to_record
-from db.tables import UserList, UserTerm
+from coft_core.types import UserTerm
+from db.tables import METADATA, NEVER_REUSED, Repository, add_row, columns, field_values, fields_in, find
 from db.types import ConflictError, utc_now
-
-
-@dataclass(frozen=True, slots=True)
-class UserTermRecord:
-    """One term of a word list: its attribute family, and whether it stays visible instead of being masked."""
-
-    term: str
-    family: str = "other"
-    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +32,31 @@ class UserListRecord:
     term_count: int
 
 
-class UserListsRepository:
-    """Adds, lists and deletes word lists; a stored list never changes."""
+user_lists = Table(
+    "user_lists",
+    METADATA,
+    *columns(UserListRecord),
+    UniqueConstraint("name"),
+    info={"called": "word list"},
+    **NEVER_REUSED,
+)
 
-    def __init__(self, database: Database) -> None:
-        """Work on an open store."""
-        self._database = database
+user_terms = Table(
+    "user_terms",
+    METADATA,
+    Column("user_list_id", Integer, ForeignKey("user_lists.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    *columns(UserTerm),
+)
 
-    def add(
-        self, name: str, digest: str, terms: Sequence[UserTermRecord], replaces: int | None = None
-    ) -> UserListRecord:
+
+class UserListsRepository(Repository[UserListRecord]):
+    """Adds, lists and deletes word lists; a stored list never changes, so that what rests on it stays true."""
+
+    _table, _kind = user_lists, UserListRecord
+    _query = select(*fields_in(UserListRecord, user_lists))
+
+    def add(self, name: str, digest: str, terms: Sequence[UserTerm], replaces: int | None = None) -> UserListRecord:
         """Store a word list whole.
 
         Args:
@@ -65,64 +69,39 @@ class UserListsRepository:
             ConflictError: There is a list of this name already.
             NotFoundError: There is no list to be replaced.
         """
-        with self._database.session() as session:
+        with self._database.writing() as connection:
             if replaces is not None:
-                session.delete(find(session, UserList, replaces))
-                session.flush()
-            if _named(session, name) is not None:
+                find(connection, user_lists, replaces)
+                connection.execute(delete(user_lists).where(user_lists.c.id == replaces))
+            if self._records(connection, self._query.where(user_lists.c.name == name)):
                 raise ConflictError(f"There is a word list “{name}” already; choose another name.")
-            row = UserList(name=name, digest=digest, created_at=utc_now(), term_count=len(terms))
-            session.add(row)
-            session.flush()
+            told = {"name": name, "digest": digest, "created_at": utc_now(), "term_count": len(terms)}
+            key = add_row(connection, user_lists, **told)
             if terms:
-                session.execute(insert(UserTerm), [_columns(row.id, at, term) for at, term in enumerate(terms)])
-            return to_record(UserListRecord, row)
-
-    def get(self, user_list_id: int) -> UserListRecord:
-        """Return a word list.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.reading() as session:
-            return to_record(UserListRecord, find(session, UserList, user_list_id))
+                rows = [
+                    {"user_list_id": key, "position": position, **field_values(term, UserTerm)}
+                    for position, term in enumerate(terms)
+                ]
+                connection.execute(insert(user_terms), rows)
+            return self._one(connection, key)
 
     def find(self, name: str) -> UserListRecord | None:
         """Return the word list of a name, if there is one."""
-        with self._database.reading() as session:
-            row = _named(session, name)
-            return None if row is None else to_record(UserListRecord, row)
+        with self._database.reading() as connection:
+            return next(iter(self._records(connection, self._query.where(user_lists.c.name == name))), None)
 
     def list(self) -> list[UserListRecord]:
         """Return all word lists in the order of their names."""
-        with self._database.reading() as session:
-            rows = session.scalars(select(UserList).order_by(UserList.name))
-            return [to_record(UserListRecord, row) for row in rows]
+        with self._database.reading() as connection:
+            return self._records(connection, self._query.order_by(user_lists.c.name))
 
-    def terms(self, user_list_id: int) -> Sequence[UserTermRecord]:
+    def terms(self, user_list_id: int) -> Sequence[UserTerm]:
         """Return the terms of a word list in the order in which they were given.
 
         Raises:
             NotFoundError: There is no such list.
         """
-        query = select(UserTerm).where(UserTerm.user_list_id == user_list_id).order_by(UserTerm.position)
-        with self._database.reading() as session:
-            find(session, UserList, user_list_id)
-            return [to_record(UserTermRecord, row) for row in session.scalars(query)]
-
-    def delete(self, user_list_id: int) -> None:
-        """Delete a word list and its terms.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        with self._database.session() as session:
-            session.delete(find(session, UserList, user_list_id))
-
-
-def _named(session: Session, name: str) -> UserList | None:
-    return session.scalars(select(UserList).where(UserList.name == name)).first()
-
-
-def _columns(user_list_id: int, position: int, term: UserTermRecord) -> dict[str, object]:
-    return {"user_list_id": user_list_id, "position": position, **to_columns(term, UserTermRecord)}
+        query = select(*fields_in(UserTerm, user_terms)).where(user_terms.c.user_list_id == user_list_id)
+        with self._database.reading() as connection:
+            find(connection, user_lists, user_list_id)
+            return [UserTerm(*row) for row in connection.execute(query.order_by(user_terms.c.position))]

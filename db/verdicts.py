@@ -2,19 +2,178 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Literal
 
-from sqlalchemy import Select, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Table, UniqueConstraint, func, select
 
+from db.audits import branches, own_branch, sessions
 from db.database import Database
-from db.records import FIRST, AnnotationFields, AnnotationRecord, entry_digest
-from db.rows import find, to_columns, to_record
-from db.tables import Annotation, AuditSession, Branch
-from db.types import ConflictError, NotFoundError, utc_now
+from db.tables import METADATA, NEVER_REUSED, add_row, change_row, columns, field_values, fields_in, find
+from db.types import ConflictError, utc_now
 
-_STORED_ELSEWHERE = ("branch_path",)
+FORMAT = 1
+"""Version of what goes into a digest; it never changes for entries that are written."""
+
+FIRST = "0" * 64
+"""Stands for the digest before the first entry."""
+
+LogContent = Mapping[str, str | int | bool | None]
+"""What an entry says, in JSON's types."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogBreak:
+    """The first place at which a log does not hold together.
+
+    Attributes:
+        entry: Number of the entry, 1-based.
+        reason: What is wrong with it, one sentence.
+    """
+
+    entry: int
+    reason: str
+
+
+def entry_digest(content: LogContent, previous: str) -> str:
+    """Digest of an entry.
+
+    Args:
+        content: What the entry says.
+        previous: Digest of the entry before it; :data:`FIRST` for the first one.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    text = json.dumps(
+        {**content, "format": FORMAT, "previous": previous}, sort_keys=True, ensure_ascii=True, separators=(",", ":")
+    )
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def first_break(entries: Sequence[tuple[LogContent, str, str]]) -> LogBreak | None:
+    """The first broken link of a log; None if it is whole.
+
+    Args:
+        entries: Content, digest of the entry before and own digest of each entry, oldest first. The content's
+            ``entry`` is its number, 1-based.
+    """
+    last = FIRST
+    for number, (content, previous, digest) in enumerate(entries, 1):
+        if content["entry"] != number:
+            return LogBreak(number, f"Entry {number} is missing: entry {content['entry']} stands in its place.")
+        if previous != last:
+            return LogBreak(number, f"Entry {number} does not follow the entry before it: one of them was replaced.")
+        if entry_digest(content, previous) != digest:
+            return LogBreak(number, f"Entry {number} was changed after it was written: its digest does not fit.")
+        last = digest
+    return None
+
+
+Verdict = Literal["fair", "unfair", "unclear"]
+"""What a reviewer may say of a session, branch, span of steps or step."""
+
+LogKind = Literal["verdict", "adjudication", "review_started", "review_finished"]
+"""Kinds of entries of a verdict log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationFields:
+    """What the caller says of one entry of a session's verdict log.
+
+    Attributes:
+        session_id: The session.
+        reviewer: Who says so.
+        kind: A verdict, the decision of a disagreement, or the beginning or end of a review.
+        branch_id: One of the session's branches; None speaks of the whole session.
+        step_index: First step of that branch's chain that is meant, 0-based; None speaks of the whole branch.
+        last_step_index: Last step that is meant, inclusive; equals the first for a single token.
+        verdict: ``fair``, ``unfair`` or ``unclear``; None withdraws a verdict or gives none.
+        note: Free text.
+        tag: A short label.
+        blind: Whether the reviewer could not see the verdicts of others.
+    """
+
+    session_id: int
+    reviewer: str = ""
+    kind: LogKind = "verdict"
+    branch_id: int | None = None
+    step_index: int | None = None
+    last_step_index: int | None = None
+    verdict: Verdict | None = None
+    note: str = ""
+    tag: str = ""
+    blind: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationRecord(AnnotationFields):
+    """A stored entry of a session's verdict log.
+
+    Attributes:
+        id: Its id.
+        branch_path: Path of its branch; None where it has none.
+        entry: Its number in the session's log, 1-based.
+        created_at: When it was written.
+        previous: Digest of the entry before it.
+        digest: Its own digest; see :func:`entry_digest`.
+    """
+
+    id: int
+    branch_path: str | None
+    entry: int
+    created_at: datetime
+    previous: str
+    digest: str
+
+    @property
+    def content(self) -> LogContent:
+        """What its digest covers: nothing that only this store knows, so that a copy can be checked elsewhere."""
+        return {
+            "session": self.session_id,
+            "entry": self.entry,
+            "kind": self.kind,
+            "branch": self.branch_path,
+            "first_step": self.step_index,
+            "last_step": self.last_step_index,
+            "verdict": self.verdict,
+            "note": self.note,
+            "tag": self.tag,
+            "reviewer": self.reviewer,
+            "blind": self.blind,
+            "at": self.created_at.astimezone(UTC).isoformat(),
+        }
+
+
+log_entries = Table(
+    "annotations",
+    METADATA,
+    *columns(
+        AnnotationRecord,
+        branch_path=None,
+        session_id=ForeignKey("audit_sessions.id", ondelete="CASCADE"),
+        branch_id=ForeignKey("branches.id", ondelete="CASCADE"),
+    ),
+    Index(None, "session_id", "branch_id", "step_index"),
+    Index(None, "branch_id"),
+    UniqueConstraint("session_id", "entry"),
+    CheckConstraint("kind IN ('verdict', 'adjudication', 'review_started', 'review_finished')", name="known_kind"),
+    CheckConstraint("verdict IN ('fair', 'unfair', 'unclear')", name="known_verdict"),
+    CheckConstraint("step_index IS NULL OR branch_id IS NOT NULL", name="step_has_branch"),
+    CheckConstraint("(step_index IS NULL) = (last_step_index IS NULL)", name="span_has_ends"),
+    CheckConstraint("last_step_index >= step_index", name="span_in_order"),
+    info={"called": "annotation"},
+    **NEVER_REUSED,
+)
+
+entries = select(*fields_in(AnnotationRecord, log_entries), branches.c.path.label("branch_path")).join_from(
+    log_entries, branches, branches.c.id == log_entries.c.branch_id, isouter=True
+)
+"""Reads the fields of :class:`AnnotationRecord`."""
 
 
 class AnnotationsRepository:
@@ -27,9 +186,6 @@ class AnnotationsRepository:
     def add(self, fields: AnnotationFields) -> AnnotationRecord:
         """Add an entry at the end of a session's log.
 
-        Args:
-            fields: What it says.
-
         Raises:
             NotFoundError: There is no such session or branch.
             ConflictError: The branch belongs to another session, or steps are given without a branch, without an end
@@ -37,31 +193,26 @@ class AnnotationsRepository:
         """
         if fields.step_index is not None and fields.branch_id is None:
             raise ConflictError("A verdict on a step needs the branch that the step is on; give both.")
-        with self._database.session() as session:
+        with self._database.writing() as connection:
             # Two writers must not both follow the same entry; the session's row is what they wait for.
-            owner = session.get(AuditSession, fields.session_id, with_for_update=True)
-            if owner is None:
-                raise NotFoundError(f"There is no audit session with the id {fields.session_id}; it may be deleted.")
-            path = _branch_path(session, fields)
-            last = session.scalars(
-                select(Annotation).filter_by(session_id=owner.id).order_by(Annotation.entry.desc()).limit(1)
-            ).first()
-            now = utc_now()
+            session_id = find(connection, sessions, fields.session_id, lock=True).id
+            path = None if fields.branch_id is None else own_branch(connection, session_id, fields.branch_id).path
+            own = log_entries.c.session_id == session_id
+            newest = select(log_entries).where(own).order_by(log_entries.c.entry.desc()).limit(1)
+            last = connection.execute(newest).one_or_none()
             draft = AnnotationRecord(
-                **to_columns(fields, AnnotationFields),
+                **field_values(fields, AnnotationFields),
                 id=0,
                 branch_path=path,
                 entry=1 if last is None else last.entry + 1,
-                created_at=now,
+                created_at=utc_now(),
                 previous=FIRST if last is None else last.digest,
                 digest="",
             )
             made = replace(draft, digest=entry_digest(draft.content, draft.previous))
-            row = Annotation(**to_columns(made, AnnotationRecord, leave_out=(*_STORED_ELSEWHERE, "id")))
-            session.add(row)
-            owner.updated_at = now
-            session.flush()
-            return replace(made, id=row.id)
+            key = add_row(connection, log_entries, **field_values(made, AnnotationRecord, ("id", "branch_path")))
+            change_row(connection, sessions, session_id, updated_at=made.created_at)
+            return replace(made, id=key)
 
     def history(self, session_id: int) -> Sequence[AnnotationRecord]:
         """Return a session's whole log, oldest entry first.
@@ -69,41 +220,25 @@ class AnnotationsRepository:
         Raises:
             NotFoundError: There is no such session.
         """
-        with self._database.reading() as session:
-            find(session, AuditSession, session_id)
-            query = _entries().where(Annotation.session_id == session_id).order_by(Annotation.entry)
-            return [_record(row, path) for row, path in session.execute(query)]
+        query = entries.where(log_entries.c.session_id == session_id).order_by(log_entries.c.entry)
+        with self._database.reading() as connection:
+            find(connection, sessions, session_id)
+            return [AnnotationRecord(**row._asdict()) for row in connection.execute(query)]
 
     def sessions_of(self, reviewers: Sequence[str]) -> Sequence[int]:
         """Return the ids of sessions in whose logs all of some reviewers have written, oldest first."""
         query = (
-            select(Annotation.session_id)
-            .where(Annotation.reviewer.in_(reviewers))
-            .group_by(Annotation.session_id)
-            .having(func.count(Annotation.reviewer.distinct()) == len(set(reviewers)))
-            .order_by(Annotation.session_id)
+            select(log_entries.c.session_id)
+            .where(log_entries.c.reviewer.in_(reviewers))
+            .group_by(log_entries.c.session_id)
+            .having(func.count(log_entries.c.reviewer.distinct()) == len(set(reviewers)))
+            .order_by(log_entries.c.session_id)
         )
-        with self._database.reading() as session:
-            return list(session.scalars(query))
+        with self._database.reading() as connection:
+            return list(connection.scalars(query))
 
     def reviewers(self) -> Sequence[str]:
         """Return everybody who has written into a log, sorted."""
-        with self._database.reading() as session:
-            return list(session.scalars(select(Annotation.reviewer).distinct().order_by(Annotation.reviewer)))
-
-
-def _entries() -> Select[Annotation, str]:
-    return select(Annotation, Branch.path).join(Branch, Branch.id == Annotation.branch_id, isouter=True)
-
-
-def _record(row: Annotation, path: str | None) -> AnnotationRecord:
-    return to_record(AnnotationRecord, row, branch_path=path)
-
-
-def _branch_path(session: Session, fields: AnnotationFields) -> str | None:
-    if fields.branch_id is None:
-        return None
-    branch = find(session, Branch, fields.branch_id)
-    if branch.session_id != fields.session_id:
-        raise ConflictError(f"Branch {fields.branch_id} is not a branch of audit session {fields.session_id}.")
-    return branch.path
+        query = select(log_entries.c.reviewer).distinct().order_by(log_entries.c.reviewer)
+        with self._database.reading() as connection:
+            return list(connection.scalars(query))

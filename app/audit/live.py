@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
+from app.shared.audits import settings_from_json
 from app.shared.computations import computation_json
 from app.shared.errors import ServiceError
-from app.shared.mapping import settings_from_json, span_from, step_from, step_record
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, forced_token, rendering_of, without_calibration
@@ -22,7 +22,7 @@ from coft_core.decode.plan import Plan
 from coft_core.fingerprint import same_digests
 from coft_core.model.compiled import StepPath, path_of
 from coft_core.types import Step
-from db.records import BranchRecord, SessionRecord
+from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
 from db.types import CalibrationDeletedError
 
@@ -77,7 +77,7 @@ class LiveBranches:
     def steps(self, branch_id: int) -> tuple[Step, ...]:
         """The chain of a branch, from memory where it is live."""
         live = self._pool.steps(branch_id)
-        return live if live is not None else tuple(step_from(step) for step in self._sessions.chain(branch_id))
+        return live if live is not None else self._sessions.chain(branch_id)
 
     @contextmanager
     def rollout(self, branch: BranchRecord, copies: int = 0, waiting: Waiting | None = None) -> Iterator[Rollout]:
@@ -98,7 +98,8 @@ class LiveBranches:
 
     def keep(self, branch: BranchRecord, rollout: Rollout, cost: StepCost | None = None) -> None:
         """Store a rollout's newest step on its branch, with what it took, and how the chain ended if it has."""
-        self._sessions.append_step(branch.id, step_record(rollout.steps[-1], cost))
+        measured = () if cost is None else (cost.seconds, cost.peak_bytes)
+        self._sessions.append_step(branch.id, rollout.steps[-1], *measured)
         rollout.release_logits()
         if rollout.finished:
             self._sessions.set_finished(branch.id, rollout.finished)
@@ -152,7 +153,7 @@ class LiveBranches:
             raise ServiceError(CHANGED_MODEL)
         # What stands for masked tokens is chosen once: a later version may choose otherwise.
         settings = replace(settings, sentinel=stored["sentinel"] or None)
-        spans = tuple(span_from(span) for span in record.spans)
+        spans = record.spans
         return self._planner.plan(
             model,
             record.prompt,
@@ -164,7 +165,7 @@ class LiveBranches:
     def _rebuilt(self, branch: BranchRecord, waiting: Waiting | None) -> Rollout:
         # The session is read here and not at every step: a live rollout has its plan already.
         plan = self.plan(self._sessions.get(branch.session_id))
-        steps = [step_from(step) for step in self._sessions.chain(branch.id)]
+        steps = self._sessions.chain(branch.id)
         # Policies that look back read the whole chain again.
         with self._host.memory.budget.room(reserved_bytes(plan, len(steps)), waiting):
             return Rollout(plan, branch.path, steps, self._host.forwards)

@@ -13,10 +13,9 @@ from typing import cast
 
 from app.audit.rereading import CalibrationOffer, Departure, Rereading, RereadRequest, RereadRow, RereadThresholds
 from app.audit.service import AuditService
-from app.shared.audits import AuditSettings, StartAudit
+from app.shared.audits import AuditSettings, StartAudit, settings_from_json
 from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
-from app.shared.mapping import settings_from_json, span_from, step_from
 from app.shared.model_host import ModelHost
 from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
@@ -29,9 +28,10 @@ from coft_core.fingerprint import Fingerprint, same_digests
 from coft_core.policies.ablations import factual_only
 from coft_core.policies.base import compared_certificate
 from coft_core.policies.fusion import check_lambda
+from coft_core.stored_logits import StoredLogits
 from coft_core.types import Span, Step
+from db.audits import BranchRecord, SessionRecord
 from db.calibrations import CalibrationRecord
-from db.records import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
 
 KEPT_BYTES = 256 * 1024 * 1024
@@ -91,12 +91,19 @@ class StoredChains:
         with self._lock:
             known = self._kept.get(key, StoredChain())
         # Steps are only ever added, so that what is known stays true.
-        fresh = self._sessions.chain(branch.id, with_logits=True, first=len(known.steps))
-        if fresh or known.texts is None:
-            added = tuple(step_from(record) for record in fresh)
+        added = self._with_logits(branch.id, len(known.steps))
+        if added or known.texts is None:
             known = StoredChain((*known.steps, *added), {**(known.texts or {}), **_texts(added)})
         self._keep(key, known)
         return known
+
+    def _with_logits(self, branch_id: int, first: int) -> tuple[Step, ...]:
+        steps = self._sessions.chain(branch_id, first)
+        kept = self._sessions.logits(branch_id, first) if steps else {}
+        return tuple(
+            replace(step, logits=StoredLogits.from_bytes(kept[step.index])) if step.index in kept else step
+            for step in steps
+        )
 
     def _keep(self, key: _Key, chain: StoredChain) -> None:
         with self._lock:
@@ -332,7 +339,7 @@ def _with(settings: AuditSettings, reading: Rereading) -> AuditSettings:
 
 
 def _spans(record: SessionRecord) -> tuple[Span, ...]:
-    return tuple(span_from(span) for span in record.spans)
+    return record.spans
 
 
 def _name(record: SessionRecord, reading: Rereading) -> str:

@@ -17,17 +17,16 @@ from app.shared.audits import (
     ChainProgress,
     MaskPreview,
     RunUntil,
-    SessionSummary,
     StartAudit,
+    settings_from_json,
 )
 from app.shared.computations import computations_of, session_noise
 from app.shared.errors import ServiceError, in_one_sentence
-from app.shared.mapping import settings_from_json, span_record
 from app.shared.memory import Waiting
 from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, Planner, rendering_of
 from app.shared.rollouts import RolloutPool
-from app.shared.session_views import AuditViews, summary_from
+from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
@@ -37,7 +36,7 @@ from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import check_whitelist, keep_whitelisted
 from coft_core.types import Span, Step
-from db.records import BranchRecord, SessionRecord
+from db.audits import BranchRecord, SessionRecord, SessionSummary
 from db.sessions import SessionsRepository
 
 TIMED_TOKENS = 8
@@ -115,7 +114,7 @@ class AuditService:
         prepared = self._planner.plan(model, request.prompt, request.spans, settings, rendering)
         record = self._sessions.create(
             self._planner.session_fields(request, prepared),
-            [span_record(span) for span in prepared.prompt.spans],
+            prepared.prompt.spans,
             root_path=ROOT_PATH,
             root_name="main",
         )
@@ -279,7 +278,7 @@ class AuditService:
 
     def sessions(self, search: str = "", limit: int = 200) -> tuple[SessionSummary, ...]:
         """Past sessions, last changed first."""
-        return tuple(summary_from(found) for found in self._sessions.list(search or None, limit))
+        return tuple(self._sessions.list(search or None, limit))
 
     def delete(self, session_id: int) -> None:
         """Delete a session with everything that belongs to it."""

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from app.audit.until import stop_sentence
 from app.sessions.service import Duplicate, PrunePreview
-from app.shared.audits import FAMILY_NAMES, AuditView, BinView, BranchView, ChainProgress, MaskPreview, RunUntil
+from app.shared.audits import FAMILY_NAMES, AuditView, BinView, ChainProgress, MaskPreview, RunUntil
 from app.shared.chain_words import chain_panel, no_chain
 from app.shared.policies import info_of
 from app.shared.policy_menu import method_facts
@@ -28,6 +28,7 @@ from app.shared.step_words import (
 )
 from coft_core.decode.contributions import LeaveOneOut, SpanContribution
 from coft_core.types import Certificate, Span, Step
+from db.chains import BranchOutline
 from db.user_lists import UserListRecord
 
 DECIMALS = 4
@@ -152,10 +153,10 @@ class Beside(TypedDict):
     length: int
 
 
-def branch_tree(branches: Sequence[BranchView]) -> list[TreeNode]:
+def branch_tree(branches: Sequence[BranchOutline]) -> list[TreeNode]:
     """All branches, each followed by those that depart from it, earlier forks first."""
     by_id = {branch.id: branch for branch in branches}
-    children: defaultdict[int | None, list[BranchView]] = defaultdict(list)
+    children: defaultdict[int | None, list[BranchOutline]] = defaultdict(list)
     for branch in branches:
         children[branch.parent_id].append(branch)
     found: list[TreeNode] = []
@@ -168,7 +169,7 @@ def branch_tree(branches: Sequence[BranchView]) -> list[TreeNode]:
     return found
 
 
-def given_name(branch: BranchView) -> str:
+def given_name(branch: BranchOutline) -> str:
     """The name that a reviewer gave a branch; empty while it is the token that it departs with."""
     return "" if branch.name.strip() == (branch.token or "main").strip() else branch.name
 
@@ -197,7 +198,7 @@ def beside_message(left: AuditView, right: AuditView) -> dict[str, object]:
     }
 
 
-def _tree_node(branch: BranchView, depth: int, by_id: dict[int, BranchView]) -> TreeNode:
+def _tree_node(branch: BranchOutline, depth: int, by_id: dict[int, BranchOutline]) -> TreeNode:
     root = branch.parent_id is None or branch.fork_step is None
     return TreeNode(
         id=branch.id,
@@ -212,7 +213,7 @@ def _tree_node(branch: BranchView, depth: int, by_id: dict[int, BranchView]) -> 
     )
 
 
-def _owner(branch: BranchView, by_id: dict[int, BranchView]) -> int | None:
+def _owner(branch: BranchOutline, by_id: dict[int, BranchOutline]) -> int | None:
     cursor = by_id.get(branch.parent_id) if branch.parent_id is not None else None
     while cursor is not None and cursor.parent_id is not None and (cursor.fork_step or 0) >= (branch.fork_step or 0):
         cursor = by_id.get(cursor.parent_id)
@@ -400,7 +401,7 @@ def bin_verdict(item: BinView) -> tuple[str, str] | None:
 def crumbs(view: AuditView) -> Message:
     """The path of branches to the shown one, its siblings, and the branches that leave it."""
     by_id = {branch.id: branch for branch in view.branches}
-    path: list[BranchView] = []
+    path: list[BranchOutline] = []
     cursor = by_id.get(view.branch_id)
     while cursor is not None:
         path.insert(0, cursor)
@@ -423,7 +424,7 @@ def crumbs(view: AuditView) -> Message:
     }
 
 
-def _node(branch: BranchView, current: int) -> Message:
+def _node(branch: BranchOutline, current: int) -> Message:
     if branch.parent_id is None or branch.fork_step is None:
         return {"id": branch.id, "step": None, "token": branch.name or "main", "name": "", "on": branch.id == current}
     return {

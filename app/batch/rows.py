@@ -16,9 +16,10 @@ from scipy.stats import t
 from app.review.log import log_entry, standing
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
-from app.shared.prompt_sets import PromptRow
 from coft_core.types import Certificate
-from db.records import AnnotationRecord, BatchRowRecord
+from db.batches import BatchRowRecord
+from db.prompt_sets import PromptRow
+from db.verdicts import AnnotationRecord
 
 BatchOrder = Literal[
     "line", "prompt", "group", "steps", "certified_share", "fallbacks", "overruled", "mean_log_ratio", "max_log_ratio",

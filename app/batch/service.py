@@ -33,7 +33,7 @@ from app.batch.rows import (
     sorted_rows,
     totals_json,
 )
-from app.shared.audits import AuditSettings, BatchPlace, StartAudit
+from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, JobCancelled, ServiceError, sentence_of
 from app.shared.files import write_text
 from app.shared.jobs import ACTIVE, JobContext, JobRunner, JobService, JobView
@@ -44,15 +44,12 @@ from app.shared.planning import Planner, pinned, prompted, without_calibration
 from app.shared.policies import certifies
 from app.shared.prompt_sets import (
     ParsedPromptSet,
-    PromptRow,
     PromptSetReader,
     RowError,
     SamplePromptSet,
     listed_samples,
     refused_rows,
     require_prompts,
-    row_from,
-    row_record,
     rows_of,
 )
 from app.shared.thresholds import Thresholds
@@ -63,10 +60,10 @@ from coft_core.errors import CalibrationMismatch, InvalidInputError, ModelLoadEr
 from coft_core.model.language_model import LanguageModel
 from coft_core.text.masking import prompt_ids
 from coft_core.types import Step
-from db.batches import BatchesRepository
-from db.prompt_sets import PromptSetsRepository
-from db.records import BatchRecord, BatchRowRecord, JsonObject
-from db.types import NotFoundError
+from db.audits import BatchPlace
+from db.batches import BatchesRepository, BatchRecord, BatchRowRecord
+from db.prompt_sets import PromptRow, PromptSetsRepository
+from db.types import JsonObject, NotFoundError
 
 JOB_KIND = "batch"
 
@@ -270,8 +267,8 @@ class BatchService(PromptSetReader):
                 self._require_settings(request, usable[0])
             except CalibrationMismatch as mismatch:
                 raise ColumnMismatch(place, mismatch) from mismatch
-        records, lines = [row_record(row) for row in usable], [row.line for row in usable]
-        stored = self._prompt_sets.add(requests[0].name, prompts.filename, prompts.digest, records)
+        lines = [row.line for row in usable]
+        stored = self._prompt_sets.add(requests[0].name, prompts.filename, prompts.digest, usable)
         return [self._batches.add(request.name, stored.id, asdict(request), lines) for request in requests]
 
     def cancel(self, batch_id: int) -> None:
@@ -382,8 +379,8 @@ class BatchService(PromptSetReader):
         prompts = self._prompts(self._batches.get(batch_id))
         return row_views(self._batches.rows(batch_id), prompts, self._batches.verdict_logs(batch_id))
 
-    def _prompts(self, batch: BatchRecord) -> builtins.list[PromptRow]:
-        return [row_from(record) for record in self._prompt_sets.rows(batch.prompt_set_id)]
+    def _prompts(self, batch: BatchRecord) -> Sequence[PromptRow]:
+        return self._prompt_sets.rows(batch.prompt_set_id)
 
     def _without_thresholds(self, prompts: ParsedPromptSet, settings: AuditSettings) -> Iterator[RowError]:
         """Rows whose group has no thresholds of its own; each group is looked up once."""

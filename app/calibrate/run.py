@@ -21,7 +21,6 @@ from app.shared.prompt_sets import (
     CalibrationEstimate,
     ParsedPromptSet,
     PromptPreview,
-    PromptRow,
     RowError,
     require_prompts,
     rows_of,
@@ -47,6 +46,7 @@ from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import DEFAULT_HINT, MaskMode, check_whitelist, keep_whitelisted
 from coft_core.types import Example, Span, in_page_order
 from db.jobs import LedgersRepository
+from db.prompt_sets import PromptRow
 
 SAVE_SECONDS = 2.0
 """Least time between two saves of one job."""

@@ -39,15 +39,12 @@ from app.shared.prompt_sets import (
     CalibrationEstimate,
     ParsedPromptSet,
     PromptPreview,
-    PromptRow,
     PromptSetReader,
     RowError,
     SamplePromptSet,
     first_refused,
     listed_samples,
     refused_rows,
-    row_from,
-    row_record,
     sample_of,
 )
 from app.shared.thresholds import CalibrationReadings
@@ -65,10 +62,9 @@ from coft_core.text.masking import MaskLayout, MaskMode, check_families
 from coft_core.text.sentinel import require_sentinel, resolve_sentinel
 from db.calibrations import CalibrationRecord
 from db.jobs import JobRecord, JobsRepository, LedgersRepository
-from db.prompt_sets import PromptSetsRepository
-from db.records import JsonObject
+from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.sessions import SessionsRepository
-from db.types import NotFoundError
+from db.types import JsonObject, NotFoundError
 
 WEIGHTINGS = ("none", "column", "estimated")
 """Where shift weights can come from."""
@@ -251,7 +247,7 @@ class CalibrationJobs:
         work, errors = self._work(prompts, request)
         if errors and not request.accept_errors:
             raise ServiceError(_refusal(prompts, errors))
-        rows = [row_record(row) for row in work.rows]
+        rows = work.rows
         stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, rows)
         return self._start(work, stored.id, None)
 
@@ -271,7 +267,7 @@ class CalibrationJobs:
             _require_resumable(record)
             prompt_set_id, request = _asked(record)
             try:
-                rows = tuple(row_from(row) for row in self._prompt_sets.rows(prompt_set_id))
+                rows = tuple(self._prompt_sets.rows(prompt_set_id))
             except NotFoundError as error:
                 raise ServiceError(
                     f"The prompt set of job {job_id} has been deleted, so it cannot be resumed; calibrate anew."
@@ -495,7 +491,7 @@ class CalibrationService(PromptSetReader):
                 f"The prompts of the calibration “{record.name}” are not stored, so its weights cannot be estimated; "
                 "calibrate on a prompt set and ask for weights."
             )
-        examples = [row_from(row).example for row in self._prompt_sets.rows(record.prompt_set_id)]
+        examples = [row.example for row in self._prompt_sets.rows(record.prompt_set_id)]
         numbers = context_numbers(examples, by_group=bool(stored.context_groups.names))
         if any(_counted_otherwise(part, numbers) for _, part in stored.parts):
             raise ServiceError(

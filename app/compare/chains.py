@@ -25,14 +25,15 @@ from app.compare.types import (
 from app.shared.audits import AuditSettings, AuditView
 from app.shared.errors import ServiceError
 from app.shared.json import chain_text
-from app.shared.mapping import footprint_from
 from app.shared.policies import KNOWN_POLICIES, fitted, policy_name
 from app.shared.step_words import fused_overruled
 from coft_core.decode.cost import Footprint
 from coft_core.fingerprint import same_digests
 from coft_core.types import Certificate, Step
+from db.audits import SessionRecord
+from db.batches import BatchRowRecord
 from db.comparisons import MeasuredStepRecord
-from db.records import BatchRowRecord, SessionRecord
+from db.types import JsonObject
 
 
 def align(first: Sequence[Hashable], other: Sequence[Hashable]) -> tuple[AlignedRow, ...]:
@@ -147,6 +148,14 @@ MEASURES = (
 """What is averaged over the prompts, in the order of the tables."""
 
 Chain = Sequence[MeasuredStepRecord]
+
+
+def footprint_from(data: JsonObject | None) -> Footprint | None:
+    """A stored footprint; None for sessions that were stored without."""
+    if data is None:
+        return None
+    rows = {name: tuple(int(size) for size in data[name]) for name in ("prompt_tokens", "token_bytes")}
+    return Footprint(**rows, model_bytes=int(data["model_bytes"]), further_bytes=int(data["further_bytes"]))
 
 
 def chains_of(steps: Iterable[MeasuredStepRecord]) -> dict[int, list[MeasuredStepRecord]]:

@@ -16,6 +16,7 @@ from app.compare.chains import (
     chains_of,
     checked_columns,
     column_means,
+    footprint_from,
     labels_of,
     largest,
     own_model,
@@ -35,14 +36,12 @@ from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.jobs import JobService
-from app.shared.mapping import footprint_from
 from app.shared.policies import KNOWN_POLICIES
-from app.shared.prompt_sets import ParsedPromptSet, PromptRow, row_from, rows_jsonl
+from app.shared.prompt_sets import ParsedPromptSet, rows_jsonl
 from coft_core.decode.cost import Footprint
-from db.batches import BatchesRepository
+from db.batches import BatchesRepository, BatchRecord
 from db.comparisons import ComparisonsRepository
-from db.prompt_sets import PromptSetsRepository
-from db.records import BatchRecord
+from db.prompt_sets import PromptRow, PromptSetsRepository
 
 ROW_FIELDS = ("line", "prompt", "group")
 
@@ -164,7 +163,7 @@ class SetViews:
         record = self._comparisons.get(comparison_id)
         if not record.batch_ids:
             raise ServiceError(f"The batches of “{record.name}” have been deleted, so there is nothing to compare.")
-        prompts = [row_from(row) for row in self._prompt_sets.rows(record.prompt_set_id)]
+        prompts = self._prompt_sets.rows(record.prompt_set_id)
         parts = [self._part(self._batches.get(number), prompts) for number in record.batch_ids]
         rows = _rows(prompts, parts)
         columns = tuple(self._column(place, part, rows) for place, part in enumerate(parts))

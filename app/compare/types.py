@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import Literal
 
 from app.batch.rows import MeanInterval, RowState
-from app.shared.audits import AuditSettings, BranchView, CalibrationSummary
+from app.shared.audits import AuditSettings, CalibrationSummary
 from app.shared.jobs import JobView
 from coft_core.decode.cost import Footprint
 from coft_core.types import Span, Step
+from db.chains import BranchOutline
 
 RowKind = Literal["same", "changed", "removed", "added"]
 """The same token in both; another one in its place; only in the first session; only in the other."""
@@ -67,7 +68,7 @@ class ChainSummary:
     spans: tuple[Span, ...]
     settings: AuditSettings
     calibration: CalibrationSummary | None
-    branches: tuple[BranchView, ...]
+    branches: tuple[BranchOutline, ...]
     warnings: tuple[str, ...]
     certified: int | None
     fallbacks: int | None

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from app.audit.words import Message, finished_text
 from app.compare.types import ChainSummary, ComparedRow, Comparison, PairComparison
-from app.shared.audits import SENSITIVE, AuditSettings, AuditView, BranchView, CalibrationSummary, PolicyInfo
+from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSummary, PolicyInfo
 from app.shared.chain_words import NAMES
 from app.shared.errors import ServiceError
 from app.shared.markup import table
@@ -19,6 +19,7 @@ from app.shared.policies import info_of, parameter_values, parameters_line, poli
 from app.shared.policy_menu import policies_json
 from app.shared.step_words import Row, count, day, level, plural, probability, quoted, shown_token, signed, step_card
 from coft_core.types import Candidate, Certificate, Step
+from db.chains import BranchOutline
 from db.library import SessionEntryRecord
 
 WHOLE = ("max_new_tokens", "top_k", "seed")
@@ -130,13 +131,13 @@ def chain_names(chains: Sequence[ChainSummary]) -> list[str]:
     return [_name(chain, words) for chain, words in zip(chains, told, strict=True)]
 
 
-def branch_name(branch: BranchView) -> str:
+def branch_name(branch: BranchOutline) -> str:
     """A branch's name, after the step at which it departs."""
     step = "" if branch.fork_step is None else f"{count(branch.fork_step + 1)} "
     return f"{step}{shown_token(branch.name)}"
 
 
-def _branch(chain: ChainSummary) -> BranchView:
+def _branch(chain: ChainSummary) -> BranchOutline:
     return next(branch for branch in chain.branches if branch.id == chain.branch_id)
 
 

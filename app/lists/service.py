@@ -10,12 +10,13 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.fingerprints import detector_parts
 from coft_core.fingerprint import same_digests
-from coft_core.text.user_list import UserList, UserTerm
+from coft_core.text.user_list import UserList
+from coft_core.types import UserTerm
 from db.batches import BatchesRepository
 from db.calibrations import CalibrationsRepository
 from db.jobs import UNFINISHED, JobsRepository
-from db.records import JsonObject
-from db.user_lists import UserListRecord, UserListsRepository, UserTermRecord
+from db.types import JsonObject
+from db.user_lists import UserListRecord, UserListsRepository
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,8 @@ class UserListService:
                     f"There is a word list “{user_list.name}” already; choose another name, or replace it."
                 )
             self._require_unused(namesake)
-        terms = [UserTermRecord(term.term, term.family, term.keep) for term in user_list.terms]
-        record = self._lists.add(user_list.name, user_list.digest, terms, None if namesake is None else namesake.id)
+        replaced = None if namesake is None else namesake.id
+        record = self._lists.add(user_list.name, user_list.digest, user_list.terms, replaced)
         return UserListView(record, user_list.terms)
 
     def list(self) -> tuple[UserListRecord, ...]:
@@ -154,7 +155,7 @@ class UserListService:
         return self._loaded[1]
 
     def _terms(self, user_list_id: int) -> tuple[UserTerm, ...]:
-        return tuple(UserTerm(term.term, term.family, term.keep) for term in self._lists.terms(user_list_id))
+        return tuple(self._lists.terms(user_list_id))
 
     def _require_unused(self, record: UserListRecord) -> None:
         label = self.load(record.id).label

@@ -11,8 +11,8 @@ from app.shared.audits import FAMILY_NAMES
 from app.shared.errors import ServiceError
 from app.shared.files import FORMULA_STARTS, RowProblem, decode, read_bytes, read_table, to_csv
 from app.shared.prompt_sets import RowError
-from coft_core.text.user_list import UserTerm, folded, term_problem
-from coft_core.types import FAMILIES
+from coft_core.text.user_list import folded, term_problem
+from coft_core.types import FAMILIES, UserTerm
 
 COLUMNS = ("term", "family", "action")
 ACTIONS = {"mask": False, "keep": True}

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,14 +23,14 @@ from app.report.tables import SessionData, annotations_csv, candidates_csv, step
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts
-from app.shared.prompt_sets import PromptRow, row_from, row_record
 from coft_core.errors import CoftError
 from coft_core.stored_logits import StoredLogits
-from coft_core.text.user_list import UserList, UserTerm
+from coft_core.text.user_list import UserList
+from coft_core.types import UserTerm
+from db.audits import SessionRecord
 from db.calibrations import CalibrationRecord, CalibrationsRepository
 from db.jobs import JobsRepository
-from db.prompt_sets import PromptRowRecord, PromptSetRecord, PromptSetsRepository
-from db.records import SessionRecord
+from db.prompt_sets import PromptRow, PromptSetRecord, PromptSetsRepository
 from db.types import NotFoundError
 
 LARGEST_FILE = 512 * 2**20
@@ -155,7 +156,7 @@ PROMPTS_FILE = "calibration_prompts.json"
 PROMPTS_KIND = "coft-calibration-prompts"
 PROMPTS_VERSION = 1
 
-_ROWS = TypeAdapter(tuple[PromptRowRecord, ...])
+_ROWS = TypeAdapter(tuple[PromptRow, ...])
 _TERMS = TypeAdapter(tuple[UserTerm, ...])
 
 
@@ -188,9 +189,15 @@ def prompts_file(made_of: CalibrationPrompts, stored: PromptSetRecord) -> bytes:
         "prompt_set": {"name": stored.name, "filename": stored.filename, "sha256": stored.digest},
         "request": request_to_json(made_of.request),
         "user_list": None if listed is None else {"name": listed.name, "terms": [asdict(own) for own in listed.terms]},
-        "rows": [asdict(row_record(row)) for row in made_of.rows],
+        "rows": [{"line": row.line, **asdict(row.example), "weight": row.weight} for row in made_of.rows],
     }
     return (canonical(content, indent=1) + "\n").encode("ascii")
+
+
+def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the file as :class:`PromptRow` has it."""
+    own = {name: row[name] for name in ("line", "weight")}
+    return {**own, "example": {name: value for name, value in row.items() if name not in own}}
 
 
 def prompts_from(data: bytes) -> CalibrationPrompts:
@@ -208,7 +215,7 @@ def prompts_from(data: bytes) -> CalibrationPrompts:
         listed = content["user_list"]
         return CalibrationPrompts(
             request_from_json(content["request"]),
-            tuple(row_from(record) for record in _ROWS.validate_python(content["rows"])),
+            _ROWS.validate_python([_nested(row) for row in content["rows"]]),
             None if listed is None else UserList(listed["name"], _TERMS.validate_python(listed["terms"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError, CoftError) as error:
@@ -259,7 +266,7 @@ class PromptsOfCalibrations:
         # The program's own choice of families may be another one by now.
         request = request if parts is None else replace(request, masked_families=parts.masked_families)
         listed = None if request.user_list_id is None else self._user_lists.load(request.user_list_id)
-        rows = tuple(row_from(row) for row in self._prompt_sets.rows(run.prompt_set_id))
+        rows = tuple(self._prompt_sets.rows(run.prompt_set_id))
         return prompts_file(CalibrationPrompts(request, rows, listed), self._prompt_sets.get(run.prompt_set_id))
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from statistics import fmean
 from typing import Annotated, Any, Literal
@@ -31,19 +32,11 @@ from app.report.tables import SessionData
 from app.shared.audits import SENSITIVE
 from app.shared.errors import ServiceError
 from app.shared.json import chain_json
-from app.shared.mapping import step_from
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.conformal.families import AnyCalibration
-from coft_core.types import BinState, CertificateState, Step
-from db.records import (
-    AnnotationRecord,
-    BranchRecord,
-    CandidateRecord,
-    FamilyStepRecord,
-    SessionRecord,
-    SpanRecord,
-    StepRecord,
-)
+from coft_core.types import BinState, Candidate, CertificateState, Diagnostics, FamilyStep, Span, Step
+from db.audits import BranchRecord, SessionRecord
+from db.verdicts import AnnotationRecord
 
 
 def _text(value: object) -> str:
@@ -254,7 +247,7 @@ class BranchPart(Part):
 
 
 class LogPart(Part):
-    """One entry of the verdict log; see :mod:`db.records` for its digest."""
+    """One entry of the verdict log; see :mod:`db.verdicts` for its digest."""
 
     entry: Whole
     kind: Literal["verdict", "adjudication", "review_started", "review_finished"]
@@ -426,17 +419,17 @@ VERSION = "0.1.0"
 """Version of the program; a test holds it together with the project's."""
 
 
-_STEP_PARTS = ("candidates", "families")
-
-
-def document_of(data: SessionData, thresholds: ThresholdsPart | None) -> ReportPart:
+def document_of(
+    data: SessionData, times: Mapping[tuple[int, int], datetime], thresholds: ThresholdsPart | None
+) -> ReportPart:
     """The report of a session.
 
     Args:
         data: All that is stored of it.
+        times: When its steps were stored, by the branch that made them and their index.
         thresholds: The thresholds that it was decoded with; None without calibration, or where that was deleted.
     """
-    branches = tuple(_branch_part(branch, data.chains[branch.id]) for branch in data.branches)
+    branches = tuple(_branch_part(branch, data.chains[branch.id], times) for branch in data.branches)
     return ReportPart(
         program=ProgramPart(name=NAME, version=VERSION),
         session=SessionPart.model_validate(data.record),
@@ -446,12 +439,7 @@ def document_of(data: SessionData, thresholds: ThresholdsPart | None) -> ReportP
         log=tuple(_log_part(record) for record in data.log),
         log_head=data.log[-1].digest if data.log else "",
         summary=tuple(
-            summary_of(
-                branch.path,
-                [step_from(step) for step in data.chains[branch.id]],
-                data.certificates[branch.id],
-            )
-            for branch in data.branches
+            summary_of(branch.path, data.chains[branch.id], data.certificates[branch.id]) for branch in data.branches
         ),
         drift=data.drift,
     )
@@ -520,7 +508,7 @@ def digest_of(value: object) -> str:
 def session_record(report: ReportPart) -> SessionRecord:
     """The session as the store had it."""
     own = report.session.model_dump(exclude={"spans"})
-    spans = tuple(SpanRecord(**span.model_dump()) for span in report.session.spans)
+    spans = tuple(Span(**span.model_dump()) for span in report.session.spans)
     return SessionRecord(**own, spans=spans)
 
 
@@ -530,15 +518,15 @@ def branch_records(report: ReportPart) -> tuple[BranchRecord, ...]:
     return tuple(BranchRecord(**branch.model_dump(exclude={"steps"}), session_id=session) for branch in report.branches)
 
 
-def chain_records(report: ReportPart) -> dict[int, list[StepRecord]]:
+def chains_in(report: ReportPart) -> dict[int, tuple[Step, ...]]:
     """The whole chain of each branch by the branch's id, ancestors' steps first.
 
     Only for a report whose branches hold together: every parent stands before its children.
     """
-    chains: dict[int, list[StepRecord]] = {}
+    chains: dict[int, tuple[Step, ...]] = {}
     for branch in report.branches:
-        before = [] if branch.parent_id is None else chains[branch.parent_id][: branch.fork_step]
-        chains[branch.id] = before + [_step_record(step, branch.id) for step in branch.steps]
+        before = () if branch.parent_id is None else chains[branch.parent_id][: branch.fork_step]
+        chains[branch.id] = before + tuple(_step(part) for part in branch.steps)
     return chains
 
 
@@ -568,17 +556,30 @@ def log_records(report: ReportPart) -> tuple[AnnotationRecord, ...]:
     )
 
 
-def _branch_part(branch: BranchRecord, chain: Sequence[StepRecord]) -> BranchPart:
-    own = tuple(StepPart.model_validate(step) for step in chain if step.branch_id == branch.id)
-    return BranchPart(**{name: getattr(branch, name) for name in BranchPart.model_fields if name != "steps"}, steps=own)
+_PARTED = ("diagnostics", "candidates", "families", "logits")
+_STEP = tuple(field.name for field in fields(Step) if field.name not in _PARTED)
+_DIAGNOSTICS = tuple(field.name for field in fields(Diagnostics))
 
 
-def _step_record(step: StepPart, branch_id: int) -> StepRecord:
-    return StepRecord(
-        **step.model_dump(exclude=set(_STEP_PARTS)),
-        candidates=tuple(CandidateRecord(**row.model_dump()) for row in step.candidates),
-        families=tuple(FamilyStepRecord(**part.model_dump()) for part in step.families),
-        branch_id=branch_id,
+def _branch_part(branch: BranchRecord, chain: Sequence[Step], times: Mapping[tuple[int, int], datetime]) -> BranchPart:
+    steps = tuple(_step_part(step, times[branch.id, step.index]) for step in chain[branch.fork_step or 0 :])
+    return BranchPart(
+        **{name: getattr(branch, name) for name in BranchPart.model_fields if name != "steps"}, steps=steps
+    )
+
+
+def _step_part(step: Step, stored_at: datetime) -> StepPart:
+    plain = {name: getattr(step, name) for name in (*_STEP, "candidates", "families")}
+    diagnostics = {name: getattr(step.diagnostics, name) for name in _DIAGNOSTICS}
+    return StepPart.model_validate({**plain, **diagnostics, "created_at": stored_at})
+
+
+def _step(part: StepPart) -> Step:
+    return Step(
+        **{name: getattr(part, name) for name in _STEP},
+        diagnostics=Diagnostics(**{name: getattr(part, name) for name in _DIAGNOSTICS}),
+        candidates=tuple(Candidate(**row.model_dump()) for row in part.candidates),
+        families=tuple(FamilyStep(**own.model_dump()) for own in part.families),
     )
 
 

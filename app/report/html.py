@@ -19,16 +19,15 @@ from app.report.bundle import digests_of
 from app.report.document import BranchPart, ReportPart, SummaryPart, has_threshold
 from app.report.tables import SessionData
 from app.review.log import StandingVerdict, Target, log_entry, reviews, standing, verdict_at
-from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings
+from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings, preview_from_json, settings_from_json
 from app.shared.computations import computations_of, session_noise
 from app.shared.json import span_state
-from app.shared.mapping import preview_from_json, settings_from_json, span_from, step_from
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
 from app.shared.step_words import set_size, shapes
 from coft_core.assets import assets_path
 from coft_core.text.rendering import moment_of
 from coft_core.types import Certificate, Span, Step
-from db.records import SessionRecord
+from db.audits import SessionRecord
 
 WIDTH = 680
 """Pixels of a chart: the width of a printed A4 page, so that the same drawing serves screen and paper."""
@@ -251,7 +250,7 @@ def render(data: SessionData, report: ReportPart) -> str:
         style=Markup((folder / "report.css").read_text(encoding="utf-8")),
         script=plotly_script() if any(chain.tokens for chain in chains) else None,
         report=report,
-        prompt=_prompt(data.record.prompt, [span_from(span) for span in data.record.spans]),
+        prompt=_prompt(data.record.prompt, data.record.spans),
         spans=_spans(data),
         preview=preview_from_json(data.record.policy_settings["preview"]),
         facts=_facts(data, report, settings),
@@ -297,19 +296,14 @@ def _chain(
     verdicts: Sequence[StandingVerdict],
     settings: AuditSettings,
 ) -> Chain:
-    steps = [step_from(step) for step in data.chains[branch.id]]
+    steps = data.chains[branch.id]
     names = {other.id: _branch_name(other) for other in report.branches}
-    owners = {other.id: other.path for other in report.branches}
     first = branch.fork_step or 0
     certificate = data.certificates[branch.id]
     origin = ""
     if branch.parent_id is not None:
         origin = f"departs from “{names[branch.parent_id]}” at step {first + 1}; steps before are shared"
-    rows = tuple(
-        _row(step, verdict_at(verdicts, owners[record.branch_id or branch.id], step.index))
-        for step, record in zip(steps, data.chains[branch.id], strict=True)
-        if step.index >= first
-    )
+    rows = tuple(_row(step, verdict_at(verdicts, branch.path, step.index)) for step in steps[first:])
     return Chain(
         name=names[branch.id],
         origin=origin,
@@ -399,8 +393,7 @@ def _prompt(text: str, spans: Sequence[Span]) -> tuple[PromptPiece, ...]:
 
 def _spans(data: SessionData) -> list[tuple[str, str, str, str, str]]:
     found = []
-    for record in data.record.spans:
-        span = span_from(record)
+    for span in data.record.spans:
         source = f"{span.source}, {span.detail}" if span.detail else span.source
         sure = "" if span.score is None else f" ({span.score:.2f})"
         places = f"{span.start + 1}\N{EN DASH}{span.end}"

@@ -17,12 +17,12 @@ from app.report.bundle import PROMPTS_FILE as PROMPTS
 from app.report.document import ReportPart, document_of, report_text, thresholds_of
 from app.report.html import render
 from app.report.tables import ReportService, SessionData
+from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
-from app.shared.mapping import settings_from_json
 from app.shared.thresholds import Thresholds
+from db.audits import SessionRecord
 from db.calibrations import CalibrationsRepository
-from db.records import SessionRecord
 from db.sessions import SessionsRepository
 from db.types import NotFoundError
 
@@ -130,13 +130,14 @@ class ExportService:
 
     def _document(self, data: SessionData) -> tuple[bytes | None, ReportPart]:
         settings = settings_from_json(data.record.policy_settings["settings"])
+        times = self._sessions.times(data.record.id)
         stored = self._calibration(data.record)
         if stored is None:
-            return None, document_of(data, None)
+            return None, document_of(data, times, None)
         reading = self._thresholds.of(settings)
         if reading is None:
-            return None, document_of(data, None)
-        return stored, document_of(data, thresholds_of(reading, stored, settings.mask_layout, settings.group))
+            return None, document_of(data, times, None)
+        return stored, document_of(data, times, thresholds_of(reading, stored, settings.mask_layout, settings.group))
 
     def _calibration(self, record: SessionRecord) -> bytes | None:
         """The calibration's file; None without one, or where it was deleted, which the report then says."""
@@ -149,9 +150,8 @@ class ExportService:
 
     def _logits(self, data: SessionData) -> tuple[tuple[str, bytes], ...]:
         kept = [
-            (branch_id, step.index, step.logits)
-            for branch_id in data.chains
-            for step in self._sessions.chain(branch_id, with_logits=True)
-            if step.logits is not None and step.branch_id == branch_id
+            (branch.id, index, logits)
+            for branch in data.branches
+            for index, logits in sorted(self._sessions.logits(branch.id, branch.fork_step or 0).items())
         ]
         return ((LOGITS_FILE, logits_file(kept)),) if kept else ()

@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.review.log import StandingVerdict, log_csv, log_entry, standing, verdict_at
+from app.review.log import StandingVerdict, log_csv, log_entry, owner_of, standing, verdict_at
+from app.shared.audits import settings_from_json
 from app.shared.computations import computations_of, stated_noise
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.json import chain_json, family_json, refused_by, spans_text, step_numbers
-from app.shared.mapping import settings_from_json, span_from, step_from
 from app.shared.session_views import AuditViews
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.types import Step
-from db.records import AnnotationRecord, BranchRecord, SessionRecord, StepRecord
+from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
-from db.verdicts import AnnotationsRepository
+from db.verdicts import AnnotationRecord, AnnotationsRepository
 
 COLUMNS = (
     "session_id", "step", "branch", "token_id", "token", "p_factual", "p_masked", "p_fused", "tau", "certified",
@@ -55,7 +55,7 @@ class SessionData:
 
     record: SessionRecord
     branches: Sequence[BranchRecord]
-    chains: Mapping[int, Sequence[StepRecord]]
+    chains: Mapping[int, tuple[Step, ...]]
     log: Sequence[AnnotationRecord]
     certificates: Mapping[int, ChainCertificate | None]
     drift: str | None
@@ -97,10 +97,7 @@ class ReportService:
             branches=branches,
             chains=chains,
             log=self._log.history(session_id),
-            certificates={
-                key: self._views.chain(record, tuple(step_from(step) for step in chain), finished[key])
-                for key, chain in chains.items()
-            },
+            certificates={key: self._views.chain(record, chain, finished[key]) for key, chain in chains.items()},
             drift=None if drift is None else drift.status,
         )
 
@@ -122,10 +119,9 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
     rows, noise = [], stated_noise(data.record)
     for branch_id, chain in data.chains.items():
         whole = {"chain_certificate": _json(chain_json(data.certificates[branch_id]))}
-        for stored in chain:
-            owner = branches[stored.branch_id or branch_id]
+        for step in chain:
+            owner = owner_of(branches, branches[branch_id], step.index)
             if whole_chains or owner.id == branch_id:
-                step = step_from(stored)
                 near = {"near_threshold": step.near_threshold(noise.nats)}
                 rows.append({**common, **whole, **near, **_step_cells(step, owner, verdicts)})
     # Tables of sessions without such parameters, or certified in both readings, keep the columns that they always had.
@@ -158,7 +154,7 @@ def _common_cells(record: SessionRecord) -> dict[str, object]:
         "top_k": record.top_k,
         "greedy": record.greedy,
         "seed": record.seed,
-        "spans": spans_text(tuple(span_from(span) for span in record.spans)),
+        "spans": spans_text(record.spans),
         "certificate": record.certificate,
         "policy": record.policy,
         "prompt": record.prompt,
@@ -207,11 +203,10 @@ CANDIDATE_COLUMNS = (
 
 def candidates_csv(data: SessionData) -> str:
     """One row a candidate of every step, branch by branch, each step once; steps and ranks count from 1."""
-    paths = {branch.id: branch.path for branch in data.branches}
     rows: list[dict[str, object]] = [
         {
             "session_id": data.record.id,
-            "branch": paths[branch_id],
+            "branch": branch.path,
             "step": step.index + 1,
             "rank": rank,
             "token_id": row.token_id,
@@ -229,9 +224,8 @@ def candidates_csv(data: SessionData) -> str:
             "refused_by": " ".join(row.refused_by),
             CERTIFIED_IN: step.certified_in,
         }
-        for branch_id, chain in data.chains.items()
-        for step in chain
-        if step.branch_id == branch_id
+        for branch in data.branches
+        for step in data.chains[branch.id][branch.fork_step or 0 :]
         for rank, row in enumerate(step.candidates, 1)
     ]
     return to_csv((*CANDIDATE_COLUMNS, CERTIFIED_IN) if certified_alone(data) else CANDIDATE_COLUMNS, rows)

@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
-from db.records import AnnotationRecord, BranchRecord, StepRecord, first_break
+from coft_core.types import Step
+from db.audits import BranchRecord
 from db.sessions import SessionsRepository
+from db.verdicts import AnnotationRecord, first_break
 
 VERDICTS: tuple[str, ...] = ("fair", "unfair", "unclear")
 """What a reviewer can say, in the order in which pages list it."""
@@ -240,11 +242,11 @@ def target_of(sessions: SessionsRepository, request: VerdictRequest) -> Target:
             f"Steps {first + 1} to {last + 1} are not in the chain of branch {branch.path}, which has {length} "
             "steps; choose a first step that is not after the last."
         )
-    owner = _owner(branches, branch, last)
+    owner = owner_of(branches, branch, last)
     return Target(owner.path, owner.id, first, last)
 
 
-def _owner(branches: dict[int, BranchRecord], branch: BranchRecord, step: int) -> BranchRecord:
+def owner_of(branches: dict[int, BranchRecord], branch: BranchRecord, step: int) -> BranchRecord:
     """The branch that made a step of a branch's chain."""
     while branch.parent_id is not None and step < (branch.fork_step or 0):
         branch = branches[branch.parent_id]
@@ -439,16 +441,14 @@ def target_json(target: Target) -> dict[str, Any]:
     }
 
 
-def words_of(
-    targets: Iterable[Target], chain: Callable[[int], Sequence[StepRecord]]
-) -> dict[tuple[str, int, int], str]:
+def words_of(targets: Iterable[Target], chain: Callable[[int], Sequence[Step]]) -> dict[tuple[str, int, int], str]:
     """The text of each target that is a step or a span, by the target's key.
 
     Args:
         targets: What verdicts are about.
         chain: Reads the chain of a branch by the branch's id; called once a branch.
     """
-    chains: dict[int, Sequence[StepRecord]] = {}
+    chains: dict[int, Sequence[Step]] = {}
     texts = {}
     for target in targets:
         if target.branch_id is not None and target.first_step is not None and target.last_step is not None:

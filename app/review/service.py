@@ -36,9 +36,8 @@ from app.review.log import (
 )
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from db.records import AnnotationFields, LogKind, Verdict
 from db.sessions import SessionsRepository
-from db.verdicts import AnnotationsRepository
+from db.verdicts import AnnotationFields, AnnotationsRepository, LogKind, Verdict
 
 LONGEST_NAME = 200
 LONGEST_TAG = 100

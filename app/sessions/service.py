@@ -10,9 +10,8 @@ from pathlib import Path
 from app.audit.service import AuditService
 from app.report.tables import ReportService
 from app.sessions.archive import BulkExport, write_reports
-from app.shared.audits import AuditView, StartAudit
+from app.shared.audits import AuditView, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
-from app.shared.mapping import settings_from_json, span_from
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
 from db.library import (
@@ -266,7 +265,7 @@ class SessionLibrary:
             settings = replace(settings, user_list_id=None)
             user_list = record.policy_settings.get("user_list", "")
             notes.append(f"The word list “{user_list}” has been deleted or replaced; choose another one, or none.")
-        spans = tuple(span_from(span) for span in record.spans)
+        spans = record.spans
         name = f"Copy of {record.name}"[:LONGEST_NAME]
         return Duplicate(StartAudit(record.prompt, settings, spans, name), tuple(notes))
 

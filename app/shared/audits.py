@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -18,6 +18,9 @@ from coft_core.conformal.sequence import SequenceThreshold
 from coft_core.model.noise import NumericNoise, noise_of
 from coft_core.policies.base import Parameter
 from coft_core.types import Span, Step
+from db.audits import BatchPlace
+from db.chains import BranchOutline
+from db.types import JsonObject
 
 CertifiedIn = Literal["nothing", "both", "factual"]
 """In which readings a policy certifies its tokens, and so which calibrations fit it."""
@@ -382,14 +385,6 @@ class AuditSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchPlace:
-    """Where a session stands in a batch: the batch and the line of its prompt set."""
-
-    batch_id: int
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
 class StartAudit:
     """A request to begin an audit.
 
@@ -444,29 +439,6 @@ class MaskPreview:
 
 
 @dataclass(frozen=True, slots=True)
-class BranchView:
-    """One branch of the tree.
-
-    Attributes:
-        id: Its id.
-        parent_id: The branch that it was forked from; None for the root.
-        fork_step: Step (0-based) at which it departs; None for the root.
-        token: The forced token that it departs with; None for the root.
-        name: What the reviewer calls it; the token until she renames it.
-        length: Steps of its chain, those before the fork included.
-        finished: None while it can go on, or ``"length"``, ``"end"`` or ``"context"``.
-    """
-
-    id: int
-    parent_id: int | None
-    fork_step: int | None
-    token: str | None
-    name: str
-    length: int = 0
-    finished: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AuditView:
     """A session as a page shows it: one branch's whole chain, and the tree around it.
 
@@ -506,7 +478,7 @@ class AuditView:
     model: str
     preview: MaskPreview
     branch_id: int
-    branches: tuple[BranchView, ...]
+    branches: tuple[BranchOutline, ...]
     steps: tuple[Step, ...]
     finished: str | None
     certificate: str
@@ -556,19 +528,39 @@ class SettingsFit:
     adoptable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SessionSummary:
-    """A past audit in a list."""
+def preview_to_json(preview: MaskPreview) -> JsonObject:
+    """A preview as JSON, so that a session reopens without its model."""
+    return {**asdict(preview), "pieces": [[piece.text, piece.masked] for piece in preview.pieces]}
 
-    id: int
-    name: str
-    prompt: str
-    model: str
-    policy: str
-    steps: int
-    certificate: str
-    created_at: datetime
-    updated_at: datetime
+
+def preview_from_json(data: JsonObject) -> MaskPreview:
+    """The inverse of :func:`preview_to_json`."""
+    return MaskPreview(
+        pieces=tuple(MaskPiece(text, bool(masked)) for text, masked in data["pieces"]),
+        token_count=int(data["token_count"]),
+        masked_count=int(data["masked_count"]),
+        warnings=tuple(data["warnings"]),
+        branches=tuple(data.get("branches", ())),
+        sentinel=str(data.get("sentinel", "")),
+    )
+
+
+def settings_from_json(data: JsonObject) -> AuditSettings:
+    """Settings as stored with a session."""
+    families = data.get("masked_families")
+    return AuditSettings(
+        **{
+            **data,
+            "masked_families": None if families is None else tuple(families),
+            "whitelist": tuple(data.get("whitelist", ())),
+            "parameters": tuple((name, _value(own)) for name, own in data.get("parameters", ())),
+        }
+    )
+
+
+def _value(own: ParameterValue | list[str]) -> ParameterValue:
+    """JSON knows lists alone; settings hold tuples."""
+    return tuple(own) if isinstance(own, list) else own
 
 
 @dataclass(frozen=True, slots=True)

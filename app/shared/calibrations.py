@@ -26,7 +26,7 @@ from coft_core.conformal.sequence import ChainCoverage
 from coft_core.fingerprint import Fingerprint, certified_in, same_digests
 from coft_core.types import Certificate
 from db.calibrations import BinRecord, CalibrationFields, CalibrationRecord, CalibrationsRepository
-from db.records import SessionBeginning
+from db.chains import SessionBeginning
 from db.sessions import SessionsRepository
 
 LOADED = 32

@@ -8,7 +8,8 @@ from app.shared.audits import Computation, KeptMemory
 from coft_core.decode.captured import path_text
 from coft_core.decode.loop import Rollout
 from coft_core.model.noise import NumericNoise, noise_of
-from db.records import JsonObject, SessionRecord
+from db.audits import SessionRecord
+from db.types import JsonObject
 
 STORED_AS = "computed"
 """Key in a session's settings: the ways in which its steps were computed, in the order in which they came."""

@@ -18,38 +18,22 @@ from app.shared.errors import JobCancelled, ServiceError
 from db.database import Database
 from db.jobs import INTERRUPTED, JobRecord, JobsRepository, JobStatus
 from db.prompt_sets import PromptSetsRepository
-from db.records import JsonObject
-from db.types import StoreError
+from db.tables import field_values
+from db.types import JsonObject, StoreError
 
 ACTIVE = ("queued", "running")
 """States of a job that is not over."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobView:
-    """A background job.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView(JobRecord):
+    """A background job with what only the process that runs it can tell.
 
     Attributes:
-        id: Database id.
-        kind: ``"calibration"``.
-        title: What it does, for a person.
-        status: ``queued``, ``running``, ``done``, ``failed``, ``cancelled`` or ``interrupted``.
-        progress: 0 to 1.
-        message: What it is doing.
-        error: One sentence, if it failed.
-        result: What it made, e.g. ``{"calibration_id": 3}``.
         seconds_left: Estimated time left; None where nothing is known yet, or nothing is left.
         resumable: Whether what is done of it was kept, so that it can be resumed.
     """
 
-    id: int
-    kind: str
-    title: str
-    status: str
-    progress: float
-    message: str
-    error: str | None
-    result: dict[str, object] | None
     seconds_left: float | None = None
     resumable: bool = False
 
@@ -496,23 +480,13 @@ class JobService:
         asked = {number for record in records if isinstance(number := record.payload.get("prompt_set_id"), int)}
         stored = self._prompt_sets.existing(asked) if asked else set()
         return tuple(
-            _view(record, self._runner.seconds_left(record.id), is_resumable(record, stored)) for record in records
+            JobView(
+                **field_values(record, JobRecord),
+                seconds_left=self._runner.seconds_left(record.id),
+                resumable=is_resumable(record, stored),
+            )
+            for record in records
         )
-
-
-def _view(record: JobRecord, seconds_left: float | None, resumable: bool) -> JobView:
-    return JobView(
-        id=record.id,
-        kind=record.kind,
-        title=record.title,
-        status=record.status,
-        progress=record.progress,
-        message=record.message,
-        error=record.error,
-        result=record.result,
-        seconds_left=seconds_left,
-        resumable=resumable,
-    )
 
 
 def is_resumable(record: JobRecord, prompt_sets: set[int]) -> bool:

@@ -11,11 +11,12 @@ from dataclasses import asdict
 from typing import Any
 
 from app.lists.service import UserListView
-from app.shared.audits import AuditSettings, AuditView, SessionSummary
+from app.shared.audits import AuditSettings, AuditView
 from app.shared.jobs import JobView
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.types import Candidate, FamilyStep, Span, Step
+from db.audits import SessionSummary
 from db.user_lists import UserListRecord
 
 
@@ -228,9 +229,8 @@ def summary_json(item: SessionSummary) -> dict[str, Any]:
 
 def job_json(job: JobView) -> dict[str, Any]:
     """A background job."""
-    record = asdict(job)
-    record["job_id"] = record.pop("id")
-    return record
+    told = ("kind", "title", "status", "progress", "message", "error", "result", "seconds_left", "resumable")
+    return {**{name: getattr(job, name) for name in told}, "job_id": job.id}
 
 
 def _finite(value: float) -> float | None:

@@ -8,9 +8,8 @@ from functools import partial
 from typing import Protocol, TypedDict, TypeVar, cast
 
 from app.lists.service import UserListService
-from app.shared.audits import AuditSettings, CalibrationRequest, MaskPiece, MaskPreview, StartAudit
+from app.shared.audits import AuditSettings, CalibrationRequest, MaskPiece, MaskPreview, StartAudit, preview_to_json
 from app.shared.errors import ServiceError
-from app.shared.mapping import preview_to_json
 from app.shared.model_host import ModelHost, label_of
 from app.shared.policies import FACTORIZED, policy_info
 from app.shared.thresholds import Thresholds, own_notes
@@ -30,7 +29,8 @@ from coft_core.text.rendering import Rendering, moment_of
 from coft_core.text.sentinel import sentinel_sentence
 from coft_core.text.tokens import require_encodable
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Certificate, Span
-from db.records import BatchPlaceRecord, JsonObject, SessionFields
+from db.audits import SessionFields
+from db.types import JsonObject
 
 Asked = TypeVar("Asked", AuditSettings, CalibrationRequest)
 
@@ -391,7 +391,7 @@ class Planner:
             certificate=prepared.certificate.text,
             calibration_id=settings.calibration_id if certified else None,
             calibration_label=calibration.name if calibration else "",
-            batch=None if request.batch is None else BatchPlaceRecord(request.batch.batch_id, request.batch.line),
+            batch=request.batch,
             footprint=asdict(footprint_of(prepared)),
             rendering=model.prompting.to_dict(),
             warnings=prepared.warnings + (() if thresholds is None else own_notes(thresholds)),

@@ -12,12 +12,11 @@ from typing import Any
 
 from app.shared.errors import ServiceError
 from app.shared.files import RowProblem, Table, all_records, decode, read_bytes, read_csv, read_jsonl, readable
-from app.shared.mapping import span_from, span_record
 from coft_core.assets import assets_path
 from coft_core.errors import InvalidInputError
 from coft_core.text.merging import validate_spans
 from coft_core.types import FAMILIES, Example, Span
-from db.prompt_sets import PromptRowRecord
+from db.prompt_sets import PromptRow
 
 PROMPT_SET_FIELDS = ("prompt", "reference", "spans", "group", "context", "weight")
 """What a row of a prompt set can hold; only ``prompt`` is required."""
@@ -225,15 +224,6 @@ def _plain(column: str) -> str:
     return " ".join(column.replace("_", " ").replace("-", " ").lower().split())
 
 
-@dataclass(frozen=True, slots=True)
-class PromptRow:
-    """A usable row: its line in the file, its example, and its shift weight if the set has weights."""
-
-    line: int
-    example: Example
-    weight: float | None = None
-
-
 def parse_prompt_set(
     path: Path,
     filename: str | None = None,
@@ -290,27 +280,6 @@ def rows_of(prompts: ParsedPromptSet) -> tuple[PromptRow, ...]:
     """The usable rows with their weights."""
     weights = prompts.weights or (None,) * len(prompts.rows)
     return tuple(PromptRow(*row, weight) for row, weight in zip(prompts.rows, weights, strict=True))
-
-
-def row_record(row: PromptRow) -> PromptRowRecord:
-    """A row as the store keeps it."""
-    example = row.example
-    return PromptRowRecord(
-        line=row.line,
-        prompt=example.prompt,
-        reference=example.reference,
-        spans=None if example.spans is None else tuple(span_record(span) for span in example.spans),
-        group=example.group,
-        context=example.context,
-        weight=row.weight,
-    )
-
-
-def row_from(record: PromptRowRecord) -> PromptRow:
-    """A stored row as it was uploaded."""
-    spans = None if record.spans is None else tuple(span_from(span) for span in record.spans)
-    example = Example(record.prompt, record.reference, spans, record.group, record.context)
-    return PromptRow(record.line, example, record.weight)
 
 
 def _table(text: str, name: str) -> Table:
@@ -478,19 +447,20 @@ def sample_of(entry: Mapping[str, Any]) -> SamplePromptSet:
     return SamplePromptSet(entry["file"], entry["title"], entry["description"], int(rows), path)
 
 
-def rows_jsonl(rows: Iterable[PromptRowRecord]) -> str:
+def rows_jsonl(rows: Iterable[PromptRow]) -> str:
     """One JSON object a row, with the fields that it has."""
     return "".join(json.dumps(_stored_row(row), ensure_ascii=False) + "\n" for row in rows)
 
 
-def _stored_row(row: PromptRowRecord) -> dict[str, Any]:
-    spans = None if row.spans is None else [[s.start, s.end, s.category] for s in row.spans if not s.kept]
+def _stored_row(row: PromptRow) -> dict[str, Any]:
+    example = row.example
+    spans = None if example.spans is None else [[s.start, s.end, s.category] for s in example.spans if not s.kept]
     fields = {
-        "prompt": row.prompt,
-        "reference": row.reference,
+        "prompt": example.prompt,
+        "reference": example.reference,
         "spans": spans,
-        "group": row.group,
-        "context": row.context,
+        "group": example.group,
+        "context": example.context,
         "weight": row.weight,
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from app.shared.audits import AuditSettings, AuditView, BranchView, SessionSummary
+from app.shared.audits import AuditSettings, AuditView, preview_from_json, settings_from_json
 from app.shared.computations import computations_of, session_noise
-from app.shared.mapping import preview_from_json, settings_from_json, span_from, step_from
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
 from app.shared.thresholds import Thresholds, bins_for
@@ -12,8 +11,7 @@ from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.families import AnyCalibration
 from coft_core.types import Step
-from db.records import BranchRecord, SessionRecord
-from db.records import SessionSummary as StoredSummary
+from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
 from db.types import NotFoundError
 
@@ -30,7 +28,7 @@ class AuditViews:
     def view(self, record: SessionRecord, branch: BranchRecord) -> AuditView:
         """A session with the chain of one branch."""
         settings = settings_from_json(record.policy_settings["settings"])
-        steps = tuple(step_from(step) for step in self._sessions.chain(branch.id))
+        steps = self._sessions.chain(branch.id)
         preview = preview_from_json(record.policy_settings["preview"])
         calibration = self._thresholds.summary(record.calibration_id)
         reading = self._applied(record, settings)
@@ -38,12 +36,12 @@ class AuditViews:
             session_id=record.id,
             name=record.name,
             prompt=record.prompt,
-            spans=tuple(span_from(span) for span in record.spans),
+            spans=record.spans,
             settings=settings,
             model=str(record.policy_settings["model_label"]),
             preview=preview,
             branch_id=branch.id,
-            branches=self._branches(record.id),
+            branches=self._sessions.outlines(record.id),
             steps=steps,
             finished=branch.finished,
             certificate=record.certificate,
@@ -58,23 +56,6 @@ class AuditViews:
             drift=self.drift(record),
             noise=session_noise(record),
             computed=computations_of(record),
-        )
-
-    def _branches(self, session_id: int) -> tuple[BranchView, ...]:
-        """The tree of a session, oldest branch first; a branch's name need not be its token."""
-        outlines = self._sessions.outlines(session_id)
-        return tuple(
-            BranchView(
-                id=branch.id,
-                parent_id=branch.parent_id,
-                fork_step=branch.fork_step,
-                token=None if branch.parent_id is None else outlines[branch.id].token or branch.name,
-                name=branch.name,
-                length=outlines[branch.id].length,
-                finished=branch.finished,
-            )
-            for branch in self._sessions.branches(session_id)
-            if branch.id in outlines  # one that was made between the two readings is seen the next time
         )
 
     def chain(self, record: SessionRecord, steps: tuple[Step, ...], finished: str | None) -> ChainCertificate | None:
@@ -113,18 +94,3 @@ class AuditViews:
             listed = record.policy_settings.get("user_list", "")
             found.append(f"The word list “{listed}” has been deleted or replaced.")
         return tuple(found)
-
-
-def summary_from(record: StoredSummary) -> SessionSummary:
-    """A stored session in a list."""
-    return SessionSummary(
-        id=record.id,
-        name=record.name,
-        prompt=record.prompt,
-        model=record.model,
-        policy=record.policy,
-        steps=record.step_count,
-        certificate=record.certificate,
-        created_at=record.created_at,
-        updated_at=record.updated_at,
-    )

@@ -14,7 +14,7 @@ from typing import Any
 from app.bootstrap import Services
 from app.lists.service import UserListView
 from app.settings import Settings
-from app.shared.audits import AuditSettings, AuditView, ParameterValue, SessionSummary
+from app.shared.audits import AuditSettings, AuditView, ParameterValue
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobView
 from app.shared.json import chain_text, span_state
@@ -24,6 +24,7 @@ from app.shared.step_words import set_size
 from coft_core.conformal.informative import silence
 from coft_core.text.rendering import FORMATS
 from coft_core.types import FAMILIES, Span, Step
+from db.audits import SessionSummary
 from db.user_lists import UserListRecord
 
 EMBEDDED = "embedded"

@@ -9,10 +9,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.files import RowProblem, Table, all_records, decode, read_bytes, read_csv, read_jsonl, readable, to_csv
 from app.shared.json import settings_json
-from app.shared.mapping import settings_from_json, span_from, span_record
 from app.tune.types import TunedMethod, TunedPoint, TuningRequest, TuningSet, TuningView
 from coft_core.errors import InvalidInputError
 from coft_core.text.merging import validate_spans
@@ -20,7 +20,7 @@ from coft_core.tuning.measure import Measured, TuningItem, check_items
 from coft_core.tuning.sweep import Sweep
 from coft_core.types import Span
 from db.jobs import JobRecord
-from db.records import JsonObject, SpanRecord
+from db.types import JsonObject
 
 COLUMNS = ("prompt", "answer", "others", "pair", "spans", "graded")
 _YES, _NO = ("yes", "true", "1"), ("no", "false", "0")
@@ -131,7 +131,7 @@ def _graded(cell: Any) -> bool:
 def payload_of(request: TuningRequest, tuning_set: TuningSet) -> JsonObject:
     """What a job is asked, enough to start it again."""
     items = [
-        {**asdict(item), "spans": None if item.spans is None else [asdict(span_record(span)) for span in item.spans]}
+        {**asdict(item), "spans": None if item.spans is None else [asdict(span) for span in item.spans]}
         for item in tuning_set.items
     ]
     return {"request": asdict(request), "set": {**asdict(tuning_set), "items": items}}
@@ -209,7 +209,7 @@ def _method(stored: Mapping[str, Any], complete: bool) -> TunedMethod:
 
 def _stored_item(stored: Mapping[str, Any]) -> TuningItem:
     spans = stored["spans"]
-    own = None if spans is None else tuple(span_from(SpanRecord(**span)) for span in spans)
+    own = None if spans is None else tuple(Span(**span) for span in spans)
     return TuningItem(**{**stored, "others": tuple(stored["others"]), "spans": own})
 
 

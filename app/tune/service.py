@@ -42,8 +42,7 @@ from coft_core.tuning.measure import Measured, measure_many
 from coft_core.tuning.sweep import LAMS, Variant, accuracy_floor, sweep, variants_of
 from coft_core.types import Example
 from db.jobs import JobRecord, JobsRepository, JobStatus
-from db.records import JsonObject
-from db.types import NotFoundError
+from db.types import JsonObject, NotFoundError
 
 
 @dataclass(frozen=True, slots=True)

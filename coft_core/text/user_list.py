@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from coft_core.errors import InvalidInputError
-from coft_core.types import KNOWN_FAMILIES, Span
+from coft_core.types import KNOWN_FAMILIES, Span, UserTerm
 
 LONGEST_NAME = 80
 LONGEST_TERM = 200
@@ -24,21 +24,6 @@ _PLAIN = str.maketrans(
     {**dict.fromkeys("\u2018\u2019\u02bc\u0060\u00b4\uff07", "'"), **dict.fromkeys("\u2010\u2011\u2212", "-")}
 )
 _ZERO_WIDTH_SPACE = "\u200b"
-
-
-@dataclass(frozen=True, slots=True)
-class UserTerm:
-    """One term of a user list.
-
-    Attributes:
-        term: The word or words as written in running text.
-        family: Attribute family of its spans, one of :data:`coft_core.types.FAMILIES` or ``"other"``.
-        keep: True for a term that stays visible; False for one that is masked, even in a proxy family.
-    """
-
-    term: str
-    family: str = "other"
-    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)

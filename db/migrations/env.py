@@ -8,7 +8,7 @@ from alembic import context
 from alembic.autogenerate.api import AutogenContext
 from sqlalchemy.types import TypeDecorator
 
-from db.tables import Base
+from db.tables import METADATA
 
 
 def render_plain_types(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:
@@ -21,11 +21,11 @@ def render_plain_types(kind: str, item: Any, autogen: AutogenContext) -> str | L
 def run() -> None:
     """Configure Alembic and run the migrations that the command asks for."""
     if context.is_offline_mode():
-        context.configure(dialect_name="postgresql", target_metadata=Base.metadata, literal_binds=True)
+        context.configure(dialect_name="postgresql", target_metadata=METADATA, literal_binds=True)
     else:
         context.configure(
             connection=context.config.attributes["connection"],
-            target_metadata=Base.metadata,
+            target_metadata=METADATA,
             render_as_batch=True,
             transactional_ddl=True,
             render_item=render_plain_types,

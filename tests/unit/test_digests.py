@@ -18,8 +18,8 @@ from coft_core.policies.base import policy_fingerprint
 from coft_core.text.counterfactuals import rewording_version
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import MaskSettings
-from coft_core.text.user_list import UserList, UserTerm
-from coft_core.types import Sampling
+from coft_core.text.user_list import UserList
+from coft_core.types import Sampling, UserTerm
 from tests.conftest import TOY_FINGERPRINT
 
 WHOLE = hashlib.sha256(b"weights").hexdigest()

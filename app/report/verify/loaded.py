@@ -14,15 +14,14 @@ from app.report.document import (
     BranchPart,
     ReportPart,
     branch_records,
-    chain_records,
+    chains_in,
     log_records,
     report_from,
     session_record,
 )
 from app.report.tables import SessionData
-from app.shared.audits import AuditSettings
+from app.shared.audits import AuditSettings, settings_from_json
 from app.shared.errors import ServiceError
-from app.shared.mapping import settings_from_json, step_from
 from app.shared.policies import certifies
 from app.shared.thresholds import reading_for
 from coft_core.conformal import informative
@@ -234,8 +233,8 @@ class Loaded:
     def stated_chains(self) -> dict[str, tuple[Step, ...]]:
         """The same, as the report states them."""
         paths = {branch.id: branch.path for branch in self.report.branches}
-        chains = chain_records(self.report)
-        return {paths[key]: tuple(step_from(step) for step in chain) for key, chain in chains.items()}
+        chains = chains_in(self.report)
+        return {paths[key]: chain for key, chain in chains.items()}
 
     def own_steps(self) -> Iterator[tuple[BranchPart, Step]]:
         """Every stored step once, with the branch that made it; only where the branches hold together."""
@@ -277,12 +276,9 @@ class Loaded:
 
     def data(self) -> SessionData:
         """The session as its tables are written from it; only where the branches hold together."""
-        chains = chain_records(self.report)
+        chains = chains_in(self.report)
         finished = {branch.id: branch.finished for branch in self.report.branches}
-        certificates = {
-            key: self.chain_certificate(tuple(step_from(step) for step in chain), finished[key])
-            for key, chain in chains.items()
-        }
+        certificates = {key: self.chain_certificate(chain, finished[key]) for key, chain in chains.items()}
         return SessionData(
             record=session_record(self.report),
             branches=branch_records(self.report),

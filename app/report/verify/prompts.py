@@ -11,10 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.report.document import SessionPart, SpanPart, session_record
 from app.report.verify.loaded import Check, Findings, Loaded, failed
-from app.shared.audits import AuditSettings, MaskPiece, MaskPreview
+from app.shared.audits import AuditSettings, MaskPiece, MaskPreview, preview_from_json
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts
-from app.shared.mapping import preview_from_json, span_from
 from app.shared.planning import controls_of, policy_of
 from app.shared.policies import certifies, policy_info
 from coft_core.errors import CoftError, InvalidInputError
@@ -238,7 +237,7 @@ def _check_spans(found: Findings, loaded: Loaded) -> None:
         inside = 0 <= span.start < span.end <= len(session.prompt)
         found.expect(inside, f"The span {span.start} to {span.end} ({span.category}) lies outside the prompt.")
     try:
-        validate_spans(session.prompt, [span_from(span) for span in session_record(loaded.report).spans])
+        validate_spans(session.prompt, session_record(loaded.report).spans)
     except InvalidInputError as error:
         found.expect(False, str(error))
 

@@ -10,8 +10,8 @@ from app.report.bundle import LOGITS_FILE, logits_from
 from app.report.document import BranchPart, session_record
 from app.report.verify.loaded import Check, Findings, Loaded, failed, skipped
 from app.report.verify.numbers import compare_steps, compare_texts
+from app.shared.audits import preview_from_json
 from app.shared.errors import ServiceError
-from app.shared.mapping import preview_from_json, span_from
 from app.shared.model_host import ModelHost, label_of
 from app.shared.planning import branch_names, policy_of, preview_of, rendering_of
 from coft_core.conformal import informative
@@ -202,7 +202,7 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
     # The sentinel is the report's, whatever would be chosen here.
     settings = replace(loaded.settings, sentinel=str(session.fingerprint.get("sentinel") or "") or None)
     policy = policy_of(settings, loaded.applied)
-    spans = [span_from(span) for span in session_record(loaded.report).spans]
+    spans = session_record(loaded.report).spans
     prompt = mask_prompt(
         model.tokenizer,
         session.prompt,

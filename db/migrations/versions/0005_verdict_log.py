@@ -9,8 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from db.records import FIRST, entry_digest
 from db.types import unescape_text
+from db.verdicts import FIRST, entry_digest
 
 revision = "0005"
 down_revision = "0004"

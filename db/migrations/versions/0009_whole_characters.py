@@ -12,8 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from db.records import FIRST, entry_digest
 from db.types import escape_text, mended, unescape_text
+from db.verdicts import FIRST, entry_digest
 
 revision = "0009"
 down_revision = "0008"

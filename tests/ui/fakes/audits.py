@@ -12,13 +12,11 @@ from app.audit.until import checked, met
 from app.shared.audits import (
     AuditSettings,
     AuditView,
-    BranchView,
     CalibrationSummary,
     ChainProgress,
     MaskPreview,
     ModelView,
     RunUntil,
-    SessionSummary,
     SettingsFit,
     StartAudit,
 )
@@ -29,6 +27,8 @@ from coft_core.decode.cost import Overhead
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.loading import LoadingPhase
 from coft_core.types import FAMILIES, Span, Step
+from db.audits import SessionSummary
+from db.chains import BranchOutline
 from tests.ui.fakes.branching import tree_of
 from tests.ui.fakes.data import NOW, SUMMARIES, TOKENS, make_step, position_bins
 from tests.ui.fakes.prompts import SENTINEL, families_of, found_spans, masked_reading
@@ -43,7 +43,7 @@ COMPARED = ("lam", "temperature", "top_p", "top_k", "mask_layout", "mask_mode", 
 
 @dataclass
 class Branch:
-    view: BranchView
+    view: BranchOutline
     steps: list[Step] = field(default_factory=list)
 
 
@@ -101,14 +101,14 @@ class FakeAudits:
         elif request.settings.proceed_uncertified:
             state = "mismatch"
         number = len(self.stored) + 1
-        root = Branch(BranchView(number * 100, None, None, None, "main"))
+        root = Branch(BranchOutline(number * 100, None, None, None, "main"))
         session = Session(number, request, spans, [root], root.view.id, state)
         self.stored[number] = session
         return session
 
     def _branch(self, session: Session, parent: Branch, index: int, token: str) -> Branch:
         number = session.branches[-1].view.id + 1
-        view = BranchView(number, parent.view.id, index, token, token)
+        view = BranchOutline(number, parent.view.id, index, token, token)
         own = parent.steps[index].token if index < len(parent.steps) else " they"
         shown = own if own != token else " they"
         branch = Branch(view, [*parent.steps[:index], self._made(session, index, token, True, shown)])

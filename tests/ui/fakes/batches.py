@@ -18,6 +18,7 @@ from app.shared.jobs import JobView
 from app.shared.prompt_sets import ParsedPromptSet, RowError, SamplePromptSet
 from db.types import NotFoundError
 from tests.ui.fakes.calibrations import ASSETS, FakeCalibrations
+from tests.ui.fakes.data import job_view
 
 ENDED = ("done", "failed", "cancelled", "interrupted")
 TOO_LONG = 400
@@ -197,7 +198,7 @@ def _job(item: FakeBatch) -> JobView:
     over = sum(row.state != "waiting" for row in item.rows)
     share = over / max(1, len(item.rows))
     running = item.status == "running"
-    return JobView(
-        item.number, "batch", item.request.name, item.status, share, f"{over} of {len(item.rows)} prompts", None, None,
-        40.0 * (1 - share) if running else None, False,
+    return job_view(
+        item.number, "batch", item.request.name, item.status, share, f"{over} of {len(item.rows)} prompts", None,
+        40.0 * (1 - share) if running else None,
     )  # fmt: skip

@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from app.sessions.service import PrunePreview
-from app.shared.audits import AuditView, BranchView
+from app.shared.audits import AuditView
 from app.shared.errors import ServiceError
+from db.chains import BranchOutline
 
 if TYPE_CHECKING:
     from tests.ui.fakes.audits import Branch, FakeAudits, Session
 
 
-def tree_of(session: Session) -> tuple[BranchView, ...]:
+def tree_of(session: Session) -> tuple[BranchOutline, ...]:
     """The branches with the lengths that they have now."""
     longest = session.request.settings.max_new_tokens
     return tuple(

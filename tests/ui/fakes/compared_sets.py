@@ -22,14 +22,13 @@ from app.compare.types import (
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch
 from app.shared.files import write_text
-from app.shared.jobs import JobView
 from app.shared.prompt_sets import ParsedPromptSet
 from coft_core.decode.cost import Footprint
 from coft_core.errors import CalibrationMismatch
 from db.types import NotFoundError
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.comparisons import written
-from tests.ui.fakes.data import make_step
+from tests.ui.fakes.data import job_view, make_step
 
 WHEN = datetime(2026, 3, 4, 14, 5, tzinfo=UTC)
 FAILING = "cannot be run"
@@ -158,7 +157,7 @@ class FakeComparedSets:
         settings, cells = item.request.columns[place], [row.cells[place] for row in item.rows]
         finished = sum(cell.state == "finished" for cell in cells)
         status = "running" if item.running else "done"
-        job = JobView(place + 1, "batch", "", status, 0.5, "", None, None)
+        job = job_view(place + 1, "batch", "", status, 0.5, "")
         return SetColumn(
             batch_id=10 * item.number + place,
             settings=settings,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 from app.shared.audits import BinView, CalibrationSummary
+from app.shared.jobs import JobView
 from coft_core.types import Candidate, Diagnostics, Step
+from db.jobs import JobStatus
 
 TOKENS = [
     " and", " he", " filed", " his", " notes", " before", " the", " night", " shift", " began", ".", " The",
@@ -125,3 +128,15 @@ SUMMARIES = [
         1, "Ward notes, reference", "demo", "hierarchical", "reference", 0.6, 0.1, 412, 0.91, 0.878, 0.936, NOW, True
     )
 ]
+
+
+def job_view(
+    number: int, kind: str, title: str, status: JobStatus, progress: float, message: str,
+    result: dict[str, Any] | None = None, seconds_left: float | None = None, resumable: bool = False,
+) -> JobView:  # fmt: skip
+    """A job whose times and request no page shows."""
+    return JobView(
+        id=number, kind=kind, title=title, status=status, progress=progress, message=message, error=None, payload={},
+        result=result, created_at=datetime.now(UTC), started_at=None, finished_at=None, heartbeat_at=None,
+        seconds_left=seconds_left, resumable=resumable,
+    )  # fmt: skip

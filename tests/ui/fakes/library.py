@@ -10,8 +10,9 @@ from typing import Any
 
 from app.sessions.archive import BulkExport
 from app.sessions.service import BulkResult, Duplicate, LibraryPage, LibraryQuery
-from app.shared.audits import SessionSummary, StartAudit
+from app.shared.audits import StartAudit
 from app.shared.errors import ServiceError
+from db.audits import SessionSummary
 from db.library import LibraryChoicesRecord, SessionEntryRecord
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.branching import FakeBranching

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app.shared.jobs import JobView
 from tests.ui.fakes.audits import FakeAudits
+from tests.ui.fakes.data import job_view
 
 
 class FakeReports:
@@ -33,8 +34,8 @@ class FakeJobs:
 
     def add(self, title: str, result: dict[str, object], status: str = "running", resumable: bool = False) -> int:
         number = len(self.stored) + 1
-        self.stored[number] = JobView(
-            number, "calibration", title, status, 0.1, "12 of 120 contexts", None, result, 140.0, resumable
+        self.stored[number] = job_view(
+            number, "calibration", title, status, 0.1, "12 of 120 contexts", result, 140.0, resumable
         )
         return number
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from app.lists.service import UserListView
 from app.lists.upload import ParsedUserList, parse_user_list, user_list_csv
 from app.shared.errors import ServiceError
-from coft_core.text.user_list import UserList, UserTerm
+from coft_core.text.user_list import UserList
+from coft_core.types import UserTerm
 from db.user_lists import UserListRecord
 from tests.ui.fakes.data import NOW
 

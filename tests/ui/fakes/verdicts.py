@@ -9,8 +9,9 @@ from typing import Any
 
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
-from db.records import FIRST, AnnotationFields, AnnotationRecord, BranchRecord, entry_digest
+from db.audits import BranchRecord
 from db.types import NotFoundError
+from db.verdicts import FIRST, AnnotationFields, AnnotationRecord, entry_digest
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.data import NOW
 

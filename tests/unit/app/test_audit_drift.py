@@ -10,11 +10,10 @@ from app.calibrate.words import drift_foot
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.calibrations import drift_of
-from app.shared.mapping import step_from, step_record
 from coft_core import audit_summary, drift_report
 from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
-from db.records import SessionBeginning, StepSupport
+from db.chains import SessionBeginning, StepSupport
 from tests.conftest import load_tiny
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=9, top_p=1.0, alpha=0.2)
@@ -159,9 +158,8 @@ def test_steps_keep_their_families_and_refusals_in_the_store(wired):
     )
     candidates = (Candidate(1, "a", -1.0, -2.0, -1.5, False, ("race",)), Candidate(2, "b", -1.0, -2.0, -1.5, True))
     step = replace(STEP, families=families, candidates=candidates)
-    assert step_from(step_record(step)) == step
     session = wired.audits.start(StartAudit("He", SETTINGS)).session_id
     sessions = wired.calibrations._sessions
     branch = sessions.get(session).active_branch_id
-    sessions.append_step(branch, step_record(step))
-    assert [step_from(record) for record in sessions.chain(branch)] == [step]
+    sessions.append_step(branch, step)
+    assert sessions.chain(branch) == (step,)

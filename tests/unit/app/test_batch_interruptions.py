@@ -7,10 +7,11 @@ import pytest
 
 from app.bootstrap import services
 from app.sessions.service import LibraryQuery
-from app.shared.audits import BatchPlace, StartAudit
+from app.shared.audits import StartAudit
 from app.shared.errors import ServiceError
 from coft_core.decode.loop import Rollout
 from coft_core.errors import InvalidInputError
+from db.audits import BatchPlace
 from db.types import ConflictError
 from tests.conftest import load_tiny
 from tests.unit.app.small_batch import REQUEST, SETTINGS, parsed, run

@@ -6,11 +6,11 @@ import pytest
 
 from app.calibrate.run import LARGEST_TRIAL, CalibrationWork, Trial
 from app.shared.audits import CalibrationRequest
-from app.shared.prompt_sets import PromptRow
 from coft_core.calibrate.true_tokens import TOKEN_BUDGET
 from coft_core.model.fake import tiny_model
 from coft_core.text.detection import SpanDetector
 from coft_core.types import Example
+from db.prompt_sets import PromptRow
 
 
 class Machine:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from app.shared.fingerprints import detector_parts, mask_settings
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import DEFAULT_HINT, MaskSettings
-from coft_core.text.user_list import UserList, UserTerm
-from coft_core.types import FAMILIES
+from coft_core.text.user_list import UserList
+from coft_core.types import FAMILIES, UserTerm
 
 HINTS = st.one_of(
     st.sampled_from(["a person", '"a person"', "; factorized", "a; only gender", 'keeps ["x"]', "a; keeps []", ""]),

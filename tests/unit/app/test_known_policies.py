@@ -7,9 +7,8 @@ import pytest
 
 from app.bootstrap import services
 from app.settings import Settings
-from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
-from app.shared.mapping import settings_from_json
 from app.shared.policies import KNOWN_POLICIES, fitted, parameter_values, policy_info
 from app.tune.files import tuning_csv
 from app.tune.types import TuningRequest

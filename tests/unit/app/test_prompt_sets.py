@@ -6,7 +6,7 @@ import pytest
 
 from app.shared import files as uploads
 from app.shared.errors import ServiceError
-from app.shared.prompt_sets import grouping_note, parse_prompt_set, row_from, row_record, rows_of
+from app.shared.prompt_sets import grouping_note, parse_prompt_set, rows_of
 from coft_core.conformal.split import context_numbers
 
 
@@ -199,12 +199,6 @@ def test_a_file_without_a_column_of_prompts_is_read_without_rows_so_that_one_can
 def test_a_jsonl_file_without_any_object_names_what_is_wrong_with_its_lines(tmp_path):
     parsed = parse_prompt_set(write(tmp_path, "nothing\n[1]\n" + "[" * 100_000 + "\n", "set.jsonl"))
     assert [(e.line, e.column) for e in parsed.errors] == [(1, "row"), (2, "row"), (3, "row")]
-
-
-def test_stored_rows_are_the_rows_that_were_read(tmp_path):
-    text = 'prompt,reference,spans,group,context,weight\n"He, too", went,"[[0, 2, ""gender""]]",a,c,0.1\nShe,,,,,2\n'
-    rows = rows_of(parse_prompt_set(write(tmp_path, text)))
-    assert [row_from(row_record(row)) for row in rows] == list(rows)
 
 
 def test_a_header_of_two_hundred_thousand_columns_is_refused(tmp_path):

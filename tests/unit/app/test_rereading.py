@@ -249,8 +249,8 @@ def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once
         asked: list[int] = []
         plain = sessions.chain
 
-        def counted(branch_id, with_logits=False, first=0):
-            found = plain(branch_id, with_logits, first)
+        def counted(branch_id, first=0):
+            found = plain(branch_id, first)
             asked.append(len(found))
             return found
 

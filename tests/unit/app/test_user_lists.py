@@ -12,8 +12,7 @@ from app.shared.errors import ServiceError
 from app.shared.planning import families_from_text
 from app.tune.types import TuningRequest
 from coft_core.errors import CalibrationMismatch, InvalidInputError
-from coft_core.text.user_list import UserTerm
-from coft_core.types import FAMILIES, PROXY_FAMILIES
+from coft_core.types import FAMILIES, PROXY_FAMILIES, UserTerm
 from tests.conftest import load_tiny, prompt_set_csv
 from tests.unit.app.small_batch import REQUEST, parsed
 

@@ -6,19 +6,20 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 
+from coft_core.stored_logits import StoredLogits
+from coft_core.types import Candidate, Step
+from db.audits import SessionFields
 from db.database import Database
-from db.records import CandidateRecord, SessionFields, StepRecord
 from db.sessions import SessionsRepository
 from db.types import ConflictError, NotFoundError, StoreError, UnstorableValueError
 
 NewSession = Callable[..., SessionFields]
-NewStep = Callable[..., StepRecord]
+NewStep = Callable[..., Step]
 SECONDS = 60
 
 
@@ -28,34 +29,33 @@ class Gate:
     def __init__(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened, self.entered, self.transactions = threading.Event(), threading.Event(), 0
         self.refusal: Exception | None = None
-        make = database.statements
+        make = database.writing
 
         @contextmanager
-        def statements(access: Any) -> Iterator[Any]:
+        def writing() -> Iterator[Any]:
             self.entered.set()
             assert self.opened.wait(SECONDS)
             if self.refusal is not None:
                 raise self.refusal
             self.transactions += 1
-            with make(access) as connection:
+            with make() as connection:
                 yield connection
 
-        monkeypatch.setattr(database, "statements", statements)
+        monkeypatch.setattr(database, "writing", writing)
 
 
 class Appender(threading.Thread):
     """Appends a step and keeps what came of it."""
 
-    def __init__(self, sessions: SessionsRepository, branch: int, step: StepRecord) -> None:
+    def __init__(self, sessions: SessionsRepository, branch: int, step: Step) -> None:
         super().__init__(daemon=True)
-        self._append: Callable[[], StepRecord] = lambda: sessions.append_step(branch, step)
-        self.stored: StepRecord | None = None
+        self._append: Callable[[], None] = lambda: sessions.append_step(branch, step)
         self.error: BaseException | None = None
         self.start()
 
     def run(self) -> None:
         try:
-            self.stored = self._append()
+            self._append()
         except BaseException as error:
             self.error = error
 
@@ -83,9 +83,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen")
 
 
-def append_at_once(
-    sessions: SessionsRepository, gate: Gate, steps: list[tuple[int, StepRecord]]
-) -> tuple[Appender, ...]:
+def append_at_once(sessions: SessionsRepository, gate: Gate, steps: list[tuple[int, Step]]) -> tuple[Appender, ...]:
     """The first one's transaction is held back until all others wait."""
     first = Appender(sessions, *steps[0])
     assert gate.entered.wait(SECONDS)
@@ -101,14 +99,15 @@ def append_at_once(
 def test_steps_that_come_while_one_is_written_share_the_next_transaction(
     sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep
 ) -> None:
-    steps = [new_step(0, token=f"own {n}", logits=bytes([n])) for n in range(5)]
+    logits = [StoredLogits(("factual",), 1, 1.0, "float32", bytes([n] * 4)) for n in range(5)]
+    steps = [new_step(0, token=f"own {n}", logits=logits[n]) for n in range(5)]
     done = append_at_once(sessions, gate, list(zip(branches, steps, strict=True)))
     assert gate.transactions == 2
-    for branch, step, own in zip(branches, steps, done, strict=True):
-        assert own.stored is not None
-        assert sessions.chain(branch, with_logits=True) == [own.stored]
-        assert replace(own.stored, id=None, branch_id=None, created_at=None) == step
-    assert [item.step_count for item in sessions.list()] == [1] * 5
+    assert [own.error for own in done] == [None] * 5
+    for branch, step, kept in zip(branches, steps, logits, strict=True):
+        assert sessions.chain(branch) == (step,)
+        assert StoredLogits.from_bytes(sessions.logits(branch)[0]) == kept
+    assert [item.steps for item in sessions.list()] == [1] * 5
 
 
 def test_branches_that_were_written_together_are_waited_for_and_nobody_else(
@@ -142,7 +141,7 @@ def test_branches_that_were_written_together_are_waited_for_and_nobody_else(
 def test_a_step_that_cannot_be_stored_leaves_the_others_theirs(
     sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep
 ) -> None:
-    nan = CandidateRecord(1, "x", math.nan, -1.0, -1.0, True)
+    nan = Candidate(1, "x", math.nan, -1.0, -1.0, True)
     steps = [new_step(0), new_step(3), new_step(0), new_step(0, candidates=(nan,)), new_step(0)]
     gone = [*branches[:2], 404, *branches[3:]]
     done = append_at_once(sessions, gate, list(zip(gone, steps, strict=True)))
@@ -168,7 +167,8 @@ def test_where_no_transaction_can_begin_everybody_is_told_so_at_once(
     done = append_at_once(sessions, gate, [(branch, new_step(0)) for branch in branches])
     assert all(own.error is gate.refusal for own in done)
     gate.refusal = None
-    assert sessions.append_step(branches[2], new_step(0)).index == 0
+    sessions.append_step(branches[2], new_step(0))
+    assert len(sessions.chain(branches[2])) == 1
 
 
 def test_an_interrupted_writer_leaves_the_others_to_the_next(

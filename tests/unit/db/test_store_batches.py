@@ -8,16 +8,17 @@ from dataclasses import replace
 
 import pytest
 
-from db.batches import BatchesRepository
+from coft_core.types import Candidate, Example, Step
+from db.audits import BatchPlace, SessionFields
+from db.batches import BatchesRepository, BatchRecord
 from db.database import Database
 from db.jobs import JobsRepository
-from db.prompt_sets import PromptRowRecord, PromptSetsRepository
-from db.records import BatchPlaceRecord, BatchRecord, CandidateRecord, SessionFields, StepRecord
+from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.sessions import SessionsRepository
 from db.types import ConflictError, NotFoundError
 
 NewSession = Callable[..., SessionFields]
-NewStep = Callable[..., StepRecord]
+NewStep = Callable[..., Step]
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def sessions(database: Database) -> SessionsRepository:
 
 @pytest.fixture
 def batch(database: Database, batches: BatchesRepository) -> BatchRecord:
-    rows = [PromptRowRecord(line=line, prompt=f"p{line}") for line in (2, 3, 5)]
+    rows = [PromptRow(line, Example(f"p{line}")) for line in (2, 3, 5)]
     prompts = PromptSetsRepository(database).add("set", "set.csv", "d", rows)
     return batches.add("hiring", prompts.id, {"lam": 0.5}, [5, 2, 3])
 
@@ -50,13 +51,13 @@ def test_a_batch_comes_back_and_is_listed_newest_first(batches: BatchesRepositor
 def test_a_row_gets_one_session_in_the_same_transaction_that_makes_it(
     batches: BatchesRepository, sessions: SessionsRepository, batch: BatchRecord, new_session: NewSession
 ) -> None:
-    place = BatchPlaceRecord(batch.id, 3)
+    place = BatchPlace(batch.id, 3)
     batches.fail(batch.id, 3, "too long")
     made = sessions.create(new_session(batch=place))
     assert sessions.get(made.id).batch == made.batch == place
     row = {row.line: row for row in batches.rows(batch.id)}[3]
     assert (row.session_id, row.begun, row.error, row.steps, row.text) == (made.id, True, None, 0, "")
-    for refused, error in ((place, ConflictError), (BatchPlaceRecord(batch.id, 4), NotFoundError)):
+    for refused, error in ((place, ConflictError), (BatchPlace(batch.id, 4), NotFoundError)):
         with pytest.raises(error):
             sessions.create(new_session(batch=refused))
     assert sessions.count() == 1
@@ -65,12 +66,12 @@ def test_a_row_gets_one_session_in_the_same_transaction_that_makes_it(
 def test_a_deleted_session_leaves_a_row_that_has_begun_and_is_not_begun_again(
     batches: BatchesRepository, sessions: SessionsRepository, batch: BatchRecord, new_session: NewSession
 ) -> None:
-    made = sessions.create(new_session(batch=BatchPlaceRecord(batch.id, 2)))
+    made = sessions.create(new_session(batch=BatchPlace(batch.id, 2)))
     sessions.delete(made.id)
     row = batches.rows(batch.id)[0]
     assert (row.line, row.session_id, row.begun, row.certificate) == (2, None, True, None)
     with pytest.raises(ConflictError):
-        sessions.create(new_session(batch=BatchPlaceRecord(batch.id, 2)))
+        sessions.create(new_session(batch=BatchPlace(batch.id, 2)))
 
 
 def test_deleting_a_batch_keeps_its_sessions_and_frees_its_prompts(
@@ -81,7 +82,7 @@ def test_deleting_a_batch_keeps_its_sessions_and_frees_its_prompts(
     new_session: NewSession,
 ) -> None:
     prompts = PromptSetsRepository(database)
-    made = sessions.create(new_session(batch=BatchPlaceRecord(batch.id, 2)))
+    made = sessions.create(new_session(batch=BatchPlace(batch.id, 2)))
     with pytest.raises(ConflictError):
         prompts.delete(batch.prompt_set_id)
     batches.delete(batch.id)
@@ -102,8 +103,8 @@ def test_one_job_at_a_time_runs_a_batch(database: Database, batches: BatchesRepo
     assert batches.begin(batch.id, second.id).job_id == second.id
 
 
-def candidate(token_id: int, p_fused: float, certified: bool) -> CandidateRecord:
-    return CandidateRecord(token_id, "t", -1.0, -1.0, math.log(p_fused), certified)
+def candidate(token_id: int, p_fused: float, certified: bool) -> Candidate:
+    return Candidate(token_id, "t", -1.0, -1.0, math.log(p_fused), certified)
 
 
 def test_a_row_is_measured_on_its_root_branch_alone(
@@ -113,7 +114,7 @@ def test_a_row_is_measured_on_its_root_branch_alone(
     new_session: NewSession,
     new_step: NewStep,
 ) -> None:
-    made = sessions.create(new_session(batch=BatchPlaceRecord(batch.id, 5)))
+    made = sessions.create(new_session(batch=BatchPlace(batch.id, 5)))
     root = made.active_branch_id
     kept = (candidate(1, 0.6, True), candidate(2, 0.3, False))
     overruled = (candidate(1, 0.3, True), candidate(2, 0.6, False))
@@ -157,6 +158,6 @@ def test_only_infinite_margins_stay_infinite(
     new_session: NewSession,
     new_step: NewStep,
 ) -> None:
-    made = sessions.create(new_session(batch=BatchPlaceRecord(batch.id, 2)))
+    made = sessions.create(new_session(batch=BatchPlace(batch.id, 2)))
     sessions.append_step(made.active_branch_id, new_step(0, margin=math.inf))
     assert batches.rows(batch.id)[0].min_margin == math.inf

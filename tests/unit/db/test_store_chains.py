@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import event
 
+from coft_core.stored_logits import StoredLogits
+from coft_core.types import FamilyStep, Step
+from db.audits import SessionFields
 from db.calibrations import CalibrationFields, CalibrationsRepository
+from db.comparisons import ComparisonsRepository
 from db.database import Database
-from db.records import FamilyStepRecord, SessionFields, StepRecord
 from db.sessions import SessionsRepository
-from db.types import CalibrationDeletedError, ConflictError, NotFoundError, UnstorableValueError
+from db.types import CalibrationDeletedError, ConflictError, NotFoundError, UnstorableValueError, utc_now
 
 NewSession = Callable[..., SessionFields]
-NewStep = Callable[..., StepRecord]
+NewStep = Callable[..., Step]
 
 
 @pytest.fixture
@@ -25,54 +27,59 @@ def sessions(database: Database) -> SessionsRepository:
     return SessionsRepository(database)
 
 
-def extend(sessions: SessionsRepository, branch_id: int, steps: list[StepRecord]) -> None:
+def extend(sessions: SessionsRepository, branch_id: int, steps: list[Step]) -> None:
     for step in steps:
         sessions.append_step(branch_id, step)
 
 
 def test_a_step_comes_back_with_every_field_and_its_candidates_in_order(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
+    database: Database, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
 ) -> None:
     branch = sessions.create(new_session()).active_branch_id
     step = new_step(0)
-    made = sessions.append_step(branch, step)
-    assert sessions.chain(branch) == [made]
-    assert replace(made, id=None, branch_id=None, created_at=None) == step
-    assert (made.branch_id, made.id is None, made.created_at is None) == (branch, False, False)
-    bare = sessions.append_step(branch, new_step(1, tv_on_set=None, tv_bound=None, candidates=()))
-    assert sessions.chain(branch)[1] == bare
-    assert (bare.tv_on_set, bare.tv_bound, bare.candidates) == (None, None, ())
+    bare = new_step(1, tv_on_set=None, tv_bound=None, candidates=(), families=(), noise=None)
+    before = utc_now()
+    sessions.append_step(branch, step, seconds=0.025, peak_bytes=12_345_678_901)
+    sessions.append_step(branch, bare)
+    assert sessions.chain(branch) == (step, bare)
+    assert sessions.chain(branch, first=1) == (bare,)
+    measured = ComparisonsRepository(database).branch_steps(branch)
+    assert [(own.seconds, own.peak_bytes) for own in measured] == [(0.025, 12_345_678_901), (None, None)]
+    times = sessions.times(sessions.branch(branch).session_id)
+    assert list(times) == [(branch, 0), (branch, 1)]
+    assert before <= times[branch, 0] <= times[branch, 1] <= utc_now()
 
 
 def test_logits_of_steps_are_read_only_when_they_are_asked_for(
     sessions: SessionsRepository, database: Database, new_session: NewSession, new_step: NewStep
 ) -> None:
     branch = sessions.create(new_session()).active_branch_id
-    kept = sessions.append_step(branch, new_step(0, logits=b"\x01\x00kept"))
-    bare = sessions.append_step(branch, new_step(1))
-    assert (kept.logits, bare.logits) == (b"\x01\x00kept", None)
-    assert sessions.chain(branch, with_logits=True) == [kept, bare]
+    kept, bare = new_step(0, logits=StoredLogits(("factual",), 1, 1.0, "float32", b"kept")), new_step(1)
+    for step in (kept, bare):
+        sessions.append_step(branch, step)
+    assert {index: StoredLogits.from_bytes(data) for index, data in sessions.logits(branch).items()} == {0: kept.logits}
+    assert sessions.logits(branch, first=1) == {}
     asked: list[str] = []
 
     def listen(_: Any, __: Any, statement: str, *___: Any) -> None:
         asked.append(statement)
 
     event.listen(database.engine, "before_cursor_execute", listen)
-    assert sessions.chain(branch) == [replace(kept, logits=None), bare]
+    assert sessions.chain(branch) == (kept, bare)
+    assert sessions.chain(branch)[0].logits is None
     event.remove(database.engine, "before_cursor_execute", listen)
     assert asked
     assert not any("logits" in statement for statement in asked)
-    assert "kept" not in repr(kept)
 
 
 def test_a_step_with_a_number_of_a_family_that_is_nan_is_refused(
     sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
 ) -> None:
     branch = sessions.create(new_session()).active_branch_id
-    part = FamilyStepRecord("gender", math.nan, -1.0, -2.0, True, "calibrated")
+    part = FamilyStep("gender", math.nan, -1.0, -2.0, True, "calibrated")
     with pytest.raises(UnstorableValueError, match="NaN"):
         sessions.append_step(branch, new_step(0, families=(part,)))
-    assert sessions.chain(branch) == []
+    assert sessions.chain(branch) == ()
 
 
 @pytest.mark.parametrize("index", [0, 1, 3, 10])
@@ -132,7 +139,7 @@ def test_reading_a_chain_takes_the_same_few_queries_however_long_it_is(
         assert len(sessions.chain(branch)) == length
         event.remove(database.engine, "before_cursor_execute", note)
         counts.append(len(statements))
-    assert counts == [4, 4]
+    assert counts == [3, 3]
 
 
 def test_a_branch_departs_only_from_an_existing_step_of_its_own_session(
@@ -163,7 +170,7 @@ def test_the_active_branch_is_kept_and_counts_for_the_length_of_the_session(
     fork = sessions.add_branch(session.id, session.active_branch_id, 2, "0/2:1").id
 
     def length() -> int:
-        return next(item.step_count for item in sessions.list() if item.id == session.id)
+        return next(item.steps for item in sessions.list() if item.id == session.id)
 
     assert length() == 5
     assert sessions.set_active_branch(session.id, fork).active_branch_id == fork
@@ -171,7 +178,7 @@ def test_the_active_branch_is_kept_and_counts_for_the_length_of_the_session(
     assert length() == 2
     sessions.append_step(fork, new_step(2))
     assert length() == 3
-    assert next(item.step_count for item in sessions.list() if item.id == other.id) == 0
+    assert next(item.steps for item in sessions.list() if item.id == other.id) == 0
     with pytest.raises(ConflictError, match="not a branch of"):
         sessions.set_active_branch(other.id, fork)
 
@@ -180,7 +187,7 @@ def test_a_session_whose_calibration_is_deleted_takes_no_further_step(
     database: Database,
     new_calibration: Callable[..., CalibrationFields],
     new_session: Callable[..., SessionFields],
-    new_step: Callable[..., StepRecord],
+    new_step: Callable[..., Step],
 ) -> None:
     calibrations, sessions = CalibrationsRepository(database), SessionsRepository(database)
     run = calibrations.add(new_calibration(), (), b"v")

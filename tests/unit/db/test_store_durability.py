@@ -11,13 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
+from coft_core.types import Step
+from db.audits import SessionFields
 from db.database import Database
-from db.records import SessionFields, StepRecord
 from db.sessions import SessionsRepository
 from db.types import ConflictError
 
 NewSession = Callable[..., SessionFields]
-NewStep = Callable[..., StepRecord]
+NewStep = Callable[..., Step]
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -42,7 +43,8 @@ def test_no_shown_step_is_lost_when_the_process_is_killed(
 ) -> None:
     with Database(sqlite_url) as database:
         session = SessionsRepository(database).create(new_session())
-        first = SessionsRepository(database).append_step(session.active_branch_id, new_step(0))
+        first = new_step(0)
+        SessionsRepository(database).append_step(session.active_branch_id, first)
     child = subprocess.Popen(
         [sys.executable, "-c", APPENDER, sqlite_url, str(session.active_branch_id)],
         stdout=subprocess.PIPE,

@@ -20,14 +20,20 @@ from sqlalchemy import Engine, PrimaryKeyConstraint, UniqueConstraint, create_en
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from coft_core.stored_logits import StoredLogits
+from coft_core.types import Example, Span, Step
+from db.audits import SessionFields
 from db.calibrations import CalibrationFields, CalibrationsRepository
+from db.comparisons import ComparisonsRepository
 from db.database import MIGRATIONS, Database, build_engine, downgrade, draft, make_config, parse_url, upgrade
-from db.prompt_sets import PromptRowRecord, PromptSetsRepository
-from db.records import AnnotationFields, SessionFields, SpanRecord, StepRecord, first_break
+from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.sessions import SessionsRepository
-from db.tables import Base
+from db.tables import METADATA
 from db.types import StoreError
-from db.verdicts import AnnotationsRepository
+from db.verdicts import AnnotationFields, AnnotationsRepository, first_break
+
+WITHOUT_RANGE = {"set_size_low": None, "set_size_high": None, "noise": None}
+"""What a step of a store says that was written before set sizes were ranges."""
 
 
 @pytest.fixture
@@ -50,20 +56,20 @@ def constraints(engine: Engine) -> dict[str, Any]:
             "keys": sorted((item["name"], str(item)) for item in inspector.get_foreign_keys(table)),
             "primary": inspector.get_pk_constraint(table),
         }
-        for table in Base.metadata.tables
+        for table in METADATA.tables
     }
 
 
 def test_the_migrated_schema_is_the_models_schema(database: Database) -> None:
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, METADATA) == []
 
 
 def test_migrated_constraints_are_the_models_constraints(engine: Engine, tmp_path: Path) -> None:
     upgrade(engine)
     direct = create_engine(f"sqlite:///{tmp_path / 'direct.db'}")
-    Base.metadata.create_all(direct)
+    METADATA.create_all(direct)
     assert constraints(engine) == constraints(direct)
     direct.dispose()
 
@@ -88,7 +94,7 @@ def test_upgrading_twice_changes_nothing(engine: Engine) -> None:
             text("INSERT INTO prompt_sets VALUES (1, 3, 'kept', 'a.csv', 'digest', '2026-01-01 00:00:00')")
         )
     upgrade(engine)
-    assert tables(engine) == set(Base.metadata.tables)
+    assert tables(engine) == set(METADATA.tables)
     with engine.connect() as connection:
         assert connection.scalar(text("SELECT name FROM prompt_sets")) == "kept"
 
@@ -98,18 +104,18 @@ def test_downgrading_removes_every_table_and_upgrading_brings_them_back(engine: 
     downgrade(engine)
     assert tables(engine) == set()
     upgrade(engine)
-    assert tables(engine) == set(Base.metadata.tables)
+    assert tables(engine) == set(METADATA.tables)
 
 
 def test_spans_of_an_older_store_read_back_without_a_score_and_not_suggested(
     sqlite_url: str, engine: Engine, new_session: Callable[..., SessionFields]
 ) -> None:
     with Database(sqlite_url) as database:
-        session = SessionsRepository(database).create(new_session(), [SpanRecord(0, 3, "race", "lexicon", "x", True)])
+        session = SessionsRepository(database).create(new_session(), [Span(0, 3, "race", "lexicon", "x", True)])
     downgrade(engine, "0001")
     with Database(sqlite_url) as database:
         assert SessionsRepository(database).get(session.id).spans == (
-            SpanRecord(0, 3, "race", "lexicon", "x", True, score=None, suggested=False),
+            Span(0, 3, "race", "lexicon", "x", True, score=None, suggested=False),
         )
 
 
@@ -118,38 +124,41 @@ def test_calibrations_and_steps_of_an_older_store_have_one_masked_branch(
     engine: Engine,
     new_calibration: Callable[..., CalibrationFields],
     new_session: Callable[..., SessionFields],
-    new_step: Callable[..., StepRecord],
+    new_step: Callable[..., Step],
 ) -> None:
     with Database(sqlite_url) as database:
         run = CalibrationsRepository(database).add(new_calibration(), (), b"v")
         sessions = SessionsRepository(database)
         branch = sessions.create(new_session()).active_branch_id
         sessions.append_step(branch, new_step(0))
-        prompts = PromptSetsRepository(database).add("a", "a", "d", [PromptRowRecord(line=2, prompt="p", weight=2.0)])
+        prompts = PromptSetsRepository(database).add("a", "a", "d", [PromptRow(2, Example("p"), 2.0)])
     downgrade(engine, "0002")
     with Database(sqlite_url) as database:
         assert CalibrationsRepository(database).get(run.id) == replace(run, mask_layout="joint")
         (step,) = SessionsRepository(database).chain(branch)
         assert step.families == ()
         assert [candidate.refused_by for candidate in step.candidates] == [(), ()]
-        assert PromptSetsRepository(database).rows(prompts.id) == [PromptRowRecord(line=2, prompt="p")]
+        assert PromptSetsRepository(database).rows(prompts.id) == [PromptRow(2, Example("p"))]
 
 
 def test_steps_of_an_older_store_have_neither_logits_nor_a_divergence_from_vanilla_nor_costs(
     sqlite_url: str,
     engine: Engine,
     new_session: Callable[..., SessionFields],
-    new_step: Callable[..., StepRecord],
+    new_step: Callable[..., Step],
 ) -> None:
     with Database(sqlite_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.create(new_session()).active_branch_id
-        made = sessions.append_step(branch, new_step(0, logits=b"kept"))
+        logits = StoredLogits(("factual",), 1, 1.0, "float32", b"kept")
+        sessions.append_step(branch, new_step(0, logits=logits), seconds=0.5, peak_bytes=9)
     downgrade(engine, "0003")
     with Database(sqlite_url) as database:
-        assert SessionsRepository(database).chain(branch, with_logits=True) == [
-            replace(made, logits=None, kl_fused_factual=None, tv_fused_factual=None, seconds=None, peak_bytes=None)
-        ]
+        sessions = SessionsRepository(database)
+        assert sessions.chain(branch) == (new_step(0, **WITHOUT_RANGE, kl_fused_factual=None, tv_fused_factual=None),)
+        assert sessions.logits(branch) == {}
+        (measured,) = ComparisonsRepository(database).branch_steps(branch)
+        assert (measured.seconds, measured.peak_bytes) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +175,7 @@ def test_steps_of_an_older_store_are_told_by_which_readings_their_policy_certifi
     sqlite_url: str,
     engine: Engine,
     new_session: Callable[..., SessionFields],
-    new_step: Callable[..., StepRecord],
+    new_step: Callable[..., Step],
     policy: str,
     log_p_factual: float,
     log_tau: float,
@@ -179,12 +188,11 @@ def test_steps_of_an_older_store_are_told_by_which_readings_their_policy_certifi
     with Database(sqlite_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.create(replace(new_session(), policy=policy)).active_branch_id
-        made = sessions.append_step(branch, new_step(0, margin=0.25, tv_bound=0.5, **numbers))
+        sessions.append_step(branch, new_step(0, margin=0.25, tv_bound=0.5, **numbers))
     downgrade(engine, "0007")
+    told = {**numbers, **WITHOUT_RANGE, "margin": margin, "tv_bound": tv_bound, "certified_in": certified_in}
     with Database(sqlite_url) as database:
-        assert SessionsRepository(database).chain(branch) == [
-            replace(made, margin=margin, tv_bound=tv_bound, certified_in=certified_in)
-        ]
+        assert SessionsRepository(database).chain(branch) == (new_step(0, **told),)
 
 
 def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_anew(
@@ -218,7 +226,7 @@ def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_
         assert [entry.note for entry in entries] == ["note 0", "Night \ufffd shift", "note 2"]
         assert first_break([(entry.content, entry.previous, entry.digest) for entry in entries]) is None
         assert log.history(whole) == before
-        with pytest.raises(StoreError, match="append-only"), database.session() as session:
+        with pytest.raises(StoreError, match="append-only"), database.writing() as session:
             session.execute(text("UPDATE annotations SET note = 'other'"))
 
 
@@ -249,7 +257,7 @@ def test_steps_of_an_older_store_certify_nothing_where_their_threshold_says_noth
     sqlite_url: str,
     engine: Engine,
     new_session: Callable[..., SessionFields],
-    new_step: Callable[..., StepRecord],
+    new_step: Callable[..., Step],
     numbers: dict[str, Any],
     state: str,
     certified: bool,
@@ -257,10 +265,11 @@ def test_steps_of_an_older_store_certify_nothing_where_their_threshold_says_noth
     with Database(sqlite_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.create(new_session()).active_branch_id
-        made = sessions.append_step(branch, new_step(0, certified=True, **numbers))
+        sessions.append_step(branch, new_step(0, certified=True, **numbers))
     downgrade(engine, "0010")
+    told = {**numbers, **WITHOUT_RANGE, "state": state, "certified": certified}
     with Database(sqlite_url) as database:
-        assert SessionsRepository(database).chain(branch) == [replace(made, state=state, certified=certified)]
+        assert SessionsRepository(database).chain(branch) == (new_step(0, **told),)
 
 
 def test_foreign_keys_are_enforced_again_after_migrating(engine: Engine) -> None:
@@ -286,7 +295,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(sqlite_url: str, e
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     with pytest.raises(StoreError, match="newer"):
         Database(sqlite_url).open()
-    assert tables(engine) == set(Base.metadata.tables)
+    assert tables(engine) == set(METADATA.tables)
 
 
 def test_migrations_can_be_written_as_sql_for_postgresql() -> None:
@@ -294,7 +303,7 @@ def test_migrations_can_be_written_as_sql_for_postgresql() -> None:
     config.output_buffer = io.StringIO()
     command.upgrade(config, "head", sql=True)
     sql = config.output_buffer.getvalue()
-    for table in Base.metadata.tables:
+    for table in METADATA.tables:
         assert f"CREATE TABLE {table} (" in sql
     assert "ALTER TABLE audit_sessions ADD CONSTRAINT fk_audit_sessions_active_branch_id_branches" in sql
     assert "TIMESTAMP WITH TIME ZONE" in sql
@@ -303,7 +312,7 @@ def test_migrations_can_be_written_as_sql_for_postgresql() -> None:
 
 def test_models_compile_for_postgresql() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    for table in Base.metadata.sorted_tables:
+    for table in METADATA.sorted_tables:
         sql = str(CreateTable(table).compile(dialect=dialect))
         assert "DOUBLE PRECISION" in sql or "log_tau" not in table.columns
         for index in table.indexes:
@@ -312,7 +321,7 @@ def test_models_compile_for_postgresql() -> None:
 
 def test_every_foreign_key_is_indexed() -> None:
     """Deleting a parent would otherwise read the whole child table."""
-    for table in Base.metadata.sorted_tables:
+    for table in METADATA.sorted_tables:
         leading = {next(iter(index.columns)).name for index in table.indexes}
         leading |= {
             next(iter(item.columns)).name

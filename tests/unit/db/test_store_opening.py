@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
+from db.audits import SessionFields
 from db.database import Database, default_database_url
 from db.jobs import JobsRepository
-from db.records import SessionFields
 from db.sessions import SessionsRepository
 from db.types import ConflictError, StoreError
 
@@ -117,7 +117,7 @@ def test_an_error_inside_a_session_undoes_all_of_it(
     session_id = SessionsRepository(database).create(new_session()).id
 
     def change_and_fail() -> None:
-        with database.session() as session:
+        with database.writing() as session:
             session.execute(text("UPDATE audit_sessions SET name = 'changed'"))
             raise ZeroDivisionError
 
@@ -133,7 +133,7 @@ def test_a_reading_session_cannot_write_and_the_next_session_can(database: Datab
 
 
 def test_broken_constraints_are_conflicts(database: Database) -> None:
-    with pytest.raises(ConflictError, match="refused"), database.session() as session:
+    with pytest.raises(ConflictError, match="refused"), database.writing() as session:
         session.execute(
             text(
                 "INSERT INTO branches (session_id, path, name, created_at) VALUES (404, '0', '', '2026-01-01 00:00:00')"

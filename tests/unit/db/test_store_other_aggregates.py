@@ -9,11 +9,12 @@ from datetime import timedelta
 
 import pytest
 
+from coft_core.types import Example, Span
+from db.audits import SessionFields
 from db.calibrations import BinRecord, CalibrationFields, CalibrationsRepository
 from db.database import Database
 from db.jobs import JobsRepository, JobStatus
-from db.prompt_sets import PromptRowRecord, PromptSetsRepository
-from db.records import SessionFields, SpanRecord
+from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.sessions import SessionsRepository
 from db.types import ConflictError, NotFoundError, utc_now
 
@@ -21,11 +22,9 @@ NewCalibration = Callable[..., CalibrationFields]
 NewSession = Callable[..., SessionFields]
 
 ROWS = (
-    PromptRowRecord(
-        line=2, prompt="The nurse", reference=" he", spans=(SpanRecord(4, 9, "x"),), group="g", context="c", weight=0.1
-    ),
-    PromptRowRecord(line=5, prompt="\x00odd", reference=None, spans=None, group=None),
-    PromptRowRecord(line=3, prompt="No span here", reference="", spans=(), group=""),
+    PromptRow(2, Example("The nurse", " he", (Span(4, 9, "x"),), "g", "c"), 0.1),
+    PromptRow(5, Example("\x00odd")),
+    PromptRow(3, Example("No span here", reference="", spans=(), group="")),
 )
 BINS = (
     BinRecord(

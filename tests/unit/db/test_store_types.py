@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from coft_core.types import Candidate, Step
+from db.audits import SessionFields
 from db.calibrations import CalibrationFields, CalibrationsRepository
 from db.database import Database
-from db.jobs import JobsRepository
-from db.records import CandidateRecord, SessionFields, StepRecord
+from db.jobs import JobsRepository, jobs
 from db.sessions import SessionsRepository
-from db.tables import Job
+from db.tables import change_row
 from db.types import UnstorableValueError, escape_text, unescape_text
 
 HOSTILE = "\x00\x10\\0 \x100000 \x10d800 é \U0001d54f\ufeff\r\n\t"
@@ -45,13 +46,13 @@ def test_ordinary_text_is_stored_as_it_is(value: str) -> None:
 
 
 def test_hostile_text_survives_in_every_text_column_of_a_step(
-    database: Database, new_session: Callable[..., SessionFields], new_step: Callable[..., StepRecord]
+    database: Database, new_session: Callable[..., SessionFields], new_step: Callable[..., Step]
 ) -> None:
     sessions = SessionsRepository(database)
     session = sessions.create(
         new_session(prompt=HOSTILE, warnings=(HOSTILE_IN_JSON,), policy_settings={"a": HOSTILE_IN_JSON})
     )
-    candidate = CandidateRecord(1, HOSTILE, -1.0, -1.0, -1.0, True)
+    candidate = Candidate(1, HOSTILE, -1.0, -1.0, -1.0, True)
     step = new_step(0, token=HOSTILE, policy_token=HOSTILE, candidates=(candidate,))
     sessions.append_step(session.active_branch_id, step)
 
@@ -87,7 +88,7 @@ def test_a_job_and_a_row_of_a_batch_end_with_a_mended_sentence_whatever_it_quote
 
 
 def test_infinite_thresholds_and_smallest_doubles_survive(
-    database: Database, new_session: Callable[..., SessionFields], new_step: Callable[..., StepRecord]
+    database: Database, new_session: Callable[..., SessionFields], new_step: Callable[..., Step]
 ) -> None:
     sessions = SessionsRepository(database)
     branch = sessions.create(new_session()).active_branch_id
@@ -101,8 +102,8 @@ def test_infinite_thresholds_and_smallest_doubles_survive(
     )
     sessions.append_step(branch, step)
     (stored,) = sessions.chain(branch)
-    assert (stored.log_tau, stored.margin, stored.log_p_masked) == (-math.inf, math.inf, -math.inf)
-    assert (stored.log_p_factual, stored.log_ratio) == (-5e-324, 0.1 + 0.2)
+    assert (stored.log_tau, stored.diagnostics.margin, stored.log_p_masked) == (-math.inf, math.inf, -math.inf)
+    assert (stored.log_p_factual, stored.diagnostics.log_ratio) == (-5e-324, 0.1 + 0.2)
 
 
 @pytest.mark.parametrize("field", ["log_tau", "tv_bound"])
@@ -110,16 +111,16 @@ def test_nan_is_refused_and_nothing_of_the_step_is_stored(
     field: str,
     database: Database,
     new_session: Callable[..., SessionFields],
-    new_step: Callable[..., StepRecord],
+    new_step: Callable[..., Step],
 ) -> None:
     sessions = SessionsRepository(database)
     branch = sessions.create(new_session()).active_branch_id
     with pytest.raises(UnstorableValueError, match=r"^A number to be stored is NaN"):
-        sessions.append_step(branch, replace(new_step(0), **{field: math.nan}))
-    nan_candidate = CandidateRecord(1, "x", math.nan, 0.0, 0.0, True)
+        sessions.append_step(branch, new_step(0, **{field: math.nan}))
+    nan_candidate = Candidate(1, "x", math.nan, 0.0, 0.0, True)
     with pytest.raises(UnstorableValueError, match=r"^A number to be stored is NaN"):
         sessions.append_step(branch, replace(new_step(0), candidates=(nan_candidate,)))
-    assert sessions.chain(branch) == []
+    assert sessions.chain(branch) == ()
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, object()])
@@ -131,8 +132,8 @@ def test_json_that_no_other_database_reads_is_refused(value: object, database: D
 def test_moments_come_back_in_utc_whatever_zone_they_were_given_in(database: Database) -> None:
     job = JobsRepository(database).add("calibrate", "title")
     moment = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=timezone(timedelta(hours=-7)))
-    with database.session() as session:
-        session.get_one(Job, job.id).started_at = moment
+    with database.writing() as connection:
+        change_row(connection, jobs, job.id, started_at=moment)
     stored = JobsRepository(database).get(job.id).started_at
     assert stored == moment
     assert stored is not None
@@ -143,9 +144,9 @@ def test_a_moment_without_a_zone_is_refused(database: Database) -> None:
     job = JobsRepository(database).add("calibrate", "title")
     with (
         pytest.raises(UnstorableValueError, match=r"^The time .* has no timezone"),
-        database.session() as session,
+        database.writing() as connection,
     ):
-        session.get_one(Job, job.id).started_at = datetime(2026, 1, 1)
+        change_row(connection, jobs, job.id, started_at=datetime(2026, 1, 1))
 
 
 def test_value_bytes_are_kept_compressed(database: Database, new_calibration: Callable[..., CalibrationFields]) -> None:

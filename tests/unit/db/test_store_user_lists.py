@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from coft_core.types import UserTerm
 from db.database import Database
 from db.types import ConflictError, NotFoundError
-from db.user_lists import UserListsRepository, UserTermRecord
+from db.user_lists import UserListsRepository
 
 TERMS = (
-    UserTermRecord("Zorblax", "name"),
-    UserTermRecord("\x00odd \U0001f469", "race"),
-    UserTermRecord("Black Friday", keep=True),
+    UserTerm("Zorblax", "name"),
+    UserTerm("\x00odd \U0001f469", "race"),
+    UserTerm("Black Friday", keep=True),
 )
 
 

@@ -10,11 +10,19 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
+from db.audits import SessionFields
 from db.database import Database, build_engine, downgrade, parse_url, upgrade
-from db.records import FIRST, AnnotationFields, AnnotationRecord, LogBreak, SessionFields, entry_digest, first_break
 from db.sessions import SessionsRepository
 from db.types import ConflictError, NotFoundError, StoreError
-from db.verdicts import AnnotationsRepository
+from db.verdicts import (
+    FIRST,
+    AnnotationFields,
+    AnnotationRecord,
+    AnnotationsRepository,
+    LogBreak,
+    entry_digest,
+    first_break,
+)
 
 NewSession = Callable[..., SessionFields]
 
@@ -41,7 +49,7 @@ def broken(entries: list[AnnotationRecord]) -> LogBreak | None:
 
 def change(database: Database, sql: str, guarded: bool = False) -> None:
     """Change the table behind the repository's back; unguarded, as someone with the file in his hands would."""
-    with database.session() as session:
+    with database.writing() as session:
         if not guarded:
             postgres = database.engine.dialect.name == "postgresql"
             for name in ("annotations_keep",) if postgres else ("annotations_keep", "annotations_stay"):

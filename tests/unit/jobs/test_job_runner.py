@@ -16,8 +16,7 @@ from app.shared.errors import JobCancelled
 from app.shared.jobs import JobContext, JobRunner
 from db.database import Database
 from db.jobs import JobsRepository
-from db.records import JsonObject
-from db.types import NotFoundError, StoreError, UnstorableValueError
+from db.types import JsonObject, NotFoundError, StoreError, UnstorableValueError
 
 LONG = 30.0
 """Seconds after which a test gives up on a thread; never reached when the code is right."""

@@ -6,8 +6,8 @@ import pytest
 
 from coft_core.errors import InvalidInputError
 from coft_core.text.detection import SpanDetector
-from coft_core.text.user_list import UserList, UserTerm
-from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
+from coft_core.text.user_list import UserList
+from coft_core.types import FAMILIES, PROXY_FAMILIES, Span, UserTerm
 
 DETECTOR = SpanDetector(pipeline=None)
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coft_core.errors import InvalidInputError
-from coft_core.text.user_list import UserList, UserTerm
-from coft_core.types import Span
+from coft_core.text.user_list import UserList
+from coft_core.types import Span, UserTerm
 
 
 def listed(*terms: str) -> UserList:

@@ -1,6 +1,7 @@
 """The layers hold: every import of the project points in the allowed direction."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FEATURES = ("audit", "batch", "calibrate", "compare", "lists", "report", "review", "sessions", "swap", "tune")
 FORBIDDEN = {
     "coft_core": ("gradio", "sqlalchemy", "alembic", "app", "db", "plotly", "bench", "tests"),
-    "db": ("coft_core", "app", "gradio", "torch", "transformers", "bench", "tests"),
+    "db": ("app", "gradio", "torch", "transformers", "bench", "tests"),
     "app": ("sqlalchemy", "bench", "tests"),
 }
 CORE_LEVELS = (
@@ -52,6 +53,23 @@ def test_no_layer_imports_what_lies_above_it(folder):
         if is_under(module, package)
     ]
     assert found == []
+
+
+def test_the_store_knows_the_cores_types_and_nothing_else_of_it():
+    found = {module for path in modules("db") for module in imports(path) if is_under(module, "coft_core")}
+    assert {module for module in found if not is_under(module, "coft_core.types")} == set()
+    script = "import sys, db.sessions; print({'torch', 'transformers', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_the_core_gives_its_public_names_whatever_of_it_was_imported_before():
+    script = (
+        "import coft_core.calibrate.run, coft_core as cc; "
+        "print([name for name in cc.__all__ if not hasattr(cc, name)], callable(cc.calibrate))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] True"
 
 
 def level(name):

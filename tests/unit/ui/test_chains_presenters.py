@@ -22,12 +22,13 @@ from app.compare.words import (
     summary_table,
 )
 from app.compare.words import compared_columns_from as columns_from
-from app.shared.audits import AuditSettings, BranchView
+from app.shared.audits import AuditSettings
 from app.shared.charts import LINES, changed_figure, sensitivity_figure, template, vanilla_figure
 from app.shared.charts import chain_divergence_figure as divergence_figure
 from app.shared.errors import ServiceError
 from coft_core.decode.cost import Footprint
 from coft_core.types import Candidate
+from db.chains import BranchOutline
 from tests.ui.fakes.data import SUMMARIES, make_step
 
 VANILLA = AuditSettings(policy="vanilla")
@@ -44,7 +45,7 @@ def chain(number, tokens, settings=COFT, **changes):
         model="demo", certificate="certified" if settings.calibration_id else "uncertified: no calibration",
         text="".join(tokens), steps=steps, finished="length", prompt="Who?", spans=(), settings=settings,
         calibration=SUMMARIES[0] if settings.calibration_id else None,
-        branches=(BranchView(10 * number, None, None, None, "main"),), warnings=(), certified=None, fallbacks=None,
+        branches=(BranchOutline(10 * number, None, None, None, "main"),), warnings=(), certified=None, fallbacks=None,
         overruled=None, mean_log_ratio=0.25,
     )  # fmt: skip
     return replace(made, **changes)
@@ -81,7 +82,7 @@ def test_names_say_no_more_than_what_tells_columns_apart():
     again = chain(4, TEXTS[1], replace(COFT, lam=1.0, seed=3))
     assert chain_names([coft, strong, again]) == ["COFT (λ 0.60)", "COFT (λ 1.00, seed 0)", "COFT (λ 1.00, seed 3)"]
     assert chain_names([coft, replace(chain(9, TEXTS[1]))]) == ["COFT (session 2)", "COFT (session 9)"]
-    fork = BranchView(21, 20, 1, " he", " he")
+    fork = BranchOutline(21, 20, 1, " he", " he")
     assert chain_names([coft, replace(coft, branch_id=21, branches=(fork,))]) == ["main", "2 he"]
     twin = replace(fork, id=22)
     twins = [replace(coft, branch_id=own.id, branches=(fork, twin)) for own in (fork, twin)]

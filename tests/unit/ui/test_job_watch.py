@@ -11,6 +11,7 @@ import pytest
 from app.shared.errors import ServiceError
 from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
 from app.shared.jobs import JobView
+from tests.ui.fakes.data import job_view
 
 FOLLOWED, SHOWN, STATUS, SAID, TIMER, CANCEL, UNFINISHED = range(7)
 """Places of what a look gives."""
@@ -25,7 +26,7 @@ class Jobs:
 
     def put(self, number: int, status: str, made: int | None = None, resumable: bool = False) -> int:
         result = None if made is None else {"made": made}
-        self.views[number] = JobView(number, "work", f"Run {number}", status, 0.5, "", None, result, None, resumable)
+        self.views[number] = job_view(number, "work", f"Run {number}", status, 0.5, "", result, resumable=resumable)
         return number
 
     def get(self, job_id: int) -> JobView:

@@ -6,11 +6,11 @@ import pytest
 
 from app.audit.words import beside_message, branch_tree, crumbs, prune_message, tree_message
 from app.sessions.service import PrunePreview
-from app.shared.audits import BranchView
 from app.shared.step_words import step_card
+from db.chains import BranchOutline
 from tests.ui.fakes import FakeServices, make_step
 
-ROOT = BranchView(1, None, None, None, "main", 20, "length")
+ROOT = BranchOutline(1, None, None, None, "main", 20, "length")
 
 
 @pytest.fixture
@@ -18,8 +18,8 @@ def services() -> FakeServices:
     return FakeServices()
 
 
-def fork(number: int, parent: int, step: int, name: str = "", length: int = 9) -> BranchView:
-    return BranchView(number, parent, step, " he", name or " he", length)
+def fork(number: int, parent: int, step: int, name: str = "", length: int = 9) -> BranchOutline:
+    return BranchOutline(number, parent, step, " he", name or " he", length)
 
 
 def test_the_tree_lists_each_branch_before_those_that_depart_from_it_and_earlier_forks_first():

@@ -23,7 +23,7 @@ from app.report.document import (
 )
 from app.report.verify.loaded import Loaded, load
 from coft_core.fingerprint import Fingerprint
-from db.records import FIRST, entry_digest
+from db.verdicts import FIRST, entry_digest
 from tests.unit.app.reporting.conftest import files_of
 
 Files = dict[str, bytes]

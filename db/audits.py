@@ -1,0 +1,319 @@
+"""What is kept of an audit session beside its steps: records, and their tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import (
+    BigInteger,
+    BindParameter,
+    CheckConstraint,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    Table,
+    UniqueConstraint,
+    bindparam,
+    select,
+    update,
+)
+
+from coft_core.types import Span
+from db.tables import METADATA, NEVER_REUSED, Rewritten, change_row, columns, fields_in, missing
+from db.types import AnyText, CalibrationDeletedError, ConflictError, JsonObject, NotFoundError, UtcDateTime, utc_now
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlace:
+    """Where a session stands in a batch: the batch and the line of its prompt set."""
+
+    batch_id: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFields:
+    """What the caller says of an audit session.
+
+    Attributes:
+        name: The reviewer's name for it.
+        prompt: Her text, exactly as typed.
+        model: Model id.
+        model_revision: Its revision.
+        policy: Policy name.
+        policy_settings: All settings of the policy.
+        lam: Fusion weight; None where the policy has none.
+        alpha: Miscoverage level; None where the policy has none.
+        temperature: Sampling temperature.
+        top_p: Nucleus mass; 1 is off.
+        top_k: Number of tokens kept; 0 is off.
+        greedy: True for argmax decoding.
+        seed: Seed of the keyed draws, a signed 64-bit integer.
+        max_new_tokens: Longest continuation.
+        calibration_id: The calibration used; the store sets it to None when that run is deleted.
+        calibration_label: What the calibration was called, kept after its deletion.
+        fingerprint: The policy's fingerprint.
+        fingerprint_digest: Its digest.
+        certificate: Certification status in words.
+        warnings: Sentences to show beside the session.
+        status: Where the audit stands, in the application's words.
+        batch: Its place in a batch; None for a session of its own.
+        footprint: Memory that its chains need, as computed when it began; None for sessions that were stored without.
+        rendering: How the model read the prompt, to the token; None for sessions that were stored without.
+    """
+
+    name: str
+    prompt: str
+    model: str
+    model_revision: str
+    policy: str
+    policy_settings: JsonObject
+    lam: float | None
+    alpha: float | None
+    temperature: float
+    top_p: float
+    top_k: int
+    greedy: bool
+    seed: int
+    max_new_tokens: int
+    fingerprint: JsonObject
+    fingerprint_digest: str
+    certificate: str
+    calibration_id: int | None = None
+    calibration_label: str = ""
+    warnings: tuple[str, ...] = ()
+    status: str = "open"
+    batch: BatchPlace | None = None
+    footprint: JsonObject | None = None
+    rendering: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord(SessionFields):
+    """A stored audit session with its spans, in the order given."""
+
+    id: int
+    created_at: datetime
+    updated_at: datetime
+    active_branch_id: int
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """One row of the list of sessions; ``steps`` is the length of the active branch's chain."""
+
+    id: int
+    name: str
+    prompt: str
+    model: str
+    policy: str
+    steps: int
+    certificate: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchRecord:
+    """A branch of a session.
+
+    Attributes:
+        id: Its id.
+        session_id: Its session.
+        parent_id: The branch from which it departs; None for the root.
+        fork_step: Index of the first step that is its own; steps before it are its parent's.
+        path: Key of its random draws, such as ``"0"`` or ``"0/3:417"``; unique in the session.
+        name: What the reviewer calls it.
+        created_at: When it was made.
+        finished: Why it ended, None while it can go on.
+    """
+
+    id: int
+    session_id: int
+    parent_id: int | None
+    fork_step: int | None
+    path: str
+    name: str
+    created_at: datetime
+    finished: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchOutlineRecord:
+    """A branch without its steps.
+
+    Attributes:
+        length: Steps of its chain, its ancestors' part included.
+        token: The token that it departs with; None for the root, and for a fork whose step was never stored.
+    """
+
+    length: int
+    token: str | None
+
+
+sessions = Table(
+    "audit_sessions",
+    METADATA,
+    *columns(
+        SessionRecord,
+        batch=None,
+        spans=None,
+        seed=BigInteger(),
+        warnings=Rewritten(list, tuple),
+        calibration_id=ForeignKey("calibration_runs.id", ondelete="SET NULL"),
+        # The session and its branches point at each other, so this key is added after both tables exist.
+        active_branch_id=Column(
+            "active_branch_id", Integer, ForeignKey("branches.id", ondelete="SET NULL", use_alter=True)
+        ),
+    ),
+    Column("archived_at", UtcDateTime),
+    Index(None, "updated_at"),
+    Index(None, "calibration_id"),
+    Index(None, "active_branch_id"),
+    info={"called": "audit session"},
+    **NEVER_REUSED,
+)
+
+session_spans = Table(
+    "session_spans",
+    METADATA,
+    Column("session_id", Integer, ForeignKey("audit_sessions.id", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    *columns(Span),
+    CheckConstraint('"start" >= 0', name="start_in_text"),
+    CheckConstraint('"end" > "start"', name="not_empty"),
+)
+
+batch_rows = Table(
+    "batch_rows",
+    METADATA,
+    Column("batch_id", Integer, ForeignKey("batches.id", ondelete="CASCADE"), primary_key=True),
+    Column("line", Integer, primary_key=True),
+    Column("session_id", Integer, ForeignKey("audit_sessions.id", ondelete="SET NULL")),
+    Column("begun_at", UtcDateTime),
+    Column("error", AnyText),
+    UniqueConstraint("session_id"),
+)
+"""What became of the rows of batches; one that has begun and has no session lost it to a deletion."""
+
+branches = Table(
+    "branches",
+    METADATA,
+    *columns(
+        BranchRecord,
+        session_id=ForeignKey("audit_sessions.id", ondelete="CASCADE"),
+        parent_id=ForeignKey("branches.id", ondelete="CASCADE"),
+    ),
+    UniqueConstraint("session_id", "path"),
+    Index(None, "parent_id"),
+    CheckConstraint("(parent_id IS NULL) = (fork_step IS NULL)", name="fork_has_parent"),
+    CheckConstraint("fork_step >= 0", name="fork_in_chain"),
+    info={"called": "branch"},
+    **NEVER_REUSED,
+)
+
+# Statements that pages ask for at every frame are built once.
+_OWN: BindParameter[int] = bindparam("own")
+_SESSION = select(*fields_in(SessionRecord, sessions)).where(sessions.c.id == _OWN)
+_SPANS = (
+    select(*fields_in(Span, session_spans)).where(session_spans.c.session_id == _OWN).order_by(session_spans.c.position)
+)
+_PLACE = select(batch_rows.c.batch_id, batch_rows.c.line).where(batch_rows.c.session_id == _OWN)
+_BRANCH = select(branches).where(branches.c.id == _OWN)
+_ACTIVE_BRANCH = (
+    select(branches).join(sessions, sessions.c.active_branch_id == branches.c.id).where(sessions.c.id == _OWN)
+)
+
+
+def session_record(connection: Connection, session_id: int) -> SessionRecord:
+    """A session with its spans and its place in a batch.
+
+    Raises:
+        NotFoundError: There is none with this id.
+    """
+    own = {"own": session_id}
+    row = connection.execute(_SESSION, own).one_or_none()
+    if row is None:
+        raise missing(sessions, session_id)
+    place = connection.execute(_PLACE, own).one_or_none()
+    return SessionRecord(
+        **row._asdict(),
+        batch=None if place is None else BatchPlace(*place),
+        spans=tuple(Span(*span) for span in connection.execute(_SPANS, own)),
+    )
+
+
+def branch_record(connection: Connection, branch_id: int) -> BranchRecord:
+    """A branch.
+
+    Raises:
+        NotFoundError: There is none with this id.
+    """
+    row = connection.execute(_BRANCH, {"own": branch_id}).one_or_none()
+    if row is None:
+        raise missing(branches, branch_id)
+    return BranchRecord(**row._asdict())
+
+
+def active_branch_record(connection: Connection, session_id: int) -> BranchRecord:
+    """The branch with which a session reopens.
+
+    Raises:
+        NotFoundError: There is no such session.
+    """
+    row = connection.execute(_ACTIVE_BRANCH, {"own": session_id}).one_or_none()
+    if row is None:
+        raise missing(sessions, session_id)
+    return BranchRecord(**row._asdict())
+
+
+def own_branch(connection: Connection, session_id: int, branch_id: int) -> BranchRecord:
+    """A branch of a session.
+
+    Raises:
+        NotFoundError: There is no such branch.
+        ConflictError: It belongs to another session.
+    """
+    branch = branch_record(connection, branch_id)
+    if branch.session_id != session_id:
+        raise ConflictError(f"Branch {branch_id} is not a branch of audit session {session_id}.")
+    return branch
+
+
+def touch(connection: Connection, session_id: int) -> None:
+    """Write that a session changes now.
+
+    Raises:
+        NotFoundError: There is none with this id.
+    """
+    change_row(connection, sessions, session_id, updated_at=utc_now())
+
+
+def claim_row(connection: Connection, place: BatchPlace, session_id: int) -> None:
+    """Write in the transaction that makes a session that it belongs to a row of a batch.
+
+    Raises:
+        NotFoundError: There is no such row.
+        ConflictError: The row has had a session already.
+    """
+    own = (batch_rows.c.batch_id == place.batch_id) & (batch_rows.c.line == place.line)
+    row = connection.execute(select(batch_rows).where(own).with_for_update()).one_or_none()
+    if row is None:
+        raise NotFoundError(f"Batch {place.batch_id} has no line {place.line}; it may have been deleted.")
+    if row.begun_at is not None:
+        raise ConflictError(f"Line {place.line} of this batch has had a session already; open that one.")
+    connection.execute(update(batch_rows).where(own).values(session_id=session_id, begun_at=utc_now(), error=None))
+
+
+def require_calibration(calibration_id: int | None, label: str) -> None:
+    """Refuse to go on with a session whose calibration is gone: what is in memory may still hold its thresholds.
+
+    Raises:
+        CalibrationDeletedError: The session had a calibration, and has none now.
+    """
+    if label and calibration_id is None:
+        raise CalibrationDeletedError(label)
