@@ -65,7 +65,8 @@ class LeaveOneOut:
     def interaction(self) -> tuple[float, ...]:
         """What of each step's log-ratio no span has alone: the total minus the sum of the contributions."""
         return tuple(
-            total - sum(own.log_ratio[index] for own in self.spans) for index, total in enumerate(self.log_ratio)
+            total - sum(contribution.log_ratio[index] for contribution in self.spans)
+            for index, total in enumerate(self.log_ratio)
         )
 
 
@@ -99,8 +100,8 @@ def leave_one_out(
         CalibrationMismatch: The policy's calibration belongs to another policy.
     """
     chain, first = _chain(model, tokens, step)
-    prepared = plan(model, text, policy, spans, detector=detector)
-    prompt, families = prepared.prompt, prepared.policy.mask.families
+    planned = plan(model, text, policy, spans, detector=detector)
+    prompt, families = planned.prompt, planned.policy.mask.families
     shown = masked_spans(prompt, families)
     rows = [show_span(prompt, span, families) for span in shown]
     factual_and_masked = (prompt.factual_ids, mask_families(prompt, families))
@@ -144,11 +145,11 @@ def _token_values(
 ) -> tuple[Tensor, Tensor]:
     """Logit and log-probability of each scored token in each branch, ``(S, B)`` in float64 on the host."""
     tokens = torch.tensor(item.continuation[item.first :], device=model.device)  # (S,)
-    own = torch.empty((item.scored, len(item.prompts)), dtype=torch.float64, device=model.device)  # (S, B)
-    log_p = torch.empty_like(own)
+    values = torch.empty((item.scored, len(item.prompts)), dtype=torch.float64, device=model.device)  # (S, B)
+    log_p = torch.empty_like(values)
     for index, logits in scorer.logits([item]):
         full = at_least_float32(logits)  # (n, B, V)
         z = full.gather(-1, tokens[index][:, None, None].expand(-1, full.shape[1], 1))[..., 0]  # (n, B)
-        own[index] = z.double()
+        values[index] = z.double()
         log_p[index] = (z / temperature - torch.logsumexp(full / temperature, dim=-1)).double()
-    return own.cpu(), log_p.cpu()
+    return values.cpu(), log_p.cpu()

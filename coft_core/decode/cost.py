@@ -64,17 +64,17 @@ class StepCost:
     peak_bytes: int | None
 
 
-def footprint_of(prepared: Plan) -> Footprint:
+def footprint_of(planned: Plan) -> Footprint:
     """Compute a plan's memory; nothing runs."""
-    models = prepared.all_models
-    branches = prepared.policy.branches(prepared.prompt)
+    models = planned.all_models
+    branches = planned.policy.branches(planned.prompt)
     sizes = {name: key_value_token_bytes(model) for name, model in models.items()}
     modules = {id(model.module): model for name, model in models.items() if name != BASE}
-    modules.pop(id(prepared.model.module), None)
+    modules.pop(id(planned.model.module), None)
     return Footprint(
         prompt_tokens=tuple(len(branch.input_ids) for branch in branches),
         token_bytes=tuple(sizes[branch.model] for branch in branches),
-        model_bytes=weight_bytes(prepared.model),
+        model_bytes=weight_bytes(planned.model),
         further_bytes=sum(weight_bytes(model) for model in modules.values()),
     )
 
@@ -84,18 +84,18 @@ def key_value_token_bytes(model: LanguageModel) -> int:
     return token_size(model)
 
 
-def reserved_bytes(prepared: Plan, steps: int) -> int:
+def reserved_bytes(planned: Plan, steps: int) -> int:
     """Bytes of keys and values that a rollout of so many steps sets aside, in the capacities that its rows will have.
 
     Args:
-        prepared: What is decoded.
+        planned: What is decoded.
         steps: Tokens that are written, or given.
     """
-    models = prepared.all_models
+    models = planned.all_models
     lengths: dict[str, list[int]] = {}
-    for branch in prepared.policy.branches(prepared.prompt):
+    for branch in planned.policy.branches(planned.prompt):
         lengths.setdefault(branch.model, []).append(len(branch.input_ids) + steps)
-    return sum(rows_size(models[name], len(own), max(own)) for name, own in lengths.items())
+    return sum(rows_size(models[name], len(row_lengths), max(row_lengths)) for name, row_lengths in lengths.items())
 
 
 def weight_bytes(model: LanguageModel) -> int:
@@ -128,17 +128,17 @@ class DevicePeaks:
     @contextmanager
     def window(self, device: torch.device) -> Iterator[_Window]:
         """Measure inside this block; ``peak`` of what it gives is known when the block has ended."""
-        own = _Window(device)
+        opened = _Window(device)
         with self._lock:
             self._note(device)
             self._reset(device)
-            self._open.append(own)
+            self._open.append(opened)
         try:
-            yield own
+            yield opened
         finally:
             with self._lock:
                 self._note(device)
-                self._open.remove(own)
+                self._open.remove(opened)
 
     def _note(self, device: torch.device) -> None:
         peak = self._read(device)
@@ -258,19 +258,21 @@ def measure_overhead(
         _seconds(each, tokens)
     pairs = [tuple(_seconds(each, tokens) / tokens for each in plans) for _ in range(repeats)]
     counts = [len(each.policy.branches(each.prompt)) for each in plans]
-    return Overhead(counts[0], counts[1], tuple(own for own, _ in pairs), tuple(own / other for own, other in pairs))
+    return Overhead(
+        counts[0], counts[1], tuple(seconds for seconds, _ in pairs), tuple(seconds / other for seconds, other in pairs)
+    )
 
 
-def _seconds(prepared: Plan, tokens: int) -> float:
-    filler = next(i for i in range(prepared.model.vocabulary_size) if i not in prepared.model.end_token_ids)
-    rollout = Rollout(prepared)
+def _seconds(planned: Plan, tokens: int) -> float:
+    filler = next(i for i in range(planned.model.vocabulary_size) if i not in planned.model.end_token_ids)
+    rollout = Rollout(planned)
     try:
         rollout.step(filler)
-        _wait(prepared.model)
+        _wait(planned.model)
         start = time.perf_counter()
         for _ in range(tokens):
             rollout.step(filler)
-        _wait(prepared.model)
+        _wait(planned.model)
         return time.perf_counter() - start
     finally:
         rollout.close()

@@ -32,6 +32,142 @@ from coft_core.types import Run, Span, Step
 ROOT_PATH = "0"
 
 
+def generate(
+    model: LanguageModel,
+    text: str,
+    policy: Policy,
+    spans: Sequence[Span] | None = None,
+    max_new_tokens: int = 64,
+    seed: int = 0,
+    greedy: bool = False,
+    detector: SpanDetector | None = None,
+    keep_logits: bool = False,
+    models: Mapping[str, LanguageModel] | None = None,
+    scorers: Mapping[str, ToxicityScorer] | None = None,
+) -> Run:
+    """Generate a continuation under a policy, with everything that an audit shows of each token.
+
+    Args:
+        model: The model.
+        text: The reviewer's text.
+        policy: The policy.
+        spans: Sensitive spans; None detects them. Suggested and kept ones are never masked.
+        max_new_tokens: Steps at most; the chain also ends with the model's end token or a full context.
+        seed: Seed of the keyed draws.
+        greedy: Take the likeliest token of the set instead of drawing.
+        detector: Span detector; the default one if None.
+        keep_logits: Keep each step's logits, so that it can be read again at another lambda or alpha; see
+            :func:`coft_core.decode.reread`.
+        models: Further models that the policy runs, by name; None loads them.
+        scorers: Toxicity scorers by name; None loads them.
+
+    Raises:
+        InvalidInputError: The prompt is empty or too long, or a span lies outside it.
+        CalibrationMismatch: The policy's calibration belongs to another policy.
+    """
+    planned = plan(
+        model, text, policy, spans, seed, greedy, max_new_tokens, detector, keep_logits, models=models, scorers=scorers
+    )
+    return generate_together([planned])[0]
+
+
+def generate_together(plans: Sequence[Plan]) -> list[Run]:
+    """Continue several prompts under one policy; prompts with the same branches share their forwards.
+
+    A prompt gets the tokens that :func:`coft_core.generate` gives it alone, as far as floating-point sums in a larger
+    batch agree; where the batch fills the context of its longest prompt, all of it ends there.
+
+    Args:
+        plans: What to decode: the same model, policy and sampling, each prompt with its own seed and length.
+
+    Returns:
+        One run a plan, in their order.
+    """
+    names = [tuple(branch.name for branch in plan.policy.branches(plan.prompt)) for plan in plans]
+    order = sorted(range(len(plans)), key=lambda place: names[place])
+    runs: dict[int, Run] = {}
+    for _, places in groupby(order, key=names.__getitem__):
+        alike = list(places)
+        runs.update(zip(alike, _continue([PlannedChain(plans[place]) for place in alike]), strict=True))
+    return [runs[place] for place in range(len(plans))]
+
+
+def _continue(chains: Sequence[PlannedChain]) -> list[Run]:
+    """Continue chains with the same branches to their ends."""
+    branches = [branch for chain in chains for branch in chain.branches]
+    group = BranchGroup(chains[0].plan.all_models, branches)
+    try:
+        while any(chain.finished(group.room) is None for chain in chains):
+            following = NextSteps(tuple(chain.next_step(group.generated) for chain in chains))
+            logits, steps = group.followed(following)  # (G * B, V), G
+            write(group, chains, logits, steps)
+        return [chain.run(group.room) for chain in chains]
+    finally:
+        group.close()
+
+
+def write(group: BranchGroup, chains: Sequence[Chain[Decided]], logits: Tensor, steps: Sequence[Decided]) -> None:
+    """Write what was decided: each token becomes the pending one of its chain's branches.
+
+    Where anything of it fails, no chain has changed.
+
+    Args:
+        group: The branches of all chains, G chains of B each.
+        chains: The chains; one that is finished is fed along, unseen, so that the rows stay together.
+        logits: What the steps were decided from, ``(G * B, V)``.
+        steps: One a chain.
+    """
+    rows = logits.view(len(chains), -1, logits.shape[-1])  # (G, B, V)
+    taken = [
+        (chain, step, chain.remembered(step, row))
+        for chain, step, row in zip(chains, steps, rows, strict=True)
+        if chain.finished(group.room) is None
+    ]
+    group.append(torch.tensor([step.token_id for step in steps]).repeat_interleave(rows.shape[1]))
+    for chain, step, memory in taken:
+        chain.take(step, memory)
+
+
+def score(
+    model: LanguageModel,
+    text: str,
+    continuation: str,
+    policy: Policy,
+    spans: Sequence[Span] | None = None,
+    detector: SpanDetector | None = None,
+    models: Mapping[str, LanguageModel] | None = None,
+    scorers: Mapping[str, ToxicityScorer] | None = None,
+) -> list[Step]:
+    """Teacher-force a given continuation: what each of its tokens would have looked like to the policy.
+
+    Args:
+        model: The model.
+        text: The prompt.
+        continuation: The text that follows it, taken literally (its leading space counts).
+        policy: The policy; a step's ``policy_token`` is its greedy choice.
+        spans: Sensitive spans of the prompt; None detects them. Suggested and kept ones are never masked.
+        detector: Span detector; the default one if None.
+        models: Further models that the policy runs, by name; None loads them.
+        scorers: Toxicity scorers by name; None loads them.
+
+    Returns:
+        One step a token of the continuation, all ``forced``.
+
+    Raises:
+        InvalidInputError: The prompt or the continuation is empty.
+        PromptTooLongError: Both together exceed the model's context.
+        CalibrationMismatch: The policy's calibration belongs to another policy.
+    """
+    planned = plan(model, text, policy, spans, greedy=True, detector=detector, models=models, scorers=scorers)
+    chain = PlannedChain(planned)
+    tokens = continuation_ids(model, planned.prompt, continuation)
+    logits = score_branches(planned.all_models, chain.branches, tokens)  # (C, B, V)
+    for index, (token_id, row) in enumerate(zip(tokens, logits, strict=True)):
+        (step,) = decide([chain.next_step(index, token_id)], row[None])
+        chain.take(step, chain.remembered(step, row))
+    return chain.steps
+
+
 class Written(Protocol):
     """What a pass of the loop decides for a chain."""
 
@@ -74,28 +210,6 @@ class Chain(Generic[Decided]):
     def take(self, step: Decided, memory: Any) -> None:
         """Write a step's token."""
         self.steps.append(step)
-
-
-def write(group: BranchGroup, chains: Sequence[Chain[Decided]], logits: Tensor, steps: Sequence[Decided]) -> None:
-    """Write what was decided: each token becomes the pending one of its chain's branches.
-
-    Where anything of it fails, no chain has changed.
-
-    Args:
-        group: The branches of all chains, G chains of B each.
-        chains: The chains; one that is finished is fed along, unseen, so that the rows stay together.
-        logits: What the steps were decided from, ``(G * B, V)``.
-        steps: One a chain.
-    """
-    rows = logits.view(len(chains), -1, logits.shape[-1])  # (G, B, V)
-    taken = [
-        (chain, step, chain.remembered(step, row))
-        for chain, step, row in zip(chains, steps, rows, strict=True)
-        if chain.finished(group.room) is None
-    ]
-    group.append(torch.tensor([step.token_id for step in steps]).repeat_interleave(rows.shape[1]))
-    for chain, step, memory in taken:
-        chain.take(step, memory)
 
 
 class PlannedChain(Chain[Step]):
@@ -328,116 +442,3 @@ def path_at(path: str, index: int) -> str:
     if separator and index <= int(fork.partition(":")[0]):
         return path_at(parent, index)
     return path
-
-
-def generate(
-    model: LanguageModel,
-    text: str,
-    policy: Policy,
-    spans: Sequence[Span] | None = None,
-    max_new_tokens: int = 64,
-    seed: int = 0,
-    greedy: bool = False,
-    detector: SpanDetector | None = None,
-    keep_logits: bool = False,
-    models: Mapping[str, LanguageModel] | None = None,
-    scorers: Mapping[str, ToxicityScorer] | None = None,
-) -> Run:
-    """Generate a continuation under a policy, with everything that an audit shows of each token.
-
-    Args:
-        model: The model.
-        text: The reviewer's text.
-        policy: The policy.
-        spans: Sensitive spans; None detects them. Suggested and kept ones are never masked.
-        max_new_tokens: Steps at most; the chain also ends with the model's end token or a full context.
-        seed: Seed of the keyed draws.
-        greedy: Take the likeliest token of the set instead of drawing.
-        detector: Span detector; the default one if None.
-        keep_logits: Keep each step's logits, so that it can be read again at another lambda or alpha; see
-            :func:`coft_core.decode.reread`.
-        models: Further models that the policy runs, by name; None loads them.
-        scorers: Toxicity scorers by name; None loads them.
-
-    Raises:
-        InvalidInputError: The prompt is empty or too long, or a span lies outside it.
-        CalibrationMismatch: The policy's calibration belongs to another policy.
-    """
-    planned = plan(
-        model, text, policy, spans, seed, greedy, max_new_tokens, detector, keep_logits, models=models, scorers=scorers
-    )
-    return generate_together([planned])[0]
-
-
-def generate_together(plans: Sequence[Plan]) -> list[Run]:
-    """Continue several prompts under one policy; prompts with the same branches share their forwards.
-
-    A prompt gets the tokens that :func:`coft_core.generate` gives it alone, as far as floating-point sums in a larger
-    batch agree; where the batch fills the context of its longest prompt, all of it ends there.
-
-    Args:
-        plans: What to decode: the same model, policy and sampling, each prompt with its own seed and length.
-
-    Returns:
-        One run a plan, in their order.
-    """
-    names = [tuple(branch.name for branch in plan.policy.branches(plan.prompt)) for plan in plans]
-    order = sorted(range(len(plans)), key=lambda place: names[place])
-    runs: dict[int, Run] = {}
-    for _, places in groupby(order, key=names.__getitem__):
-        alike = list(places)
-        runs.update(zip(alike, _continue([PlannedChain(plans[place]) for place in alike]), strict=True))
-    return [runs[place] for place in range(len(plans))]
-
-
-def _continue(chains: Sequence[PlannedChain]) -> list[Run]:
-    """Continue chains with the same branches to their ends."""
-    branches = [branch for chain in chains for branch in chain.branches]
-    group = BranchGroup(chains[0].plan.all_models, branches)
-    try:
-        while any(chain.finished(group.room) is None for chain in chains):
-            logits, steps = group.followed(NextSteps(tuple(chain.next_step(group.generated) for chain in chains)))
-            write(group, chains, logits, steps)
-        return [chain.run(group.room) for chain in chains]
-    finally:
-        group.close()
-
-
-def score(
-    model: LanguageModel,
-    text: str,
-    continuation: str,
-    policy: Policy,
-    spans: Sequence[Span] | None = None,
-    detector: SpanDetector | None = None,
-    models: Mapping[str, LanguageModel] | None = None,
-    scorers: Mapping[str, ToxicityScorer] | None = None,
-) -> list[Step]:
-    """Teacher-force a given continuation: what each of its tokens would have looked like to the policy.
-
-    Args:
-        model: The model.
-        text: The prompt.
-        continuation: The text that follows it, taken literally (its leading space counts).
-        policy: The policy; a step's ``policy_token`` is its greedy choice.
-        spans: Sensitive spans of the prompt; None detects them. Suggested and kept ones are never masked.
-        detector: Span detector; the default one if None.
-        models: Further models that the policy runs, by name; None loads them.
-        scorers: Toxicity scorers by name; None loads them.
-
-    Returns:
-        One step a token of the continuation, all ``forced``.
-
-    Raises:
-        InvalidInputError: The prompt or the continuation is empty.
-        PromptTooLongError: Both together exceed the model's context.
-        CalibrationMismatch: The policy's calibration belongs to another policy.
-    """
-    planned = plan(model, text, policy, spans, greedy=True, detector=detector, models=models, scorers=scorers)
-    chain = PlannedChain(planned)
-    tokens = continuation_ids(model, planned.prompt, continuation)
-    logits = score_branches(planned.all_models, chain.branches, tokens)  # (C, B, V)
-    for index, (token_id, row) in enumerate(zip(tokens, logits, strict=True)):
-        (step,) = decide([chain.next_step(index, token_id)], row[None])
-        chain.take(step, chain.remembered(step, row))
-    return chain.steps

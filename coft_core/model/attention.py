@@ -93,10 +93,10 @@ def attend_with_prefix(
     groups = own[0].shape[1]
     folded = query.view(rows, groups, heads // groups, width) * scaling  # (R, G, n, D): heads that share keys together
     mine, mass = _softmax_part(folded, own[0], own[1], mask)  # (R, G, n, D'), (R, G, n, 1)
-    together = folded.transpose(0, 1).reshape(1, groups, -1, width)  # (1, G, R * n, D)
+    folded_rows = folded.transpose(0, 1).reshape(1, groups, -1, width)  # (1, G, R * n, D)
     shared, shared_mass = (
         part.view(groups, rows, heads // groups, -1).transpose(0, 1)
-        for part in _softmax_part(together, prefix[0], prefix[1], None)
+        for part in _softmax_part(folded_rows, prefix[0], prefix[1], None)
     )  # (R, G, n, D'), (R, G, n, 1)
     merged = torch.lerp(mine, shared, torch.sigmoid(shared_mass - mass))
     return merged.reshape(rows, 1, heads, -1).to(query.dtype)
@@ -236,12 +236,12 @@ class StepCache(Cache):  # type: ignore[misc]
         """Attention part by part, ``(R, q, heads, width)``."""
         if not self._masks:
             self._masks = tuple(part.mask for part in self._parts)
-        found, start = [], 0
+        outputs, start = [], 0
         for part, mask in zip(self._parts, self._masks, strict=True):
             rows = query[start : start + part.slots.rows]
-            found.append(_attend_part(module, rows, part, mask, scaling, arguments))
+            outputs.append(_attend_part(module, rows, part, mask, scaling, arguments))
             start += part.slots.rows
-        return _together(found)
+        return _together(outputs)
 
 
 class _StepLayer(CacheLayerMixin):  # type: ignore[misc, no-untyped-call]
@@ -324,17 +324,17 @@ def _like_the_models(module: Any, mask: Tensor) -> Tensor:
 def _attend_part(
     module: Any, query: Tensor, part: Part, mask: Tensor | None, scaling: float, arguments: dict[str, Any]
 ) -> Tensor:
-    own = part.slots.read(module.layer_idx, part.cells)
+    held_rows = part.slots.read(module.layer_idx, part.cells)
     mask = None if mask is None else mask.to(query.device)
     if part.prefix is None:
-        return attend_rows(module, query, own.keys, own.values, mask, scaling, **arguments)
+        return attend_rows(module, query, held_rows.keys, held_rows.values, mask, scaling, **arguments)
     held = part.prefix.layers[module.layer_idx]
     if query.shape[2] == 1:
-        return attend_with_prefix(query, (held.keys, held.values), (own.keys, own.values), mask, scaling)
+        return attend_with_prefix(query, (held.keys, held.values), (held_rows.keys, held_rows.values), mask, scaling)
     # Many new tokens are rare (the rest of a prompt), and their scores would be large: one kernel reads both parts.
     keys, values = (
         torch.cat([shared.expand(len(query), -1, -1, -1), mine], dim=2)
-        for shared, mine in ((held.keys, own.keys), (held.values, own.values))
+        for shared, mine in ((held.keys, held_rows.keys), (held.values, held_rows.values))
     )
     seen = torch.ones((1, 1, 1, part.before), dtype=torch.bool, device=query.device)
     whole = None if mask is None else torch.cat([seen.expand(*mask.shape[:3], -1), mask], dim=-1)

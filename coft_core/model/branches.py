@@ -277,10 +277,10 @@ def joint_logits(batches: Sequence[BranchBatch]) -> list[Tensor]:
     order = sorted(range(len(memories)), key=lambda place: id(memories[place]))
     parts = [memories[place].next_part() for place in order]
     logits = step_logits(model, parts, fit)  # (sum of R, V)
-    found = dict(zip(order, torch.split(logits, [part.slots.rows for part in parts]), strict=True))
+    by_place = dict(zip(order, torch.split(logits, [part.slots.rows for part in parts]), strict=True))
     for place, part in zip(order, parts, strict=True):
         memories[place].done(part)
-    return [found[place] for place in range(len(memories))]
+    return [by_place[place] for place in range(len(memories))]
 
 
 @dataclass(frozen=True, slots=True)

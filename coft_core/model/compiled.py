@@ -19,12 +19,15 @@ import torch
 from torch import Tensor
 
 from coft_core.model.attention import Part, Prefix, forward
-from coft_core.model.functions import WARM_UPS, first_line
 from coft_core.model.language_model import LanguageModel
+from coft_core.model.loading import first_line
 from coft_core.model.memory_fit import Fit, fit_of
 from coft_core.model.slots import LayerMemory, Slots
 
 _cuda: Any = torch.cuda
+
+WARM_UPS = 2
+"""Runs before a capture: libraries choose their kernels and allocate on first use, neither of which can be captured."""
 
 EAGER_STEPS = 2
 """Steps of some memories that run eagerly before their graph is captured."""
@@ -54,14 +57,14 @@ class _Graph:
     def is_of(self, parts: Sequence[Part]) -> bool:
         """Whether these are the memories, and still where they were."""
         return all(
-            own() is part.slots and capacity == part.slots.capacity and prefix is part.prefix
-            for (own, capacity, prefix), part in zip(self.parts, parts, strict=True)
+            memory() is part.slots and capacity == part.slots.capacity and prefix is part.prefix
+            for (memory, capacity, prefix), part in zip(self.parts, parts, strict=True)
         )
 
     @property
     def gone(self) -> bool:
         """Whether one of the memories is no longer there."""
-        return any(own() is None for own, _, _ in self.parts)
+        return any(memory() is None for memory, _, _ in self.parts)
 
 
 class GraphSteps:
@@ -90,37 +93,38 @@ class GraphSteps:
 
     def logits(self, parts: Sequence[Part]) -> Tensor:
         """Logits that follow each row's token, ``(R, V)``; the caller's own."""
-        own = self._known(parts)
-        if own.graph is None and own.seen >= self._eager_steps and not self.failure:
+        known = self._known(parts)
+        if known.graph is None and known.seen >= self._eager_steps and not self.failure:
             try:
-                self._capture(own, parts)
+                self._capture(known, parts)
             except RuntimeError as error:
                 # A device that is full can still step eagerly; the path says that it does.
                 self.failure = first_line(error)
-        if own.graph is None:
-            own.seen += 1
+        if known.graph is None:
+            known.seen += 1
             return forward(self._module, parts, self._fit.layers, self._fit.accepts)
-        return _replay(own, torch.cat([part.ids for part in parts]))
+        return _replay(known, torch.cat([part.ids for part in parts]))
 
     def _known(self, parts: Sequence[Part]) -> _Graph:
         key = tuple(id(part.slots) for part in parts)
-        own = self._graphs.get(key)
-        if own is None or not own.is_of(parts):
+        known = self._graphs.get(key)
+        if known is None or not known.is_of(parts):
             for other in [other for other, graph in self._graphs.items() if graph.gone]:
                 del self._graphs[other]
-            own = _Graph(tuple((ref(part.slots), part.slots.capacity, part.prefix) for part in parts))
-            self._graphs[key] = own
+            known = _Graph(tuple((ref(part.slots), part.slots.capacity, part.prefix) for part in parts))
+            self._graphs[key] = known
         self._graphs.move_to_end(key)
         while len(self._graphs) > MOST_GRAPHS:
             self._graphs.popitem(last=False)
-        return own
+        return known
 
     @torch.inference_mode()
-    def _capture(self, own: _Graph, parts: Sequence[Part]) -> None:
-        own.ids = torch.cat([part.ids for part in parts])  # (R, 1)
-        given = torch.split(own.ids, [part.slots.rows for part in parts])
+    def _capture(self, captured: _Graph, parts: Sequence[Part]) -> None:
+        captured.ids = torch.cat([part.ids for part in parts])  # (R, 1)
+        ids_of_parts = torch.split(captured.ids, [part.slots.rows for part in parts])
         fixed = [
-            Part(part.slots, ids, part.prefix, part.slots.capacity) for part, ids in zip(parts, given, strict=True)
+            Part(part.slots, ids, part.prefix, part.slots.capacity)
+            for part, ids in zip(parts, ids_of_parts, strict=True)
         ]
         stream = _cuda.Stream()
         stream.wait_stream(_cuda.current_stream())
@@ -132,17 +136,17 @@ class GraphSteps:
         graph = _cuda.CUDAGraph()
         # Graphs never run at the same time and share their memory. Other threads may use the device meanwhile.
         with _cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            own.logits = forward(self._module, fixed, self._fit.layers, self._fit.accepts)
-        own.graph, self._pool = graph, graph.pool()
+            captured.logits = forward(self._module, fixed, self._fit.layers, self._fit.accepts)
+        captured.graph, self._pool = graph, graph.pool()
 
 
 @torch.inference_mode()
-def _replay(own: _Graph, ids: Tensor) -> Tensor:
-    if own.graph is None or own.ids is None or own.logits is None:
+def _replay(captured: _Graph, ids: Tensor) -> Tensor:
+    if captured.graph is None or captured.ids is None or captured.logits is None:
         raise ValueError("These memories have no graph yet.")
-    own.ids.copy_(ids)
-    own.graph.replay()
-    return own.logits.clone()
+    captured.ids.copy_(ids)
+    captured.graph.replay()
+    return captured.logits.clone()
 
 
 _torch: Any = torch._C
@@ -179,16 +183,16 @@ class TracedSteps:
         """
         self._layers = fit.layers
         self._weights = (*module.parameters(), *module.buffers())
-        given = _inputs(example)
+        inputs = _inputs(example)
 
         def run(*tensors: Tensor) -> Tensor:
             # The weights behind the inputs are known to the tracer by being the module's own tensors.
-            return _forward(module, fit, tensors[: len(given)])
+            return _forward(module, fit, tensors[: len(inputs)])
 
         with torch.inference_mode(), warnings.catch_warnings():
             # Tracing warns of each shape that Python reads; whether one was baked in is seen by comparing logits.
             warnings.simplefilter("ignore")
-            graph, _ = _torch._create_graph_by_tracing(run, (*given, *self._weights), lambda _: "", False, False)
+            graph, _ = _torch._create_graph_by_tracing(run, (*inputs, *self._weights), lambda _: "", False, False)
         self._run = _torch._create_function_from_graph("step", graph)
 
     def takes(self, parts: Sequence[Part]) -> bool:
@@ -201,13 +205,13 @@ class TracedSteps:
     def logits(self, parts: Sequence[Part]) -> Tensor:
         """Logits that follow each row's token, ``(R, V)``."""
         with torch.inference_mode():
-            found: Tensor = self._run(*_inputs(parts[0]), *self._weights)
-        return found
+            logits: Tensor = self._run(*_inputs(parts[0]), *self._weights)
+        return logits
 
 
-def _forward(module: Any, fit: Fit, given: Sequence[Tensor]) -> Tensor:
+def _forward(module: Any, fit: Fit, inputs: Sequence[Tensor]) -> Tensor:
     """The forward as a function of tensors alone: tokens, lengths, and each layer's keys and values."""
-    ids, lengths, *held = given
+    ids, lengths, *held = inputs
     layers = [LayerMemory(keys, values) for keys, values in zip(held[::2], held[1::2], strict=True)]
     part = Part(_GivenSlots(ids.shape[0], lengths, layers), ids, width=held[0].shape[2])
     return forward(module, [part], fit.layers, fit.accepts)
@@ -288,11 +292,8 @@ NOT_PREPARED = StepPath("eager", "no faster path has been prepared")
 
 def path_of(model: LanguageModel) -> StepPath:
     """The path that runs a model's single tokens."""
-    kept = model.findings.get(_KEPT_AS)
-    if kept is None or kept[0] is not model.module:
-        return NOT_PREPARED
-    found: StepPath = kept[1]
-    return found
+    path: StepPath | None = model.finding(_KEPT_AS)
+    return path or NOT_PREPARED
 
 
 def prepare(model: LanguageModel, progress: Progress | None = None) -> StepPath:
@@ -320,7 +321,7 @@ def prepare(model: LanguageModel, progress: Progress | None = None) -> StepPath:
             path = _tried(
                 model, fit, "traced", lambda: TracedSteps(model.module, fit, _probe(model, fit, (6, 6))), report
             )
-    model.findings[_KEPT_AS] = (model.module, path)
+    model.keep_finding(_KEPT_AS, path)
     report(1.0, f"Steps run {path.text}")
     return path
 
@@ -374,9 +375,9 @@ def _agrees(steps: Steps, part: Part, model: LanguageModel, fit: Fit) -> bool:
     expected = forward(model.module, [part], fit.layers, fit.accepts).float()  # (R, V)
     # A memory has a graph only after some steps, and a trace is optimised in its first ones.
     for _ in range(EAGER_STEPS + 2):
-        found = steps.logits([part]).float()
+        logits = steps.logits([part]).float()
     tolerance = 1e-3 if model.dtype == torch.float32 else 0.1
-    return bool((found - expected).abs().max() <= tolerance * (1.0 + expected.abs().max()))
+    return bool((logits - expected).abs().max() <= tolerance * (1.0 + expected.abs().max()))
 
 
 def _probe(model: LanguageModel, fit: Fit, lengths: Sequence[int]) -> Part:

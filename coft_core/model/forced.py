@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 
 from coft_core.errors import InvalidInputError, PromptTooLongError
-from coft_core.model.head import SplitModel, accepted_arguments, split_model
 from coft_core.model.language_model import LanguageModel
+from coft_core.model.memory_fit import accepted_arguments
 from coft_core.model.slots import token_size
 
 Result = TypeVar("Result")
@@ -70,6 +70,88 @@ def pieces(rows: int, begin: int, end: int, limit: int) -> Iterator[tuple[int, i
     width = max(1, limit // rows)
     for start in range(begin, end, width):
         yield start, min(start + width, end)
+
+
+LOGIT_SETTINGS = (
+    "final_logit_softcapping",
+    "final_logit_soft_cap",
+    "logit_scale",
+    "logits_scaling",
+    "lm_head_multiplier",
+    "output_multiplier",
+    "output_multiplier_scale",
+    "mup_width_scale",
+    "attention_logit_scale",
+)
+"""Configuration entries with which known architectures change the logits after their head."""
+
+NEUTRAL = (None, False, 0, 1, 1.0)
+"""Values of such an entry that change nothing; a true change that hides behind one is found by the probe."""
+
+_PROBE_TOKENS = 8
+_KEPT_AS = "parts"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitModel:
+    """The base model, which returns hidden states, and the head, whose output is the model's logits.
+
+    Attributes:
+        base: Transformer without its head; ``last_hidden_state`` of its output is what the head reads.
+        head: Maps hidden states ``(..., H)`` to logits ``(..., V)``.
+    """
+
+    base: nn.Module
+    head: nn.Module
+
+
+def split_model(model: LanguageModel) -> SplitModel | None:
+    """Take a model apart, if its logits are its head's output and nothing else.
+
+    Models that cap or scale their logits after the head (Gemma 2 and 3, Granite, Cohere, Falcon H1 and others) are not
+    taken apart: their own forward must have the last word. They are told by the entries :data:`LOGIT_SETTINGS` of
+    their configuration, and whatever these miss by a probe: on random tokens, base and head must give the very bits
+    that the model's own forward gives. What is found is remembered with the model. While a hook is attached to the
+    module itself, base and head would pass it by.
+
+    Args:
+        model: Any transformers causal language model.
+
+    Returns:
+        The parts; None if the model's own forward has to be used.
+    """
+    module = model.module
+    if getattr(module, "_forward_hooks", None) or getattr(module, "_forward_pre_hooks", None):
+        return None
+    kept: tuple[SplitModel | None] | None = model.finding(_KEPT_AS)
+    if kept is None:
+        model.keep_finding(_KEPT_AS, kept := (_parts(model),))
+    return kept[0]
+
+
+def _parts(model: LanguageModel) -> SplitModel | None:
+    module = model.module
+    base, head = getattr(module, "base_model", None), module.get_output_embeddings()
+    if not (isinstance(base, nn.Module) and isinstance(head, nn.Module)) or base is module:
+        return None
+    settings = module.config.get_text_config(decoder=True)
+    if any(getattr(settings, name, None) not in NEUTRAL for name in LOGIT_SETTINGS):
+        return None
+    parts = SplitModel(base, head)
+    return parts if _same_bits(model, parts) else None
+
+
+def _same_bits(model: LanguageModel, parts: SplitModel) -> bool:
+    generator = torch.Generator().manual_seed(0)
+    length = min(_PROBE_TOKENS, model.context_length - 1)
+    ids = torch.randint(model.vocabulary_size, (2, length), generator=generator).to(model.device)  # (2, L)
+    with torch.inference_mode():
+        hidden = getattr(parts.base(input_ids=ids, use_cache=False), "last_hidden_state", None)
+        width = getattr(parts.head, "in_features", None)
+        if not isinstance(hidden, Tensor) or (width is not None and hidden.shape[-1] != width):
+            return False
+        logits = model.module(input_ids=ids, use_cache=False).logits  # (2, L, V)
+        return torch.equal(parts.head(hidden).float(), logits.float())
 
 
 class PrefixLayer(DynamicLayer):  # type: ignore[no-untyped-call]
@@ -260,14 +342,14 @@ class ForcedScorer:
             arguments: dict[str, Any] = {"past_key_values": Cache(layers=layers), "use_cache": True}
         else:
             arguments = {"past_key_values": DynamicCache(), "use_cache": True} if several else {"use_cache": False}
-        found = []
+        picked = []
         for start, stop in ranges:
             states = base(input_ids=layout.ids[:, start:stop], **arguments).last_hidden_state  # (G * B, w, H)
-            found.append(_pick(states, layout, start, stop))
+            picked.append(_pick(states, layout, start, stop))
         if not several:
-            return found[0][1]
-        order = torch.cat([index for index, _ in found]).argsort()  # (N,)
-        return torch.cat([picked for _, picked in found])[order]  # (N, B, H)
+            return picked[0][1]
+        order = torch.cat([index for index, _ in picked]).argsort()  # (N,)
+        return torch.cat([states for _, states in picked])[order]  # (N, B, H)
 
     def _by_own_forward(self, layout: _Layout) -> Iterator[Chunk]:
         forward: Callable[..., Any] = self._model.module
@@ -280,9 +362,9 @@ class ForcedScorer:
         limit = min(self._limits.logits // self._model.vocabulary_size, self._model.prefill_tokens)
         for start, stop in pieces(rows, begin, length, limit):
             logits = forward(input_ids=layout.ids[:, start:stop], past_key_values=cache, use_cache=True).logits
-            index, found = _pick(logits, layout, start, stop)  # (n,), (n, B, V)
+            index, picked = _pick(logits, layout, start, stop)  # (n,), (n, B, V)
             if len(index):
-                yield index, found
+                yield index, picked
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,9 +481,9 @@ def _fit(items: Sequence[ForcedItem], token_budget: int, most: int | None, waste
     branches, longest = len(items[0].prompts), max(item.length for item in items)
     if len(items[-1].prompts) != branches or (most is not None and len(items) > most):
         return False
-    together = len(items) * _computed(branches, longest, min(item.shared for item in items))
+    batched = len(items) * _computed(branches, longest, min(item.shared for item in items))
     alone = sum(_computed(branches, item.length, item.shared) for item in items)
-    return len(items) * branches * longest <= token_budget and together <= waste * alone
+    return len(items) * branches * longest <= token_budget and batched <= waste * alone
 
 
 def _computed(branches: int, length: int, shared: int) -> int:
@@ -449,8 +531,8 @@ def teacher_forced_logits(model: LanguageModel, rows: Sequence[tuple[Sequence[in
         for (_, continuation), group in groups.items()
     ]
     scored = _scored(model, items)  # (C, B, V) an item
-    found = {row: scored[i][:, b] for i, group in enumerate(groups.values()) for b, row in enumerate(group)}
-    return [found[row] for row in range(len(rows))]
+    by_row = {row: scored[i][:, b] for i, group in enumerate(groups.values()) for b, row in enumerate(group)}
+    return [by_row[row] for row in range(len(rows))]
 
 
 def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
@@ -477,12 +559,12 @@ def _scored(model: LanguageModel, items: Sequence[ForcedItem]) -> dict[int, Tens
     """Logits of every item, ``(C, B, V)``."""
     limits = Limits.of(model.device)
     scorer = ForcedScorer(model, limits)
-    found: dict[int, Tensor] = {}
+    scored: dict[int, Tensor] = {}
     for batch in forced_batches(items, model.prefill_tokens, waste=limits.waste):
         chosen = [items[i] for i in batch]
         logits = _whole(scorer, chosen)  # (N, B, V)
-        found.update(zip(batch, torch.split(logits, [item.scored for item in chosen]), strict=True))
-    return found
+        scored.update(zip(batch, torch.split(logits, [item.scored for item in chosen]), strict=True))
+    return scored
 
 
 def _whole(scorer: ForcedScorer, items: Sequence[ForcedItem]) -> Tensor:

@@ -124,10 +124,7 @@ class BranchGroup:
             for part in parts
         ]
         self._forwards = forwards or OwnForwards()
-        self._fill(parts, batches, _width(parts), _order(parts))
-
-    def _fill(self, parts: tuple[_Part, ...], batches: list[BranchBatch], width: int, order: Tensor | None) -> None:
-        self._parts, self._batches, self._width, self._order = parts, batches, width, order
+        self._parts, self._batches, self._order = parts, batches, _order(parts)
 
     def prepare(self) -> None:
         """Find out which memory fits the models; the first time this runs each over a few tokens."""
@@ -175,10 +172,10 @@ class BranchGroup:
 
         Where hooks divide the branches of one model into several batches, the first one's.
         """
-        found: dict[str, MemoryUse] = {}
+        uses: dict[str, MemoryUse] = {}
         for part, batch in zip(self._parts, self._batches, strict=True):
-            found.setdefault(part.name, batch.memory_use)
-        return found
+            uses.setdefault(part.name, batch.memory_use)
+        return uses
 
     @property
     def memory_notes(self) -> tuple[str, ...]:
@@ -195,16 +192,8 @@ class BranchGroup:
         Raises:
             RolloutClosedError: The group is closed.
         """
-        found = [
-            self._forwards.logits(batch, part.hooks) for part, batch in zip(self._parts, self._batches, strict=True)
-        ]
-        if self._order is None:
-            return found[0]
-        like = found[0]
-        # Models of one policy may be loaded in different types; the widest keeps what each of them says.
-        widest = like.dtype if all(logits.dtype == like.dtype for logits in found) else torch.float32
-        stacked = torch.cat([logits[:, : self._width].to(like.device, widest) for logits in found])  # (R, V)
-        return stacked[self._order]
+        pairs = zip(self._parts, self._batches, strict=True)
+        return _merged(self._parts, [self._forwards.logits(batch, part.hooks) for part, batch in pairs], self._order)
 
     def followed(self, sequel: Sequel[Found]) -> tuple[Tensor, Found]:
         """What :meth:`logits` gives, and what is made of it, perhaps together with that of other rollouts.
@@ -238,8 +227,8 @@ class BranchGroup:
     def fork(self, generated: int) -> BranchGroup:
         """A second, independent group at an earlier number of generated tokens."""
         copy = object.__new__(BranchGroup)
-        copy._forwards = self._forwards
-        copy._fill(self._parts, [batch.fork(generated) for batch in self._batches], self._width, self._order)
+        copy._forwards, copy._parts, copy._order = self._forwards, self._parts, self._order
+        copy._batches = [batch.fork(generated) for batch in self._batches]
         return copy
 
     def close(self) -> None:
@@ -266,17 +255,23 @@ def score_branches(
         PromptTooLongError: Prompt and continuation together exceed a model's context.
     """
     parts = _parts(models, branches)
-    found: dict[int, Tensor] = {}
+    by_part = []
     for part in parts:
         with attached(part.model.module, part.hooks):
             scored = teacher_forced_logits(part.model, [(branches[row].input_ids, tokens) for row in part.rows])
-        found.update(zip(part.rows, scored, strict=True))
-    if len(parts) == 1:
-        return torch.stack([found[row] for row in range(len(branches))], dim=1)
-    first, width = found[0], _width(parts)
-    same = all(logits.dtype == first.dtype for logits in found.values())
-    dtype = first.dtype if same else torch.float32
-    return torch.stack([found[row][:, :width].to(first.device, dtype) for row in range(len(branches))], dim=1)
+        by_part.append(torch.stack(scored, dim=1))  # (C, R, V)
+    return _merged(parts, by_part, _order(parts))
+
+
+def _merged(parts: tuple[_Part, ...], logits: Sequence[Tensor], order: Tensor | None) -> Tensor:
+    """Logits of all parts in the branches' order, on the first one's device, ``(..., B, V)``; V is the smallest."""
+    first = logits[0]
+    if order is None:
+        return first
+    # Models of one policy may be loaded in different types; the widest keeps what each of them says.
+    widest = first.dtype if all(part.dtype == first.dtype for part in logits) else torch.float32
+    width = min(part.model.vocabulary_size for part in parts)
+    return torch.cat([part[..., :width].to(first.device, widest) for part in logits], dim=-2)[..., order, :]
 
 
 def _parts(models: Mapping[str, LanguageModel], branches: Sequence[BranchSpec]) -> tuple[_Part, ...]:
@@ -297,7 +292,3 @@ def _order(parts: tuple[_Part, ...]) -> Tensor | None:
     if len(parts) == 1:
         return None
     return torch.tensor([row for part in parts for row in part.rows]).argsort()
-
-
-def _width(parts: tuple[_Part, ...]) -> int:
-    return min(part.model.vocabulary_size for part in parts)

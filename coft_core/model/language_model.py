@@ -137,6 +137,15 @@ class LanguageModel:
     rendering: Rendering | None = field(default=None, repr=False, compare=False)
     _texts: dict[int, str] = field(default_factory=dict, repr=False, compare=False)
 
+    def finding(self, name: str) -> Any:
+        """What was once found out about this very module and kept; None where nobody has looked."""
+        module, finding = self.findings.get(name, (None, None))
+        return finding if module is self.module else None
+
+    def keep_finding(self, name: str, finding: Any) -> None:
+        """Keep what was found out about the module."""
+        self.findings[name] = (self.module, finding)
+
     @property
     def dtype_name(self) -> str:
         """The weights' type without the ``torch.`` prefix."""

@@ -1,4 +1,4 @@
-"""What loading a model tells while it goes on, and what it says when it fails."""
+"""What loading and preparing a model tells while it goes on, and what is said where it fails."""
 
 from __future__ import annotations
 
@@ -85,3 +85,8 @@ def out_of_memory(error: BaseException) -> bool:
         isinstance(error, RuntimeError | OSError)
         and any(words in str(error) for words in ("can't allocate memory", "Cannot allocate memory"))
     )
+
+
+def first_line(error: Exception) -> str:
+    """The beginning of an error's text, as half a sentence for a status line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

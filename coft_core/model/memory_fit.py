@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +13,6 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import get_layer_types_and_kwargs
 
 from coft_core.model.attention import SLOT_ATTENTION, Part, Prefix, forward
-from coft_core.model.head import accepted_arguments
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import out_of_memory
 from coft_core.model.slots import Slots, token_size
@@ -47,16 +47,20 @@ class Fit:
 
 def fit_of(model: LanguageModel) -> Fit:
     """Which memory fits a model; looked at once, with a few forwards over a few tokens."""
-    if not fit_is_known(model):
-        model.findings[_KEPT_AS] = (model.module, _examined(model))
-    found: Fit = model.findings[_KEPT_AS][1]
-    return found
+    fit: Fit | None = model.finding(_KEPT_AS)
+    if fit is None:
+        model.keep_finding(_KEPT_AS, fit := _examined(model))
+    return fit
 
 
 def fit_is_known(model: LanguageModel) -> bool:
     """Whether a model was looked at already, so that :func:`fit_of` runs nothing."""
-    kept = model.findings.get(_KEPT_AS)
-    return kept is not None and kept[0] is model.module
+    return model.finding(_KEPT_AS) is not None
+
+
+def accepted_arguments(forward: Any) -> frozenset[str]:
+    """Names of a forward's parameters."""
+    return frozenset(inspect.signature(forward).parameters)
 
 
 def _examined(model: LanguageModel) -> Fit:
@@ -116,8 +120,8 @@ def _probe_rows(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
     slots.reserve(_PROBE_TOKENS)
     _run(model, fit, [Part(slots, _tensor(model, [first[:6], [*second[:3], 0, 0, 0]]))])
     slots.settle([6, 3])
-    found = _run(model, fit, [Part(slots, _tensor(model, [[row[-1]] for row in rows]))])
-    return found, _plain(model, rows)
+    logits = _run(model, fit, [Part(slots, _tensor(model, [[row[-1]] for row in rows]))])
+    return logits, _plain(model, rows)
 
 
 def _probe_parts(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
@@ -162,8 +166,8 @@ def _tensor(model: LanguageModel, ids: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor(ids, device=model.device)
 
 
-def _close(found: Tensor, expected: Tensor) -> bool:
+def _close(logits: Tensor, expected: Tensor) -> bool:
     """Whether logits agree as far as sums in another order do."""
-    tolerance = 1e-3 if found.dtype == torch.float32 else 0.1
-    found, expected = found.float(), expected.float()
-    return bool((found - expected).abs().max() <= tolerance * (expected.max() - expected.min()))
+    tolerance = 1e-3 if logits.dtype == torch.float32 else 0.1
+    logits, expected = logits.float(), expected.float()
+    return bool((logits - expected).abs().max() <= tolerance * (expected.max() - expected.min()))

@@ -88,8 +88,8 @@ def model_noise(model: LanguageModel, temperature: float = 1.0) -> NumericNoise:
 
 def noise_found(model: LanguageModel) -> float | None:
     """Largest difference that :func:`measure_noise` found, in nats at temperature 1; None where it did not look."""
-    kept = model.findings.get(_KEPT_AS)
-    return None if kept is None or kept[0] is not model.module else float(kept[1])
+    nats: float | None = model.finding(_KEPT_AS)
+    return nats
 
 
 def measure_noise(model: LanguageModel) -> None:
@@ -111,7 +111,7 @@ def measure_noise(model: LanguageModel) -> None:
     largest = max(_difference(_log_p(model, ids[0, :length]), whole[:length]) for length in _PREFIXES if length < size)
     for place, log_p in enumerate(_continued(model, ids), _PROMPT - 1):
         largest = max(largest, _difference(log_p, whole[place]))
-    model.findings[_KEPT_AS] = (model.module, largest)
+    model.keep_finding(_KEPT_AS, largest)
 
 
 def _difference(one: Tensor, other: Tensor) -> float:

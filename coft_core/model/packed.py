@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from coft_core.model.functions import first_line
 from coft_core.model.language_model import LanguageModel
+from coft_core.model.loading import first_line
 from coft_core.model.placement import ROWS, packed_product, packed_weights, why_not_packed
 
 PACKED_BYTES = 1 << 30
@@ -62,8 +62,8 @@ class PackedLinear(nn.Linear):
         if not self._usable(rows):
             return super().forward(rows)
         product: Any = _scripted_product() if _jit.is_tracing() else packed_product
-        found: Tensor = product(rows, self.packed, self.bias)
-        return found
+        rows_out: Tensor = product(rows, self.packed, self.bias)
+        return rows_out
 
     def _usable(self, rows: Tensor) -> bool:
         return (
@@ -81,10 +81,10 @@ class PackedLinear(nn.Linear):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Linear:
         # Packed weights cannot be copied, and a copy is made to be changed.
-        plain = memo[id(self)] = _plain(self)
-        plain.weight = copy.deepcopy(self.weight, memo)
-        plain.bias = copy.deepcopy(self.bias, memo)
-        return plain
+        copied = memo[id(self)] = _plain(self)
+        copied.weight = copy.deepcopy(self.weight, memo)
+        copied.bias = copy.deepcopy(self.bias, memo)
+        return copied
 
 
 def pack_linears(model: LanguageModel, most_bytes: int = PACKED_BYTES) -> str:
@@ -98,7 +98,7 @@ def pack_linears(model: LanguageModel, most_bytes: int = PACKED_BYTES) -> str:
         Why nothing was packed, as half a sentence; empty if the layers are packed now.
     """
     reason = _packed(model, most_bytes)
-    model.findings[_KEPT_AS] = (model.module, reason)
+    model.keep_finding(_KEPT_AS, reason)
     return reason
 
 
@@ -106,27 +106,27 @@ def weights_text(model: LanguageModel) -> str:
     """``"weights packed"``, or on a CPU ``"weights plain (<why>)"`` where packing was tried; else empty."""
     if packed_bytes(model.module):
         return "weights packed"
-    module, reason = model.findings.get(_KEPT_AS, (None, ""))
-    return f"weights plain ({reason})" if module is model.module and model.device.type == "cpu" else ""
+    reason = model.finding(_KEPT_AS)
+    return f"weights plain ({reason})" if reason is not None and model.device.type == "cpu" else ""
 
 
 def _packed(model: LanguageModel, most_bytes: int) -> str:
-    found = [
+    linears = [
         (parent, name, child)
         for parent in model.module.modules()
         for name, child in parent.named_children()
         if type(child) is nn.Linear and child.weight.numel() >= LEAST_WEIGHTS and not child.weight.is_inference()
     ]
-    if reason := _why_not(model, [child for _, _, child in found], most_bytes):
+    if reason := _why_not(model, [child for _, _, child in linears], most_bytes):
         return reason
     try:
-        layers = [PackedLinear(child) for _, _, child in found]
+        layers = [PackedLinear(child) for _, _, child in linears]
     except RuntimeError as error:
         # The processor packs this type; whether there is room for a second copy is known only by trying.
         return f"oneDNN does not pack them here ({first_line(error)})"
     if not all(_agrees(layer) for layer in layers):
         return "oneDNN gives other products here"
-    for (parent, name, _), layer in zip(found, layers, strict=True):
+    for (parent, name, _), layer in zip(linears, layers, strict=True):
         setattr(parent, name, layer)
     return ""
 
@@ -166,9 +166,9 @@ def _agrees(layer: PackedLinear) -> bool:
     """Whether packed and plain weights give the same products of as many rows as a step has."""
     generator = torch.Generator().manual_seed(0)
     rows = torch.randn(ROWS, layer.in_features, generator=generator).to(layer.weight.dtype)  # (2, in)
-    plain = nn.functional.linear(rows, layer.weight, layer.bias).float()  # (2, out)
+    expected = nn.functional.linear(rows, layer.weight, layer.bias).float()  # (2, out)
     tolerance = 1e-4 if layer.weight.dtype == torch.float32 else 0.05
-    return bool((layer(rows).float() - plain).abs().max() <= tolerance * plain.abs().max().clamp_min(1.0))
+    return bool((layer(rows).float() - expected).abs().max() <= tolerance * expected.abs().max().clamp_min(1.0))
 
 
 def _identity(weight: Tensor) -> tuple[int, int] | None:
@@ -178,6 +178,6 @@ def _identity(weight: Tensor) -> tuple[int, int] | None:
 
 def _plain(layer: nn.Linear) -> nn.Linear:
     with torch.device("meta"):
-        plain = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
-    plain.weight, plain.bias = layer.weight, layer.bias
-    return plain.train(layer.training)
+        linear = nn.Linear(layer.in_features, layer.out_features, bias=layer.bias is not None)
+    linear.weight, linear.bias = layer.weight, layer.bias
+    return linear.train(layer.training)

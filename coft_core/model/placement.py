@@ -163,8 +163,8 @@ class Placement:
         """
         if self.quantization not in QUANTIZATIONS:
             raise ModelLoadError(f"{self.quantization!r} is no quantization; use one of {', '.join(QUANTIZATIONS)}.")
-        if (own := checkpoint_quantization(config)) is not None:
-            raise ModelLoadError(f"{name!r} is quantised already ({own}); load it with quantization='none'.")
+        if (stored := checkpoint_quantization(config)) is not None:
+            raise ModelLoadError(f"{name!r} is quantised already ({stored}); load it with quantization='none'.")
         if self.quantization == "8bit":
             _require("torchao", "8-bit weights")
             weights_only: Any = importlib.import_module("torchao.quantization").Int8WeightOnlyConfig
@@ -217,16 +217,16 @@ def places(module: Any, tensor_parallel: int = 1) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _explicit(given: str | Mapping[str, int | str]) -> dict[str, int | str]:
+def _explicit(device_map: str | Mapping[str, int | str]) -> dict[str, int | str]:
     try:
-        parsed = json.loads(given) if isinstance(given, str) else dict(given)
+        parsed = json.loads(device_map) if isinstance(device_map, str) else dict(device_map)
         if not parsed:
             raise ValueError
         named = {place: place if place == "disk" else _named(place) for place in parsed.values()}
     except (ValueError, TypeError, RuntimeError) as error:
         raise ModelLoadError(
-            f"The device map {str(given)[:80]!r} cannot be read; give a JSON object from parts of the model to devices "
-            '(a number, "cpu" or "disk"), such as {"model.layers.0": 0, "": "cpu"}.'
+            f"The device map {str(device_map)[:80]!r} cannot be read; give a JSON object from parts of the model to "
+            'devices (a number, "cpu" or "disk"), such as {"model.layers.0": 0, "": "cpu"}.'
         ) from error
     for place in named.values():
         if place not in ("cpu", "disk"):
@@ -239,14 +239,14 @@ def _named(place: int | str | torch.device) -> str:
     return f"cuda:{place}" if isinstance(place, int) else str(torch.device(place))
 
 
-def _memory(given: str | Mapping[int | str, int | str]) -> dict[int | str, int | str]:
+def _memory(max_memory: str | Mapping[int | str, int | str]) -> dict[int | str, int | str]:
     try:
-        limits: dict[int | str, int | str] = json.loads(given) if isinstance(given, str) else dict(given)
+        limits: dict[int | str, int | str] = json.loads(max_memory) if isinstance(max_memory, str) else dict(max_memory)
         return {int(key) if str(key).isdigit() else key: value for key, value in limits.items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise ModelLoadError(
-            f"The limits of memory {str(given)[:80]!r} cannot be read; give a JSON object from devices to sizes, such "
-            'as {"0": "20GiB", "cpu": "60GiB"}.'
+            f"The limits of memory {str(max_memory)[:80]!r} cannot be read; give a JSON object from devices to sizes, "
+            'such as {"0": "20GiB", "cpu": "60GiB"}.'
         ) from error
 
 

@@ -24,9 +24,8 @@ from transformers.models.auto.modeling_auto import (
 
 from coft_core.errors import CoftError, ModelLoadError
 from coft_core.model.branches import BranchBatch
-from coft_core.model.functions import first_line
 from coft_core.model.language_model import LanguageModel
-from coft_core.model.loading import explain, out_of_memory
+from coft_core.model.loading import explain, first_line, out_of_memory
 from coft_core.model.memory_fit import fit_of
 from coft_core.model.placement import input_device
 
@@ -159,8 +158,8 @@ def require_no_state(name: str, module: Any) -> None:
     """
     types: list[str] = []
     if isinstance(module, PreTrainedModel):
-        found, _ = get_layer_types_and_kwargs(module.config.get_text_config(decoder=True))
-        types = sorted({kind for kind in found if _has_state(kind)})
+        kinds, _ = get_layer_types_and_kwargs(module.config.get_text_config(decoder=True))
+        types = sorted({kind for kind in kinds if _has_state(kind)})
     if types or getattr(module, "_is_stateful", False):
         which = f"layers of {types[0].replace('_', ' ')}" if types else "transformers calls it stateful"
         raise ModelLoadError(
@@ -203,10 +202,10 @@ def _has_state(layer_type: str) -> bool:
 
 
 def _steps_agree(model: LanguageModel) -> bool:
-    found, expected = _stepped(model)  # (4, R, V) each
+    stepped, expected = _stepped(model)  # (4, R, V) each
     spread = (expected - expected.mean(-1, keepdim=True)).norm()
     limit = STEP_ERROR.get(model.dtype, STEP_ERROR_16_BIT)
-    return bool((found - expected).norm() <= limit * spread + 1e-3)
+    return bool((stepped - expected).norm() <= limit * spread + 1e-3)
 
 
 def _stepped(model: LanguageModel) -> tuple[Tensor, Tensor]:
@@ -217,17 +216,17 @@ def _stepped(model: LanguageModel) -> tuple[Tensor, Tensor]:
     first, second, other = torch.randint(model.vocabulary_size, (3, 1), generator=generator).to(model.device)
     prompts = [ids[0], ids[1][: max(1, longest - 3)]]
     batch = BranchBatch(model, prompts)
-    found = [batch.logits()]
+    stepped = [batch.logits()]
     for token in (first, second):
         batch.append(token.expand(2))
-        found.append(batch.logits())
+        stepped.append(batch.logits())
     batch.crop(1)
     batch.append(other.expand(2))
-    found.append(batch.logits())
+    stepped.append(batch.logits())
     batch.close()
     written = [[int(first), int(second)], [int(first), int(other)]]
-    plain = [torch.cat([_plain(model, [*prompt, *tail]) for tail in written])[[0, 1, 2, 5]] for prompt in prompts]
-    return torch.stack(found).float(), torch.stack(plain, dim=1)
+    read_anew = [torch.cat([_plain(model, [*prompt, *tail]) for tail in written])[[0, 1, 2, 5]] for prompt in prompts]
+    return torch.stack(stepped).float(), torch.stack(read_anew, dim=1)
 
 
 def _plain(model: LanguageModel, ids: list[int]) -> Tensor:

@@ -155,10 +155,10 @@ class Slots:
     def fill(self, layers: Sequence[LayerMemory], length: int) -> None:
         """Begin every row with the same ``length`` tokens; layers are ``(1, heads, length, width)``."""
         for layer in layers:
-            own = LayerMemory(self._allocated(layer.keys), self._allocated(layer.values))
-            own.keys[:, :, :length] = layer.keys
-            own.values[:, :, :length] = layer.values
-            self.layers.append(own)
+            filled = LayerMemory(self._allocated(layer.keys), self._allocated(layer.values))
+            filled.keys[:, :, :length] = layer.keys
+            filled.values[:, :, :length] = layer.values
+            self.layers.append(filled)
         self.settle([length] * self.rows)
 
     @torch.inference_mode()

@@ -153,7 +153,7 @@ class Directions:
         Raises:
             InvalidInputError: The weights differ.
         """
-        if not any(same_digests(model.weights_digest, own) for own in self.weights):
+        if not any(same_digests(model.weights_digest, fitted) for fitted in self.weights):
             raise InvalidInputError(
                 f"These directions were fitted on {self.model!r} with other weights than {model.name!r} has; "
                 f"{_made_by(model.name)}."

@@ -121,8 +121,8 @@ def check_parameters(policy: Any) -> None:
     Raises:
         InvalidInputError: One is of another type or outside its range; the sentence names it.
     """
-    for own in parameters_of(policy):
-        own.check(getattr(policy, own.name))
+    for item in parameters_of(policy):
+        item.check(getattr(policy, item.name))
 
 
 def _described(item: Field[Any]) -> Parameter:
