@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from app.bootstrap import Services
 from app.compare.chains import align, beside
+from app.compare.charts import chain_divergence_figure, changed_figure, sensitivity_figure, vanilla_figure
 from app.compare.set_words import set_message, set_query, sets_message
 from app.compare.types import Comparison, SetRequest
 from app.compare.words import (
@@ -28,7 +29,6 @@ from app.compare.words import (
 )
 from app.sessions.service import LibraryQuery
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.charts import chain_divergence_figure, changed_figure, sensitivity_figure, vanilla_figure
 from app.shared.errors import ColumnMismatch
 from app.shared.events import LATEST, MULTIPLE, On, Reply, downloaded, reply, shown, shown_stream, wire
 from app.shared.markup import from_file, markup, place
