@@ -8,11 +8,12 @@ from pathlib import Path
 import gradio as gr
 
 from app.bootstrap import Services
-from app.review.log import VerdictRequest
+from app.review.log import VERDICTS, VerdictRequest
 from app.review.words import agreement_message, given_sentence, sessions_list, sheet_message, signed_verdict
 from app.sessions.service import LibraryQuery
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, told_of_failure, wire
+from app.shared.markup import html
 from app.shared.web import topbar
 
 
