@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from html import escape
+from typing import Any
 
 import gradio as gr
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -82,7 +83,7 @@ def place(
         classes: Its classes.
         values: What the template names.
     """
-    scripts = {} if script is None else {"js_on_load": script}
+    scripts: dict[str, Any] = {} if script is None else {"js_on_load": script}
     return gr.HTML(
         html_template=str(from_file(path, **values)),
         apply_default_css=False,
