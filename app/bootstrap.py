@@ -125,8 +125,9 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
     sessions, runs, jobs = SessionsRepository(database), CalibrationsRepository(database), JobsRepository(database)
     largest = settings.max_upload_mb * 1_000_000
     stored_batches = BatchesRepository(database)
-    user_lists = UserListService(UserListsRepository(database), runs, jobs, stored_batches, max_upload_bytes=largest)
-    detectors = Detectors(detector, user_lists)
+    stored_lists = UserListsRepository(database)
+    user_lists = UserListService(stored_lists, runs, jobs, stored_batches, max_upload_bytes=largest)
+    detectors = Detectors(detector, stored_lists)
     prompt_sets, store = PromptSetsRepository(database), CalibrationStore(runs)
     started = CalibrationJobs(store, prompt_sets, jobs, LedgersRepository(database), runner, host, detectors)
     calibrations = CalibrationService(store, started, prompt_sets, sessions, host, detectors, max_upload_bytes=largest)

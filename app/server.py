@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import webbrowser
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -20,6 +21,7 @@ from app.calibrate.page import calibrate_page
 from app.compare.page import compare_page
 from app.lists.page import lists_page
 from app.review.page import review_page
+from app.review.panel import verdict_panel
 from app.sessions.page import sessions_page
 from app.settings import Settings
 from app.shared import web as assets
@@ -86,7 +88,7 @@ def build_app(services: Services) -> gr.Blocks:
     """
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, CACHE_SECONDS), fill_width=True) as app:
         endpoints(services)  # first, so that no page's handler takes one of their names
-        audit_page(app, services)
+        audit_page(app, services, partial(verdict_panel, services))
     with app.route("Calibrate", "/calibrate"):
         calibrate_page(app, services)
     with app.route("Compare", "/compare"):

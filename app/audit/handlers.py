@@ -1,52 +1,33 @@
-"""What the audit page asks of the services for a session and its settings."""
+"""What the audit page asks of the services for a session, its branches and its rereading."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from html import escape
 from pathlib import Path
 
 import gradio as gr
 
-from app.audit.events import packed
+from app.audit.branch_words import beside_message, prune_message, tree_message
+from app.audit.panel import SettingsHandlers
+from app.audit.rereading import RereadRequest, departure_message, refusal_message, rereading_message
 from app.audit.until import until_from
-from app.audit.words import (
-    Message,
-    contributions_message,
-    draft_message,
-    end_message,
-    frame_message,
-    preview_message,
-    session_message,
-    spans_from,
-    spans_message,
-)
+from app.audit.words import contributions_message, end_message, frame_message, session_message
 from app.bootstrap import Services
-from app.shared.audits import AuditSettings, CalibrationView, ReadingRequest, StartAudit
-from app.shared.chain_words import calibration_choices, drift_badge
-from app.shared.errors import USER_ERRORS
-from app.shared.events import or_refusal, or_told, reply, shown, shown_stream, told
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.events import or_refusal, packed, reply, shown, shown_stream
+from app.shared.prompt_words import Message, draft_message, spans_from
 from app.shared.settings_rail import (
-    FIELDS,
     Stored,
     as_kept,
-    calibration_note,
     control_values,
     default_calibration,
-    group_menu,
     kept_settings,
     known_policy,
-    layout_from,
-    method_note,
     settings_from,
-    updates_from,
-    without_parameters,
 )
-from app.tune.words import tuned_line
 from coft_core.errors import CalibrationMismatch
-from coft_core.model.loading import LoadingPhase
 from coft_core.types import Step
 
 FRAME_SECONDS = 0.1
@@ -74,53 +55,30 @@ def frames(
         yield tuple(frame)
 
 
-LOADING = '<p class="hint">Loading the model …</p>'
-LOADING_PHASES = {
-    LoadingPhase.TOKENIZER: "reading the tokenizer",
-    LoadingPhase.WEIGHTS: "reading the weights",
-    LoadingPhase.DIGEST: "taking the digest of the weights",
-    LoadingPhase.WARM_UP: "running it for the first time",
-}
-NOT_LOADED = '<p class="hint">Not loaded. {why}</p>'
-
-
-class AuditHandlers:
-    """What the page asks of the services; every method builds one request and calls one service."""
+class AuditHandlers(SettingsHandlers):
+    """What the page asks for a session; every method builds one request and calls one service."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services, and a folder for reports that lives as long as the page."""
-        self._audits = services.audits
-        self._calibrations = services.calibrations
-        self._user_lists = services.user_lists
+        super().__init__(services)
         self._reports = services.reports
         self._library = services.library
-        self._tunings = services.tunings
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
     def open(self, event: gr.EventData) -> list[object]:
         """Show the asked-for session, a copy to be changed, or a blank page with the asked-for calibration."""
-        stored = self._stored()
+        stored = self.stored()
         if event.duplicate is not None:
-            return self._draft(event, stored)
+            draft = self._library.prefill(int(event.duplicate))
+            request = draft.request
+            preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
+            return self._opened(event, draft_message(request, draft.notes, preview), request.settings, stored)
         if event.session is None:
-            chosen = default_calibration(stored.calibrations, event.calibration)
-            asked = AuditSettings(policy=known_policy(event.policy), calibration_id=chosen)
-            return self._opened(event, {"kind": "blank"}, asked, stored)
+            calibration_id = default_calibration(stored.calibrations, event.calibration)
+            settings = AuditSettings(policy=known_policy(event.policy), calibration_id=calibration_id)
+            return self._opened(event, {"kind": "blank"}, settings, stored)
         view = self._audits.view(int(event.session), event.branch)
         return self._opened(event, session_message(view), view.settings, stored)
-
-    @shown
-    def detect(self, event: gr.EventData, *values: object) -> Message:
-        """Find the sensitive spans of the prompt."""
-        return reply(event, spans_message(self._audits.detect(event.prompt, settings_from(without_parameters(values)))))
-
-    @shown
-    def preview(self, event: gr.EventData, *values: object) -> Message:
-        """Read the prompt as the masked branch does."""
-        settings = settings_from(without_parameters(values))
-        found = self._audits.preview(event.prompt, spans_from(event.spans) or (), settings)
-        return reply(event, preview_message(found))
 
     @shown
     def start(self, event: gr.EventData, *values: object) -> str:
@@ -136,8 +94,8 @@ class AuditHandlers:
     def step(self, event: gr.EventData) -> str:
         """Write one token."""
         ids = (event.session, event.branch)
-        made = self._audits.step(*ids)
-        steps = () if made is None else (made,)
+        step = self._audits.step(*ids)
+        steps = () if step is None else (step,)
         return packed(event, {**frame_message(*ids, steps, self._audits.progress(*ids)), "done": True})
 
     @shown_stream
@@ -176,96 +134,92 @@ class AuditHandlers:
     @shown
     def contribute(self, event: gr.EventData) -> Message:
         """Find out what each masked span contributes to each token of the chain."""
-        found = self._audits.contributions(event.session, event.branch)
-        return reply(event, dict(contributions_message(event.prompt, found)))
+        return reply(
+            event, contributions_message(event.prompt, self._audits.contributions(event.session, event.branch))
+        )
 
     @shown
     def overhead(self, event: gr.EventData) -> Message:
         """Measure what the session's policy costs."""
         return reply(event, {"kind": "overhead", "text": self._audits.overhead(event.session).sentence})
 
-    def describe_model(self, name: str) -> Iterator[str]:
-        """Say where and how the model runs, from loading to loaded in one event, so that no late part of it comes."""
-        yield LOADING
-        try:
-            for phase in self._audits.loading(name):
-                yield f'<p class="hint">Loading the model: {LOADING_PHASES[phase]} …</p>'
-            model = self._audits.model(name)
-        except USER_ERRORS as error:
-            told(error)
-            yield NOT_LOADED.format(why=escape(str(error), quote=False))
-        else:
-            yield f'<p class="hint" title="{escape(f"{model.details} {model.sentinel}")}">{escape(model.note)}</p>'
-
-    def describe_calibration(self, *values: object) -> list[object]:
-        """Say what the chosen calibration certifies with these settings, how it fits, and which groups it knows."""
-        return or_told(lambda: self._calibration(values)) or [gr.skip()] * 3
-
-    def describe_method(self, *values: object) -> str:
-        """Say what keeps the chosen method from running with its parameters, where no single field says it already."""
-        return method_note(values)
-
-    def _calibration(self, values: tuple[object, ...]) -> list[object]:
-        settings = settings_from(without_parameters(values))
-        fit, whole = self._audits.fit(settings), self._read(settings)
-        shown_view: CalibrationView | str | None = whole
-        if whole is not None and settings.group in [item.name for item in whole.groups]:
-            shown_view = or_refusal(lambda: self._read(settings, settings.group))
-        groups = whole.groups if whole is not None else ()
-        note = calibration_note(shown_view, fit, settings.policy)
-        return [note, group_menu(groups, settings.group), gr.Button(visible=fit.adoptable)]
-
-    def describe_tuned(self, *values: object) -> list[object]:
-        """Say at which strength the chosen method was found to be best, if it was tuned."""
-        found = or_told(lambda: self._tunings.tuned(settings_from(without_parameters(values))))
-        return [tuned_line(found), gr.Button(visible=found is not None)]
-
-    @shown
-    def use_tuned(self, *values: object) -> list[object]:
-        """Take over the tuned strength of the chosen method."""
-        return self._shown(self._tunings.applied(settings_from(values)), self._stored())
-
-    def describe_drift(self, number: int) -> str:
-        """Say whether the audits so far speak against the chosen calibration."""
-        return or_told(lambda: drift_badge(self._calibrations.drift(number), number)) or "" if number else ""
-
-    @shown
-    def menu(self, *values: object) -> object:
-        """Offer the calibrations that fit mask, model and policy first."""
-        given = dict(zip(FIELDS, values, strict=True))
-        wanted = layout_from(given), str(given["model"]), str(given["policy"])
-        return gr.Dropdown(calibration_choices(self._calibrations.list(), *wanted))
-
-    @shown
-    def adopt(self, *values: object) -> list[object]:
-        """Take over the settings that the chosen calibration was made with."""
-        return self._shown(self._audits.adopt(settings_from(values)), self._stored())
-
-    def _draft(self, event: gr.EventData, stored: Stored) -> list[object]:
-        """A stored session's prompt, spans and settings, for a new one."""
-        made = self._library.prefill(int(event.duplicate))
-        request = made.request
-        preview = or_refusal(lambda: self._audits.preview(request.prompt, request.spans or (), request.settings))
-        return self._opened(event, draft_message(made, preview), request.settings, stored)
-
     def _opened(self, event: gr.EventData, message: Message, settings: AuditSettings, stored: Stored) -> list[object]:
         """A message with the settings that belong to it; the controls show those that the page has kept, if any."""
         kept = settings if event.values is None else kept_settings(event.values, settings)
-        shown_values = as_kept(control_values(kept, stored), event.values)
-        values = {"settings": control_values(settings, stored), "shown": shown_values}
-        return [packed(event, {**message, **values}), *self._shown(kept, stored, event.values)]
+        values = {
+            "settings": control_values(settings, stored),
+            "shown": as_kept(control_values(kept, stored), event.values),
+        }
+        return [packed(event, {**message, **values}), *self.updates(kept, stored, event.values)]
 
-    def _stored(self) -> Stored:
-        return Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
 
-    def _read(self, settings: AuditSettings, group: str | None = None) -> CalibrationView | None:
-        """The settings' calibration at their level, of one group alone if one is named."""
-        number = settings.calibration_id
-        return None if number is None else self._calibrations.view(number, ReadingRequest(settings.alpha, group=group))
+class BranchHandlers:
+    """What the page asks for the tree of branches, which is read anew afterwards."""
 
-    def _shown(self, settings: AuditSettings, stored: Stored, kept: object = None) -> list[object]:
-        """Updates that make the controls show settings, with what was typed before a reload."""
-        known = settings.calibration_id in [item.id for item in stored.calibrations]
-        view = self._read(settings) if known else None
-        values = as_kept(control_values(settings, stored), kept)
-        return updates_from(values, stored, view.groups if view else ())
+    def __init__(self, services: Services) -> None:
+        self._audits = services.audits
+        self._library = services.library
+
+    @shown
+    def tree(self, event: gr.EventData) -> Message:
+        """Read the tree again, as seen from the shown branch."""
+        return reply(event, {**tree_message(self._audits.view(event.session, event.shown)), "said": ""})
+
+    @shown
+    def rename(self, event: gr.EventData) -> Message:
+        """Give a branch another name."""
+        self._library.rename_branch(event.session, event.branch, str(event.name))
+        return reply(event, {**tree_message(self._audits.view(event.session, event.shown)), "said": "Renamed."})
+
+    @shown
+    def ponder(self, event: gr.EventData) -> Message:
+        """Say what pruning a branch would take along, or why it cannot be pruned."""
+        return reply(event, prune_message(event.branch, self._library.prune_preview(event.session, event.branch)))
+
+    @shown
+    def prune(self, event: gr.EventData) -> Message:
+        """Delete a branch and all that depart from it."""
+        view = self._library.prune(event.session, event.branch)
+        there = any(branch.id == event.shown for branch in view.branches)
+        seen = self._audits.view(event.session, event.shown) if there else view
+        return reply(event, {**tree_message(seen), "said": "Pruned."})
+
+    @shown
+    def beside(self, event: gr.EventData) -> Message:
+        """Put two chains of the session beside each other, from where they part."""
+        left, right = (self._audits.view(event.session, branch) for branch in event.pair)
+        return reply(event, beside_message(left, right))
+
+
+class RereadingHandlers:
+    """What the page asks for a chain at another lambda or alpha."""
+
+    def __init__(self, services: Services) -> None:
+        self._rereads = services.rereads
+        self._audits = services.audits
+
+    @shown
+    def reread(self, event: gr.EventData) -> Message:
+        """Read the chain; why it cannot be read is shown in the panel and not as an error."""
+        message = or_refusal(lambda: rereading_message(self._rereads.read(_reading(event))))
+        if isinstance(message, str):
+            message = refusal_message(message, event.session, event.branch)
+        return reply(event, message)
+
+    @shown_stream
+    def depart(self, event: gr.EventData) -> Iterator[Message]:
+        """Begin an audit at these settings and run it to the step at which it departs."""
+        told_at = 0.0
+        for departure in self._rereads.depart(_reading(event)):
+            if departure.done or time.monotonic() - told_at >= FRAME_SECONDS:
+                yield reply(event, departure_message(departure))
+                told_at = time.monotonic()
+
+    @shown
+    def halt(self, event: gr.EventData) -> None:
+        """End the way to a new audit after its current token."""
+        self._audits.pause(event.session)
+
+
+def _reading(event: gr.EventData) -> RereadRequest:
+    return RereadRequest(event.session, event.lam, event.alpha, event.branch)

@@ -9,7 +9,6 @@ from typing import Any
 import gradio as gr
 
 from app.audit.rereading import RereadRequest, rereading_json
-from app.audit.words import spans_from
 from app.batch.operations import batch_endpoints
 from app.bootstrap import Services
 from app.calibrate.operations import calibration_endpoints
@@ -27,6 +26,7 @@ from app.shared.json import (
     user_list_summary_json,
 )
 from app.shared.policy_menu import policies_json
+from app.shared.prompt_words import spans_from
 from app.shared.settings_json import settings_from_json, user_list_request
 from app.swap.operations import swap_endpoints
 from app.tune.operations import tuning_endpoints

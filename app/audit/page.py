@@ -1,187 +1,78 @@
-"""The audit page: a prompt, its spans, the chain of tokens, and the selected token."""
+"""The audit page: a prompt, its spans, the chain of tokens, and the selected token. The browser fills it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import gradio as gr
 
-from app.audit.events import EVENT, GENERATING, LATEST, MULTIPLE
-from app.audit.handlers import AuditHandlers
-from app.audit.parts import branch_link, contributions, inspector, rereading, span_editor, steps_chart, transcript
-from app.audit.rereading import Departure, RereadRequest, departure_message, refusal_message, rereading_message
-from app.audit.words import Message, beside_message, prune_message, tree_message
+from app.audit.handlers import AuditHandlers, BranchHandlers, RereadingHandlers
+from app.audit.panel import prompt_events, wire_settings
 from app.bootstrap import Services
-from app.review.log import VerdictRequest
-from app.review.page import verdict_panel
-from app.review.words import given_sentence, signed_verdict, verdicts_message
-from app.shared import web as assets
 from app.shared.audits import AuditSettings
-from app.shared.events import On, downloaded, or_refusal, reply, shown, shown_stream, told_of_failure, wire
-from app.shared.markup import pictures
+from app.shared.charts import candidates_figure, steps_figure
+from app.shared.events import EVENT, GENERATING, MULTIPLE, On, downloaded, wire
+from app.shared.markup import place
 from app.shared.settings_rail import CHANGED, SettingsRail, settings_rail
-from app.shared.web import topbar
+from app.shared.web import span_editor, topbar
 
-
-class BranchHandlers:
-    """Every method builds one request and calls one service; the tree is read anew afterwards."""
-
-    def __init__(self, services: Services) -> None:
-        """Keep the services."""
-        self._audits = services.audits
-        self._library = services.library
-
-    @shown
-    def tree(self, event: gr.EventData) -> Message:
-        """Read the tree again, as seen from the shown branch."""
-        return self._tree(event)
-
-    @shown
-    def rename(self, event: gr.EventData) -> Message:
-        """Give a branch another name."""
-        self._library.rename_branch(event.session, event.branch, str(event.name))
-        return self._tree(event, said="Renamed.")
-
-    @shown
-    def ponder(self, event: gr.EventData) -> Message:
-        """Say what pruning a branch would take along, or why it cannot be pruned."""
-        return reply(event, prune_message(event.branch, self._library.prune_preview(event.session, event.branch)))
-
-    @shown
-    def prune(self, event: gr.EventData) -> Message:
-        """Delete a branch and all that depart from it."""
-        view = self._library.prune(event.session, event.branch)
-        there = any(branch.id == event.shown for branch in view.branches)
-        seen = self._audits.view(event.session, event.shown) if there else view
-        return reply(event, {**tree_message(seen), "said": "Pruned."})
-
-    @shown
-    def beside(self, event: gr.EventData) -> Message:
-        """Put two chains of the session beside each other, from where they part."""
-        left, right = (self._audits.view(event.session, branch) for branch in event.pair)
-        return reply(event, beside_message(left, right))
-
-    def _tree(self, event: gr.EventData, said: str = "") -> Message:
-        return reply(event, {**tree_message(self._audits.view(event.session, event.shown)), "said": said})
-
-
-def branches_of(services: Services) -> None:
-    """Place the link between the tree in the transcript and its handlers."""
-    handlers = BranchHandlers(services)
-    link = branch_link()
-    answers = (handlers.tree, handlers.rename, handlers.ponder, handlers.prune, handlers.beside)
-    wire(link, {answer.__name__: On(answer, link) for answer in answers}, MULTIPLE)
-
-
-FRAME_SECONDS = 0.1
-"""The way to a new audit is shown at most this often."""
-
-
-class RereadingHandlers:
-    """What the panel asks of the services; every method builds one request and calls one service."""
-
-    def __init__(self, services: Services) -> None:
-        """Keep the services."""
-        self._rereads = services.rereads
-        self._audits = services.audits
-
-    @shown
-    def reread(self, event: gr.EventData) -> Message:
-        """Read the chain; why it cannot be read is shown in the panel and not as an error."""
-        found = or_refusal(lambda: rereading_message(self._rereads.read(_request(event))))
-        if isinstance(found, str):
-            return reply(event, refusal_message(found, event.session, event.branch))
-        return reply(event, found)
-
-    @shown_stream
-    def depart(self, event: gr.EventData) -> Iterator[Message]:
-        """Begin an audit at these settings and run it to the step at which it departs."""
-        shown_at, found = 0.0, None
-        for found in self._rereads.depart(_request(event)):
-            if found.done or time.monotonic() - shown_at >= FRAME_SECONDS:
-                yield _departure(event, found)
-                shown_at = time.monotonic()
-
-    @shown
-    def halt(self, event: gr.EventData) -> None:
-        """End the way to a new audit after its current token."""
-        self._audits.pause(event.session)
-
-
-def rereading_panel(services: Services) -> None:
-    """Place the panel and wire it."""
-    handlers = RereadingHandlers(services)
-    panel = rereading()
-    events = {"reread": On(handlers.reread, panel), "depart": On(handlers.depart, panel, settings=GENERATING)}
-    wire(panel, events, MULTIPLE)
-    panel.halt(handlers.halt, None, None, **MULTIPLE)  # type: ignore[attr-defined]
-
-
-def _request(event: gr.EventData) -> RereadRequest:
-    return RereadRequest(event.session, event.lam, event.alpha, event.branch)
-
-
-def _departure(event: gr.EventData, found: Departure) -> Message:
-    return reply(event, departure_message(found))
-
-
-class VerdictHandlers:
-    """What the panel asks for; every method builds one request and calls one service."""
-
-    def __init__(self, services: Services) -> None:
-        """Keep the service."""
-        self._verdicts = services.verdicts
-
-    @shown
-    def read(self, event: gr.EventData) -> Message:
-        """What stands, as far as the reviewer may see it."""
-        return reply(event, self._current(int(event.session), signed_verdict(event.reviewer)))
-
-    @shown
-    def give(self, event: gr.EventData) -> Message:
-        """Write a verdict, or take one back, and say what stands now."""
-        request = VerdictRequest(
-            int(event.session), str(event.reviewer), event.verdict, event.branch, event.first, event.last,
-            str(event.note), str(event.tag),
-        )  # fmt: skip
-        made = self._verdicts.add(request)
-        now = self._current(request.session_id, made.reviewer)
-        return reply(event, {**now, "said": given_sentence(made)})
-
-    def _current(self, session_id: int, reviewer: str) -> Message:
-        return verdicts_message(self._verdicts.current(session_id, reviewer or None), reviewer)
-
-
-def verdict_part(services: Services) -> None:
-    """Place the verdict panel and connect it."""
-    handlers = VerdictHandlers(services)
-    panel = verdict_panel()
-    told_of_failure(panel.give(handlers.give, None, panel, **MULTIPLE), "verdict")  # type: ignore[attr-defined]
-    told_of_failure(panel.read(handlers.read, None, panel, **MULTIPLE), "verdicts")  # type: ignore[attr-defined]
-
-
-UNRELATED = ("greedy", "max_new_tokens", "seed")
-"""Settings that no calibration depends on."""
-
-TUNED_BY = (
-    "policy",
-    "model",
-    "mask",
-    "temperature",
-    "top_p",
-    "top_k",
-    "sentinel",
-    "mask_mode",
-    "mask_hint",
-    "whitelist",
-    "prompt_format",
+LEGEND = (
+    ("", "", "certified", 0),
+    ("inherited", "", "inherited", 0),
+    ("open", "", "uninformative", 0),
+    ("fallback", "tri", "fallback", 0),
+    ("", "pin", "forced", 0),
+    ("sensitive", "", "sensitive", 8),
 )
-"""Settings that must be those of a tuning for its strengths to be offered."""
+"""The states of a token: classes, mark, name, height of its sensitivity in pixels."""
+
+ACTIONS = (
+    ("open", "Open", "Shows this branch in the transcript.", ""),
+    ("rename", "Rename", "", "F2"),
+    ("link", "Copy link", "Leads to this branch, at its fork or at the selected token.", ""),
+    ("beside", "Put beside the shown one", "Both texts from where they part, with their sensitivity.", ""),
+    ("prune", "Prune", "Deletes it with all branches that depart from it.", "Del"),
+)
+"""What can be done with a branch: action, title, why, and its key."""
+
+PICTURES = (
+    (
+        "strip",
+        "Sensitivity along the chain",
+        "darker: stronger; orange from 0.50 on; ▲ likelier with the attribute visible, ▼ masking raises it",
+    ),
+    (
+        "scatter",
+        "Candidates of the selected token",
+        "on the diagonal masking changes nothing; what lies above both threshold lines passes",
+    ),
+    (
+        "divergence",
+        "How far fusion stays from the masked reading",
+        "bars: KL of fused from masked; line: TV on the certified set; dashed: its bound",
+    ),
+    (
+        "margin",
+        "Distance to the threshold",
+        "above zero: the token passes its threshold; under zero, hatched: it does not",
+    ),
+)
+"""The pictures: name, title, what the marks mean."""
+
+SESSION_SCRIPT = (
+    "coft.session.mount(trigger, props, watch, ['open', 'start', 'step', 'run', 'more', 'pause', 'fork', 'report', "
+    "'overhead'])"
+)
 
 
-def audit_page(app: gr.Blocks, services: Services) -> None:
-    """Build the page."""
+def audit_page(app: gr.Blocks, services: Services, place_verdicts: Callable[[], None]) -> None:
+    """Build the page.
+
+    Args:
+        app: The application.
+        services: What the page calls.
+        place_verdicts: Places the panel for verdicts on what is shown.
+    """
     handlers = AuditHandlers(services)
     topbar("audit")
     gr.HTML(
@@ -194,34 +85,42 @@ def audit_page(app: gr.Blocks, services: Services) -> None:
         with gr.Column(elem_classes=["rail"], min_width=0):
             rail = settings_rail(AuditSettings(), services.audits.masked_families)
         with gr.Column(elem_classes=["work"], min_width=0):
-            editor = span_editor(assets.examples(), assets.phantom_examples())
-            stage = transcript()
-            branches_of(services)
-            rereading_panel(services)
-            steps_chart()
-            pictures()
-            spans = contributions()
+            editor = span_editor()
+            place("audit/transcript.html", "coft.session.place(element)", "transcript", legend=LEGEND, actions=ACTIONS)
+            # A component without content, because Gradio renders a component's whole template with each message.
+            stage = gr.HTML(
+                html_template="<span></span>",
+                js_on_load=SESSION_SCRIPT,
+                apply_default_css=False,
+                elem_id="transcript-wire",
+                elem_classes=["wire"],
+            )
+            _branches(services)
+            _rereading(services)
+            _steps_chart()
+            place("audit/pictures.html", "coft.pictures.mount(element)", "pictures", pictures=PICTURES)
+            spans = place(
+                "audit/contributions.html",
+                "coft.spans.mount(element, trigger, props, watch, ['contribute'])",
+                "contributions",
+            )
         with gr.Column(elem_classes=["inspect"], min_width=0):
-            inspector()
-            verdict_part(services)
+            place("audit/inspector.html", "coft.inspector.mount(element)", "inspector")
+            _chart(candidates_figure(), "candidates-plot")
+            place("audit/facts.html", "coft.inspector.facts(element)", "facts")
+            place_verdicts()
     download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
     app.load(None, rail.inputs, None, js=CHANGED)
-    _wire_session(handlers, editor, stage, rail, download)
+    wire(editor, prompt_events(handlers, editor, rail), MULTIPLE)
+    _wire_session(handlers, stage, rail, download)
     wire(spans, {"contribute": On(handlers.contribute, spans)}, {**EVENT, "trigger_mode": "once"})
     wire_settings(app, handlers, rail)
 
 
-def _wire_session(
-    handlers: AuditHandlers, editor: gr.HTML, stage: gr.HTML, rail: SettingsRail, download: gr.DownloadButton
-) -> None:
-    settings = rail.inputs
-    prompt = {
-        "detect": On(handlers.detect, editor, settings),
-        "preview": On(handlers.preview, editor, settings),
-    }
+def _wire_session(handlers: AuditHandlers, stage: gr.HTML, rail: SettingsRail, download: gr.DownloadButton) -> None:
     events = {
-        "open": On(handlers.open, [stage, *settings]),
-        "start": On(handlers.start, stage, settings, GENERATING),
+        "open": On(handlers.open, [stage, *rail.inputs]),
+        "start": On(handlers.start, stage, rail.inputs, GENERATING),
         "step": On(handlers.step, stage, settings=GENERATING),
         "run": On(handlers.run, stage, settings=GENERATING),
         "more": On(handlers.more, stage),
@@ -229,30 +128,41 @@ def _wire_session(
         "fork": On(handlers.fork, stage, settings=GENERATING),
         "overhead": On(handlers.overhead, stage, settings=GENERATING),
     }
-    wire(editor, prompt, MULTIPLE)
     wire(stage, events, MULTIPLE)
     downloaded(stage.report(handlers.report, None, download, **MULTIPLE), "report-file")  # type: ignore[attr-defined]
 
 
-def wire_settings(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
-    """Connect the rail's own events, for every page that has one."""
-    changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
-    for change in changes.values():
-        change(None, rail.inputs, None, js=CHANGED)
-    gr.on([changes["policy"], changes["parameters"]], handlers.describe_method, rail.inputs, rail.method_note, **LATEST)
-    model, calibration = rail.controls["model"], rail.controls["calibration_id"]
-    gr.on([changes["model"], app.load], handlers.describe_model, model, rail.model_note, **LATEST)
-    described = [change for name, change in changes.items() if name not in UNRELATED]
-    notes = [rail.calibration_note, rail.controls["group"], rail.adopt]
-    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **LATEST)
-    changes["calibration_id"](handlers.describe_drift, calibration, rail.drift_note, **LATEST)
-    gr.on([changes["mask"], changes["model"], changes["policy"]], handlers.menu, rail.inputs, calibration, **LATEST)
-    rail.adopt.click(handlers.adopt, rail.inputs, rail.inputs, **EVENT)
-    wire_tuned(app, handlers, rail)
+def _branches(services: Services) -> None:
+    """Place the link between the tree in the transcript and its handlers."""
+    handlers = BranchHandlers(services)
+    link = gr.HTML(
+        html_template="<div></div>",
+        js_on_load="coft.branches.mount(element, trigger, props, watch, "
+        "['tree', 'rename', 'ponder', 'prune', 'beside'])",
+        apply_default_css=False,
+        elem_id="branch-link",
+        elem_classes=["offscreen"],
+    )
+    answers = (handlers.tree, handlers.rename, handlers.ponder, handlers.prune, handlers.beside)
+    wire(link, {answer.__name__: On(answer, link) for answer in answers}, MULTIPLE)
 
 
-def wire_tuned(app: gr.Blocks, handlers: AuditHandlers, rail: SettingsRail) -> None:
-    """Offer the strength that a tuning found for the chosen method."""
-    tuned_by = [rail.controls[name].change for name in TUNED_BY]  # type: ignore[attr-defined]
-    gr.on([*tuned_by, app.load], handlers.describe_tuned, rail.inputs, [rail.tuned_note, rail.use_tuned], **LATEST)
-    rail.use_tuned.click(handlers.use_tuned, rail.inputs, rail.inputs, **EVENT)
+def _rereading(services: Services) -> None:
+    """Place and wire the panel that reads a chain at another lambda or alpha."""
+    handlers = RereadingHandlers(services)
+    script = "coft.rereading.mount(element, trigger, props, watch, ['reread', 'depart', 'halt'])"
+    panel = place("audit/rereading.html", script, "rereading")
+    events = {"reread": On(handlers.reread, panel), "depart": On(handlers.depart, panel, settings=GENERATING)}
+    wire(panel, events, MULTIPLE)
+    panel.halt(handlers.halt, None, None, **MULTIPLE)  # type: ignore[attr-defined]
+
+
+def _steps_chart() -> None:
+    """Place the chart of set size and threshold by step, and its numbers."""
+    place("audit/steps_caption.html", "coft.charts.caption(element)", "steps-caption")
+    _chart(steps_figure(), "steps-plot")
+    place("audit/steps_numbers.html", name="steps-numbers")
+
+
+def _chart(figure: object, name: str) -> None:
+    gr.Plot(figure, show_label=False, container=False, elem_id=name, elem_classes=["chart"])

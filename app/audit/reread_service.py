@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import takewhile
 from threading import Lock
 from typing import cast
+
+from cachetools import LRUCache
 
 from app.audit.rereading import CalibrationOffer, Departure, Rereading, RereadRequest, RereadRow, RereadThresholds
 from app.audit.service import AuditService
@@ -69,15 +70,14 @@ class StoredChains:
             kept_bytes: Bytes of logits that are kept decoded.
         """
         self._sessions = sessions
-        self._kept_bytes = kept_bytes
-        self._kept: OrderedDict[_Key, StoredChain] = OrderedDict()
+        self._kept: LRUCache[_Key, StoredChain] = LRUCache(kept_bytes, getsizeof=lambda chain: chain.size)
         self._lock = Lock()
 
     @property
     def size(self) -> int:
         """Bytes of logits that are kept now."""
         with self._lock:
-            return sum(chain.size for chain in self._kept.values())
+            return int(self._kept.currsize)
 
     def of(self, branch: BranchRecord) -> StoredChain:
         """The chain of a branch as the store has it now.
@@ -94,7 +94,9 @@ class StoredChains:
         added = self._with_logits(branch.id, len(known.steps))
         if added or known.texts is None:
             known = StoredChain((*known.steps, *added), {**(known.texts or {}), **_texts(added)})
-        self._keep(key, known)
+        # A chain that alone is larger than what is kept is read anew each time.
+        with self._lock, suppress(ValueError):
+            self._kept[key] = known
         return known
 
     def _with_logits(self, branch_id: int, first: int) -> tuple[Step, ...]:
@@ -104,14 +106,6 @@ class StoredChains:
             replace(step, logits=StoredLogits.from_bytes(kept[step.index])) if step.index in kept else step
             for step in steps
         )
-
-    def _keep(self, key: _Key, chain: StoredChain) -> None:
-        with self._lock:
-            self._kept[key] = chain
-            self._kept.move_to_end(key)
-            left = sum(kept.size for kept in self._kept.values())
-            while left > self._kept_bytes:
-                left -= self._kept.popitem(last=False)[1].size
 
 
 def _texts(steps: tuple[Step, ...]) -> dict[int, str]:

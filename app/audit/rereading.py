@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.audit.words import Message
+from app.shared.prompt_words import Message
 from app.shared.step_words import shown_token
 from coft_core.decode.heads import Bounds
 from coft_core.decode.reread import RereadStep

@@ -13,8 +13,7 @@ import gradio as gr
 import plotly.graph_objects as go
 from gradio.components import Component
 
-from app.audit.handlers import AuditHandlers
-from app.audit.page import wire_tuned
+from app.audit.panel import SettingsHandlers, wire_tuned
 from app.batch.impact import OutcomeRule, Outcomes, impact_csv, impact_table
 from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, whole_number
 from app.batch.service import BatchRequest
@@ -277,7 +276,7 @@ class FormHandlers:
         self._calibrations = services.calibrations
         self._audits = services.audits
         self._user_lists = services.user_lists
-        self.settings = AuditHandlers(services)
+        self.settings = SettingsHandlers(services)
         self.prompts = PromptHandlers(services.batches, UNTRIED)
 
     @shown

@@ -11,9 +11,9 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from app.audit.words import family_choices, list_choices
 from app.shared.audits import FAMILY_NAMES, CalibrationRequest
 from app.shared.markup import hint, icon, markup, upload
+from app.shared.prompt_words import family_choices, list_choices
 from app.shared.settings_rail import prompt_format, terms
 from app.shared.step_words import level
 from coft_core.types import FAMILIES

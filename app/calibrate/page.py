@@ -10,7 +10,6 @@ from typing import Any
 
 import gradio as gr
 
-from app.audit.words import list_choices
 from app.bootstrap import Services
 from app.calibrate.charts import comparison_figure, drift_figure
 from app.calibrate.form import (
@@ -57,6 +56,7 @@ from app.shared.prompt_form import (
     row_errors,
 )
 from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
+from app.shared.prompt_words import list_choices
 from app.shared.web import topbar
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from app.shared.audits import CalibrationSummary
+from app.shared.chain_words import DRIFT_STATES
 from app.shared.markup import badge, icon, table
 from app.shared.prompt_sets import CalibrationEstimate
 from app.shared.step_words import count, day, duration, level, plural
@@ -14,18 +15,10 @@ from coft_core.conformal.drift import DriftReport
 SHOWN_PROMPT = 120
 """Characters of a prompt that a table shows."""
 
-WORDS = {
-    "fresh": "fresh",
-    "watch": "watch",
-    "recalibrate": "calibrate again",
-    "unknown": "unknown",
-}
-"""Statuses in words; the mark before them has another shape for each."""
-
 
 def drift_head(report: DriftReport) -> str:
     """Badge and sentence."""
-    mark = badge(f"drift-{report.status}", WORDS.get(report.status, report.status))
+    mark = badge(f"drift-{report.status}", DRIFT_STATES.get(report.status, report.status))
     facts = ""
     if report.two_sample_p is not None:
         facts = (

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
-from app.audit.parts import span_editor
-from app.audit.words import Message, spans_from, spans_message
 from app.bootstrap import Services
 from app.compare.chains import align, beside
+from app.compare.charts import chain_divergence_figure, changed_figure, sensitivity_figure, vanilla_figure
 from app.compare.set_words import set_message, set_query, sets_message
 from app.compare.types import Comparison, SetRequest
 from app.compare.words import (
@@ -27,17 +27,15 @@ from app.compare.words import (
     picked_message,
     rows_message,
 )
-from app.compare.words import compared_columns_from as settings_of_columns
 from app.sessions.service import LibraryQuery
-from app.shared import web as assets
 from app.shared.audits import AuditSettings, StartAudit
-from app.shared.charts import chain_divergence_figure, changed_figure, sensitivity_figure, vanilla_figure
 from app.shared.errors import ColumnMismatch
 from app.shared.events import LATEST, MULTIPLE, On, Reply, downloaded, reply, shown, shown_stream, wire
-from app.shared.markup import icon, markup
+from app.shared.markup import from_file, markup, place
 from app.shared.prompt_form import PromptHandlers, PromptPart, parsed_from, prompt_part
 from app.shared.prompt_sets import PROMPT_SET_FIELDS
-from app.shared.web import topbar
+from app.shared.prompt_words import Message, spans_from, spans_message
+from app.shared.web import span_editor, topbar
 from coft_core.types import Step
 
 FRAME_SECONDS = 0.12
@@ -83,7 +81,14 @@ class LiveChains:
         return {"kind": "frame", "columns": columns, "rows": rows}
 
 
-EVENTS = "['menu', 'begin', 'run', 'pause', 'open', 'find', 'pick', 'csv', 'discard']"
+SCRIPT = (
+    "coft.compare.mount(element, trigger, props, watch, ['menu', 'begin', 'run', 'pause', 'open', 'find', 'pick', "
+    "'csv', 'discard'])"
+)
+SET_SCRIPT = (
+    "coft.sets.mount(element, trigger, props, watch, ['listed', 'take', 'start', 'view', 'cancel', 'resume', 'remove', "
+    "'table'])"
+)
 
 FIGURES = (
     (
@@ -111,191 +116,30 @@ FIGURES = (
 """Name, title and explanation of each picture."""
 
 
-def compare_head() -> None:
-    """Place the title, what can be done, and the choice between a new prompt, a prompt set and stored audits."""
-    markup(
-        f"""<div class="pagehead"><h1>Compare</h1><p class="sub">One prompt or a set of them, several ways to
-          decode it.</p>
-        <div class="actions" id="cmp-actions">
-          <button type="button" class="btn" data-cmp="change" aria-expanded="true" hidden>Change</button>
-          <button type="button" class="btn" data-cmp="csv" hidden>{icon("down")}CSV</button>
-          <button type="button" class="btn" data-cmp="discard" hidden>Discard</button>
-          <button type="button" class="btn" data-cmp="pause" hidden>{icon("pause")}Pause</button>
-          <button type="button" class="btn primary" data-cmp="go" disabled>{icon("run")}<span class="word">Run</span
-            ></button></div></div>
-        <div class="modes" role="group" aria-label="What to compare">
-          <button type="button" class="btn" data-cmp="mode" data-mode="new" aria-pressed="true">A new prompt</button>
-          <button type="button" class="btn" data-cmp="mode" data-mode="set" aria-pressed="false">A prompt set</button>
-          <button type="button" class="btn" data-cmp="mode" data-mode="stored" aria-pressed="false">Stored audits
-            </button>
-        </div>""",
-        "cmp-head",
-    )
-
-
-def compare_setup() -> None:
-    """Place the columns of a new run, and the pickers of stored audits."""
-    markup(
-        f"""<section class="cmp-columns" aria-labelledby="h-columns">
-          <div class="bar"><h2 id="h-columns">Columns</h2><span class="hint">compared with the first</span>
-            <div class="end"><button type="button" class="btn small" data-cmp="add">Add column</button></div></div>
-          <div class="colcards"></div>
-          <details class="shared"><summary>{icon("chev", "chev")}Model, sampling, length and seed<span class="hint tnum"
-            ></span></summary><div class="filters">{_shared()}</div></details></section>
-        <section class="cmp-picker" aria-labelledby="h-picker" hidden>
-          <div class="bar"><h2 id="h-picker">Stored audits</h2><span class="hint">choose two to four, or several
-            branches of one</span></div>
-          <div class="pickgrid"><div><div class="field"><label for="cmp-search">Search</label><input class="input"
-            id="cmp-search" type="search" autocomplete="off" spellcheck="false" placeholder="Name, prompt or tag"></div>
-            <ul class="cmp-found" aria-label="Audits found"></ul><p class="hint more" role="status"></p></div>
-            <div><h3 id="h-picked">Chosen</h3><ol class="cmp-picked" aria-labelledby="h-picked"></ol></div></div>
-        </section>""",
-        "cmp-setup",
-    )
-
-
-def compare_stage() -> gr.HTML:
-    """Place prompt, columns and the selected row; it triggers everything and receives the messages."""
-    return gr.HTML(
-        html_template="""<section aria-label="Comparison"><div class="notice" role="alert" hidden></div>
-        <div class="nothing"><p class="sub">Nothing is compared yet.
-          Type a prompt, or take a prompt set, and press <strong>Run</strong>:
-          each column writes its own continuation, and they are aligned token by token. Or choose audits that you have
-          already.</p></div>
-        <div class="compared" hidden>
-          <div class="editor cmp-prompt"></div>
-          <ul class="parting" aria-live="polite"></ul>
-          <div class="lanebar"><h2 id="h-lanes">Columns, aligned</h2>
-            <span class="hint tnum counted" role="status"></span>
-            <label class="only"><input type="checkbox" data-cmp="only">Only differences</label></div>
-          <div class="across" tabindex="0" role="region" aria-labelledby="h-lanes"><div class="cmp-lanes">
-            <div class="laneheads"></div>
-            <div class="cmp-rows"><table><caption class="vh">Aligned tokens; arrow keys select a row</caption>
-              <thead></thead><tbody></tbody></table></div></div></div>
-          <p class="hint">≠ marks steps at which a column leaves the first one’s text; a dash is a gap left by the
-            alignment. Bars to the right: likelier with the attribute visible. Up and down select a row.</p>
-          <section class="cmp-chosen" aria-labelledby="h-chosen" hidden><div aria-live="polite">
-            <div class="bar"><h2 id="h-chosen"></h2><span class="hint"></span></div><p class="verdict"></p></div>
-            <div class="views"></div></section>
-        </div></section>""",
-        js_on_load=f"coft.compare.mount(element, trigger, props, watch, {EVENTS})",
-        apply_default_css=False,
-        elem_id="comparison",
-        elem_classes=["coft"],
-    )
+SHARED = (
+    ("model", "Model", Markup('type="text" spellcheck="false"')),
+    ("max_new_tokens", "Steps at most", Markup('type="number" min="1" max="1024" step="1"')),
+    ("seed", "Seed", Markup('type="number" step="1"')),
+    ("temperature", "Temperature", Markup('type="number" min="0.1" max="2" step="0.05"')),
+    ("top_p", "Top-p (1 is off)", Markup('type="number" min="0.05" max="1" step="0.01"')),
+    ("top_k", "Top-k (0 is off)", Markup('type="number" min="0" step="1"')),
+)
+"""Settings that all columns share: name, label, and what kind of input takes them."""
 
 
 def compare_side() -> tuple[gr.Plot, ...]:
     """Place the summary, the pictures, the settings that differ, and the notes."""
-    markup(
-        """<section aria-labelledby="h-sum"><div class="bar"><h2 id="h-sum">Summary</h2></div><div class="sum scrolls"
-          tabindex="0" role="region" aria-label="Summary, table"></div>
-        <p class="hint">From vanilla: how far what a column draws from lies from vanilla’s distribution after the same
-          text, on average over its steps; a dash where that is not known, or where a column decodes a checkpoint of
-          its own. Overruled: certification refused the token that the policy likes best, and another one was
-          certified. Time: the median of a column’s steps but the first, waiting for the model not counted. Keys and
-          values: computed from the model’s shape for all readings that the column runs, the masked one included, which
-          shows the sensitivity.</p></section>""",
-        "cmp-summary",
-    )
-    plots = tuple(_figure(*item) for item in FIGURES)
-    markup(
-        """<section aria-labelledby="h-settings"><div class="bar"><h2 id="h-settings">Settings that differ</h2></div>
-          <div class="settings scrolls" tabindex="0" role="region" aria-label="Settings that differ, table"></div>
-        </section>
-        <section class="notes" aria-labelledby="h-notes"><div class="bar"><h2 id="h-notes">Notes</h2></div>
-          <ul class="cautions"></ul></section>""",
-        "cmp-rest",
-    )
+    markup(from_file("compare/summary.html"), "cmp-summary")
+    plots = tuple(_figure(*figure) for figure in FIGURES)
+    markup(from_file("compare/rest.html"), "cmp-rest")
     return plots
 
 
 def _figure(name: str, title: str, about: str) -> gr.Plot:
-    saves = "".join(
-        f'<button type="button" class="link" data-cmp="image" data-figure="{name}" data-format="{kind}" '
-        f'data-title="{title}" aria-label="Save “{title}” as {kind.upper()}">{word}</button>'
-        for kind, word in (("png", "image"), ("svg", "SVG"))
-    )
-    markup(
-        f"""<div class="figcaption"><h2>{title}</h2><span class="end hint">
-          <button type="button" class="link" data-cmp="numbers" data-figure="{name}" aria-expanded="false"
-            aria-controls="numbers-{name}" aria-label="{title}, numbers">numbers</button>{saves}</span></div>""",
-        f"cap-{name}",
-    )
+    markup(from_file("compare/figure_caption.html", name=name, title=title), f"cap-{name}")
     plot = gr.Plot(show_label=False, container=False, elem_classes=["chart"], elem_id=f"plot-{name}")
-    markup(
-        f"""<div class="key" aria-hidden="true"></div><p class="hint">{about} <span class="peaks"></span></p>
-        <div class="cmp-numbers scrolls" id="numbers-{name}" tabindex="0" role="region"
-          aria-label="{title}, numbers" hidden></div>""",
-        f"after-{name}",
-    )
+    markup(from_file("compare/figure_after.html", name=name, title=title, about=about), f"after-{name}")
     return plot
-
-
-def _shared() -> str:
-    fields = (
-        ("model", "Model", 'type="text" spellcheck="false"'),
-        ("max_new_tokens", "Steps at most", 'type="number" min="1" max="1024" step="1"'),
-        ("seed", "Seed", 'type="number" step="1"'),
-        ("temperature", "Temperature", 'type="number" min="0.1" max="2" step="0.05"'),
-        ("top_p", "Top-p (1 is off)", 'type="number" min="0.05" max="1" step="0.01"'),
-        ("top_k", "Top-k (0 is off)", 'type="number" min="0" step="1"'),
-    )
-    inputs = "".join(
-        f'<div class="field"><label for="cmp-{name}">{label}</label><input class="input" id="cmp-{name}" '
-        f'data-shared="{name}" {kind}></div>'
-        for name, label, kind in fields
-    )
-    return (
-        f'{inputs}<div class="field"><label for="cmp-greedy">Next token</label><select class="select" id="cmp-greedy" '
-        'data-shared="greedy"><option value="">drawn, with the same seed</option>'
-        '<option value="yes">always the likeliest</option></select></div>'
-    )
-
-
-SET_EVENTS = "['listed', 'take', 'start', 'view', 'cancel', 'resume', 'remove', 'table']"
-
-
-def earlier_sets() -> None:
-    """Place the name of a new comparison, stored prompt sets, and the comparisons of earlier."""
-    gr.HTML(
-        """<section class="set-begin" aria-labelledby="h-set-begin"><div class="bar">
-          <h2 id="h-set-begin">2. Comparison</h2></div>
-          <div class="field"><label for="set-name">Name</label><input class="input" id="set-name" type="text"
-            autocomplete="off" placeholder="the file’s name"></div>
-          <div class="field"><label for="set-stored">A prompt set of an earlier upload</label><select class="select"
-            id="set-stored"><option value="">None stored yet</option></select></div>
-          <h3 id="h-sets">Earlier comparisons</h3><ul class="set-list" aria-labelledby="h-sets"></ul></section>""",
-        apply_default_css=False,
-        elem_id="set-begin",
-        elem_classes=["coft"],
-    )
-
-
-def set_stage() -> gr.HTML:
-    """Place an open comparison: how far its columns are, their means, and its rows."""
-    return gr.HTML(
-        html_template="""<section class="set-open" aria-labelledby="h-set" hidden>
-          <div class="bar"><h2 id="h-set" tabindex="-1"></h2><div class="end">
-            <button type="button" class="btn" data-set="cancel">Cancel</button>
-            <button type="button" class="btn primary" data-set="resume">Resume</button>
-            <button type="button" class="btn" data-set="rows">Rows as CSV</button>
-            <button type="button" class="btn" data-set="means">Means as CSV</button>
-            <button type="button" class="btn quiet" data-set="remove">Delete</button></div></div>
-          <p class="sub tnum about"></p>
-          <ul class="set-progress"></ul><p class="vh" role="status"></p>
-          <div class="set-means scrolls" tabindex="0" role="region" aria-label="Means of the columns, table"></div>
-          <div class="bar"><h3 id="h-set-rows">Prompts</h3><span class="hint tnum where"></span><div class="end pager">
-            <button type="button" class="btn small" data-set="previous">Previous</button>
-            <button type="button" class="btn small" data-set="next">Next</button></div></div>
-          <p class="hint">A prompt opens its chains side by side, below. A column’s head sorts.</p>
-          <div class="set-rows scrolls" tabindex="0" role="region" aria-labelledby="h-set-rows"></div>
-          <ul class="set-notes"></ul></section>""",
-        js_on_load=f"coft.sets.mount(element, trigger, props, watch, {SET_EVENTS})",
-        apply_default_css=False,
-        elem_id="compared-set",
-        elem_classes=["coft"],
-    )
 
 
 READ = len(PROMPT_SET_FIELDS) + 4
@@ -340,7 +184,7 @@ class SetHandlers:
         prompts = parsed_from(self._batches, path, columns)
         asked = SetRequest(
             name=str(event.name or "").strip() or Path(prompts.filename).stem,
-            columns=settings_of_columns(event.shared, event.columns),
+            columns=compared_columns_from(event.shared, event.columns),
             accept_errors=bool(accept),
         )
         try:
@@ -391,7 +235,7 @@ def set_controls(services: Services) -> tuple[SetHandlers, PromptPart]:
         with gr.Column(min_width=0):
             part = prompt_part(handlers.prompts)
         with gr.Column(min_width=0):
-            earlier_sets()
+            markup(from_file("compare/set_begin.html"), "set-begin")
     return handlers, part
 
 
@@ -525,16 +369,16 @@ def compare_page(app: gr.Blocks, services: Services) -> None:
     handlers = CompareHandlers(services)
     topbar("compare")
     with gr.Column(elem_classes=["page", "compare"], elem_id="main"):
-        compare_head()
+        markup(from_file("compare/head.html"), "cmp-head")
         with gr.Column(elem_classes=["cmp-setup"]):
             with gr.Column(elem_classes=["cmp-new"]):
-                editor = span_editor(assets.examples(), assets.phantom_examples())
+                editor = span_editor()
             sets = set_controls(services)
-            compare_setup()
-        opened = set_stage()
+            markup(from_file("compare/setup.html", shared=SHARED), "cmp-setup")
+        opened = place("compare/set_stage.html", SET_SCRIPT, "compared-set")
         with gr.Row(elem_classes=["cmp"]):
             with gr.Column(elem_classes=["cmp-main"], min_width=0):
-                stage = compare_stage()
+                stage = place("compare/stage.html", SCRIPT, "comparison")
             with gr.Column(elem_classes=["cmp-side"], min_width=0):
                 plots = compare_side()
     file = gr.DownloadButton("Comparison", elem_id="comparison-file", elem_classes=["offscreen"])

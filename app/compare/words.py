@@ -9,7 +9,6 @@ from dataclasses import asdict
 from html import escape
 from typing import Any, TypedDict
 
-from app.audit.words import Message, finished_text
 from app.compare.types import ChainSummary, ComparedRow, Comparison, PairComparison
 from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSummary, PolicyInfo
 from app.shared.chain_words import NAMES
@@ -17,6 +16,7 @@ from app.shared.errors import ServiceError
 from app.shared.markup import table
 from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
 from app.shared.policy_menu import policies_json
+from app.shared.prompt_words import Message, finished_text
 from app.shared.step_words import Row, count, day, level, plural, probability, quoted, shown_token, signed, step_card
 from coft_core.types import Candidate, Certificate, Step
 from db.chains import BranchOutline

@@ -8,12 +8,12 @@ from typing import Any
 
 import gradio as gr
 
-from app.audit.words import family_choices
 from app.bootstrap import Services
 from app.lists.words import EMPTY, parsed_list, shown_list, stored_lists
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, MULTIPLE, downloaded, shown
 from app.shared.markup import listing, markup, upload
+from app.shared.prompt_words import family_choices
 from app.shared.web import TEMPLATES, topbar
 
 ACTIONS = [("mask: always sensitive", "mask"), ("keep: always visible", "keep")]

@@ -9,6 +9,7 @@ from app.lists.upload import LARGEST_FILE, ParsedUserList, parse_user_list, user
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.fingerprints import detector_parts
+from app.shared.planning import stored_list
 from coft_core.fingerprint import same_digests
 from coft_core.text.user_list import UserList
 from coft_core.types import UserTerm
@@ -62,7 +63,6 @@ class UserListService:
         self._jobs = jobs
         self._batches = batches
         self._max_upload_bytes = max_upload_bytes
-        self._loaded: tuple[int, UserList] | None = None
 
     def parse(
         self, path: Path, filename: str | None = None, action: str = "mask", family: str = "other"
@@ -106,7 +106,7 @@ class UserListService:
 
     def view(self, user_list_id: int) -> UserListView:
         """A word list with its terms."""
-        return UserListView(self._lists.get(user_list_id), self._terms(user_list_id))
+        return UserListView(self._lists.get(user_list_id), self.load(user_list_id).terms)
 
     def named(self, name: str) -> UserListView:
         """The word list of a name.
@@ -122,7 +122,7 @@ class UserListService:
 
     def csv(self, user_list_id: int) -> str:
         """A word list as CSV, which can be uploaded again."""
-        return user_list_csv(self._terms(user_list_id))
+        return user_list_csv(self.load(user_list_id).terms)
 
     def write_csv(self, user_list_id: int, folder: Path) -> Path:
         """Write a word list into a folder, atomically, and return its path."""
@@ -138,24 +138,13 @@ class UserListService:
         self._require_unused(self._lists.get(user_list_id))
         self._lists.delete(user_list_id)
 
-    def exists(self, user_list_id: int) -> bool:
-        """Whether the list has not been deleted."""
-        return any(record.id == user_list_id for record in self._lists.list())
-
     def load(self, user_list_id: int) -> UserList:
         """The list as the detector takes it.
 
         Raises:
             NotFoundError: It has been deleted.
         """
-        record = self._lists.get(user_list_id)
-        # A stored list never changes and its id is never given again, so the last one read can be kept.
-        if self._loaded is None or self._loaded[0] != user_list_id:
-            self._loaded = (user_list_id, UserList(record.name, self._terms(user_list_id)))
-        return self._loaded[1]
-
-    def _terms(self, user_list_id: int) -> tuple[UserTerm, ...]:
-        return tuple(self._lists.terms(user_list_id))
+        return stored_list(self._lists, user_list_id)
 
     def _require_unused(self, record: UserListRecord) -> None:
         label = self.load(record.id).label

@@ -1,4 +1,4 @@
-"""The review page: sessions to choose from, a session's verdicts, reviewers' agreement; and the panel of verdicts."""
+"""The review page: sessions to choose from, a session's verdicts, and reviewers' agreement."""
 
 from __future__ import annotations
 
@@ -15,45 +15,6 @@ from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, told_of_failure, wire
 from app.shared.markup import html
 from app.shared.web import topbar
-
-
-def verdict_panel() -> gr.HTML:
-    """Place what a reviewer says of a token, a span, a branch or a session, and what others said of it."""
-    frame = html(
-        """
-        <section class="judge" aria-labelledby="h-judge" hidden>
-        <div class="judge-head"><h2 id="h-judge">Verdict</h2>
-          <div class="judge-buttons" role="radiogroup" aria-labelledby="h-judge h-judged">
-          {% for verdict, key in keys.items() %}
-            <button type="button" class="btn" role="radio" aria-checked="false" data-do="judge"
-              data-verdict="{{ verdict }}">{{ icon(verdict) }}{{ verdict|capitalize }} <kbd>{{ key }}</kbd></button>
-          {% endfor %}</div></div>
-        <div class="judge-about"><label class="vh" for="judge-on">What is judged</label>
-          <select id="judge-on" class="select small"><option value="steps">this token</option>
-            <option value="branch">this branch</option><option value="session">whole session</option></select>
-          <span class="sub tnum on-what" id="h-judged"></span>
-          <label class="vh" for="judge-tag">Tag</label>
-          <input id="judge-tag" class="input small" maxlength="100" placeholder="tag" autocomplete="off"></div>
-        <label class="vh" for="judge-note">Note</label>
-        <textarea id="judge-note" class="input" rows="2" placeholder="Why? The note stands in the log and in reports."
-          aria-describedby="h-judged"></textarea>
-        <div class="judge-foot"><span class="hint tnum signed"></span>
-          <button type="button" class="btn small quiet" data-do="rename">Change name</button>
-          <button type="button" class="btn small quiet end" data-do="withdraw" hidden>Withdraw</button></div>
-        <div class="judge-said"><span class="sub said" role="status"></span>
-          <button type="button" class="btn small" data-do="undo" hidden>Undo</button>
-          <button type="button" class="btn small end" data-do="save" hidden>Save note</button></div>
-        <p class="judge-blind blindly" role="status" hidden>{{ icon("half") }}<span></span>{{ " " }}
-          <a href="./review">Finish it</a></p>
-        <div class="status" hidden><p class="sub how"></p><ul class="judge-opinions"></ul>
-          <p class="hint next" hidden>A third person can decide this under Review.</p></div>
-        <div class="related" hidden></div>
-        <div class="judge-links"><a class="btn small quiet" data-do="review" href="./review">Review this session</a>
-          {{ " " }}<button type="button" class="btn small quiet" data-do="refresh">Refresh verdicts</button></div>
-        </section>""",
-        keys=dict(zip(VERDICTS, "CUX", strict=True)),
-    )
-    return _part("verdicts", "coft.verdicts.mount(element, trigger, props, watch, ['read', 'give'])", frame)
 
 
 def _part(name: str, script: str, frame: str) -> gr.HTML:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
 from typing import Any
+
+from cachetools import LRUCache
 
 from app.shared.audits import BinView, CalibrationSummary, CalibrationView, CoverageView, FamilyThresholds
 from app.shared.errors import ServiceError
@@ -39,7 +41,7 @@ class CalibrationStore:
     def __init__(self, runs: CalibrationsRepository) -> None:
         """Work on the store of runs."""
         self._runs = runs
-        self._loaded: OrderedDict[int, AnyCalibration] = OrderedDict()
+        self._loaded: LRUCache[int, AnyCalibration] = LRUCache(LOADED)
         self._lock = Lock()
 
     def add(
@@ -74,9 +76,6 @@ class CalibrationStore:
         with self._lock:
             if calibration_id not in self._loaded:
                 self._loaded[calibration_id] = load_calibration(self._runs.values(calibration_id))
-            self._loaded.move_to_end(calibration_id)
-            while len(self._loaded) > LOADED:
-                self._loaded.popitem(last=False)
             return self._loaded[calibration_id]
 
     def delete(self, calibration_id: int) -> None:

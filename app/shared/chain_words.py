@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from html import escape
 from typing import TypedDict
 
-from app.calibrate.words import WORDS
 from app.shared.audits import FAMILY_NAMES, AuditView, CalibrationSummary, CalibrationView, SettingsFit
 from app.shared.policies import info_of, policy_name
 from app.shared.step_words import count, level, plural, threshold
@@ -128,6 +127,9 @@ def _small(log_value: float) -> str:
     value = math.exp(log_value)
     return threshold(value) if value >= 1e-4 else "0" if value == 0 else f"{value:.1e}".replace("e-0", "e-")
 
+
+DRIFT_STATES = {"fresh": "fresh", "watch": "watch", "recalibrate": "calibrate again", "unknown": "unknown"}
+"""What drift has come to, in words; the mark before them has another shape for each."""
 
 NAMES = {
     "model": "model",
@@ -261,7 +263,7 @@ def drift_badge(report: DriftReport | None, calibration_id: int) -> str:
     """Whether the audits so far speak against a calibration, linked to where it is explained."""
     if report is None:
         return ""
-    words = WORDS.get(report.status, report.status)
+    words = DRIFT_STATES.get(report.status, report.status)
     return (
         f'<p><a class="badge drift-{escape(report.status)}" href="./calibrate?run={calibration_id}#drift" '
         f'title="{escape(report.sentence)}">drift: {escape(words)}</a></p>'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import html
 import inspect
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def _message(error: Exception) -> gr.Error:
     return gr.Error(html.escape(str(error), quote=False), title=TITLE, duration=SECONDS, print_exception=False)
 
 
-EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 8}
+EVENT: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "concurrency_limit": 16}
 """What all events have in common: errors and changes of state pass only through the queue."""
 
 LATEST: dict[str, Any] = {**EVENT, "trigger_mode": "always_last"}
@@ -91,6 +92,9 @@ Not for events that carry data: the one that waits is given the data of the one 
 
 MULTIPLE: dict[str, Any] = {**EVENT, "trigger_mode": "multiple"}
 """For events that carry data: each is handled, whatever is still at work."""
+
+GENERATING: dict[str, Any] = {**EVENT, "trigger_mode": "once", "concurrency_limit": 8}
+"""For what generates, and how many reviewers may at once; the model itself takes them in turn."""
 
 Reply = dict[str, object]
 """What a handler answers to an event of the browser."""
@@ -116,6 +120,11 @@ class On:
 def reply(event: gr.EventData, message: Reply) -> Reply:
     """Give a message its request's number: the page tells replies apart by it."""
     return {**message, "nonce": event.nonce, "at": time.monotonic_ns()}
+
+
+def packed(event: gr.EventData, message: Reply) -> str:
+    """:func:`reply` as text: a value of many parts is compared and copied part by part on its way to the browser."""
+    return json.dumps(reply(event, message), ensure_ascii=False, separators=(",", ":"))
 
 
 def wire(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Literal
+
+from cachetools import LRUCache
 
 from app.shared.audits import KeptMemory, ModelView
 from app.shared.memory import DeviceMemory, MemoryBudget, Turns
@@ -138,8 +140,8 @@ class ModelHost:
         self._device, self._dtype = device, dtype
         self._capacity = capacity
         self._loader = loader
-        self._models: OrderedDict[str, LanguageModel] = OrderedDict()
-        self._further: OrderedDict[str, LanguageModel] = OrderedDict()
+        self._models: LRUCache[str, LanguageModel] = LRUCache(capacity)
+        self._further: LRUCache[str, LanguageModel] = LRUCache(capacity)
         self._scorers: dict[str, ToxicityScorer] = {}
         self._loading: defaultdict[str, Lock] = defaultdict(Lock)
         self._lock = Lock()
@@ -191,7 +193,7 @@ class ModelHost:
                     self._scorers[name] = load_scorer(name, str(model.device))
         return {name: self._scorers[name] for name in names}
 
-    def _held(self, name: str, where: OrderedDict[str, LanguageModel]) -> LanguageModel:
+    def _held(self, name: str, where: LRUCache[str, LanguageModel]) -> LanguageModel:
         with self._lock:
             loading = self._loading[name]
         # Loading takes minutes for a large model; whoever uses another one must not wait for it.
@@ -202,12 +204,9 @@ class ModelHost:
                 model = self._load(name, where)
             with self._lock:
                 where[name] = model
-                where.move_to_end(name)
-                while len(where) > self._capacity:
-                    where.popitem(last=False)
         return model
 
-    def _load(self, name: str, where: OrderedDict[str, LanguageModel]) -> LanguageModel:
+    def _load(self, name: str, where: LRUCache[str, LanguageModel]) -> LanguageModel:
         told = self._loads.teller(name)
 
         def tell(phase: LoadingPhase) -> None:
@@ -226,10 +225,10 @@ class ModelHost:
         finally:
             self._loads.done(name)
 
-    def _make_room(self, where: OrderedDict[str, LanguageModel]) -> None:
+    def _make_room(self, where: LRUCache[str, LanguageModel]) -> None:
         with self._lock:
             while len(where) >= self._capacity:
-                where.popitem(last=False)
+                where.popitem()
 
     def loaded(self, name: str) -> LanguageModel | None:
         """The model of this name if it is loaded already; nothing is loaded."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from threading import Lock
 from typing import Protocol, TypedDict, TypeVar, cast
 
-from app.lists.service import UserListService
+from cachetools import LRUCache
+
 from app.shared.audits import AuditSettings, CalibrationRequest, MaskPiece, MaskPreview, StartAudit, preview_to_json
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost, label_of
@@ -28,9 +30,11 @@ from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, masked_
 from coft_core.text.rendering import Rendering, moment_of
 from coft_core.text.sentinel import sentinel_sentence
 from coft_core.text.tokens import require_encodable
+from coft_core.text.user_list import UserList
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Certificate, Span
 from db.audits import SessionFields
 from db.types import JsonObject
+from db.user_lists import UserListsRepository
 
 Asked = TypeVar("Asked", AuditSettings, CalibrationRequest)
 
@@ -88,6 +92,10 @@ def families_from_text(text: str) -> tuple[str, ...]:
     return tuple(family for family in FAMILIES if family in chosen)
 
 
+LISTS_KEPT = 8
+"""Word lists that are kept read."""
+
+
 class Choices(Protocol):
     """What a reviewer decides about spans before any is found: settings of an audit or of a calibration."""
 
@@ -103,10 +111,12 @@ class Choices(Protocol):
 class Detectors:
     """Gives each request its detector; lexicons and pipeline are loaded once."""
 
-    def __init__(self, detector: SpanDetector, user_lists: UserListService) -> None:
-        """Keep the detector whose families are the program's own choice, and the word lists."""
+    def __init__(self, detector: SpanDetector, user_lists: UserListsRepository) -> None:
+        """Keep the detector whose families are the program's own choice, and the stored word lists."""
         self._detector = detector
         self._user_lists = user_lists
+        self._read: LRUCache[int, UserList] = LRUCache(LISTS_KEPT)
+        self._lock = Lock()
 
     @property
     def masked_families(self) -> tuple[str, ...]:
@@ -121,23 +131,40 @@ class Detectors:
             NotFoundError: The word list has been deleted.
         """
         families = choices.masked_families
-        chosen = None if choices.user_list_id is None else self._user_lists.load(choices.user_list_id)
-        return self._detector.adapted(self.masked_families if families is None else families, chosen)
+        user_list = None if choices.user_list_id is None else self._user_list(choices.user_list_id)
+        return self._detector.adapted(self.masked_families if families is None else families, user_list)
 
     def list_name(self, choices: Choices) -> str:
         """Name of the request's word list; empty if it has none."""
-        return "" if choices.user_list_id is None else self._user_lists.load(choices.user_list_id).name
+        return "" if choices.user_list_id is None else self._user_lists.get(choices.user_list_id).name
 
     def list_labelled(self, label: str) -> int | None:
         """The word list that a detector's version names by this label; None if it is not stored."""
-        found = (
-            item.id for item in self._user_lists.list() if same_digests(f"list {item.name!r}+{item.digest}", label)
-        )
-        return next(found, None)
+        stored = self._user_lists.list()
+        return next((item.id for item in stored if same_digests(f"list {item.name!r}+{item.digest}", label)), None)
 
     def list_is_gone(self, choices: Choices) -> bool:
         """Whether the request's word list has been deleted."""
-        return choices.user_list_id is not None and not self._user_lists.exists(choices.user_list_id)
+        return choices.user_list_id is not None and all(
+            item.id != choices.user_list_id for item in self._user_lists.list()
+        )
+
+    def _user_list(self, user_list_id: int) -> UserList:
+        self._user_lists.get(user_list_id)  # refuses one that was deleted
+        with self._lock:
+            # A stored list never changes and its id is never given again.
+            if user_list_id not in self._read:
+                self._read[user_list_id] = stored_list(self._user_lists, user_list_id)
+            return self._read[user_list_id]
+
+
+def stored_list(user_lists: UserListsRepository, user_list_id: int) -> UserList:
+    """A stored word list as the detector takes it.
+
+    Raises:
+        NotFoundError: It has been deleted.
+    """
+    return UserList(user_lists.get(user_list_id).name, tuple(user_lists.terms(user_list_id)))
 
 
 def preview_of(prepared: Plan, policy_branches: Sequence[str], asked: Sequence[Span] = ()) -> MaskPreview:

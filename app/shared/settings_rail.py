@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import gradio as gr
 from gradio.components import Component
 
-from app.audit.words import family_choices, list_choices
 from app.shared.audits import AuditSettings, CalibrationSummary, CalibrationView, SettingsFit
 from app.shared.chain_words import ALL_GROUPS, calibration_choices, calibration_status, group_choices, misfit_lines
 from app.shared.errors import ServiceError
 from app.shared.events import or_refusal
-from app.shared.markup import badge, hint, icon
+from app.shared.markup import hint, html, place
 from app.shared.planning import policy_of
 from app.shared.policies import KNOWN_POLICIES, fitted, info_of
 from app.shared.policy_menu import parameters_from, parameters_text
+from app.shared.prompt_words import family_choices, list_choices
 from coft_core.conformal.groups import GroupSummary
 from coft_core.types import FAMILIES
 from db.user_lists import UserListRecord
@@ -173,16 +172,25 @@ def method_note(values: Sequence[object]) -> str:
     except ServiceError:
         return ""  # said beside the parameter
     refused = or_refusal(lambda: policy_of(settings, None))
-    return f'<p class="wrong" role="status">{escape(refused)}</p>' if isinstance(refused, str) else ""
+    return html('<p class="wrong" role="status">{{ why }}</p>', why=refused) if isinstance(refused, str) else ""
 
 
 def calibration_note(view: CalibrationView | str | None, fit: SettingsFit, policy: str) -> str:
     """Badge and lines under the calibration menu; a refusal of its group stands in place of the calibration."""
     state, text, lines = calibration_status(view, policy)
-    extra = "".join(f'<p class="hint tnum">{escape(line)}</p>' for line in lines)
-    rows = "".join(f"<li>{icon('tri')}<span>{escape(line)}</span></li>" for line in misfit_lines(fit))
-    cautions = f'<ul class="cautions fit">{rows}</ul>' if rows else ""
-    return f"<p>{badge(state, text)}</p>{extra}{cautions}"
+    return html(
+        """
+        <p>{{ badge(state, text) }}</p>
+        {% for line in lines %}<p class="hint tnum">{{ line }}</p>{% endfor %}
+        {% if misfits %}<ul class="cautions fit">
+        {% for line in misfits %}<li>{{ icon("tri") }}<span>{{ line }}</span></li>{% endfor %}
+        </ul>{% endif %}
+        """,
+        state=state,
+        text=text,
+        lines=lines,
+        misfits=misfit_lines(fit),
+    )
 
 
 def terms(text: object) -> tuple[str, ...]:
@@ -224,14 +232,7 @@ class SettingsRail:
 
 def settings_rail(defaults: AuditSettings, families: tuple[str, ...]) -> SettingsRail:
     """Place the controls with their defaults; ``families`` are those that are masked."""
-    gr.HTML(
-        html_template=f"""<div class="railhead"><h2>Settings</h2><button type="button" class="btn quiet"
-          data-do="rail" aria-label="Hide or show the settings" title="Hide or show the settings  ["
-          >{icon("rail")}</button></div>""",
-        apply_default_css=False,
-        js_on_load="coft.frame.rail(element)",
-        elem_classes=["coft"],
-    )
+    place("shared/railhead.html", "coft.frame.rail(element)")
     return settings_controls(defaults, families)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from itertools import groupby
 from threading import Lock
 from typing import Any
+
+from cachetools import LRUCache
 
 from app.shared.audits import AuditSettings, BinView, CalibrationSummary, CalibrationView, CertifiedIn, ReadingRequest
 from app.shared.calibrations import (
@@ -57,8 +58,8 @@ class CalibrationReadings:
     def __init__(self, store: CalibrationStore) -> None:
         """Read from a store."""
         self._store = store
-        self._constants: OrderedDict[tuple[object, ...], tuple[AnyCalibration, _Constant]] = OrderedDict()
-        self._group_sizes: OrderedDict[tuple[int, str | None], tuple[AnyCalibration, _Sizes]] = OrderedDict()
+        self._constants: LRUCache[tuple[object, ...], tuple[AnyCalibration, _Constant]] = LRUCache(KEPT)
+        self._group_sizes: LRUCache[tuple[int, str | None], tuple[AnyCalibration, _Sizes]] = LRUCache(KEPT)
         self._lock = Lock()
 
     def view(self, calibration_id: int, asked: ReadingRequest | None = None) -> CalibrationView:
@@ -98,8 +99,6 @@ class CalibrationReadings:
         made = _Constant(log_values(part_of(whole, family)), whole.smallest_alpha())
         with self._lock:
             self._constants[key] = (stored, made)
-            while len(self._constants) > KEPT:
-                self._constants.popitem(last=False)
         return made
 
     def _groups(
@@ -114,8 +113,6 @@ class CalibrationReadings:
             found = (stored, sizes)
             with self._lock:
                 self._group_sizes[key] = found
-                while len(self._group_sizes) > KEPT:
-                    self._group_sizes.popitem(last=False)
         return tuple(group_summary(own, part.alpha, part.shift) for own in found[1])
 
 
@@ -173,9 +170,8 @@ class Thresholds:
         """Wire to the stored calibrations, and to the audits that used them."""
         self._store = store
         self._sessions = sessions
-        self._readings: OrderedDict[tuple[int, float, str | None], tuple[AnyCalibration, AnyCalibration]] = (
-            OrderedDict()
-        )
+        self._readings: LRUCache[tuple[int, float, str | None], tuple[AnyCalibration, AnyCalibration]]
+        self._readings = LRUCache(READINGS)
         self._lock = Lock()
 
     def of(self, settings: AuditSettings) -> AnyCalibration | None:
@@ -202,9 +198,6 @@ class Thresholds:
         reading = reading_for(stored, settings)
         with self._lock:
             self._readings[key] = (stored, reading)
-            self._readings.move_to_end(key)
-            while len(self._readings) > READINGS:
-                self._readings.popitem(last=False)
         return reading
 
     def stored(self, calibration_id: int) -> AnyCalibration:

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.audit.words import spans_from
 from app.bootstrap import Services, services
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.events import offer, shown
 from app.shared.files import write_text
 from app.shared.policies import policy_name
+from app.shared.prompt_words import spans_from
 from app.shared.settings_json import settings_from_json
 from app.shared.terminal import (
     EMBEDDED,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -10,6 +9,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Event, Lock
+
+from cachetools import LRUCache
 
 from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
@@ -115,10 +116,9 @@ class SwapRuns:
         Args:
             capacity: Comparisons that are kept when they are done; the one unused for longest goes first.
         """
-        self._capacity = capacity
         self._numbers = count(1)
         self._running: dict[int, SwapWatch] = {}
-        self._kept: OrderedDict[int, KeptSwap] = OrderedDict()
+        self._kept: LRUCache[int, KeptSwap] = LRUCache(capacity)
         self._lock = Lock()
 
     @contextmanager
@@ -142,11 +142,7 @@ class SwapRuns:
     def keep(self, request: SwapRequest, result: SwapResult) -> None:
         """Keep what a step of a comparison gave."""
         with self._lock:
-            kept = self._kept.setdefault(result.number, KeptSwap(request, {}))
-            kept.steps[result.answer_step] = result
-            self._kept.move_to_end(result.number)
-            while len(self._kept) > self._capacity:
-                self._kept.popitem(last=False)
+            self._kept.setdefault(result.number, KeptSwap(request, {})).steps[result.answer_step] = result
 
     def kept(self, number: int) -> KeptSwap:
         """A comparison that is done.
@@ -155,10 +151,9 @@ class SwapRuns:
             ServiceError: It is not kept any more.
         """
         with self._lock:
-            if number not in self._kept:
+            if (kept := self._kept.get(number)) is None:
                 raise ServiceError("This comparison is not kept any more; run it again.")
-            self._kept.move_to_end(number)
-            return self._kept[number]
+            return kept
 
 
 Progress = Callable[[float, str], None]

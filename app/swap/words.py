@@ -8,13 +8,13 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from app.audit.words import Message, finished_text
 from app.shared.audits import FAMILY_NAMES, AuditSettings
 from app.shared.charts import FONT_SIZE, MONO, plain_layout
 from app.shared.errors import ServiceError
 from app.shared.json import span_json, step_numbers
 from app.shared.markup import icon, table
 from app.shared.policies import info_of, parameters_line, policy_name
+from app.shared.prompt_words import Message, finished_text
 from app.shared.step_words import plural, probability, quoted, shapes, shown_token, spoken_state, token_marks
 from app.swap.types import (
     SwapChain,

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.words import preview_message
 from app.bootstrap import Services, services
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.json import session_json
+from app.shared.prompt_words import preview_message
 from app.shared.terminal import print_audit
 from coft_core.errors import SentinelError
 from coft_core.types import Span

@@ -22,6 +22,34 @@ CORE_LEVELS = (
     ("calibrate", "tuning", "suites"),
     ("experiments",),
 )
+PUBLIC = ("service", "operations", "panel")
+"""Modules of a feature that others may use: what it does, how programs ask for it, and what other pages place of it."""
+STILL_ACROSS = {
+    "app/audit/commands.py imports app.compare.commands",
+    "app/batch/operations.py imports app.calibrate.commands",
+    "app/batch/rows.py imports app.review.log",
+    "app/batch/words.py imports app.sessions.words",
+    "app/compare/chains.py imports app.batch.rows",
+    "app/compare/commands.py imports app.batch.rows",
+    "app/compare/commands.py imports app.calibrate.commands",
+    "app/compare/set_words.py imports app.batch.rows",
+    "app/compare/sets.py imports app.batch.rows",
+    "app/compare/types.py imports app.batch.rows",
+    "app/report/html.py imports app.review.log",
+    "app/report/tables.py imports app.review.log",
+    "app/report/verify/structure.py imports app.review.log",
+    "app/report/verify/thresholds.py imports app.calibrate.run",
+    "app/review/words.py imports app.sessions.words",
+    "app/sessions/archive.py imports app.report.tables",
+    "app/sessions/service.py imports app.report.tables",
+    "app/shared/json.py imports app.lists.service",
+    "app/shared/settings_json.py imports app.batch.service",
+    "app/shared/settings_json.py imports app.compare.types",
+    "app/shared/terminal.py imports app.bootstrap.Services",
+    "app/shared/terminal.py imports app.lists.service",
+    "app/tune/page.py imports app.calibrate.form",
+}
+"""Imports that still go across; each goes with what it reaches for."""
 WITHOUT_PAGES = ("service", "types", "commands", "json", "document", "bundle", "chains", "sets", "log")
 """Modules of a feature that the command line imports, which does without Gradio."""
 
@@ -116,6 +144,25 @@ def test_the_statistics_stand_on_numpy_alone():
         if not any(is_under(module, package) for package in allowed)
     ]
     assert found == []
+
+
+def across():
+    """Imports of one feature by another that are not of its public modules, and any of a feature by what all share."""
+    for room in (*FEATURES, "shared"):
+        for path in modules(f"app/{room}"):
+            for module in imports(path):
+                root, _, rest = module.partition(".")
+                parts = rest.split(".")
+                if root != "app" or parts[0] == room or len(parts) != 2:
+                    continue
+                if parts[0] in FEATURES and (room == "shared" or parts[1] not in PUBLIC):
+                    yield f"{path.relative_to(ROOT)} imports {module}"
+                if room == "shared" and parts[0] == "bootstrap":
+                    yield f"{path.relative_to(ROOT)} imports {module}"
+
+
+def test_features_use_each_other_through_what_is_public_and_what_all_share_knows_no_feature():
+    assert set(across()) <= STILL_ACROSS
 
 
 def test_only_the_composition_root_builds_databases():

@@ -42,7 +42,8 @@ def test_no_page_takes_the_scripts_of_another(files: PageFiles) -> None:
 
 def test_no_rule_uses_a_custom_property_that_nothing_sets(files: PageFiles) -> None:
     sheets = " ".join(_sheets(files).values())
-    code = [*(ASSETS / "base").glob("*.js"), *(ASSETS / "pages").glob("*.js"), *(ASSETS.parent / "app").rglob("*.py")]
+    code = [path for folder in ("base", "pages", "templates") for path in (ASSETS / folder).rglob("*.[jh]*")]
+    code += (ASSETS.parent / "app").rglob("*.py")
     scripted = " ".join(path.read_text("utf-8") for path in code)
     used = set(re.findall(r"var\(--([a-z0-9_-]+)", sheets))
     known = set(re.findall(r"--([a-z0-9_-]+)\s*:", sheets)) | set(re.findall(r"--([a-z0-9_-]+)", scripted))

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.words import branches_text, contributions_message, reading_text, session_message, steps_message
+from app.audit.words import contributions_message, session_message, steps_message
 from app.shared.chain_words import chain_panel, no_chain
+from app.shared.prompt_words import branches_text, reading_text
 from app.shared.step_words import is_plainly_certified, step_card
 from coft_core.types import Span, Step
 from tests.ui.fakes import FakeServices, make_step

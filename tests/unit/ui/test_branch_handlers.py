@@ -7,7 +7,7 @@ import itertools
 import gradio as gr
 import pytest
 
-from app.audit.page import BranchHandlers
+from app.audit.handlers import BranchHandlers
 from app.bootstrap import Services
 from app.review.log import VerdictRequest
 from app.shared.audits import AuditSettings, StartAudit

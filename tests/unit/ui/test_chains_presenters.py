@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from app.compare.chains import align, beside, first_divergence
+from app.compare.charts import LINES, changed_figure, sensitivity_figure, vanilla_figure
+from app.compare.charts import chain_divergence_figure as divergence_figure
 from app.compare.page import LiveChains
 from app.compare.types import ChainSummary, Comparison, PairComparison, StepDivergence
 from app.compare.words import (
@@ -23,8 +25,7 @@ from app.compare.words import (
 )
 from app.compare.words import compared_columns_from as columns_from
 from app.shared.audits import AuditSettings
-from app.shared.charts import LINES, changed_figure, sensitivity_figure, template, vanilla_figure
-from app.shared.charts import chain_divergence_figure as divergence_figure
+from app.shared.charts import template
 from app.shared.errors import ServiceError
 from coft_core.decode.cost import Footprint
 from coft_core.types import Candidate

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.audit.words import draft_message
 from app.report.service import SUFFIXES
 from app.sessions.archive import BulkExport
 from app.sessions.page import library_query
-from app.sessions.service import Duplicate, LibraryPage, LibraryQuery
+from app.sessions.service import LibraryPage, LibraryQuery
 from app.sessions.words import (
     EXPORTS,
     PROMPT_BEGINNING,
@@ -23,6 +22,7 @@ from app.sessions.words import (
 )
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.prompt_words import draft_message
 from coft_core.types import Span
 from db.library import LibraryChoicesRecord, SessionEntryRecord
 
@@ -158,7 +158,7 @@ def test_an_export_counts_what_is_in_it_and_what_is_gone():
 
 def test_a_copy_says_what_it_could_not_take_over():
     request = StartAudit("he ran", AuditSettings(), (Span(0, 2, "gender", "user"),), "Copy of Ward")
-    message = draft_message(Duplicate(request, ("The list is gone.",)), "There is no model.")
+    message = draft_message(request, ("The list is gone.",), "There is no model.")
     assert message["notes"] == ["The list is gone.", "There is no model."]
     assert message["preview"] is None
     assert message["saved"] == "Copy of Ward, not started yet"

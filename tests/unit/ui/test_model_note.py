@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.audit.handlers import LOADING_PHASES, AuditHandlers
+from app.audit.panel import LOADING_PHASES, SettingsHandlers
 from coft_core.errors import ModelLoadError
 from coft_core.model.loading import LoadingPhase
 from tests.ui.fakes import FakeServices
@@ -14,7 +14,7 @@ def services():
 
 
 def test_the_note_goes_through_all_phases_to_where_the_model_runs(services):
-    notes = list(AuditHandlers(services).describe_model("demo"))
+    notes = list(SettingsHandlers(services).describe_model("demo"))
     assert [phase for phase in LoadingPhase if LOADING_PHASES[phase] in " ".join(notes)] == list(LoadingPhase)
     assert all("Loading the model" in note for note in notes[:-1])
     assert "Runs on this computer, float32" in notes[-1]
@@ -29,6 +29,6 @@ def test_a_model_that_fails_while_it_loads_is_explained_in_the_note_and_in_a_mes
         raise ModelLoadError("'<big>' does not fit into the memory here; try 4bit.")
 
     monkeypatch.setattr(services.audits, "loading", fails)
-    *_, last = AuditHandlers(services).describe_model("<big>")
+    *_, last = SettingsHandlers(services).describe_model("<big>")
     assert last == "<p class=\"hint\">Not loaded. '&lt;big&gt;' does not fit into the memory here; try 4bit.</p>"
     assert shown == ["'&lt;big&gt;' does not fit into the memory here; try 4bit."]

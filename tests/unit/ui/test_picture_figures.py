@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+from app.audit.page import PICTURES
 from app.shared.charts import FONT_SIZE, divergence_figure, frames, margin_figure, scatter_figure
-from app.shared.markup import AUDIT_PICTURES, numbers, tools
+from app.shared.markup import from_file
 
 
 def test_every_picture_has_a_frame_and_every_frame_a_picture():
-    assert {name for name, _, _ in AUDIT_PICTURES} == set(frames())
+    assert {name for name, _, _ in PICTURES} == set(frames())
 
 
 def test_frames_are_plain_json_without_colours_so_that_a_theme_swaps_the_template_alone():
@@ -44,7 +45,7 @@ def test_the_margin_has_a_line_at_the_threshold():
 
 
 def test_the_tools_of_a_picture_say_which_one_they_belong_to():
-    markup = tools("margin", "Distance to the threshold")
-    assert markup.count("Distance to the threshold") == 2
+    markup = from_file("audit/pictures.html", pictures=[("margin", "Distance to the threshold", "")])
+    assert markup.count("Distance to the threshold") == 3
     assert 'data-picture="margin"' in markup
-    assert 'data-table="margin"' in numbers("margin")
+    assert 'data-table="margin"' in markup

@@ -10,13 +10,13 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from app.audit.words import branches_text
 from app.shared.audits import AuditSettings, SettingsFit
 from app.shared.chain_words import calibration_choices, chain_panel, misfit_lines
 from app.shared.errors import ServiceError
 from app.shared.json import chain_json
 from app.shared.policies import KNOWN_POLICIES, own_parameters, parameters_line, policy_about, policy_name
 from app.shared.policy_menu import method_facts, parameters_from, parameters_text, policies_json
+from app.shared.prompt_words import branches_text
 from app.shared.settings_json import settings_from_json as audit_settings
 from app.shared.settings_rail import (
     FIELDS,

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.audit.words import bin_verdict, crumbs, session_message, spans_from
+from app.audit.branch_words import crumbs
+from app.audit.words import bin_verdict, session_message
 from app.shared.audits import BinView
 from app.shared.charts import PALETTES, candidates_figure, support_histogram, template
+from app.shared.prompt_words import spans_from
 from app.shared.step_words import (
     digits_for,
     is_plainly_certified,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.audit.words import beside_message, branch_tree, crumbs, prune_message, tree_message
+from app.audit.branch_words import beside_message, branch_tree, crumbs, prune_message, tree_message
 from app.sessions.service import PrunePreview
 from app.shared.step_words import step_card
 from db.chains import BranchOutline

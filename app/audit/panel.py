@@ -1,0 +1,186 @@
+"""What every page with a prompt and a settings rail asks of the services: spans, masks, models and what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import gradio as gr
+
+from app.bootstrap import Services
+from app.shared.audits import AuditSettings, CalibrationView, ReadingRequest
+from app.shared.chain_words import calibration_choices, drift_badge
+from app.shared.errors import USER_ERRORS
+from app.shared.events import EVENT, LATEST, On, or_refusal, or_told, reply, shown, told
+from app.shared.markup import html
+from app.shared.prompt_words import Message, preview_message, spans_from, spans_message
+from app.shared.settings_rail import (
+    CHANGED,
+    FIELDS,
+    SettingsRail,
+    Stored,
+    as_kept,
+    calibration_note,
+    control_values,
+    group_menu,
+    layout_from,
+    method_note,
+    settings_from,
+    updates_from,
+    without_parameters,
+)
+from coft_core.model.loading import LoadingPhase
+
+LOADING_PHASES = {
+    LoadingPhase.TOKENIZER: "reading the tokenizer",
+    LoadingPhase.WEIGHTS: "reading the weights",
+    LoadingPhase.DIGEST: "taking the digest of the weights",
+    LoadingPhase.WARM_UP: "running it for the first time",
+}
+
+UNRELATED = ("greedy", "max_new_tokens", "seed")
+"""Settings that no calibration depends on."""
+
+TUNED_BY = (
+    "policy", "model", "mask", "temperature", "top_p", "top_k", "sentinel", "mask_mode", "mask_hint", "whitelist",
+    "prompt_format",
+)  # fmt: skip
+"""Settings that must be those of a tuning for its strengths to be offered."""
+
+
+class SettingsHandlers:
+    """What a page with a prompt and a rail asks of the services about both."""
+
+    def __init__(self, services: Services) -> None:
+        self._audits = services.audits
+        self._calibrations = services.calibrations
+        self._user_lists = services.user_lists
+        self._tunings = services.tunings
+
+    @shown
+    def detect(self, event: gr.EventData, *values: object) -> Message:
+        """Find the sensitive spans of the prompt."""
+        return reply(event, spans_message(self._audits.detect(event.prompt, settings_from(without_parameters(values)))))
+
+    @shown
+    def preview(self, event: gr.EventData, *values: object) -> Message:
+        """Read the prompt as the masked branch does."""
+        settings = settings_from(without_parameters(values))
+        return reply(
+            event, preview_message(self._audits.preview(event.prompt, spans_from(event.spans) or (), settings))
+        )
+
+    def describe_model(self, name: str) -> Iterator[str]:
+        """Say where and how the model runs, from loading to loaded in one event, so that no late part of it comes."""
+        yield '<p class="hint">Loading the model …</p>'
+        try:
+            for phase in self._audits.loading(name):
+                yield f'<p class="hint">Loading the model: {LOADING_PHASES[phase]} …</p>'
+            model = self._audits.model(name)
+        except USER_ERRORS as error:
+            told(error)
+            yield html('<p class="hint">Not loaded. {{ why }}</p>', why=error)
+        else:
+            yield html(
+                '<p class="hint" title="{{ model.details }} {{ model.sentinel }}">{{ model.note }}</p>', model=model
+            )
+
+    def describe_calibration(self, *values: object) -> list[object]:
+        """Say what the chosen calibration certifies with these settings, how it fits, and which groups it knows."""
+        return or_told(lambda: self._calibration(values)) or [gr.skip()] * 3
+
+    def describe_method(self, *values: object) -> str:
+        """Say what keeps the chosen method from running with its parameters, where no single field says it already."""
+        return method_note(values)
+
+    def describe_tuned(self, *values: object) -> list[object]:
+        """Say at which strength the chosen method was found to be best, if it was tuned."""
+        tuned = or_told(lambda: self._tunings.tuned(settings_from(without_parameters(values))))
+        if tuned is None:
+            return ["", gr.Button(visible=False)]
+        strengths = [("λ", tuned.lam), ("α", tuned.alpha), *tuned.parameters]
+        note = html(
+            '<p class="hint tnum">Tuned on {{ tuned.set_name }} (<a href="./tune">{{ tuned.run_name }}</a>): '
+            "{{ strengths }}</p>",
+            tuned=tuned,
+            strengths=", ".join(f"{name} {value:g}" for name, value in strengths if isinstance(value, int | float)),
+        )
+        return [note, gr.Button(visible=True)]
+
+    def describe_drift(self, number: int) -> str:
+        """Say whether the audits so far speak against the chosen calibration."""
+        return or_told(lambda: drift_badge(self._calibrations.drift(number), number)) or "" if number else ""
+
+    @shown
+    def menu(self, *values: object) -> object:
+        """Offer the calibrations that fit mask, model and policy first."""
+        chosen = dict(zip(FIELDS, values, strict=True))
+        fitting = layout_from(chosen), str(chosen["model"]), str(chosen["policy"])
+        return gr.Dropdown(calibration_choices(self._calibrations.list(), *fitting))
+
+    @shown
+    def use_tuned(self, *values: object) -> list[object]:
+        """Take over the tuned strength of the chosen method."""
+        return self.updates(self._tunings.applied(settings_from(values)), self.stored())
+
+    @shown
+    def adopt(self, *values: object) -> list[object]:
+        """Take over the settings that the chosen calibration was made with."""
+        return self.updates(self._audits.adopt(settings_from(values)), self.stored())
+
+    def stored(self) -> Stored:
+        """What the store offers the rail today."""
+        return Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
+
+    def updates(self, settings: AuditSettings, stored: Stored, kept: object = None) -> list[object]:
+        """Updates that make the controls show settings, with what was typed before a reload."""
+        known = settings.calibration_id in [item.id for item in stored.calibrations]
+        view = self._read(settings) if known else None
+        values = as_kept(control_values(settings, stored), kept)
+        return updates_from(values, stored, view.groups if view else ())
+
+    def _calibration(self, values: tuple[object, ...]) -> list[object]:
+        settings = settings_from(without_parameters(values))
+        fit, whole = self._audits.fit(settings), self._read(settings)
+        groups = () if whole is None else whole.groups
+        reading: CalibrationView | str | None = whole
+        if settings.group in [group.name for group in groups]:
+            reading = or_refusal(lambda: self._read(settings, settings.group))
+        note = calibration_note(reading, fit, settings.policy)
+        return [note, group_menu(groups, settings.group), gr.Button(visible=fit.adoptable)]
+
+    def _read(self, settings: AuditSettings, group: str | None = None) -> CalibrationView | None:
+        """The settings' calibration at their level, of one group alone if one is named."""
+        number = settings.calibration_id
+        return None if number is None else self._calibrations.view(number, ReadingRequest(settings.alpha, group=group))
+
+
+def prompt_events(handlers: SettingsHandlers, editor: gr.HTML, rail: SettingsRail) -> dict[str, On]:
+    """What answers the events of a prompt with its spans."""
+    return {
+        "detect": On(handlers.detect, editor, rail.inputs),
+        "preview": On(handlers.preview, editor, rail.inputs),
+    }
+
+
+def wire_settings(app: gr.Blocks, handlers: SettingsHandlers, rail: SettingsRail) -> None:
+    """Connect the rail's own events."""
+    changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
+    for change in changes.values():
+        change(None, rail.inputs, None, js=CHANGED)
+    gr.on([changes["policy"], changes["parameters"]], handlers.describe_method, rail.inputs, rail.method_note, **LATEST)
+    model, calibration = rail.controls["model"], rail.controls["calibration_id"]
+    gr.on([changes["model"], app.load], handlers.describe_model, model, rail.model_note, **LATEST)
+    described = [change for name, change in changes.items() if name not in UNRELATED]
+    notes = [rail.calibration_note, rail.controls["group"], rail.adopt]
+    gr.on(described, handlers.describe_calibration, rail.inputs, notes, **LATEST)
+    changes["calibration_id"](handlers.describe_drift, calibration, rail.drift_note, **LATEST)
+    gr.on([changes["mask"], changes["model"], changes["policy"]], handlers.menu, rail.inputs, calibration, **LATEST)
+    rail.adopt.click(handlers.adopt, rail.inputs, rail.inputs, **EVENT)
+    wire_tuned(app, handlers, rail)
+
+
+def wire_tuned(app: gr.Blocks, handlers: SettingsHandlers, rail: SettingsRail) -> None:
+    """Offer the strength that a tuning found for the chosen method."""
+    tuned_by = [rail.controls[name].change for name in TUNED_BY]  # type: ignore[attr-defined]
+    gr.on([*tuned_by, app.load], handlers.describe_tuned, rail.inputs, [rail.tuned_note, rail.use_tuned], **LATEST)
+    rail.use_tuned.click(handlers.use_tuned, rail.inputs, rail.inputs, **EVENT)

@@ -1,0 +1,55 @@
+"""The verdict panel: what the reviewer says of a token, a span, a branch or a session, and what others said."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+from app.bootstrap import Services
+from app.review.log import VERDICTS, VerdictRequest
+from app.review.words import given_sentence, signed_verdict, verdicts_message
+from app.shared.events import MULTIPLE, reply, shown, told_of_failure
+from app.shared.markup import place
+from app.shared.prompt_words import Message
+
+KEYS = {"fair": "C", "unfair": "U", "unclear": "X"}
+SCOPES = (("steps", "this token"), ("branch", "this branch"), ("session", "whole session"))
+
+
+class VerdictHandlers:
+    """What the panel asks for; every method builds one request and calls one service."""
+
+    def __init__(self, services: Services) -> None:
+        self._verdicts = services.verdicts
+
+    @shown
+    def read(self, event: gr.EventData) -> Message:
+        """What stands, as far as the reviewer may see it."""
+        return reply(event, self._current(int(event.session), signed_verdict(event.reviewer)))
+
+    @shown
+    def give(self, event: gr.EventData) -> Message:
+        """Write a verdict, or take one back, and say what stands now."""
+        request = VerdictRequest(
+            int(event.session), str(event.reviewer), event.verdict, event.branch, event.first, event.last,
+            str(event.note), str(event.tag),
+        )  # fmt: skip
+        entry = self._verdicts.add(request)
+        return reply(event, {**self._current(request.session_id, entry.reviewer), "said": given_sentence(entry)})
+
+    def _current(self, session_id: int, reviewer: str) -> Message:
+        return verdicts_message(self._verdicts.current(session_id, reviewer or None), reviewer)
+
+
+def verdict_panel(services: Services) -> None:
+    """Place the panel and connect it."""
+    handlers = VerdictHandlers(services)
+    panel = place(
+        "review/panel.html",
+        "coft.verdicts.mount(element, trigger, props, watch, ['read', 'give'])",
+        "verdicts",
+        verdicts=VERDICTS,
+        keys=KEYS,
+        scopes=SCOPES,
+    )
+    told_of_failure(panel.give(handlers.give, None, panel, **MULTIPLE), "verdict")  # type: ignore[attr-defined]
+    told_of_failure(panel.read(handlers.read, None, panel, **MULTIPLE), "verdicts")  # type: ignore[attr-defined]

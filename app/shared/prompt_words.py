@@ -1,0 +1,111 @@
+"""What every page with a prompt says of it: its spans, how the masked branches read it, and what menus offer for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from app.shared.audits import FAMILY_NAMES, MaskPreview, StartAudit
+from app.shared.step_words import count, named, plural
+from coft_core.types import Span
+from db.user_lists import UserListRecord
+
+Message = dict[str, object]
+"""What the browser builds a part of its page from."""
+
+ENDS = {"length": "length reached", "end": "end of text", "context": "context full"}
+
+
+def finished_text(finished: str | None) -> str | None:
+    """Why nothing can be added to a chain; None while something can."""
+    return ENDS.get(finished, finished) if finished else None
+
+
+def preview_message(preview: MaskPreview) -> Message:
+    """The prompt as the masked branch reads it."""
+    sentinel = preview.sentinel if preview.masked_count else ""
+    return {
+        "kind": "preview",
+        "pieces": [[piece.text, piece.masked] for piece in preview.pieces],
+        "counts": f"{plural(preview.token_count, 'token')}, {count(preview.masked_count)} masked, same length",
+        "warnings": list(preview.warnings),
+        "branches": " ".join(filter(None, (reading_text(preview.branches), sentinel))),
+    }
+
+
+def spans_message(spans: Sequence[Span]) -> Message:
+    """Detected spans; offsets count code points."""
+    return {"kind": "spans", "spans": [asdict(span) for span in spans]}
+
+
+def spans_from(items: object) -> tuple[Span, ...] | None:
+    """Spans as the browser sends them; None lets the detector find them."""
+    if not isinstance(items, list):
+        return None
+    return tuple(
+        sorted(
+            Span(
+                start=int(item["start"]),
+                end=int(item["end"]),
+                category=str(item.get("category", "other")),
+                source=str(item.get("source", "user")),
+                detail=str(item.get("detail", "")),
+                kept=bool(item.get("kept", False)),
+                score=None if item.get("score") is None else float(item["score"]),
+                suggested=bool(item.get("suggested", False)),
+            )
+            for item in items
+        )
+    )
+
+
+def draft_message(request: StartAudit, notes: Sequence[str], preview: MaskPreview | str) -> Message:
+    """A session that is not started yet: the prompt and spans of another one, and what of it could not be had.
+
+    Args:
+        request: The prompt, its spans and settings.
+        notes: What could not be taken over.
+        preview: The masked reading, or why there is none.
+    """
+    refused = isinstance(preview, str)
+    return {
+        "kind": "draft",
+        "prompt": request.prompt,
+        "spans": [asdict(span) for span in request.spans or ()],
+        "preview": None if isinstance(preview, str) else preview_message(preview),
+        "notes": [*notes, preview] if refused else [*notes],
+        "saved": f"{request.name}, not started yet",
+    }
+
+
+def branches_text(branches: Sequence[str]) -> str:
+    """Which readings of the prompt each step takes; empty where nobody knows."""
+    if not branches:
+        return ""
+    if not _is_factorized(branches):
+        further = len(branches) - 2
+        more = f", and {plural(further, 'reading')} of the method’s own" if further > 0 else ""
+        return f"{len(branches)} branches: as typed{',' if further > 0 else ', and'} masked{more}."
+    each = " one at a time" if len(branches) > 2 else ""
+    return f"{len(branches)} branches: as typed, and with {named(branches[1:])} masked{each}."
+
+
+def reading_text(branches: Sequence[str]) -> str:
+    """What the shown masked reading is when there are several; empty for the joint one."""
+    if not _is_factorized(branches) or len(branches) < 3:
+        return ""
+    return f"Each of {named(branches[1:])} is masked in a branch of its own; here all of them are masked at once."
+
+
+def _is_factorized(branches: Sequence[str]) -> bool:
+    return len(branches) > 1 and branches[1] != "masked"
+
+
+def family_choices() -> list[tuple[str, str]]:
+    """Families for a menu: what is shown, and the category."""
+    return [(name, key) for key, name in FAMILY_NAMES.items()]
+
+
+def list_choices(user_lists: Sequence[UserListRecord]) -> list[tuple[str, int]]:
+    """Word lists for a menu; 0 stands for none."""
+    return [("None", 0), *((item.name, item.id) for item in user_lists)]
