@@ -17,7 +17,7 @@ from app.bootstrap import services
 from app.report.bundle import REPORT
 from app.report.document import report_from
 from app.report.tables import COLUMNS, COMPUTED, RANGES
-from app.report.verify.loaded import Verification
+from app.report.verify.findings import Verification
 from app.report.words import claims, step_sentence
 from app.shared.policies import policy_info
 from tests.unit.app.reporting.conftest import (
