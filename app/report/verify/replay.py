@@ -28,7 +28,7 @@ from coft_core.policies.base import Policy
 from coft_core.text.masking import keep_whitelisted, mask_prompt
 from coft_core.text.placing import read_tokens
 from coft_core.text.rendering import is_steady
-from coft_core.types import Candidate, Diagnostics, Step
+from coft_core.types import Candidate, Certificate, Diagnostics, Step
 
 LOGITS_CHECK = "Steps from stored logits"
 TOLERANCE = 1e-4

@@ -16,6 +16,7 @@ from app.report.verify.numbers import (
     check_summary,
 )
 from app.report.verify.prompts import check_preview, check_settings
+from app.report.verify.recalibration import check_calibration
 from app.report.verify.replay import check_logits, check_replay
 from app.report.verify.structure import (
     check_branches,
@@ -25,7 +26,7 @@ from app.report.verify.structure import (
     check_times,
     check_verdicts,
 )
-from app.report.verify.thresholds import check_calibration, check_certificate, check_chains, check_thresholds
+from app.report.verify.thresholds import check_certificate, check_chains, check_thresholds
 from app.report.verify.untold import untold
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost
