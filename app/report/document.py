@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from statistics import fmean
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -96,20 +96,36 @@ FORMAT_VERSION = 1
 """Version of the document that is written; another one is refused, never guessed at."""
 
 
-class Part(BaseModel):
+class DocumentPart(BaseModel):
     """A part of the document; frozen, and without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
 
 
-class ProgramPart(Part):
+class GrownPart(DocumentPart):
+    """A part with fields that earlier versions did not have; they are left out where they say nothing.
+
+    So the reports of sessions that were stored earlier keep their digest.
+    """
+
+    added: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        plain: dict[str, Any] = handler(self)
+        fields = type(self).model_fields
+        absent = {name for name in self.added if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in plain.items() if name not in absent}
+
+
+class ProgramPart(DocumentPart):
     """The program that wrote the report."""
 
     name: Text
     version: Text
 
 
-class SpanPart(Part):
+class SpanPart(DocumentPart):
     """A sensitive span: characters ``start`` to ``end`` (exclusive) of the prompt."""
 
     start: Whole
@@ -122,8 +138,10 @@ class SpanPart(Part):
     suggested: Flag
 
 
-class SessionPart(Part):
+class SessionPart(GrownPart):
     """What was audited, under which policy; ``policy_settings`` are the settings as the program keeps them."""
+
+    added = ("rendering",)
 
     id: Whole
     name: Text
@@ -153,14 +171,8 @@ class SessionPart(Part):
     spans: tuple[SpanPart, ...]
     rendering: dict[str, Any] | None = None
 
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what sessions stored earlier do not have, so that their reports keep their digest."""
-        plain: dict[str, Any] = handler(self)
-        return plain if self.rendering is not None else {k: v for k, v in plain.items() if k != "rendering"}
 
-
-class CandidatePart(Part):
+class CandidatePart(DocumentPart):
     """A row of a step's candidate table."""
 
     token_id: Whole
@@ -172,7 +184,7 @@ class CandidatePart(Part):
     refused_by: tuple[Text, ...]
 
 
-class FamilyPart(Part):
+class FamilyPart(DocumentPart):
     """With factorized masks, what one attribute family's masked branch says of the step's token."""
 
     family: Text
@@ -183,12 +195,10 @@ class FamilyPart(Part):
     state: CertificateState
 
 
-_LATER = ("kl_fused_factual", "tv_fused_factual", "set_size_low", "set_size_high", "noise")
-"""What steps of earlier versions do not have."""
-
-
-class StepPart(Part):
+class StepPart(GrownPart):
     """One token with everything that an audit shows of it."""
+
+    added = ("kl_fused_factual", "tv_fused_factual", "certified_in", "set_size_low", "set_size_high", "noise")
 
     index: Whole
     token_id: Whole
@@ -224,16 +234,8 @@ class StepPart(Part):
     candidates: tuple[CandidatePart, ...]
     families: tuple[FamilyPart, ...]
 
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what steps stored earlier do not have, so that their reports keep their digest."""
-        plain: dict[str, Any] = handler(self)
-        absent = {name for name in _LATER if getattr(self, name) is None}
-        absent |= {"certified_in"} if self.certified_in == "both" else set()
-        return {name: value for name, value in plain.items() if name not in absent}
 
-
-class BranchPart(Part):
+class BranchPart(DocumentPart):
     """A branch with its own steps; earlier steps of its chain are those of its parent."""
 
     id: Whole
@@ -246,7 +248,7 @@ class BranchPart(Part):
     steps: tuple[StepPart, ...]
 
 
-class LogPart(Part):
+class LogPart(DocumentPart):
     """One entry of the verdict log; see :mod:`db.verdicts` for its digest."""
 
     entry: Whole
@@ -264,7 +266,7 @@ class LogPart(Part):
     digest: Text
 
 
-class BinPart(Part):
+class BinPart(DocumentPart):
     """Threshold of the steps ``first_step`` to ``last_step``; the last bin has no end."""
 
     first_step: Whole
@@ -274,7 +276,7 @@ class BinPart(Part):
     contexts: Whole
 
 
-class FamilyBinsPart(Part):
+class FamilyBinsPart(DocumentPart):
     """Thresholds of one attribute family, or of the joint mask (no family)."""
 
     family: Text | None
@@ -282,7 +284,7 @@ class FamilyBinsPart(Part):
     bins: tuple[BinPart, ...]
 
 
-class ThresholdsPart(Part):
+class ThresholdsPart(DocumentPart):
     """Thresholds that were used, and the calibration that they were read off.
 
     ``applied`` is false where the calibration has another mask layout, so that no threshold was applied. ``uneven``
@@ -300,8 +302,10 @@ class ThresholdsPart(Part):
     uneven: tuple[Text, ...] | None = None
 
 
-class SummaryPart(Part):
+class SummaryPart(GrownPart):
     """Counts and extremes of one branch's whole chain; steps count from 0."""
+
+    added = ("least_log_factual", "too_weak")
 
     branch: Text
     steps: Whole
@@ -323,15 +327,8 @@ class SummaryPart(Part):
     chain: dict[str, Any] | None
     too_weak: Whole | None = None
 
-    @model_serializer(mode="wrap")
-    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what only some chains have, and what earlier versions did not count."""
-        plain: dict[str, Any] = handler(self)
-        absent = {name for name in ("least_log_factual", "too_weak") if getattr(self, name) is None}
-        return {name: value for name, value in plain.items() if name not in absent}
 
-
-class ReportPart(Part):
+class ReportPart(DocumentPart):
     """The whole document."""
 
     kind: Literal["coft-audit-report"] = "coft-audit-report"
@@ -377,11 +374,6 @@ def report_from(text: str | bytes) -> ReportPart:
         raise ServiceError(f"The report cannot be read: {place}: {first['msg']}.") from error
 
 
-def has_threshold(step: Step) -> bool:
-    """Whether a threshold that refuses something was applied."""
-    return step.state != "none" and step.log_tau > -math.inf
-
-
 def summary_of(branch: str, steps: Sequence[Step], chain: ChainCertificate | None) -> SummaryPart:
     """Counts and extremes of one chain.
 
@@ -419,6 +411,10 @@ VERSION = "0.1.0"
 """Version of the program; a test holds it together with the project's."""
 
 
+_STORED_AS = {"branch": "branch_path", "first_step": "step_index", "last_step": "last_step_index", "at": "created_at"}
+"""Fields of a log's entries that the store names otherwise."""
+
+
 def document_of(
     data: SessionData, times: Mapping[tuple[int, int], datetime], thresholds: ThresholdsPart | None
 ) -> ReportPart:
@@ -454,22 +450,8 @@ def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group
         layout: The session's mask layout; thresholds of another one are not applied.
         group: The group whose thresholds are used.
     """
-    own = calibration.layout
     families = tuple(
-        FamilyBinsPart(
-            family=name,
-            alpha=part.alpha,
-            bins=tuple(
-                BinPart(
-                    first_step=entry.first_step,
-                    last_step=entry.last_step,
-                    log_tau=entry.log_tau,
-                    state=entry.state,
-                    contexts=entry.contexts,
-                )
-                for entry in part.bins
-            ),
-        )
+        FamilyBinsPart(family=name, alpha=part.alpha, bins=tuple(BinPart.model_validate(entry) for entry in part.bins))
         for name, part in calibration.parts
     )
     return ThresholdsPart(
@@ -477,15 +459,15 @@ def thresholds_of(calibration: AnyCalibration, stored: bytes, layout: str, group
         calibration_digest=hashlib.sha256(stored).hexdigest(),
         alpha=calibration.alpha,
         group=group,
-        layout=own,
-        applied=own == layout,
+        layout=calibration.layout,
+        applied=calibration.layout == layout,
         families=families,
         digest=thresholds_digest(families),
         uneven=tuple(
-            found.label if name is None else f"{found.label} of {name}"
+            entry.label if name is None else f"{entry.label} of {name}"
             for name, part in calibration.parts
-            for found in part.evenness
-            if found.uneven
+            for entry in part.evenness
+            if entry.uneven
         ),
     )
 
@@ -507,9 +489,8 @@ def digest_of(value: object) -> str:
 
 def session_record(report: ReportPart) -> SessionRecord:
     """The session as the store had it."""
-    own = report.session.model_dump(exclude={"spans"})
     spans = tuple(Span(**span.model_dump()) for span in report.session.spans)
-    return SessionRecord(**own, spans=spans)
+    return SessionRecord(**report.session.model_dump(exclude={"spans"}), spans=spans)
 
 
 def branch_records(report: ReportPart) -> tuple[BranchRecord, ...]:
@@ -537,20 +518,8 @@ def log_records(report: ReportPart) -> tuple[AnnotationRecord, ...]:
         AnnotationRecord(
             id=entry.entry,
             session_id=report.session.id,
-            reviewer=entry.reviewer,
-            kind=entry.kind,
             branch_id=None if entry.branch is None else ids.get(entry.branch),
-            branch_path=entry.branch,
-            step_index=entry.first_step,
-            last_step_index=entry.last_step,
-            verdict=entry.verdict,
-            note=entry.note,
-            tag=entry.tag,
-            blind=entry.blind,
-            entry=entry.entry,
-            created_at=entry.at,
-            previous=entry.previous,
-            digest=entry.digest,
+            **{_STORED_AS.get(name, name): value for name, value in entry},
         )
         for entry in report.log
     )
@@ -584,18 +553,4 @@ def _step(part: StepPart) -> Step:
 
 
 def _log_part(record: AnnotationRecord) -> LogPart:
-    return LogPart(
-        entry=record.entry,
-        kind=record.kind,
-        reviewer=record.reviewer,
-        branch=record.branch_path,
-        first_step=record.step_index,
-        last_step=record.last_step_index,
-        verdict=record.verdict,
-        note=record.note,
-        tag=record.tag,
-        blind=record.blind,
-        at=record.created_at,
-        previous=record.previous,
-        digest=record.digest,
-    )
+    return LogPart(**{name: getattr(record, _STORED_AS.get(name, name)) for name in LogPart.model_fields})

@@ -14,16 +14,15 @@ from plotly.io import to_html
 from plotly.offline import get_plotlyjs
 
 from app.report import words
-from app.report import words as formats
 from app.report.bundle import digests_of
-from app.report.document import BranchPart, ReportPart, SummaryPart, has_threshold
+from app.report.document import BranchPart, ReportPart, SummaryPart
 from app.report.tables import SessionData
 from app.review.log import StandingVerdict, Target, log_entry, reviews, standing, verdict_at
 from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings, preview_from_json, settings_from_json
 from app.shared.computations import computations_of, session_noise
 from app.shared.json import span_state
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
-from app.shared.step_words import set_size, shapes
+from app.shared.step_words import has_threshold, plural, set_size, shapes, table_threshold
 from coft_core.assets import assets_path
 from coft_core.text.rendering import moment_of
 from coft_core.types import Certificate, Span, Step
@@ -200,7 +199,7 @@ class PromptPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class TranscriptToken:
     """A token of the transcript: its shape, its marks and the height of its sensitivity bar in pixels."""
 
     text: str
@@ -215,7 +214,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class BranchSection:
     """A branch as the report shows it."""
 
     name: str
@@ -223,7 +222,7 @@ class Chain:
     sentences: tuple[str, ...]
     chain_sentence: str
     near_sentence: str
-    tokens: tuple[Token, ...]
+    tokens: tuple[TranscriptToken, ...]
     strip: Markup
     chart: Markup
     rows: tuple[Mapping[str, str], ...]
@@ -278,14 +277,14 @@ def _environment(folder: str) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters: dict[str, Any] = {"moment": formats.moment, "plural": formats.plural, "short": formats.short}
+    filters: dict[str, Any] = {"moment": words.moment, "plural": plural, "short": words.short}
     environment.filters.update(filters)
     return environment
 
 
 def _shown(value: Any) -> Any:
     """Every text of the page: whoever wrote it, it cannot reorder or hide what stands beside it."""
-    return formats.visible(value) if type(value) is str else value
+    return words.visible(value) if type(value) is str else value
 
 
 def _chain(
@@ -295,7 +294,7 @@ def _chain(
     summary: SummaryPart,
     verdicts: Sequence[StandingVerdict],
     settings: AuditSettings,
-) -> Chain:
+) -> BranchSection:
     steps = data.chains[branch.id]
     names = {other.id: _branch_name(other) for other in report.branches}
     first = branch.fork_step or 0
@@ -304,7 +303,7 @@ def _chain(
     if branch.parent_id is not None:
         origin = f"departs from “{names[branch.parent_id]}” at step {first + 1}; steps before are shared"
     rows = tuple(_row(step, verdict_at(verdicts, branch.path, step.index)) for step in steps[first:])
-    return Chain(
+    return BranchSection(
         name=names[branch.id],
         origin=origin,
         sentences=words.what_happened(summary, steps, settings),
@@ -321,7 +320,7 @@ def _chain(
 
 
 def _branch_name(branch: BranchPart) -> str:
-    return formats.shown_token(branch.name) if branch.name else branch.path
+    return words.printable_token(branch.name) if branch.name else branch.path
 
 
 def _about(target: Target, report: ReportPart) -> str:
@@ -332,12 +331,12 @@ def _about(target: Target, report: ReportPart) -> str:
     return target.named(f"“{_branch_name(branch)}”")
 
 
-def _token(step: Step, shared: bool, policy: str) -> Token:
+def _token(step: Step, shared: bool, policy: str) -> TranscriptToken:
     ratio = step.diagnostics.log_ratio
     text = step.token
-    return Token(
-        text=formats.shown_token(text),
-        said=f"step {step.index + 1}: {words.step_words(step, policy)}",
+    return TranscriptToken(
+        text=words.printable_token(text),
+        said=f"step {step.index + 1}: {words.step_sentence(step, policy)}",
         classes=" ".join(shapes(step)),
         bar=min(TALLEST_BAR, round(abs(ratio) * _PIXELS_PER_LOG)) if math.isfinite(ratio) else TALLEST_BAR,
         down=ratio < 0,
@@ -360,16 +359,16 @@ def _row(step: Step, verdict: StandingVerdict | None) -> dict[str, str]:
     limited = step.state not in ("none", "uninformative")
     return {
         "step": str(step.index + 1),
-        "token": formats.shown_token(step.token),
-        "factual": formats.probability(math.exp(step.log_p_factual)),
-        "masked": formats.probability(math.exp(step.log_p_masked)),
-        "fused": formats.probability(math.exp(step.log_p_fused)),
-        "tau": formats.threshold(words.tau_of(step)),
+        "token": words.printable_token(step.token),
+        "factual": words.probability(math.exp(step.log_p_factual)),
+        "masked": words.probability(math.exp(step.log_p_masked)),
+        "fused": words.probability(math.exp(step.log_p_fused)),
+        "tau": table_threshold(words.tau_of(step)),
         "status": words.status_word(step),
         "size": set_size(step) if limited else _open_size(step),
-        "mass": formats.probability(step.certified_mass) if limited else "",
-        "ratio": formats.signed(diagnostics.log_ratio),
-        "times": formats.times(diagnostics.log_ratio),
+        "mass": words.probability(step.certified_mass) if limited else "",
+        "ratio": words.signed(diagnostics.log_ratio),
+        "times": words.times(diagnostics.log_ratio),
         "chosen": words.chosen(step),
         "verdict": "" if verdict is None else verdict.in_words,
     }
@@ -415,8 +414,8 @@ def _facts(data: SessionData, report: ReportPart, settings: AuditSettings) -> li
         *((("Method", about),) if (about := policy_about(settings.policy)) else ()),
         ("Calibration", calibration),
         ("Certificate", words.stamp(report)),
-        ("Started", formats.moment(record.created_at)),
-        ("Last changed", formats.moment(record.updated_at)),
+        ("Started", words.moment(record.created_at)),
+        ("Last changed", words.moment(record.updated_at)),
         ("Report", f"session {record.id}, {report.program.name} {report.program.version}"),
     ]
 

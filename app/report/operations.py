@@ -14,7 +14,7 @@ from typing import Any
 from app.bootstrap import services, verifier
 from app.report.bundle import bundle_digest
 from app.report.service import SUFFIXES
-from app.report.verify.loaded import Check, Verification
+from app.report.verify.findings import Check, Verification
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes

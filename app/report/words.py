@@ -7,39 +7,28 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from app.report.document import ReportPart, SummaryPart, ThresholdsPart, has_threshold
+from app.report.document import ReportPart, SummaryPart, ThresholdsPart
+from app.shared import step_words
 from app.shared.audits import SENSITIVE, AuditSettings, PolicyInfo
 from app.shared.policies import info_of, policy_name
+from app.shared.step_words import has_threshold, plural, shown_token, times_likelier
 from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK, silence
 from coft_core.model.noise import NumericNoise
 from coft_core.types import Certificate, Step
-
-MINUS = "\N{MINUS SIGN}"
 
 _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def probability(value: float) -> str:
     """A probability with three digits; a positive one never reads as zero."""
-    text = f"{value:.3f}"
-    return "<0.001" if value > 0 and float(text) == 0 else text
-
-
-def threshold(value: float) -> str:
-    """A threshold with two significant digits; ``"none"`` for 0."""
-    if value <= 0:
-        return "none"
-    return f"{value:.{max(3, 1 - math.floor(math.log10(value)))}f}"
+    return step_words.probability(value, 3)
 
 
 def signed(value: float) -> str:
-    """A number with its sign, with a true minus."""
-    text = f"{abs(value):.2f}"
+    """A number with its sign, with a true minus; also an infinite one."""
     if math.isinf(value):
-        return f"{MINUS if value < 0 else '+'}\N{INFINITY}"
-    if float(text) == 0:
-        return text
-    return f"+{text}" if value > 0 else f"{MINUS}{text}"
+        return f"{step_words.MINUS if value < 0 else '+'}\N{INFINITY}"
+    return step_words.signed(value)
 
 
 def times(log_ratio: float) -> str:
@@ -51,21 +40,10 @@ def times(log_ratio: float) -> str:
     return f"{shown}\N{MULTIPLICATION SIGN} {'visible' if log_ratio > 0 else 'masked'}"
 
 
-def times_likelier(log_ratio: float) -> str:
-    """What a log ratio of factual to masked says, in a sentence."""
-    factor = math.exp(min(abs(log_ratio), 20.0))
-    if factor < 1.05:
-        return "about as likely with the attribute masked"
-    shown = f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
-    return f"{shown} times likelier when the attribute is {'visible' if log_ratio > 0 else 'masked'}"
-
-
-def shown_token(token: str) -> str:
-    """A token's text without its leading space; line ends, blanks and control characters are made visible."""
-    text = token[1:] if len(token) > 1 and token.startswith(" ") else token
-    text = text.replace("\n", "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}").replace("\t", "\N{RIGHTWARDS ARROW}")
-    text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-    return text if text.strip() else "\N{OPEN BOX}" * max(1, len(text))
+def printable_token(token: str) -> str:
+    """A token's text as pages show it, with control characters made visible too."""
+    text = "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in token)
+    return shown_token(text)
 
 
 def visible(text: str) -> str:
@@ -73,19 +51,9 @@ def visible(text: str) -> str:
     return "".join(f"[U+{ord(char):04X}]" if _misleads(char) else char for char in text)
 
 
-def quoted(token: str) -> str:
-    """A token in a sentence."""
-    return f"\N{LEFT DOUBLE QUOTATION MARK}{shown_token(token)}\N{RIGHT DOUBLE QUOTATION MARK}"
-
-
 def moment(time: datetime) -> str:
     """A time, in UTC so that the report reads the same everywhere."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-def plural(number: int, noun: str) -> str:
-    """A count with its noun."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def short(digest: str) -> str:
@@ -96,15 +64,6 @@ def short(digest: str) -> str:
 def _misleads(char: str) -> bool:
     """Control characters and those that change the direction of text; joiners, which scripts need, are neither."""
     return char in _DIRECTIONS or (unicodedata.category(char) in ("Cc", "Cs") and char not in "\n\t")
-
-
-STATE_WORDS = {
-    "calibrated": "calibrated",
-    "inherited": "borrowed",
-    "uninformative": "uninformative",
-    "mismatch": "other policy",
-    "none": "none",
-}
 
 
 def what_happened(summary: SummaryPart, steps: Sequence[Step], settings: AuditSettings) -> tuple[str, ...]:
@@ -188,7 +147,7 @@ def _sensitivity_sentences(summary: SummaryPart, steps: Sequence[Step]) -> list[
     if summary.most_sensitive_step is None or summary.largest_log_ratio is None:
         return []
     step = steps[summary.most_sensitive_step]
-    strongest = f"{quoted(step.token)} at step {step.index + 1}, {times_likelier(summary.largest_log_ratio)}"
+    strongest = f"{_quoted(step.token)} at step {step.index + 1}, {times_likelier(summary.largest_log_ratio)}"
     if not summary.sensitive:
         return [f"No token is {factor} times likelier in one reading than in the other; the nearest is {strongest}."]
     many = f"{plural(summary.sensitive, 'token')} {_are(summary.sensitive)}"
@@ -313,7 +272,7 @@ def _support(step: Step, policy: str) -> float:
     return step.log_p_factual if info_of(policy).certified_in == "factual" else step.log_support
 
 
-def step_words(step: Step, policy: str = "coft") -> str:
+def step_sentence(step: Step, policy: str = "coft") -> str:
     """A step's state in a sentence, with the probability that the policy's threshold is compared with."""
     factual = info_of(policy).certified_in == "factual"
     joint = f"{'support as typed' if factual else 'joint support'} {probability(math.exp(_support(step, policy)))}"
@@ -336,7 +295,7 @@ def step_words(step: Step, policy: str = "coft") -> str:
     if step.forced:
         same = step.policy_token_id == step.token_id
         forced = " Forced by the reviewer"
-        forced += "; the policy would have written the same." if same else f" instead of {quoted(step.policy_token)}."
+        forced += "; the policy would have written the same." if same else f" instead of {_quoted(step.policy_token)}."
     return f"{sentence}{forced} {_capital(times_likelier(step.diagnostics.log_ratio))}."
 
 
@@ -362,6 +321,10 @@ def chosen(step: Step) -> str:
 def tau_of(step: Step) -> float:
     """Threshold of a step as a probability; 0 where there is none."""
     return math.exp(step.log_tau) if has_threshold(step) else 0.0
+
+
+def _quoted(token: str) -> str:
+    return f"“{printable_token(token)}”"
 
 
 def _are(count: int) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from app.report.bundle import CALIBRATION, LARGEST_FILE, MANIFEST, REPORT, read_manifest, unpack
 from app.report.document import (
     BranchPart,
     ReportPart,
+    StepPart,
     branch_records,
     chains_in,
     log_records,
@@ -29,154 +28,6 @@ from coft_core.conformal.chain import ChainCertificate, certify_chain
 from coft_core.conformal.families import AnyCalibration, load_calibration
 from coft_core.errors import CoftError
 from coft_core.types import Certificate, Step
-
-CheckStatus = Literal["passed", "failed", "skipped"]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was verified.
-
-    Attributes:
-        name: What was verified, e.g. ``"Thresholds by step"``.
-        status: ``passed``, ``failed`` or ``skipped``.
-        detail: How much was looked at, or why nothing was.
-        problems: What does not fit, each with its place; the first ones if there are many.
-        problem_count: How many there are.
-    """
-
-    name: str
-    status: CheckStatus
-    detail: str
-    problems: tuple[str, ...] = ()
-    problem_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Untold:
-    """Something in a file that no check can tell.
-
-    Attributes:
-        file: The file, such as ``"report.json"``.
-        fields: Its fields, from the top down, such as ``"session.name"``.
-        reason: What it is and why it cannot be told, a sentence.
-    """
-
-    file: str
-    fields: tuple[str, ...]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """The finding on a report or an evidence bundle.
-
-    Attributes:
-        source: Name of the file.
-        session: The session in words; empty if the report could not be read.
-        bundle_digest: SHA-256 of the bundle's manifest, to be compared with what the auditor published; None for a
-            report without a bundle.
-        checks: What was verified, in order.
-        beyond: What no check could tell, file by file.
-    """
-
-    source: str
-    session: str
-    bundle_digest: str | None
-    checks: tuple[Check, ...]
-    beyond: tuple[Untold, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing failed."""
-        return all(check.status != "failed" for check in self.checks)
-
-    def count(self, status: CheckStatus) -> int:
-        """Number of checks with a status."""
-        return sum(check.status == status for check in self.checks)
-
-
-MOST_PROBLEMS = 20
-"""Problems of one check that are kept in words; the others are counted."""
-
-
-class Findings:
-    """Collects the problems of one check."""
-
-    def __init__(self, name: str) -> None:
-        """Begin a check.
-
-        Args:
-            name: What is verified.
-        """
-        self._name = name
-        self._problems: list[str] = []
-        self._looked_at = 0
-
-    def expect(self, holds: bool, problem: str) -> bool:
-        """Count one comparison, and keep the problem if it does not hold.
-
-        Returns:
-            Whether it holds.
-        """
-        self._looked_at += 1
-        if not holds:
-            self._problems.append(problem)
-        return holds
-
-    def same(self, place: str, what: str, stated: object, found: object) -> bool:
-        """Expect a stated value to be the one that was found."""
-        return self.expect(stated == found, f"{place}: {what} is stated as {_shown(stated)} and is {_shown(found)}.")
-
-    def near(self, place: str, what: str, stated: float | None, found: float | None, tolerance: float) -> bool:
-        """Expect a stated number to be the one that was computed, within a tolerance."""
-        return self.expect(
-            is_near(stated, found, tolerance),
-            f"{place}: {what} is stated as {_shown(stated)} and computed as {_shown(found)}.",
-        )
-
-    def check(self, detail: str = "") -> Check:
-        """The finished check.
-
-        Args:
-            detail: What was looked at; empty counts the comparisons.
-        """
-        count = len(self._problems)
-        return Check(
-            name=self._name,
-            status="failed" if count else "passed",
-            detail=detail or f"{self._looked_at:,} comparisons",
-            problems=tuple(self._problems[:MOST_PROBLEMS]),
-            problem_count=count,
-        )
-
-
-def skipped(name: str, why: str) -> Check:
-    """A check that could not be made."""
-    return Check(name, "skipped", why)
-
-
-def failed(name: str, problem: str) -> Check:
-    """A check that ended before it had begun."""
-    return Check(name, "failed", "could not be read", (problem,), 1)
-
-
-def is_near(stated: float | None, found: float | None, tolerance: float) -> bool:
-    """Whether two numbers are equal within a tolerance; infinities and absent numbers equal only themselves."""
-    if stated is None or found is None:
-        return stated is found
-    if math.isinf(stated) or math.isinf(found):
-        return stated == found
-    return abs(stated - found) <= tolerance
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.9g}"
-    if value is None:
-        return "nothing"
-    text = repr(value) if isinstance(value, str) else str(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +87,15 @@ class Loaded:
         chains = chains_in(self.report)
         return {paths[key]: chain for key, chain in chains.items()}
 
-    def own_steps(self) -> Iterator[tuple[BranchPart, Step]]:
-        """Every stored step once, with the branch that made it; only where the branches hold together."""
+    def own_steps(self) -> Iterator[tuple[str, BranchPart, Step]]:
+        """Every stored step once, with its place in words and the branch that made it.
+
+        Only where the branches hold together.
+        """
         chains = self.chains()
         for branch in self.report.branches:
-            first = branch.fork_step or 0
-            for step in chains[branch.path][first:]:
-                yield branch, step
+            for step in chains[branch.path][branch.fork_step or 0 :]:
+                yield place_of(branch, step), branch, step
 
     def chain_certificate(self, steps: tuple[Step, ...], finished: str | None) -> ChainCertificate | None:
         """What may be claimed of a chain as a whole.
@@ -287,6 +140,11 @@ class Loaded:
             certificates=certificates,
             drift=self.report.drift,
         )
+
+
+def place_of(branch: BranchPart, step: Step | StepPart) -> str:
+    """Where a step stands, in words; steps count from 1."""
+    return f"Branch {branch.path}, step {step.index + 1}"
 
 
 def _under_rule(step: Step) -> Step:

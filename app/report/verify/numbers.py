@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from app.report.document import SummaryPart, session_record, summary_of
-from app.report.verify.loaded import Check, Findings, Loaded, is_near
+from app.report.verify.findings import Check, Findings, is_near
+from app.report.verify.loaded import Loaded
 from app.shared.audits import AuditSettings, PolicyInfo
 from app.shared.computations import computations_of
 from app.shared.errors import ServiceError
@@ -17,7 +18,7 @@ from app.shared.policies import info_of
 from coft_core.conformal.informative import certifies
 from coft_core.errors import CoftError
 from coft_core.model.noise import noise_of
-from coft_core.types import Candidate, Diagnostics, Step
+from coft_core.types import Candidate, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,7 @@ def check_fusion(loaded: Loaded) -> Check:
     found = Findings("Fusion of the candidates")
     mixes = rules_of(loaded.settings).mixes
     lam = float(loaded.report.session.fingerprint.get("lam", 0.0))
-    for branch, step in loaded.own_steps():
-        place = f"Branch {branch.path}, step {step.index + 1}"
+    for place, _, step in loaded.own_steps():
         rows = [row for row in step.candidates if _finite(row)] if mixes else []
         # Fusion leaves one unknown a step, the logarithm of its normaliser; the median of all rows stands for it.
         offsets = [_offset(row, lam) for row in rows]
@@ -108,8 +108,7 @@ def check_certified(loaded: Loaded) -> Check:
     """
     found = Findings("Certified tokens")
     rules = rules_of(loaded.settings)
-    for branch, step in loaded.own_steps():
-        place = f"Branch {branch.path}, step {step.index + 1}"
+    for place, _, step in loaded.own_steps():
         own = next((row for row in step.candidates if row.token_id == step.token_id), None)
         claims = own is not None and own.certified and certifies(step.state)
         found.same(place, "whether its token is certified", step.certified, claims)
@@ -139,8 +138,7 @@ def check_certified(loaded: Loaded) -> Check:
 def check_derived(loaded: Loaded) -> Check:
     """Margin, log ratio and the bound on total variation follow from the step's other numbers."""
     found = Findings("Margins, ratios and bounds")
-    for branch, step in loaded.own_steps():
-        place = f"Branch {branch.path}, step {step.index + 1}"
+    for place, _, step in loaded.own_steps():
         own = next((row for row in step.candidates if row.token_id == step.token_id), None)
         for view in ("log_p_factual", "log_p_masked", "log_p_fused"):
             listed = None if own is None else getattr(own, view)
@@ -162,8 +160,7 @@ def check_choices(loaded: Loaded) -> Check:
     """Fallbacks, the policy's choices and the size and mass of the set fit the candidates."""
     found = Findings("Fallbacks, choices and sets")
     refuses = rules_of(loaded.settings).refuses_more
-    for branch, step in loaded.own_steps():
-        place = f"Branch {branch.path}, step {step.index + 1}"
+    for place, _, step in loaded.own_steps():
         members = [row for row in step.candidates if row.certified]
         empty = step.set_size == 0 and step.state != "none"
         # A method that refuses tokens without a calibration may refuse them all, which is a fallback too.
@@ -304,8 +301,7 @@ def check_ranges(loaded: Loaded) -> Check:
     ways = computations_of(record)
     told = bool(ways) and all(way.temperature is not None for way in ways)
     rules, ranges = rules_of(loaded.settings), 0
-    for branch, step in loaded.own_steps():
-        place = f"Branch {branch.path}, step {step.index + 1}"
+    for place, _, step in loaded.own_steps():
         parts = (step.set_size_low, step.set_size_high, step.noise)
         if parts == (None, None, None):
             had = told and step.state != "none"
@@ -340,96 +336,3 @@ def _check_listed(found: Findings, place: str, step: Step, rules: StepRules, noi
         high - low >= near - sum(abs(abs(margin) - noise) < BOUNDARY for margin in margins),
         f"{place}: its range is {low} to {high}, and {near} listed tokens stand at the threshold within the noise.",
     )
-
-
-NUMBERS = ("log_p_factual", "log_p_masked", "log_p_fused", "log_tau", "certified_mass")
-FLAGS = ("certified", "fallback", "forced", "state")
-_UNBOUNDED = ("tv_bound", "kl_fused_masked", "kl_fused_factual")
-"""Numbers that can be large, so that they are compared relative to their size."""
-_LATER = ("kl_fused_factual", "tv_fused_factual")
-"""Numbers that steps stored by earlier versions do not have."""
-
-
-def compare_steps(found: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int = 0) -> None:
-    """Expect a stored step to be the one that was computed again.
-
-    Args:
-        found: Collects what does not fit.
-        place: Where the step stands, in words.
-        stated: The stored step.
-        fresh: The computed one, with the same emitted token.
-        tolerance: Allowed difference of logarithms, masses and diagnostics.
-        boundary: Tokens so near to the threshold that they may fall to either side of it.
-    """
-    found.same(place, "the emitted token", stated.token_id, fresh.token_id)
-    found.same(place, "the policy's token", stated.policy_token_id, fresh.policy_token_id)
-    for name in NUMBERS:
-        found.near(place, name, getattr(stated, name), getattr(fresh, name), tolerance)
-    for name in FLAGS:
-        near = boundary and name in ("certified", "fallback")
-        found.expect(
-            bool(near) or getattr(stated, name) == getattr(fresh, name),
-            f"{place}: {name} is stated as {getattr(stated, name)} and computed as {getattr(fresh, name)}.",
-        )
-    low = stated.set_size if stated.set_size_low is None else stated.set_size_low
-    high = stated.set_size if stated.set_size_high is None else stated.set_size_high
-    sizes_fit = low - boundary <= fresh.set_size <= high + boundary
-    found.expect(sizes_fit, f"{place}: the set size is stated as {stated.set_size} and computed as {fresh.set_size}.")
-    for field in fields(Diagnostics):
-        own, other = getattr(stated.diagnostics, field.name), getattr(fresh.diagnostics, field.name)
-        if (boundary and field.name == "tv_on_set") or (field.name in _LATER and own is None):
-            continue
-        size = max(1.0, abs(other or 0.0)) if field.name in _UNBOUNDED else 1.0
-        found.near(place, field.name, own, other, tolerance * size)
-    _compare_candidates(found, place, stated, fresh, tolerance, boundary)
-    listed = {part.family: part for part in fresh.families}
-    found.same(place, "the list of families", [part.family for part in stated.families], list(listed))
-    for part in stated.families:
-        if part.family in listed:
-            other = listed[part.family]
-            for name in ("log_p_masked", "log_joint", "log_tau"):
-                what = f"{name} of the family {part.family}"
-                found.near(place, what, getattr(part, name), getattr(other, name), tolerance)
-            if not boundary:
-                what = f"the certificate of the family {part.family}"
-                found.same(place, what, (part.certified, part.state), (other.certified, other.state))
-
-
-def compare_texts(found: Findings, place: str, stated: Step, text_of: Callable[[int], str]) -> None:
-    """Expect every token of a stored step to read as the tokenizer decodes it.
-
-    Args:
-        found: Collects what does not fit.
-        place: Where the step stands, in words.
-        stated: The stored step.
-        text_of: The tokenizer's text of a token.
-    """
-    pairs = [(stated.token_id, stated.token), (stated.policy_token_id, stated.policy_token)]
-    for token_id, text in dict.fromkeys(pairs + [(row.token_id, row.token) for row in stated.candidates]):
-        found.same(place, f"the text of the token {token_id}", text, text_of(token_id))
-
-
-def _compare_candidates(
-    found: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int
-) -> None:
-    rows, listed = ({row.token_id: row for row in step.candidates} for step in (fresh, stated))
-    found.same(place, "the number of candidates", len(listed), len(rows))
-    left_out = [_likeliest(row) for token_id, row in rows.items() if token_id not in listed]
-    for row in stated.candidates:
-        other = rows.get(row.token_id)
-        what = f"of {row.token!r} ({row.token_id})"
-        if other is None:
-            # Which of two equally likely tokens ends the list may follow the computer; the emitted one is always there.
-            tied = any(abs(_likeliest(row) - likelihood) <= tolerance for likelihood in left_out)
-            found.expect(tied, f"{place}: a row {what} is listed among the likeliest tokens, and is none of them.")
-            continue
-        for view in ("log_p_factual", "log_p_masked", "log_p_fused"):
-            found.near(place, f"{view} {what}", getattr(row, view), getattr(other, view), tolerance)
-        if not boundary:
-            found.same(place, f"the certificate {what}", row.certified, other.certified)
-            found.same(place, f"the families that refuse {what[3:]}", row.refused_by, other.refused_by)
-
-
-def _likeliest(row: Candidate) -> float:
-    """By which candidates are listed."""
-    return max(row.log_p_factual, row.log_p_masked, row.log_p_fused)

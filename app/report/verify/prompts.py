@@ -1,4 +1,4 @@
-"""The check of settings: what the report says twice of an audit must be the same, and of the right kind."""
+"""Checks of what was asked: the masked prompt follows from its spans, and what is said twice agrees."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from itertools import groupby
 from pydantic import TypeAdapter, ValidationError
 
 from app.report.document import SessionPart, SpanPart, session_record
-from app.report.verify.loaded import Check, Findings, Loaded, failed
+from app.report.verify.findings import Check, Findings, failed
+from app.report.verify.loaded import Loaded
 from app.shared.audits import AuditSettings, MaskPiece, MaskPreview, preview_from_json
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts
@@ -254,8 +255,7 @@ def _check_types(found: Findings, loaded: Loaded) -> None:
     chosen = loaded.settings.prompt_format
     found.expect(chosen in FORMATS, f"Settings: there is no prompt format {chosen!r}.")
     found.expect(session.status in STATUSES, f"Session: there is no status {session.status!r}.")
-    for branch, step in loaded.own_steps():
-        place = f"Branch {branch.path}, step {step.index + 1}"
+    for place, _, step in loaded.own_steps():
         named = [part.family for part in step.families]
         named += [family for row in step.candidates for family in row.refused_by]
         unknown = sorted(set(named) - set(_FAMILIES))

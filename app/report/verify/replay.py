@@ -1,15 +1,16 @@
-"""The check by replay: the model writes every branch again from the same seed and forced tokens."""
+"""Checks that compute steps again: from the logits stored with them, and by a replay on the model."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 
 import torch
 
 from app.report.bundle import LOGITS_FILE, logits_from
 from app.report.document import BranchPart, session_record
-from app.report.verify.loaded import Check, Findings, Loaded, failed, skipped
-from app.report.verify.numbers import compare_steps, compare_texts
+from app.report.verify.findings import Check, Findings, failed, skipped
+from app.report.verify.loaded import Loaded, place_of
 from app.shared.audits import preview_from_json
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost, label_of
@@ -27,7 +28,7 @@ from coft_core.policies.base import Policy
 from coft_core.text.masking import keep_whitelisted, mask_prompt
 from coft_core.text.placing import read_tokens
 from coft_core.text.rendering import is_steady
-from coft_core.types import Certificate, Step
+from coft_core.types import Candidate, Certificate, Diagnostics, Step
 
 LOGITS_CHECK = "Steps from stored logits"
 TOLERANCE = 1e-4
@@ -51,8 +52,7 @@ def check_logits(loaded: Loaded) -> Check:
     found = Findings(LOGITS_CHECK)
     session = loaded.report.session
     counts = {"full": 0, "head": 0, "none": 0}
-    for branch, step in loaded.own_steps():
-        place = f"Branch {branch.path}, step {step.index + 1}"
+    for place, branch, step in loaded.own_steps():
         logits = stored.pop((branch.id, step.index), None)
         if logits is None:
             counts["none"] += 1
@@ -68,7 +68,7 @@ def check_logits(loaded: Loaded) -> Check:
             continue
         if fresh.step is not None:
             boundary, at_edges = _boundaries(kept, policy)
-            compare_steps(found, place, step, fresh.step, TOLERANCE, boundary)
+            _compare_steps(found, place, step, fresh.step, TOLERANCE, boundary)
             _compare_ranges(found, place, step, fresh.step, at_edges)
         else:
             _compare_bounds(found, place, step, fresh)
@@ -242,21 +242,98 @@ def _replay(found: Findings, plan: Plan, branch: BranchPart, chain: tuple[Step, 
     rollout = Rollout(plan, branch.path, chain[:first])
     try:
         for step in chain[first:]:
-            place = f"Branch {branch.path}, step {step.index + 1}"
+            place = place_of(branch, step)
             if rollout.finished:
                 found.expect(False, f"{place}: decoded again, the chain has ended before it ({rollout.finished}).")
                 return
             fresh = rollout.step(step.token_id if step.forced else None)
             if fresh.token_id != step.token_id:
                 found.same(place, "the emitted token", step.token, fresh.token)
-                compare_texts(found, place, step, plan.model.token_text)
+                _compare_texts(found, place, step, plan.model.token_text)
                 # The rest of the chain is compared after the token that was reported.
                 rollout.back()
                 rollout.step(step.token_id)
                 continue
-            compare_steps(found, place, step, fresh, tolerance)
-            compare_texts(found, place, step, plan.model.token_text)
+            _compare_steps(found, place, step, fresh, tolerance)
+            _compare_texts(found, place, step, plan.model.token_text)
         if branch.finished is not None:
             found.same(f"Branch {branch.path}", "why it ended", branch.finished, rollout.finished)
     finally:
         rollout.close()
+
+
+NUMBERS = ("log_p_factual", "log_p_masked", "log_p_fused", "log_tau", "certified_mass")
+FLAGS = ("certified", "fallback", "forced", "state")
+_UNBOUNDED = ("tv_bound", "kl_fused_masked", "kl_fused_factual")
+"""Numbers that can be large, so that they are compared relative to their size."""
+_LATER = ("kl_fused_factual", "tv_fused_factual")
+"""Numbers that steps stored by earlier versions do not have."""
+
+
+def _compare_steps(found: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int = 0) -> None:
+    """Expect a stored step to be the computed one; ``boundary`` tokens may fall to either side of the threshold."""
+    found.same(place, "the emitted token", stated.token_id, fresh.token_id)
+    found.same(place, "the policy's token", stated.policy_token_id, fresh.policy_token_id)
+    for name in NUMBERS:
+        found.near(place, name, getattr(stated, name), getattr(fresh, name), tolerance)
+    for name in FLAGS:
+        near = boundary and name in ("certified", "fallback")
+        found.expect(
+            bool(near) or getattr(stated, name) == getattr(fresh, name),
+            f"{place}: {name} is stated as {getattr(stated, name)} and computed as {getattr(fresh, name)}.",
+        )
+    low = stated.set_size if stated.set_size_low is None else stated.set_size_low
+    high = stated.set_size if stated.set_size_high is None else stated.set_size_high
+    sizes_fit = low - boundary <= fresh.set_size <= high + boundary
+    found.expect(sizes_fit, f"{place}: the set size is stated as {stated.set_size} and computed as {fresh.set_size}.")
+    for field in fields(Diagnostics):
+        own, other = getattr(stated.diagnostics, field.name), getattr(fresh.diagnostics, field.name)
+        if (boundary and field.name == "tv_on_set") or (field.name in _LATER and own is None):
+            continue
+        size = max(1.0, abs(other or 0.0)) if field.name in _UNBOUNDED else 1.0
+        found.near(place, field.name, own, other, tolerance * size)
+    _compare_candidates(found, place, stated, fresh, tolerance, boundary)
+    listed = {part.family: part for part in fresh.families}
+    found.same(place, "the list of families", [part.family for part in stated.families], list(listed))
+    for part in stated.families:
+        if part.family in listed:
+            other = listed[part.family]
+            for name in ("log_p_masked", "log_joint", "log_tau"):
+                what = f"{name} of the family {part.family}"
+                found.near(place, what, getattr(part, name), getattr(other, name), tolerance)
+            if not boundary:
+                what = f"the certificate of the family {part.family}"
+                found.same(place, what, (part.certified, part.state), (other.certified, other.state))
+
+
+def _compare_texts(found: Findings, place: str, stated: Step, text_of: Callable[[int], str]) -> None:
+    """Expect every token of a stored step to read as the tokenizer decodes it."""
+    pairs = [(stated.token_id, stated.token), (stated.policy_token_id, stated.policy_token)]
+    for token_id, text in dict.fromkeys(pairs + [(row.token_id, row.token) for row in stated.candidates]):
+        found.same(place, f"the text of the token {token_id}", text, text_of(token_id))
+
+
+def _compare_candidates(
+    found: Findings, place: str, stated: Step, fresh: Step, tolerance: float, boundary: int
+) -> None:
+    rows, listed = ({row.token_id: row for row in step.candidates} for step in (fresh, stated))
+    found.same(place, "the number of candidates", len(listed), len(rows))
+    left_out = [_likeliest(row) for token_id, row in rows.items() if token_id not in listed]
+    for row in stated.candidates:
+        other = rows.get(row.token_id)
+        what = f"of {row.token!r} ({row.token_id})"
+        if other is None:
+            # Which of two equally likely tokens ends the list may follow the computer; the emitted one is always there.
+            tied = any(abs(_likeliest(row) - likelihood) <= tolerance for likelihood in left_out)
+            found.expect(tied, f"{place}: a row {what} is listed among the likeliest tokens, and is none of them.")
+            continue
+        for view in ("log_p_factual", "log_p_masked", "log_p_fused"):
+            found.near(place, f"{view} {what}", getattr(row, view), getattr(other, view), tolerance)
+        if not boundary:
+            found.same(place, f"the certificate {what}", row.certified, other.certified)
+            found.same(place, f"the families that refuse {what[3:]}", row.refused_by, other.refused_by)
+
+
+def _likeliest(row: Candidate) -> float:
+    """By which candidates are listed."""
+    return max(row.log_p_factual, row.log_p_masked, row.log_p_fused)

@@ -1,4 +1,4 @@
-"""Checks of how a session hangs together: its branches with their steps, and its verdict log."""
+"""Checks of how a report hangs together: its files and tables, branches with their steps, verdict log and times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import cast
 
 from app.report.bundle import CALIBRATION, MANIFEST, TABLES, digests_of, tables_of
 from app.report.document import BranchPart, LogPart, ReportPart, StepPart, log_records, steps_digest, thresholds_digest
-from app.report.verify.loaded import Check, Findings, Loaded, failed, skipped
+from app.report.verify.findings import Check, Findings, failed, skipped
+from app.report.verify.loaded import Loaded, place_of
 from app.review.log import check_log
 from coft_core.conformal.families import load_calibration
 from coft_core.decode.loop import ROOT_PATH, fork_path
@@ -197,7 +198,7 @@ def _check_texts(found: Findings, branches: Sequence[BranchPart]) -> None:
         for step in branch.steps:
             pairs = [(step.token_id, step.token), (step.policy_token_id, step.policy_token)]
             for token_id, text in pairs + [(row.token_id, row.token) for row in step.candidates]:
-                place = f"Branch {branch.path}, step {step.index + 1}"
+                place = place_of(branch, step)
                 found.same(place, f"the text of the token {token_id}", text, texts.setdefault(token_id, text))
 
 
@@ -215,7 +216,7 @@ def _check_fork(found: Findings, branch: BranchPart, parent: BranchPart, first: 
 
 
 def _check_step(found: Findings, branch: BranchPart, step: StepPart, first: int) -> None:
-    place = f"Branch {branch.path}, step {step.index + 1}"
+    place = place_of(branch, step)
     if step.index != first or branch.fork_step is None:
         found.expect(not step.forced, f"{place}: it is marked as forced, and no branch departs there.")
     if not step.forced:
@@ -290,7 +291,7 @@ def _check_branches(found: Findings, report: ReportPart) -> dict[str, list[datet
 def _check_steps(found: Findings, report: ReportPart, branch: BranchPart) -> list[datetime]:
     before, what = branch.created_at, "its branch began"
     for step in branch.steps:
-        place = f"Branch {branch.path}, step {step.index + 1}"
+        place = place_of(branch, step)
         _in_order(found, f"{place} was written", step.created_at, what, before)
         changed = report.session.updated_at
         _in_order(found, "The session was changed last", changed, f"{place} was written", step.created_at)

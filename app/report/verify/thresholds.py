@@ -1,148 +1,23 @@
-"""Checks of thresholds: recomputed from the calibration's own values, and compared with every step."""
+"""Checks of thresholds: read off the calibration's own values again, and compared with every step and claim."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
 from typing import cast
 
-import numpy as np
-
-from app.calibrate.run import CalibrationWork, calibrated, with_chains
-from app.report.bundle import CALIBRATION, PROMPTS_FILE, CalibrationPrompts, prompts_from
+from app.report.bundle import CALIBRATION
 from app.report.document import ThresholdsPart, thresholds_of
-from app.report.verify.loaded import Check, Findings, Loaded, failed, is_near, skipped
+from app.report.verify.findings import Check, Findings, failed, is_near, skipped
+from app.report.verify.loaded import Loaded
 from app.report.verify.numbers import uncalibrated_threshold
-from app.report.verify.replay import COARSE_TOLERANCE, TOLERANCES
-from app.shared.errors import ServiceError
-from app.shared.fingerprints import detector_parts
 from app.shared.json import chain_json
-from app.shared.model_host import ModelHost
 from app.shared.policies import policy_info
 from coft_core.conformal import informative
-from coft_core.conformal.families import AnyCalibration, load_calibration
-from coft_core.errors import CalibrationFormatError, CoftError
-from coft_core.fingerprint import Fingerprint, same_digests
-from coft_core.model.language_model import LanguageModel
+from coft_core.errors import CalibrationFormatError
+from coft_core.fingerprint import Fingerprint
 from coft_core.policies.ablations import factual_only
 from coft_core.policies.base import compared_certificate
-from coft_core.text.detection import SpanDetector
 from coft_core.types import Certificate, CertificateState, Step
-
-NAME = "Calibration from its prompts"
-Detector = Callable[[], SpanDetector]
-
-_OWN = ("name", "created", "fingerprint")
-"""What a calibration has beside what is computed; fingerprints are compared by themselves."""
-
-
-def check_calibration(loaded: Loaded, host: ModelHost | None, detector: Detector) -> Check:
-    """Every value of the calibration comes out again from the prompts in the bundle.
-
-    Args:
-        loaded: The report.
-        host: Loads the model; None if a replay was not asked for.
-        detector: The program's own span detector, for prompts whose spans are not given.
-    """
-    files = loaded.files or {}
-    if CALIBRATION not in files:
-        return skipped(NAME, "there is no calibration in the bundle")
-    if PROMPTS_FILE not in files:
-        return skipped(NAME, "the bundle was exported without the calibration's prompts")
-    try:
-        made_of = prompts_from(files[PROMPTS_FILE])
-        stated = load_calibration(files[CALIBRATION])
-    except (CoftError, ServiceError) as error:
-        return failed(NAME, str(error))
-    if host is None:
-        return skipped(NAME, "not asked for; --replay loads the model and calibrates again")
-    try:
-        model = host.get(made_of.request.model)
-        chosen = _detector(made_of, stated, detector)
-        work = CalibrationWork(model, chosen, made_of.rows, made_of.request, host.memory.room())
-        if (why := _other_detector(stated, work)) is not None:
-            return skipped(NAME, why)
-        with host.turn():
-            fresh = calibrated(work)
-            fresh = with_chains(work, fresh) if work.records_chains else fresh
-    except (CoftError, ServiceError) as error:
-        return failed(NAME, f"The calibration cannot be made again: {error}")
-    return _compared(stated, fresh, made_of, model)
-
-
-def _detector(made_of: CalibrationPrompts, stated: AnyCalibration, detector: Detector) -> SpanDetector:
-    parts = detector_parts(stated.fingerprint.detector)
-    families = made_of.request.masked_families if parts is None else parts.masked_families
-    return detector().adapted(families, made_of.user_list)
-
-
-def _other_detector(stated: AnyCalibration, work: CalibrationWork) -> str | None:
-    """Why spans cannot be found again; None where they are given, or the detector is the same."""
-    if same_digests(work.detector.version, stated.fingerprint.detector):
-        return None
-    if all(row.example.spans is not None for row in work.rows):
-        return None
-    return (
-        f"spans of its prompts were found by another detector ({stated.fingerprint.detector}) than there is here "
-        f"({work.detector.version})"
-    )
-
-
-def _compared(
-    stated: AnyCalibration, fresh: AnyCalibration, made_of: CalibrationPrompts, model: LanguageModel
-) -> Check:
-    found = Findings(NAME)
-    found.same("Calibration", "its kind", type(stated).__name__, type(fresh).__name__)
-    # Spans that are given need no detector, so that its version may be another one here.
-    own = replace(stated.fingerprint, detector=fresh.fingerprint.detector)
-    for name, one, other in own.differences(fresh.fingerprint):
-        found.expect(False, f"The calibration's fingerprint says {name} {one}, and calibrating again gives {other}.")
-    tolerance = TOLERANCES.get(model.dtype_name, COARSE_TOLERANCE)
-    if type(stated) is type(fresh):
-        _compare(found, "", stated, fresh, tolerance)
-    return found.check(f"{len(made_of.rows)} prompts; values within {tolerance:g}")
-
-
-def _compare(found: Findings, place: str, stated: object, fresh: object, tolerance: float) -> None:
-    """Expect two values to be equal: numbers within the tolerance, and parts of parts one by one."""
-    if is_dataclass(stated) and type(stated) is type(fresh):
-        for field in fields(stated):
-            if field.compare and field.name not in _OWN:
-                part = f"{place}.{field.name}" if place else field.name
-                _compare(found, part, getattr(stated, field.name), getattr(fresh, field.name), tolerance)
-    elif isinstance(stated, np.ndarray) and isinstance(fresh, np.ndarray):
-        _compare_arrays(found, place, stated, fresh, tolerance)
-    elif isinstance(stated, tuple) and isinstance(fresh, tuple) and len(stated) == len(fresh):
-        for index, (own, other) in enumerate(zip(stated, fresh, strict=True), 1):
-            _compare(found, f"{place} {index}", own, other, tolerance)
-    elif isinstance(stated, float) and isinstance(fresh, float):
-        near = is_near(stated, fresh, tolerance)
-        found.expect(near, f"Calibration: {place} is stated as {stated:.9g} and computed as {fresh:.9g}.")
-    else:
-        found.same("Calibration", place, stated, fresh)
-
-
-def _compare_arrays(found: Findings, place: str, stated: np.ndarray, fresh: np.ndarray, tolerance: float) -> None:
-    if not found.expect(
-        stated.shape == fresh.shape, f"Calibration: {place} has {stated.size} entries, and {fresh.size} are computed."
-    ):
-        return
-    with np.errstate(invalid="ignore"):
-        # Infinities differ by NaN, and are equal to themselves alone.
-        near = (stated == fresh) | (np.abs(stated - fresh) <= (tolerance if stated.dtype.kind == "f" else 0))
-    wrong = np.flatnonzero(~near.reshape(-1))
-    first = int(wrong[0]) if wrong.size else 0
-    found.expect(
-        not wrong.size,
-        f"Calibration: {wrong.size} of {stated.size} entries of {place} are not those that are computed; the first is "
-        f"{_entry(stated, first)} instead of {_entry(fresh, first)}.",
-    )
-
-
-def _entry(values: np.ndarray, index: int) -> str:
-    return f"{values.reshape(-1)[index]:.9g}" if values.size else "none"
-
 
 THRESHOLDS = "Thresholds by step"
 CERTIFICATE = "Calibration and certificate"
@@ -200,9 +75,8 @@ def check_thresholds(loaded: Loaded) -> Check:
         fresh = thresholds_of(loaded.calibration, loaded.files[CALIBRATION], settings.mask_layout, settings.group)
         _compare_lists(found, stated, fresh, loaded.before_weakness)
     steps, uncalibrated = 0, uncalibrated_threshold(loaded.settings)
-    for branch, step in loaded.own_steps():
+    for place, _, step in loaded.own_steps():
         steps += 1
-        place = f"Branch {branch.path}, step {step.index + 1}"
         _check_step(found, loaded, place, step, uncalibrated)
     if stated is None:
         return found.check(f"{steps:,} steps without a threshold")

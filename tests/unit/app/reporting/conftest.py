@@ -15,7 +15,8 @@ import pytest
 from app.bootstrap import Services, services, verifier
 from app.report.bundle import MANIFEST, REPORT, manifest_of, pack, tables_of
 from app.report.document import canonical, report_from, report_text, steps_digest, thresholds_digest
-from app.report.verify.loaded import Check, Verification, load
+from app.report.verify.findings import Check, Verification
+from app.report.verify.loaded import load
 from app.report.verify.run import BundleVerifier
 from app.review.log import VerdictRequest
 from app.settings import Settings

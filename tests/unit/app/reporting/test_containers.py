@@ -14,7 +14,7 @@ import pytest
 from app.report import bundle as archive
 from app.report.bundle import MANIFEST, pack, unpack
 from app.report.bundle import PROMPTS_FILE as PROMPTS
-from app.report.verify.loaded import Verification
+from app.report.verify.findings import Verification
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
 from tests.unit.app.reporting.conftest import Audited, files_of, with_file

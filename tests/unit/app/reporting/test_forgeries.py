@@ -15,7 +15,7 @@ import pytest
 from app.bootstrap import verifier
 from app.report.bundle import CALIBRATION, REPORT
 from app.report.bundle import PROMPTS_FILE as PROMPTS
-from app.report.verify.loaded import Verification
+from app.report.verify.findings import Verification
 from app.report.verify.run import BundleVerifier
 from app.shared.errors import ServiceError
 from coft_core.conformal.calibration import Calibration

@@ -9,11 +9,11 @@ from html.parser import HTMLParser
 import pytest
 
 from app.report import words
-from app.report import words as formats
 from app.report.document import summary_of
 from app.report.html import strip
 from app.review.log import VerdictRequest
 from app.shared.audits import StartAudit
+from app.shared.step_words import table_threshold, times_likelier
 from coft_core.types import Span
 from tests.unit.app.reporting.conftest import SETTINGS, Audited
 
@@ -156,7 +156,7 @@ def test_the_summary_in_words_has_the_summarys_numbers(audited: Audited) -> None
     sentences = " ".join(words.what_happened(summary, steps, SETTINGS))
     assert f"The model wrote {len(steps)} tokens." in sentences
     strongest = max(steps, key=lambda step: abs(step.diagnostics.log_ratio))
-    assert f"at step {strongest.index + 1}, {formats.times_likelier(strongest.diagnostics.log_ratio)}" in sentences
+    assert f"at step {strongest.index + 1}, {times_likelier(strongest.diagnostics.log_ratio)}" in sentences
     counted = summary.certified + summary.inherited + summary.uninformative + summary.uncertified + summary.outside
     assert counted == summary.steps
     assert words.what_happened(summary_of("0", (), None), (), SETTINGS) == ("No token has been written yet.",)
@@ -181,14 +181,14 @@ def test_the_strip_draws_up_what_visibility_favours_and_down_what_masking_favour
     [(" he", "he"), ("\n", "↵"), (" ", "␣"), ("\t", "→"), ("a\x00b", "a\ufffdb"), ("\u202e", "\ufffd")],
 )
 def test_tokens_that_cannot_be_seen_are_made_visible(token: str, shown: str) -> None:
-    assert formats.shown_token(token) == shown
+    assert words.printable_token(token) == shown
 
 
 def test_numbers_never_read_as_what_they_are_not() -> None:
-    assert formats.probability(1e-9) == "<0.001"
-    assert formats.probability(0.0) == "0.000"
-    assert formats.threshold(0.0) == "none"
-    assert formats.threshold(0.00042) == "0.00042"
-    assert (formats.signed(-0.001), formats.signed(-0.5), formats.signed(float("inf"))) == ("0.00", "−0.50", "+∞")
-    assert formats.times(0.0) == "about equal"
-    assert formats.times_likelier(-0.7) == "2.0 times likelier when the attribute is masked"
+    assert words.probability(1e-9) == "<0.001"
+    assert words.probability(0.0) == "0.000"
+    assert table_threshold(0.0) == "none"
+    assert table_threshold(0.00042) == "0.00042"
+    assert (words.signed(-0.001), words.signed(-0.5), words.signed(float("inf"))) == ("0.00", "−0.50", "+∞")
+    assert words.times(0.0) == "about equal"
+    assert times_likelier(-0.7) == "2.0 times likelier when the attribute is masked"

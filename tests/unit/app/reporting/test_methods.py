@@ -17,8 +17,8 @@ from app.bootstrap import services
 from app.report.bundle import REPORT
 from app.report.document import report_from
 from app.report.tables import COLUMNS, COMPUTED, RANGES
-from app.report.verify.loaded import Verification
-from app.report.words import claims, step_words
+from app.report.verify.findings import Verification
+from app.report.words import claims, step_sentence
 from app.shared.policies import policy_info
 from tests.unit.app.reporting.conftest import (
     Audited,
@@ -188,5 +188,5 @@ def test_tables_of_sessions_without_parameters_keep_their_columns(audited: Audit
 def test_a_step_is_described_by_the_probability_that_its_threshold_is_compared_with(audited: Audited):
     view = audited.wired.audits.view(audited.sessions["joint"])
     step = next(step for step in view.steps if step.state == "calibrated" and not step.fallback)
-    assert "joint support" in step_words(step)
-    assert "support as typed" in step_words(step, "coft-single-branch")
+    assert "joint support" in step_sentence(step)
+    assert "support as typed" in step_sentence(step, "coft-single-branch")

@@ -13,7 +13,7 @@ import pytest
 from app.bootstrap import services
 from app.report.bundle import LOGITS_FILE as FILE
 from app.report.bundle import REPORT, logits_file, logits_from, pack
-from app.report.verify.loaded import Verification
+from app.report.verify.findings import Verification
 from app.settings import Settings
 from app.shared.errors import ServiceError
 from coft_core.decode.plan import plan

@@ -14,7 +14,8 @@ import pytest
 
 from app.bootstrap import verifier
 from app.report.bundle import CALIBRATION, MANIFEST, REPORT, bundle_digest
-from app.report.verify.loaded import Verification, load
+from app.report.verify.findings import Verification
+from app.report.verify.loaded import load
 from app.report.verify.numbers import check_certified, check_summary
 from app.report.verify.structure import check_table
 from app.report.verify.thresholds import check_certificate, check_chains, check_thresholds
