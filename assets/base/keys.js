@@ -1,5 +1,5 @@
 /* Keys and what they do. All of them are registered here, so that the help sheet lists exactly those that work. */
-import { draw } from "./core.js";
+import { draw, expose } from "./core.js";
 import { html } from "./vendor/lit-html.js";
 
 const NAMES = { ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓", " ": "space" };
@@ -35,6 +35,7 @@ export const keys = {
   /* what works on this page, for the help sheet and for tests */
   list: () => entries.filter(present),
 };
+expose({ keys });
 
 document.addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.isComposing || document.querySelector("dialog[open]")) return;
