@@ -1,110 +1,111 @@
-"""The command line: one program, with a module for each command."""
+"""The command line: what each feature offers on a terminal, and the web server."""
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Annotated, Any
 
-from transformers.utils.logging import disable_progress_bar
+import typer
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
-from app.audit.commands import add_audit, add_policies, add_reread
-from app.batch.operations import add_batch
-from app.bootstrap import services
-from app.calibrate.commands import add_calibrate, add_calibrations
-from app.compare.commands import add_compare, add_compare_set
-from app.lists.operations import add_lists
-from app.report.operations import add_report, add_verify
-from app.review.operations import add_verdicts
+from app.bootstrap import FEATURES, Services, services
 from app.settings import Settings
-from app.shared.errors import USER_ERRORS
-from app.shared.json import summary_json
-from app.shared.terminal import add_json, print_sessions, show
-from app.swap.operations import add_swap
-from app.tune.operations import add_tune
+
+NAME = "coft-audit"
+
+Opened = Callable[[], AbstractContextManager[Services]]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -> int:
     """Run a command.
 
+    Args:
+        arguments: Its words; None takes those that the process was given.
+        opened: Opens the services; None opens those of the environment's settings.
+
     Returns:
-        0; 1 when the input cannot be used, with one sentence on standard error; 2 for a usage error.
+        0; 1 when the input cannot be used, with one sentence on standard error; 2 for a usage error; 130 when it was
+        interrupted.
     """
-    # Commands print tables and JSON; the library's progress bars would run through them.
-    disable_progress_bar()
-    options = _parser().parse_args(arguments)
+    command = program(opened or (lambda: services(Settings())))
     try:
-        return int(options.run(options) or 0)
+        asked = command.main(args=arguments, prog_name="python -m app", standalone_mode=False)
+    except TyperException as error:
+        if context := getattr(error, "ctx", None):
+            print(context.get_usage(), file=sys.stderr)
+        print(f"{NAME}: {error.format_message().replace('Value error, ', '')}", file=sys.stderr)
+        return 2
+    return _run(asked) if callable(asked) else 0
+
+
+def _run(asked: Callable[[], int | None]) -> int:
+    """Do what was asked, once its words are read; faults of the input become one sentence."""
+    from app.shared.commands import STOPPED, Stopped
+    from app.shared.errors import USER_ERRORS
+
+    try:
+        return asked() or 0
     except USER_ERRORS as error:
-        print(f"coft-audit: {error}", file=sys.stderr)
+        print(f"{NAME}: {error}", file=sys.stderr)
         return 1
+    except Stopped as stopped:
+        print(f"\n{NAME}: {stopped}", file=sys.stderr)
+        return stopped.code
     except KeyboardInterrupt:
-        print("coft-audit: stopped; everything shown so far is stored.", file=sys.stderr)
-        return 130
+        print(f"{NAME}: stopped; everything shown so far is stored.", file=sys.stderr)
+        return STOPPED
 
 
-def _serve(options: argparse.Namespace) -> None:
-    # Gradio takes seconds to import, which no other command should wait for.
-    from app.server import require_agents_package, require_free_port, serve
+def program(opened: Opened) -> Any:
+    """All commands; those of a feature are read when one of them is named.
 
-    settings = Settings(**{k: v for k in ("host", "port", "mcp") if (v := getattr(options, k)) is not None})
-    if settings.mcp:
-        require_agents_package()
-    require_free_port(settings)
-    with services(settings, owns_store=True) as wired:
-        serve(wired, settings, options.open)
+    Args:
+        opened: Opens the services.
+    """
 
+    class Program(TyperGroup):
+        """The first words of all commands, with what they are for."""
 
-def _sessions(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        if options.delete is not None:
-            wired.audits.delete(options.delete)
-            print(f"Session {options.delete} deleted.")
-            return
-        found = wired.audits.sessions(options.search, options.limit)
-        show(options, [summary_json(s) for s in found], lambda: print_sessions(found))
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            """The command that the words name, with its options."""
+            from app.shared.commands import commands_of
 
+            name, command, rest = super().resolve_command(ctx, args)
+            feature = next((own for own in FEATURES if name in own.commands), None)
+            if name is not None and feature is not None:
+                command = commands_of(name, feature.operations, opened)
+            return name, command, rest
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m app", description="Audit language models for bias, token by token."
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_serve(commands)
-    add_audit(commands)
-    add_compare(commands)
-    add_compare_set(commands)
-    add_policies(commands)
-    add_tune(commands)
-    add_batch(commands)
-    add_calibrate(commands)
-    add_calibrations(commands)
-    add_lists(commands)
-    _add_sessions(commands)
-    add_reread(commands)
-    add_report(commands)
-    add_swap(commands)
-    add_verdicts(commands)
-    add_verify(commands)
-    return parser
+    app = typer.Typer(cls=Program, help="Audit language models for bias, token by token.")
+    app.command("serve", help="start the web application")(_serve)
+    for feature in FEATURES:
+        for word, purpose in feature.commands.items():
+            app.command(word, help=purpose)(lambda: None)
+    return typer.main.get_command(app)
 
 
-def _add_serve(commands: Any) -> None:
-    command = commands.add_parser("serve", help="start the web application")
-    command.add_argument("--host", help="address to listen on (default: COFT_HOST or 127.0.0.1)")
-    command.add_argument("--port", type=int, help="port to listen on (default: COFT_PORT or 7860)")
-    command.add_argument(
-        "--mcp", action="store_true", default=None, help="offer the endpoints to agents too, as an MCP server"
-    )
-    command.add_argument("--open", action="store_true", help="open the page in a browser")
-    command.set_defaults(run=_serve)
+def _serve(
+    host: Annotated[
+        str | None, typer.Option("--host", help="address to listen on (default: COFT_HOST or 127.0.0.1)")
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", help="port to listen on (default: COFT_PORT or 7860)")] = None,
+    mcp: Annotated[
+        bool | None, typer.Option("--mcp", help="offer the endpoints to agents too, as an MCP server")
+    ] = None,
+    open: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
+) -> Callable[[], None]:
+    def serving() -> None:
+        from app.server import require_agents_package, require_free_port, serve
 
+        given = {"host": host, "port": port, "mcp": mcp}
+        settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        if settings.mcp:
+            require_agents_package()
+        require_free_port(settings)
+        with services(settings, owns_store=True) as wired:
+            serve(wired, settings, open)
 
-def _add_sessions(commands: Any) -> None:
-    command = commands.add_parser("sessions", help="list or delete past audits")
-    command.add_argument("--search", default="", help="only sessions that mention this text")
-    command.add_argument("--limit", type=int, default=50)
-    command.add_argument("--delete", type=int, metavar="ID", help="delete this session")
-    add_json(command)
-    command.set_defaults(run=_sessions)
+    return serving

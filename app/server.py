@@ -8,15 +8,15 @@ import os
 import socket
 import sys
 import webbrowser
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import gradio as gr
 
-from app.audit.operations import endpoints
 from app.audit.page import audit_page
 from app.batch.page import batches_page
-from app.bootstrap import Services
+from app.bootstrap import FEATURES, Services
 from app.calibrate.page import calibrate_page
 from app.compare.page import compare_page
 from app.lists.page import lists_page
@@ -25,6 +25,7 @@ from app.review.panel import verdict_panel
 from app.sessions.page import sessions_page
 from app.settings import Settings
 from app.shared import web as assets
+from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
 from app.shared.page_files import served
 from app.swap.page import swap_page
@@ -77,6 +78,19 @@ WAITING_EVENTS = 64
 CACHE_SECONDS = 24 * 3600
 
 
+PAGES: tuple[tuple[str, str, Callable[[gr.Blocks, Services], None]], ...] = (
+    ("Calibrate", "/calibrate", calibrate_page),
+    ("Compare", "/compare", compare_page),
+    ("Tune", "/tune", tune_page),
+    ("Swap", "/swap", swap_page),
+    ("Batches", "/batches", batches_page),
+    ("Sessions", "/sessions", sessions_page),
+    ("Review", "/review", review_page),
+    ("Word lists", "/lists", lists_page),
+)
+"""The pages beside that of audits, in the order of the navigation: title, address, and what builds each."""
+
+
 def build_app(services: Services) -> gr.Blocks:
     """The application with all its pages.
 
@@ -87,24 +101,12 @@ def build_app(services: Services) -> gr.Blocks:
         Blocks to be launched with :func:`launch_options`.
     """
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, CACHE_SECONDS), fill_width=True) as app:
-        endpoints(services)  # first, so that no page's handler takes one of their names
+        # First, so that no page's handler takes one of their names.
+        offer([operation for feature in FEATURES for operation in feature.operations], services)
         audit_page(app, services, partial(verdict_panel, services))
-    with app.route("Calibrate", "/calibrate"):
-        calibrate_page(app, services)
-    with app.route("Compare", "/compare"):
-        compare_page(app, services)
-    with app.route("Tune", "/tune"):
-        tune_page(app, services)
-    with app.route("Swap", "/swap"):
-        swap_page(app, services)
-    with app.route("Batches", "/batches"):
-        batches_page(app, services)
-    with app.route("Sessions", "/sessions"):
-        sessions_page(app, services)
-    with app.route("Review", "/review"):
-        review_page(app, services)
-    with app.route("Word lists", "/lists"):
-        lists_page(app, services)
+    for title, path, page in PAGES:
+        with app.route(title, path):
+            page(app, services)
     app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
     return app
 

@@ -1,4 +1,4 @@
-"""Write the list of endpoints in docs/api.md anew, from what the program offers and its docstrings.
+"""Write the list of endpoints in docs/api.md anew, from the operations and their docstrings.
 
 python -m bench.api_reference [--file docs/api.md]
 """
@@ -6,40 +6,30 @@ python -m bench.api_reference [--file docs/api.md]
 from __future__ import annotations
 
 import argparse
-import inspect
 import os
 import re
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import gradio as gr
-
-from app.bootstrap import services
-from app.server import build_app
-from app.settings import Settings
-from app.shared.events import EndpointText, text_of
+from app.bootstrap import FEATURES
+from app.shared.operations import Argument, Operation
 
 BEGIN, END = "<!-- endpoints: written by python -m bench.api_reference -->", "<!-- end of the endpoints -->"
 
 
-def reference(app: gr.Blocks) -> str:
-    """All public endpoints of an application in Markdown, by name."""
-    offered = app.get_api_info()["named_endpoints"]
-    methods = {f"/{item.api_name}": item.fn for item in app.fns.values() if item.fn is not None}
-    return "\n\n".join(section(name, offered[name]["parameters"], methods[name]) for name in sorted(offered))
+def reference() -> str:
+    """All endpoints in Markdown, by name."""
+    offered = [operation for feature in FEATURES for operation in feature.operations if operation.endpoint]
+    return "\n\n".join(section(operation) for operation in sorted(offered, key=lambda operation: operation.name))
 
 
-def section(name: str, parameters: list[dict[str, Any]], method: Callable[..., Any]) -> str:
+def section(operation: Operation) -> str:
     """One endpoint: what it does, its arguments as a table, and what it returns."""
-    text = text_of(method)
-    lines = [f"### `{name}`", "", text.description, ""]
-    if parameters:
+    lines = [f"### `/{operation.name}`", "", operation.told.description, ""]
+    if operation.arguments:
         lines += ["| Argument | Kind | Default | Meaning |", "| --- | --- | --- | --- |"]
-        lines += [_row(parameter, method, text) for parameter in parameters]
+        lines += [_row(argument) for argument in operation.arguments]
         lines.append("")
-    return "\n".join([*lines, f"Returns: {text.returns}"])
+    return "\n".join([*lines, f"Returns: {operation.told.returns}"])
 
 
 def inserted(page: str, listed: str) -> str:
@@ -54,19 +44,18 @@ def inserted(page: str, listed: str) -> str:
     return f"{parts[0]}{BEGIN}\n\n{listed}\n\n{END}{parts[2]}"
 
 
-def _row(parameter: dict[str, Any], method: Callable[..., Any], text: EndpointText) -> str:
-    name = parameter["parameter_name"]
-    own = inspect.signature(method).parameters[name]
-    needed = own.default is inspect.Parameter.empty
-    kind = "file" if parameter["component"] == "File" else _kind(str(own.annotation), needed)
-    default = "" if needed else f"`{own.default!r}`"
-    return f"| `{name}` | {kind} | {default} | {dict(text.arguments)[name]} |"
+def _row(argument: Argument) -> str:
+    default = "" if argument.required else f"`{argument.plain_default!r}`"
+    return f"| `{argument.name}` | {_kind(argument)} | {default} | {argument.meaning} |"
 
 
-def _kind(annotation: str, needed: bool) -> str:
-    plain = annotation.replace("dict[str, Any]", "dict")
+def _kind(argument: Argument) -> str:
+    if argument.plain in (Path, Path | None):
+        return "file"
+    kind = argument.plain.__name__ if isinstance(argument.plain, type) else str(argument.plain)
+    plain = re.sub(r"dict\[str, (typing\.)?Any\]", "dict", kind)
     outer = plain.removesuffix(" | None")
-    return f"`{outer}`, or null" if needed and outer != plain else f"`{outer}`"
+    return f"`{outer}`, or null" if argument.required and outer != plain else f"`{outer}`"
 
 
 def main() -> None:
@@ -74,10 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file", type=Path, default=Path("docs/api.md"))
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        store = Settings(database_url=f"sqlite:///{Path(folder) / 'reference.sqlite3'}")
-        with services(store, owns_store=True) as wired:
-            listed = reference(build_app(wired))
+    listed = reference()
     options.file.write_text(inserted(options.file.read_text("utf-8"), listed), "utf-8")
     print(f"{listed.count('### ')} endpoints written to {os.fspath(options.file)}")
 

@@ -48,7 +48,7 @@ def detectors_built_once() -> Iterator[None]:
     and models stay a test's own.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.bootstrap.SpanDetector", functools.cache(SpanDetector))
+        patch.setattr("coft_core.text.detection.SpanDetector", functools.cache(SpanDetector))
         yield
 
 

@@ -1,286 +1,334 @@
-"""The endpoints that other programs call; their names and arguments stay."""
+"""An audit: its spans, its chain token by token and its branches, read again at other settings."""
 
 from __future__ import annotations
 
-import tempfile
+import math
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import gradio as gr
+import typer
 
-from app.audit.rereading import RereadRequest, rereading_json
-from app.batch.operations import batch_endpoints
+from app.audit.rereading import Rereading, RereadRequest, RereadRow, rereading_json
+from app.audit.until import stop_sentence, until_from_text
 from app.bootstrap import Services
-from app.calibrate.operations import calibration_endpoints
-from app.compare.operations import compare_endpoints
-from app.review.operations import verdict_endpoints
-from app.shared.audits import StartAudit
-from app.shared.events import offer, offer_with_files, optional_object, shown
-from app.shared.json import (
-    contributions_json,
-    session_json,
-    span_json,
-    step_json,
-    summary_json,
-    user_list_json,
-    user_list_summary_json,
-)
+from app.compare.operations import comparison_json, print_comparison, write_comparison
+from app.compare.types import Comparison
+from app.shared.audits import AuditView, PolicyInfo, StartAudit
+from app.shared.errors import ServiceError
+from app.shared.files import write_text
+from app.shared.json import chain_text, contributions_json, session_json, span_json, span_state, step_json
+from app.shared.operations import Json, command, operation
+from app.shared.policies import KNOWN_POLICIES, policy_name
 from app.shared.policy_menu import policies_json
-from app.shared.prompt_words import spans_from
-from app.shared.settings_json import settings_from_json, user_list_request
-from app.swap.operations import swap_endpoints
-from app.tune.operations import tuning_endpoints
+from app.shared.settings_json import USUAL, Settings, spans_from_json
+from app.shared.step_words import set_size
+from app.shared.terminal import DecodingOptions, spans_of
+from coft_core.conformal.informative import silence
+from coft_core.decode.contributions import LeaveOneOut
+from coft_core.types import Span, Step
+
+UNKNOWN = "?"
+"""Stands where an answer hangs on logits that were not kept."""
+
+STATES = {
+    "calibrated": "",
+    "inherited": "inherited threshold",
+    "uninformative": "uninformative",
+    "mismatch": "uncertified: policy mismatch",
+    "none": "no calibration",
+}
 
 
-class RereadingEndpoints:
-    """One method per endpoint; docstrings are the interface's documentation."""
-
-    def __init__(self, services: Services) -> None:
-        """Keep the services."""
-        self._rereads = services.rereads
-
-    @shown
-    def reread_audit(
-        self, session: int, lam: float | None = None, alpha: float | None = None, branch: int | None = None
-    ) -> dict[str, Any]:
-        """Read a stored audit at another lambda or alpha, without the model; what is left out stays the audit's own.
-
-        Each step is read after the tokens that stand before it, so that what follows the first step with another
-        token is a reading of the old text and not what would be written.
-
-        Args:
-            session: The session.
-            lam: Fusion weight.
-            alpha: Risk level.
-            branch: The branch; without one, the active branch.
-
-        Returns:
-            The steps as they read now; differs and certified are null where they hang on logits that were not kept.
-        """
-        request = RereadRequest(int(session), _number(lam), _number(alpha), None if branch is None else int(branch))
-        return rereading_json(self._rereads.read(request))
+def print_audit(view: AuditView) -> None:
+    """The chain as a table, with every reservation that the page would show."""
+    print(f"Session {view.session_id}: {view.name}")
+    print(f"Model {view.model}; policy {policy_name(view.settings.policy)}; {view.certificate}")
+    for state, otherwise in (("masked", "nothing"), ("suggested", ""), ("kept", "")):
+        named = ", ".join(_span(view.prompt, span) for span in view.spans if span_state(span) == state)
+        if named or otherwise:
+            print(f"{state.capitalize()}: {named or otherwise}")
+    if view.preview.masked_count and view.preview.sentinel:
+        print(f"Sentinel: {view.preview.sentinel}")
+    if view.user_list:
+        print(f"Word list: {view.user_list}")
+    for warning in view.warnings:
+        print(f"Note: {warning}")
+    print(f"\n{'step':>4}  {'token':<16} {'factual':>8} {'masked':>8} {'fused':>8} {'tau':>8} {'set':>5}  certified")
+    for step in view.steps:
+        print(_row(step))
+    print(f"\n{view.prompt}{chain_text(view)}")
 
 
-def rereading_endpoints(services: Services) -> None:
-    """Register the endpoint."""
-    offer(RereadingEndpoints(services).reread_audit)
+def _span(prompt: str, span: Span) -> str:
+    sure = "" if span.score is None else f" {span.score:.2f}"
+    return f"“{prompt[span.start : span.end]}” ({span.category}, {span.source}{sure})"
 
 
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)
+def _row(step: Step) -> str:
+    mark = "yes" if step.certified else "fallback" if step.fallback else "no"
+    reservation = STATES[step.state]
+    if step.state == "uninformative":
+        reservation = f"{reservation}: {silence(step.log_tau)}"
+    token = step.token.replace("\n", "\\n").replace(" ", "·", 1) if step.token.startswith(" ") else step.token
+    return (
+        f"{step.index + 1:>4}  {token:<16} {math.exp(step.log_p_factual):>8.4f} {math.exp(step.log_p_masked):>8.4f} "
+        f"{math.exp(step.log_p_fused):>8.4f} {math.exp(step.log_tau):>8.4f} {set_size(step):>5}  {mark}"
+        + (f" ({reservation})" if reservation else "")
+        + (" forced" if step.forced else "")
+    )
 
 
-class Endpoints:
-    """One method per endpoint; docstrings are the interface's documentation."""
+def _print_rereading(found: Rereading) -> None:
+    """The reading as a table, with every reservation that the page would show."""
+    alpha = "no thresholds" if found.alpha is None else f"alpha {found.alpha:g}"
+    print(f"Session {found.session_id}, branch {found.branch_id}, read at lambda {found.lam:g}, {alpha}")
+    print(found.thresholds.sentence)
+    for note in found.thresholds.notes:
+        print(f"Note: {note}")
+    if others := ", ".join(f"{offer.lam:g} (“{offer.name}”)" for offer in found.offers if offer.lam != found.lam):
+        print(f"Calibrations for this policy exist at lambda {others}.")
+    print(f"\n{'step':>4}  {'written':<16} {'would be':<16} {'fused':>8} {'tau':>8} {'set':>8}  certified then, now")
+    for row in found.rows:
+        print(_reread_row(row))
+    print(f"\n{found.summary}")
 
-    def __init__(self, services: Services) -> None:
-        """Keep the services, and a folder for reports that lives as long as the page."""
-        self._services = services
-        self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
-    @shown
-    def detect_spans(self, text: str, settings: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Find the words of a text that name a protected attribute; nothing is stored.
+def _reread_row(row: RereadRow) -> str:
+    now = row.now
+    other = UNKNOWN if row.differs is None else _shown(now.policy_token or "") if row.differs else ""
+    fused = math.exp(now.log_p_fused.low)
+    size = f"{now.set_size.low:.0f}" if now.set_size.exact else f"{now.set_size.low:.0f}-{now.set_size.high:.0f}"
+    certified = f"{_word(row.then.certified)}, {_word(now.certified)}"
+    forced = " forced" if row.then.forced else ""
+    return (
+        f"{row.index + 1:>4}  {_shown(row.then.token):<16} {other:<16} {fused:>8.4f} {math.exp(now.log_tau):>8.4f} "
+        f"{size:>8}  {certified}{forced}"
+    )
 
-        Args:
-            text: The text, exactly as it would be audited.
-            settings: Of the settings of start_audit, masked_families, user_list_id and whitelist count.
 
-        Returns:
-            A list of spans, each with start and end (characters), category, source, detail, kept, score and suggested;
-            a kept or suggested span is not masked.
-        """
-        return [span_json(span) for span in self._services.audits.detect(text, settings_from_json(settings))]
+def _word(certified: bool | None) -> str:
+    return UNKNOWN if certified is None else "yes" if certified else "no"
 
-    @shown
-    def start_audit(
-        self, prompt: str, spans: list[dict[str, Any]] | None = None, settings: dict[str, Any] | None = None
-    ) -> dict[str, Any]:
-        """Begin an audit session without a step.
 
-        Args:
-            prompt: The text that the model continues.
-            spans: Sensitive spans, as detect_spans returns them; of each, start, end and category are needed. Without
-                them the detector finds them.
-            settings: All optional: model, policy (a key that policies lists; coft), parameters (an object with the
-                policy's own parameters by name), calibration_id (without one, nothing is certified), group, lam, alpha,
-                temperature, top_p, top_k, greedy, seed, max_new_tokens, sentinel, proceed_uncertified,
-                masked_families, user_list_id, mask_layout (joint or factorized), mask_mode (hard or soft), mask_hint,
-                whitelist, prompt_format (auto, chat or plain) and chat_date (a day such as 2026-11-21, for a chat
-                template that prints the date).
+def _shown(token: str) -> str:
+    text = token.replace("\n", "\\n")
+    return text.replace(" ", "·", 1) if text.startswith(" ") else text
 
-        Returns:
-            The session: session_id, branch_id, prompt, spans, settings, certificate, text, steps, chain, branches,
-            warnings and others.
-        """
-        request = StartAudit(prompt, settings_from_json(settings), spans_from(spans))
-        return session_json(self._services.audits.start(request))
 
-    @shown
-    def policies(self) -> list[dict[str, Any]]:
-        """List the decoding methods that an audit can be made with.
+def print_policies(known: tuple[PolicyInfo, ...]) -> None:
+    """Each method with its source, how it differs, and its parameters."""
+    for info in known:
+        source = f" ({info.source})" if info.source else ""
+        print(f"{info.key}: {info.name}, {info.about}{source}")
+        print(f"    Differs from its authors': {info.differs}")
+        for parameter in info.parameters:
+            print(f"    {parameter.name} = {_default(parameter.default)}: {parameter.help}")
 
-        Returns:
-            A list of policies, each with key, name, about, source, differs (from what its authors published), kind,
-            fuses (whether lam counts), certifies (whether it takes a calibration), certified_in, layouts, group and
-            parameters; a parameter has name, kind, default, title, help, low, high, step, choices, strength and
-            optional.
-        """
-        return policies_json()
 
-    @shown
-    def step(self, session_id: int) -> dict[str, Any]:
-        """Write one token on the session's active branch.
+def _default(value: object) -> str:
+    """A default in a line; texts are quoted, and an empty one is none."""
+    if value in (None, "", ()):
+        return "none"
+    return " ".join(repr(text) for text in value) if isinstance(value, tuple) else repr(value)
 
-        Args:
-            session_id: The session.
 
-        Returns:
-            session_id, and step with the token, its probabilities, threshold and candidates; step is null when the
-            chain is finished.
-        """
-        made = self._services.audits.step(int(session_id))
-        return {"session_id": int(session_id), "step": None if made is None else step_json(made)}
+@operation(json=lambda found: [span_json(span) for span in found])
+def detect_spans(wired: Services, text: str, settings: Settings = USUAL) -> tuple[Span, ...]:
+    """Find the words of a text that name a protected attribute; nothing is stored.
 
-    @shown
-    def run_to_end(self, session_id: int) -> dict[str, Any]:
-        """Write tokens on the session's active branch until it is finished.
+    Args:
+        text: The text, exactly as it would be audited.
+        settings: Of the settings of start_audit, masked_families, user_list_id and whitelist count.
 
-        Args:
-            session_id: The session.
+    Returns:
+        A list of spans, each with start and end (characters), category, source, detail, kept, score and suggested;
+        a kept or suggested span is not masked.
+    """
+    return wired.audits.detect(text, settings)
 
-        Returns:
-            The session with all steps of the branch, see start_audit.
-        """
-        for _ in self._services.audits.run(int(session_id)):
+
+@operation(json=session_json)
+def start_audit(wired: Services, prompt: str, spans: list[Json] | None = None, settings: Settings = USUAL) -> AuditView:
+    """Begin an audit session without a step.
+
+    Args:
+        prompt: The text that the model continues.
+        spans: Sensitive spans, as detect_spans returns them; of each, start, end and category are needed. Without
+            them the detector finds them.
+        settings: All optional: model, policy (a key that policies lists; coft), parameters (an object with the
+            policy's own parameters by name), calibration_id (without one, nothing is certified), group, lam, alpha,
+            temperature, top_p, top_k, greedy, seed, max_new_tokens, sentinel, proceed_uncertified,
+            masked_families, user_list_id, mask_layout (joint or factorized), mask_mode (hard or soft), mask_hint,
+            whitelist, prompt_format (auto, chat or plain) and chat_date (a day such as 2026-11-21, for a chat
+            template that prints the date).
+
+    Returns:
+        The session: session_id, branch_id, prompt, spans, settings, certificate, text, steps, chain, branches,
+        warnings and others.
+    """
+    return wired.audits.start(StartAudit(prompt, settings, spans_from_json(spans)))
+
+
+@operation(json=lambda made: {"session_id": made[0], "step": None if made[1] is None else step_json(made[1])})
+def step(wired: Services, session_id: int) -> tuple[int, Step | None]:
+    """Write one token on the session's active branch.
+
+    Args:
+        session_id: The session.
+
+    Returns:
+        session_id, and step with the token, its probabilities, threshold and candidates; step is null when the
+        chain is finished.
+    """
+    return session_id, wired.audits.step(session_id)
+
+
+@operation(json=session_json)
+def run_to_end(wired: Services, session_id: int) -> AuditView:
+    """Write tokens on the session's active branch until it is finished.
+
+    Args:
+        session_id: The session.
+
+    Returns:
+        The session with all steps of the branch, see start_audit.
+    """
+    for _ in wired.audits.run(session_id):
+        pass
+    return wired.audits.view(session_id)
+
+
+@operation(json=session_json)
+def fork(wired: Services, session_id: int, branch_id: int, step: int, token: str) -> AuditView:
+    """Depart from a branch with another token; the new branch becomes the session's active one.
+
+    Args:
+        session_id: The session.
+        branch_id: The branch that is departed from; it stays as it is.
+        step: The step that gets another token, counted from 1.
+        token: The token's text, with its leading space if it has one.
+
+    Returns:
+        The session with the chain of the new branch, see start_audit.
+    """
+    return wired.audits.fork(session_id, branch_id, step - 1, token)
+
+
+@operation(json=contributions_json)
+def contributions(wired: Services, session_id: int, branch_id: int | None = None) -> LeaveOneOut:
+    """Measure what each masked span contributes to each token of a chain; runs the model again.
+
+    Args:
+        session_id: The session.
+        branch_id: The branch; without one, the active branch.
+
+    Returns:
+        steps (counted from 1), and for the whole mask and each span the change of each token; contributions need
+        not sum to the total.
+    """
+    return wired.audits.contributions(session_id, branch_id)
+
+
+@operation(json=policies_json)
+def policies(wired: Services) -> tuple[PolicyInfo, ...]:
+    """List the decoding methods that an audit can be made with.
+
+    Returns:
+        A list of policies, each with key, name, about, source, differs (from what its authors published), kind,
+        fuses (whether lam counts), certifies (whether it takes a calibration), certified_in, layouts, group and
+        parameters; a parameter has name, kind, default, title, help, low, high, step, choices, strength and
+        optional.
+    """
+    return KNOWN_POLICIES
+
+
+@command("policies", json=lambda known: [asdict(info) for info in known], text=print_policies)
+def list_policies(wired: Services) -> tuple[PolicyInfo, ...]:
+    """List the decoding methods and their parameters."""
+    return KNOWN_POLICIES
+
+
+@operation(json=rereading_json, command="reread", text=_print_rereading)
+def reread_audit(
+    wired: Services, session: int, *, lam: float | None = None, alpha: float | None = None, branch: int | None = None
+) -> Rereading:
+    """Read a stored audit at another lambda or alpha, without the model; what is left out stays the audit's own.
+
+    Each step is read after the tokens that stand before it, so that what follows the first step with another
+    token is a reading of the old text and not what would be written.
+
+    Args:
+        session: The session.
+        lam: Fusion weight.
+        alpha: Risk level.
+        branch: The branch; without one, the active branch.
+
+    Returns:
+        The steps as they read now; differs and certified are null where they hang on logits that were not kept.
+    """
+    return wired.rereads.read(RereadRequest(session, lam, alpha, branch))
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """An audit whose chain has ended, and why it ended there; empty where it ended by itself."""
+
+    view: AuditView
+    why: str
+
+
+def _audited_json(found: Audited | Comparison) -> Json:
+    return session_json(found.view) if isinstance(found, Audited) else comparison_json(found)
+
+
+def _write_audited(wired: Services, found: Audited | Comparison, file: Path) -> str:
+    """Write the report as CSV to this file."""
+    if not isinstance(found, Audited):
+        return write_comparison(wired, found, file)
+    return f"\nReport: {write_text(file, wired.reports.csv(found.view.session_id))}"
+
+
+def _print_audited(found: Audited | Comparison) -> None:
+    if not isinstance(found, Audited):
+        print_comparison(found)
+        return
+    print_audit(found.view)
+    if found.why:
+        print(f"\n{found.why}")
+
+
+@command("audit", json=_audited_json, write=_write_audited, text=_print_audited)
+def audit(
+    wired: Services,
+    *,
+    prompt: str,
+    name: str | None = None,
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME[,NAME]")] = "coft",
+    spans: str | None = None,
+    until: str | None = None,
+    options: DecodingOptions,
+) -> Audited | Comparison:
+    """Audit one prompt and write its report.
+
+    Args:
+        prompt: the text to continue
+        name: session name (default: the prompt's beginning)
+        policy: a method that 'policies' lists; several, separated by commas, are run beside each other and compared
+        spans: sensitive spans as JSON [[start, end, category], ...]; default: detected
+        until: stop earlier: at the first fallback, sensitive[:LOG RATIO] or overruled, or after steps:N
+    """
+    condition = None if until is None else until_from_text(until)
+    columns = options.decoding(wired, policy)
+    if condition is not None and len(columns) > 1:
+        raise ServiceError("--until stops one chain; give one policy with it, or leave it out.")
+    request = StartAudit(prompt, columns[0], spans_from_json(spans_of(spans)), name)
+    if len(columns) > 1:
+        ids = wired.comparisons.run_columns(request, columns)
+        for _ in wired.comparisons.advance(ids):
             pass
-        return session_json(self._services.audits.view(int(session_id)))
-
-    @shown
-    def fork(self, session_id: int, branch_id: int, step: int, token: str) -> dict[str, Any]:
-        """Depart from a branch with another token; the new branch becomes the session's active one.
-
-        Args:
-            session_id: The session.
-            branch_id: The branch that is departed from; it stays as it is.
-            step: The step that gets another token, counted from 1.
-            token: The token's text, with its leading space if it has one.
-
-        Returns:
-            The session with the chain of the new branch, see start_audit.
-        """
-        return session_json(self._services.audits.fork(int(session_id), int(branch_id), int(step) - 1, token))
-
-    @shown
-    def contributions(self, session_id: int, branch_id: int | None = None) -> dict[str, Any]:
-        """Measure what each masked span contributes to each token of a chain; runs the model again.
-
-        Args:
-            session_id: The session.
-            branch_id: The branch; without one, the active branch.
-
-        Returns:
-            steps (counted from 1), and for the whole mask and each span the change of each token; contributions need
-            not sum to the total.
-        """
-        branch = None if branch_id is None else int(branch_id)
-        return contributions_json(self._services.audits.contributions(int(session_id), branch))
-
-    @shown
-    def list_sessions(self, search: str = "") -> list[dict[str, Any]]:
-        """List past audit sessions.
-
-        Args:
-            search: Only sessions whose name or prompt contains this text.
-
-        Returns:
-            A list of sessions without their steps, newest first.
-        """
-        return [summary_json(item) for item in self._services.audits.sessions(search)]
-
-    @shown
-    def user_lists(self, name: str = "") -> list[dict[str, Any]]:
-        """List word lists, whose terms win over what is detected.
-
-        Args:
-            name: Only the list of this name, with its terms.
-
-        Returns:
-            A list of word lists: user_list_id, name, terms (their number, or with a name the terms) and others.
-        """
-        if name:
-            return [user_list_json(self._services.user_lists.named(name))]
-        return [user_list_summary_json(item) for item in self._services.user_lists.list()]
-
-    @shown
-    def remove_user_list(self, name: str) -> None:
-        """Remove a word list that neither a calibration nor a running job uses.
-
-        Args:
-            name: The list's name.
-
-        Returns:
-            Nothing.
-        """
-        self._services.user_lists.delete(self._services.user_lists.named(name).summary.id)
-
-    @shown
-    def add_user_list(self, file: str, settings: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Store a file as a word list.
-
-        Args:
-            file: CSV with the columns term, family and action, or TXT with one term a line.
-            settings: All optional: name (else the file's), action (mask or keep) and family for terms that name none,
-                replace (true takes the place of a list of the same name).
-
-        Returns:
-            The word list with its terms.
-        """
-        request = user_list_request(Path(file).stem, settings)
-        parsed = self._services.user_lists.parse(Path(file), Path(file).name, request.action, request.family)
-        return user_list_json(self._services.user_lists.add(request.name, parsed, request.replace))
-
-    @shown
-    def export_csv(self, session_id: int) -> str:
-        """Write the report of a session.
-
-        Args:
-            session_id: The session.
-
-        Returns:
-            A CSV file with one row for each step of all branches, and every number and setting in it.
-        """
-        return str(self._services.reports.write_csv(int(session_id), Path(self._folder.name)))
-
-
-def endpoints(services: Services) -> None:
-    """Register the endpoints."""
-    calls = Endpoints(services)
-    for method in (
-        calls.detect_spans,
-        calls.policies,
-        calls.start_audit,
-        calls.step,
-        calls.run_to_end,
-        calls.fork,
-        calls.contributions,
-        calls.list_sessions,
-        calls.user_lists,
-        calls.remove_user_list,
-    ):
-        offer(method)
-    rereading_endpoints(services)
-    swap_endpoints(services)
-    verdict_endpoints(services)
-    with gr.Group(visible=False):
-        prompts = gr.File(label="file")
-        settings = optional_object("settings")
-        session = gr.Number(label="session_id", precision=0)
-        report = gr.File(label="report")
-        stored = gr.JSON(label="user_list")
-        calibration_endpoints(services, prompts, settings)
-        tuning_endpoints(services, prompts, settings)
-        batch_endpoints(services, prompts, settings)
-        compare_endpoints(services, prompts, settings)
-        offer_with_files(calls.add_user_list, [prompts, settings], stored)
-        offer_with_files(calls.export_csv, [session], report)
+        return wired.comparisons.compare(ids)
+    number = wired.audits.start(request).session_id
+    steps = list(wired.audits.run(number, until=condition))
+    view = wired.audits.view(number)
+    return Audited(view, stop_sentence(condition, steps[-1] if steps else None, len(steps), view.finished))

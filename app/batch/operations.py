@@ -1,99 +1,23 @@
-"""The command ``batch``: many prompts audited with the same settings, listed, shown, resumed, and read by group."""
+"""Batches: many prompts audited with the same settings, listed, shown, resumed, and read by group."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, NamedTuple
 
-import gradio as gr
-from gradio.components import Component
+import typer
 
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_csv, impact_json
 from app.batch.rows import BatchRowView, MeanInterval
 from app.batch.service import BatchRequest, BatchSummary, BatchView, batch_json, batch_summary_json
-from app.bootstrap import Services, services
-from app.calibrate.commands import pairs
-from app.settings import Settings
+from app.bootstrap import Services
+from app.shared.commands import Choices
 from app.shared.errors import ServiceError
-from app.shared.events import offer, offer_with_files, shown
 from app.shared.files import write_text
-from app.shared.settings_json import batch_request, columns_of
-from app.shared.terminal import (
-    EMBEDDED,
-    POLICY_KEYS,
-    STOPPED,
-    add_json,
-    add_parameters,
-    add_policy_options,
-    settings_from_options,
-    show,
-    wait_for_all,
-)
-
-RULE = ("selected", "other", "regex", "match_case")
-
-
-class BatchEndpoints:
-    """One method per endpoint; docstrings are the interface's documentation."""
-
-    def __init__(self, services: Services) -> None:
-        """Keep the services."""
-        self._batches = services.batches
-
-    @shown
-    def run_batch(self, file: str, settings: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Start a batch, which is an audit session for each prompt of a file, without waiting for it.
-
-        Args:
-            file: CSV or JSONL with a prompt in each row, and optionally group and context.
-            settings: All optional: those of start_audit, and name, accept_errors (go on with the good rows), same_seed,
-                group_thresholds, and columns, which says for a field of a prompt set what column of the file to read
-                it from ({"prompt": "question"}).
-
-        Returns:
-            The batch: batch_id, name, settings, its state and rows; ask batch_summary how far it is.
-        """
-        request = batch_request(Path(file).stem, settings)
-        prompts = self._batches.parse(Path(file), Path(file).name, columns_of(settings))
-        return batch_json(self._batches.view(self._batches.submit(prompts, request)))
-
-    @shown
-    def batch_summary(
-        self, batch_id: int, rule: dict[str, Any] | None = None, exclude_small: bool = False
-    ) -> dict[str, Any]:
-        """Say how far a batch is, with its rows and totals by group.
-
-        Args:
-            batch_id: The batch.
-            rule: Who counts as selected, for impact ratios: {"selected": "hired", "other": "rejected", "regex": false,
-                "match_case": false}; only selected is required.
-            exclude_small: Leave groups below 2 % of the rows out of the ratios.
-
-        Returns:
-            The batch with rows and groups (95 % intervals); with a rule also impact, which has selection rates and
-            impact ratios by group.
-        """
-        found = batch_json(self._batches.view(int(batch_id)))
-        if rule is None:
-            return found
-        unknown = sorted(set(rule) - set(RULE))
-        if unknown or not rule.get("selected"):
-            wrong = f"There is no {unknown[0]!r} in a rule" if unknown else "The rule does not say who is selected"
-            raise ServiceError(f"{wrong}; a rule has {', '.join(RULE)}, and selected is required.")
-        read = OutcomeRule(**rule)
-        table, outcomes = self._batches.impact(int(batch_id), read, bool(exclude_small))
-        return {**found, "impact": impact_json(table, outcomes, read)}
-
-
-def batch_endpoints(services: Services, file: gr.File, settings: Component) -> None:
-    """Register the endpoints; ``file`` and ``settings`` are hidden components for what is uploaded."""
-    calls = BatchEndpoints(services)
-    offer(calls.batch_summary)
-    offer_with_files(calls.run_batch, [file, settings], gr.JSON(label="batch"))
-
+from app.shared.operations import Json, Read, Tell, command, operation, record
+from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
+from app.shared.terminal import POLICY_KEYS, DecodingOptions, pairs, wait_for_all
 
 LONGEST_PROMPT = 48
 
@@ -107,7 +31,7 @@ def print_batches(found: tuple[BatchSummary, ...]) -> None:
         print(f"{item.id:>5}  {item.created_at:%Y-%m-%d %H:%M}  {item.rows:>5} prompts  {state:<11}  {item.name}")
 
 
-def print_batch(view: BatchView, written: Iterable[Path] = ()) -> None:
+def print_batch(view: BatchView) -> None:
     """The rows, then the totals by group, with every reservation."""
     counted = ", ".join(f"{number} {state}" for state, number in view.counts.items())
     print(f"Batch {view.id}: {view.name} ({view.filename}; {counted})")
@@ -124,14 +48,12 @@ def print_batch(view: BatchView, written: Iterable[Path] = ()) -> None:
     print()
     for note in view.notes:
         print(note)
-    for path in written:
-        print(f"Written: {path}")
 
 
-def print_impact(table: ImpactTable, found: Outcomes, out: Path | None) -> None:
+def print_impact(found: Impact) -> None:
     """Selection rates and impact ratios, with every reservation."""
     print(f"{'group':<20} {'applicants':>10} {'selected':>8} {'rate':>6}  {'95 % interval':<15} {'ratio':>6}")
-    for row in table.rows:
+    for row in found.table.rows:
         ratio = "none" if row.ratio is None else f"{row.ratio:.2f}"
         marks = [
             "most selected" if row.reference else "",
@@ -141,10 +63,8 @@ def print_impact(table: ImpactTable, found: Outcomes, out: Path | None) -> None:
         said = "; ".join(mark for mark in marks if mark)
         interval = f"{row.low:.3f} to {row.high:.3f}"
         print(f"{row.group:<20} {row.total:>10} {row.selected:>8} {row.rate:>6.3f}  {interval:<15} {ratio:>6}  {said}")
-    for note in (*table.notes, *found.notes):
+    for note in (*found.table.notes, *found.outcomes.notes):
         print(note)
-    if out:
-        print(f"Written: {out}")
 
 
 def _row(row: BatchRowView) -> str:
@@ -174,128 +94,181 @@ def _interval(item: MeanInterval) -> str:
     return f"{item.mean:.3f} ({between}; {item.contexts} contexts{left_out})"
 
 
-def add_batch(commands: Any) -> None:
-    """Add the command with its own commands."""
-    parser = commands.add_parser("batch", help="audit many prompts with the same settings, and sum them up by group")
-    own = parser.add_subparsers(required=True, metavar="ACTION")
-    _add_run(own)
-    listed = own.add_parser("list", help="list batches, newest first")
-    add_json(listed)
-    listed.set_defaults(run=_list)
-    shown = own.add_parser("show", help="the rows of a batch and its totals by group")
-    shown.add_argument("batch", type=int, help="number of a batch")
-    shown.add_argument("--out", type=Path, metavar="FOLDER", help="write rows and totals as CSV into this folder")
-    add_json(shown)
-    shown.set_defaults(run=_show)
-    resumed = own.add_parser("resume", help="go on with the rows of a batch that are not finished")
-    resumed.add_argument("batch", type=int, help="number of a batch")
-    add_json(resumed)
-    resumed.set_defaults(run=_resume)
-    deleted = own.add_parser("delete", help="delete a batch; its sessions stay")
-    deleted.add_argument("batch", type=int, help="number of a batch")
-    deleted.set_defaults(run=_delete)
-    _add_impact(own)
+Asked = tuple[BatchRequest, dict[str, str] | None]
+"""What is asked of a prompt set, and the columns that its fields are read from."""
+
+USUAL: Asked = (BatchRequest(""), None)
+
+BATCH = ("name", "accept_errors", "same_seed", "group_thresholds")
+"""Settings of a batch that no single audit has."""
 
 
-def _add_run(own: Any) -> None:
-    command = own.add_parser("run", help="audit every prompt of a CSV or JSONL file")
-    command.add_argument("--prompts", type=Path, required=True, help="the prompt set")
-    command.add_argument(
-        "--columns", metavar="FIELD=COLUMN,...", help="columns to read fields from, e.g. prompt=text,group=gender"
-    )
-    command.add_argument("--name", help="name of the batch (default: the file's)")
-    command.add_argument("--accept-errors", action="store_true", help="go on with the rows that can be used")
-    command.add_argument("--same-seed", action="store_true", help="the same seed for every row, not one a context")
-    command.add_argument(
-        "--group-thresholds", action="store_true", help="each row under the thresholds of its own group"
-    )
-    command.add_argument(
-        "--policy", choices=POLICY_KEYS, default="coft", metavar="NAME",
-        help=f"{', '.join(POLICY_KEYS)} (default: coft)",
-    )  # fmt: skip
-    add_parameters(command)
-    command.add_argument(
-        "--calibration", default=EMBEDDED, help=f"number of a calibration, '{EMBEDDED}' (default) or 'none'"
-    )
-    command.add_argument("--group", help="group whose own thresholds are used for all rows")
-    command.add_argument("--proceed-uncertified", action="store_true", help="use a calibration of another policy")
-    command.add_argument("--steps", type=int, default=64, help="tokens a prompt at most (default: 64)")
-    command.add_argument("--greedy", action="store_true", help="take the likeliest certified token")
-    add_policy_options(command)
-    command.set_defaults(run=_run)
+def batch_request(given: Json | None) -> Asked:
+    """A batch from JSON, in which its own settings stand beside those of its sessions.
+
+    Raises:
+        ServiceError: There is no such setting, or one cannot take its value.
+    """
+    settings = {name: value for name, value in (given or {}).items() if name not in (*BATCH, COLUMNS)}
+    own = {name: value for name, value in (given or {}).items() if name in BATCH}
+    request = record(BatchRequest, own, name="", settings=settings_from_json(settings, others=(*BATCH, COLUMNS)))
+    return request, columns_of(given)
 
 
-def _add_impact(own: Any) -> None:
-    command = own.add_parser("impact", help="selection rates by group and impact ratios")
-    command.add_argument("batch", type=int, help="number of a batch")
-    command.add_argument("--selected", required=True, help="word or phrase of a continuation that means selected")
-    command.add_argument("--other", default="", help="a second one; the one that stands first decides")
-    command.add_argument("--regex", action="store_true", help="they are regular expressions")
-    command.add_argument("--match-case", action="store_true", help="letter case matters")
-    command.add_argument("--exclude-small", action="store_true", help="leave groups below 2 %% of the rows out")
-    command.add_argument("--out", type=Path, help="also write the table as CSV to this file")
-    add_json(command)
-    command.set_defaults(run=_impact)
+def _follow(wired: Services, view: BatchView, quiet: bool) -> BatchView:
+    """Wait for a batch; an interruption keeps what is done."""
+    if view.job is None:
+        raise ServiceError(f"Nothing is known of the run of batch {view.id}; resume it.")
+    cancel = lambda: wired.batches.cancel(view.id)  # noqa: E731
+    wait_for_all(wired, [view.job.id], cancel, f"batch resume {view.id}", "The batch", quiet)
+    return wired.batches.view(view.id)
 
 
-def _run(options: argparse.Namespace) -> int:
-    with services(Settings()) as wired:
-        request = BatchRequest(
-            name=options.name or options.prompts.stem,
-            settings=settings_from_options(wired, options),
-            accept_errors=options.accept_errors,
-            same_seed=options.same_seed,
-            group_thresholds=options.group_thresholds,
-        )
-        prompts = wired.batches.parse(options.prompts, columns=pairs("--columns", options.columns))
-        if not options.json:
-            for error in wired.batches.row_errors(prompts, request):
-                print(f"line {error.line}: {error.column} {error.message}", file=sys.stderr)
-        return _follow(wired, wired.batches.submit(prompts, request), options)
+@operation(json=batch_json, answer="batch")
+def run_batch(
+    wired: Services,
+    file: Path,
+    settings: Annotated[Asked, Read(batch_request)] = USUAL,
+    *,
+    tell: Tell | None = None,
+) -> BatchView:
+    """Start a batch, which is an audit session for each prompt of a file, without waiting for it.
+
+    Args:
+        file: CSV or JSONL with a prompt in each row, and optionally group and context.
+        settings: All optional: those of start_audit, and name, accept_errors (go on with the good rows), same_seed,
+            group_thresholds, and columns, which says for a field of a prompt set what column of the file to read
+            it from ({"prompt": "question"}).
+
+    Returns:
+        The batch: batch_id, name, settings, its state and rows; ask batch_summary how far it is.
+    """
+    request, columns = settings
+    request = replace(request, name=request.name or file.stem)
+    prompts = wired.batches.parse(file, file.name, columns)
+    if tell is not None:
+        for error in wired.batches.row_errors(prompts, request):
+            tell(f"line {error.line}: {error.column} {error.message}")
+    return wired.batches.view(wired.batches.submit(prompts, request))
 
 
-def _resume(options: argparse.Namespace) -> int:
-    with services(Settings()) as wired:
-        wired.batches.resume(options.batch)
-        return _follow(wired, options.batch, options)
+@command("batch run", json=batch_json, wait=_follow, text=print_batch)
+def batch(
+    wired: Services,
+    *,
+    prompts: Path,
+    columns: Annotated[str | None, typer.Option("--columns", metavar="FIELD=COLUMN,...")] = None,
+    name: str = "",
+    accept_errors: bool = False,
+    same_seed: bool = False,
+    group_thresholds: bool = False,
+    policy: Annotated[str, Choices(POLICY_KEYS), typer.Option("--policy", metavar="NAME")] = "coft",
+    options: DecodingOptions,
+    tell: Tell | None = None,
+) -> BatchView:
+    """Audit every prompt of a CSV or JSONL file.
+
+    Args:
+        prompts: the prompt set
+        columns: columns to read fields from, e.g. prompt=text,group=gender
+        name: name of the batch (default: the file's)
+        accept_errors: go on with the rows that can be used
+        same_seed: the same seed for every row, not one a context
+        group_thresholds: each row under the thresholds of its own group
+        policy: a method that 'policies' lists
+    """
+    (settings,) = options.decoding(wired, policy)
+    request = BatchRequest(name, settings, accept_errors, same_seed, group_thresholds)
+    return run_batch.call(wired, prompts, (request, pairs("--columns", columns)), tell=tell)
 
 
-def _follow(wired: Services, batch_id: int, options: argparse.Namespace) -> int:
-    """Wait for a batch and show it; an interruption keeps what is done."""
-    job = wired.batches.view(batch_id).job
-    if job is None:
-        raise ServiceError(f"Nothing is known of the run of batch {batch_id}; resume it.")
-    resume, cancel = f"batch resume {batch_id}", lambda: wired.batches.cancel(batch_id)
-    if not wait_for_all(wired, [job.id], cancel, resume, "The batch", quiet=options.json):
-        return STOPPED
+class Impact(NamedTuple):
+    """Selection rates and ratios by group, the outcomes that they rest on, and the rule that read them."""
+
+    table: ImpactTable
+    outcomes: Outcomes
+    rule: OutcomeRule
+
+
+def _summary_json(found: tuple[BatchView, Impact | None]) -> Json:
+    view, impact = found
+    return batch_json(view) if impact is None else {**batch_json(view), "impact": impact_json(*impact)}
+
+
+@operation(json=_summary_json)
+def batch_summary(
+    wired: Services, batch_id: int, rule: OutcomeRule | None = None, exclude_small: bool = False
+) -> tuple[BatchView, Impact | None]:
+    """Say how far a batch is, with its rows and totals by group.
+
+    Args:
+        batch_id: The batch.
+        rule: Who counts as selected, for impact ratios: {"selected": "hired", "other": "rejected", "regex": false,
+            "match_case": false}; only selected is required.
+        exclude_small: Leave groups below 2 % of the rows out of the ratios.
+
+    Returns:
+        The batch with rows and groups (95 % intervals); with a rule also impact, which has selection rates and
+        impact ratios by group.
+    """
     view = wired.batches.view(batch_id)
-    show(options, batch_json(view), lambda: print_batch(view))
-    return 0
+    return view, None if rule is None else Impact(*wired.batches.impact(batch_id, rule, exclude_small), rule)
 
 
-def _list(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        found = wired.batches.list()
-        show(options, [batch_summary_json(item) for item in found], lambda: print_batches(found))
+def _write_impact(_: Services, found: Impact, file: Path) -> str:
+    """Also write the table as CSV to this file."""
+    return f"Written: {write_text(file, impact_csv(found.table))}"
 
 
-def _show(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        view = wired.batches.view(options.batch)
-        written = wired.batches.write_csv(options.batch, options.out) if options.out else ()
-        show(options, batch_json(view), lambda: print_batch(view, written))
+@command("batch impact", json=lambda found: impact_json(*found), write=_write_impact, text=print_impact)
+def impact(wired: Services, batch: int, *, rule: OutcomeRule, exclude_small: bool = False) -> Impact:
+    """Selection rates by group and impact ratios.
+
+    Args:
+        batch: number of a batch
+        exclude_small: leave groups below 2 % of the rows out
+    """
+    return Impact(*wired.batches.impact(batch, rule, exclude_small), rule)
 
 
-def _delete(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        wired.batches.delete(options.batch)
-        print(f"Batch {options.batch} deleted; its sessions stay.")
+@command("batch list", json=lambda found: [batch_summary_json(item) for item in found], text=print_batches)
+def list_batches(wired: Services) -> tuple[BatchSummary, ...]:
+    """List batches, newest first."""
+    return wired.batches.list()
 
 
-def _impact(options: argparse.Namespace) -> None:
-    rule = OutcomeRule(options.selected, options.other, options.regex, options.match_case)
-    with services(Settings()) as wired:
-        table, found = wired.batches.impact(options.batch, rule, options.exclude_small)
-        if options.out:
-            write_text(options.out, impact_csv(table))
-        show(options, impact_json(table, found, rule), lambda: print_impact(table, found, options.out))
+def _write(wired: Services, view: BatchView, folder: Path) -> str:
+    """Write rows and totals as CSV into this folder."""
+    return "\n".join(f"Written: {path}" for path in wired.batches.write_csv(view.id, folder))
+
+
+@command("batch show", json=batch_json, write=_write, text=print_batch)
+def show_batch(wired: Services, batch: int) -> BatchView:
+    """The rows of a batch and its totals by group.
+
+    Args:
+        batch: number of a batch
+    """
+    return wired.batches.view(batch)
+
+
+@command("batch resume", json=batch_json, wait=_follow, text=print_batch)
+def resume_batch(wired: Services, batch: int) -> BatchView:
+    """Go on with the rows of a batch that are not finished.
+
+    Args:
+        batch: number of a batch
+    """
+    wired.batches.resume(batch)
+    return wired.batches.view(batch)
+
+
+@command("batch delete")
+def delete_batch(wired: Services, batch: int) -> str:
+    """Delete a batch; its sessions stay.
+
+    Args:
+        batch: number of a batch
+    """
+    wired.batches.delete(batch)
+    return f"Batch {batch} deleted; its sessions stay."

@@ -1,138 +1,687 @@
-"""The endpoints for calibrations that other programs call; their names and arguments stay."""
+"""Calibrations: made from a prompt set, read off their values, compared, watched for drift, weighted and deleted."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-import gradio as gr
-from gradio.components import Component
+import typer
 
 from app.bootstrap import Services
-from app.calibrate.json import calibration_json, calibration_summary_json, drift_json
-from app.shared.audits import ReadingRequest
-from app.shared.events import offer, offer_with_files, shown
+from app.shared.audits import (
+    BinView,
+    CalibrationRequest,
+    CalibrationSummary,
+    CalibrationView,
+    CoverageView,
+    ReadingRequest,
+)
+from app.shared.commands import Stopped
+from app.shared.errors import ServiceError
+from app.shared.jobs import JobView
 from app.shared.json import job_json
+from app.shared.operations import Json, Read, Tell, command, operation
+from app.shared.prompt_sets import grouping_note
 from app.shared.settings_json import calibration_request, columns_of
+from app.shared.terminal import PolicyOptions, calibration_id, pairs, wait_for
+from coft_core.conformal.certifiable import Certifiable
+from coft_core.conformal.drift import DriftReport
+from coft_core.conformal.sequence import SequenceThreshold
+from coft_core.fingerprint import same_digests
+
+BIN_FIELDS = ("label", "contexts", "rank", "tau", "state", "inherited_from", "coverage_low", "coverage_high", "needed")
+COVERAGE_FIELDS = ("contexts", "kept", "coverage", "low", "high")
 
 
-class CalibrationEndpoints:
-    """One method per endpoint; docstrings are the interface's documentation."""
+def calibration_json(view: CalibrationView) -> Json:
+    """A calibration as it is read, without its values."""
+    return {
+        "calibration_id": view.summary.id,
+        "name": view.summary.name,
+        "model": view.summary.model,
+        "alpha": view.alpha,
+        "lam": view.summary.lam,
+        "estimator": view.reading.estimator,
+        "source": view.summary.source,
+        "mask_layout": view.summary.mask_layout,
+        "certified_in": view.summary.certified_in,
+        "contexts": view.summary.contexts,
+        "fingerprint": view.fingerprint_digest,
+        "policy": dict(view.fingerprint),
+        "reading": asdict(view.reading),
+        "group": view.group,
+        "family": view.family,
+        "bins": [bin_json(entry) for entry in view.bins],
+        "coverage": coverage_json(view.coverage[0]) if view.coverage else None,
+        "coverage_by_bin": {row.label: coverage_json(row) for row in view.coverage[1:]},
+        "coverage_by_step": {row.label: coverage_json(row) for row in view.coverage_by_step},
+        "smallest_alpha": smallest_alpha_json(view.smallest_alpha),
+        "sequence": sequence_json(view.sequence),
+        "sequence_coverage": {row.label: coverage_json(row) for row in view.sequence_coverage},
+        "families": [asdict(part) for part in view.families],
+        "groups": [{**asdict(group), "certifiable": group.certifiable} for group in view.groups],
+        "effective_contexts": view.effective_contexts,
+        "iterations": [asdict(entry) for entry in view.iterations],
+        "has_chains": view.has_chains,
+        "notes": list(view.notes),
+    }
 
-    def __init__(self, services: Services) -> None:
-        """Keep the services."""
-        self._calibrations = services.calibrations
-        self._jobs = services.jobs
 
-    @shown
-    def calibrate(self, file: str, settings: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Start a calibration on a prompt set, without waiting for it.
+def calibration_summary_json(item: CalibrationSummary) -> Json:
+    """A calibration in a list."""
+    record = asdict(item)
+    record["calibration_id"] = record.pop("id")
+    record["created_at"] = item.created_at.isoformat()
+    return record
 
-        Args:
-            file: CSV or JSONL with a prompt and a reference in each row, and optionally group, context and weight.
-            settings: All optional: name, model, alpha, lam, estimator (hierarchical, one_per_context or pooled), draws,
-                source (reference or rollout), mask_layout (joint or factorized), alpha_by_family ({"gender": 0.05}),
-                masked_families, prompt_format (auto, chat or plain), chat_date, by_group, rho, weighting with
-                deployment (a list of prompts), and others; and columns, which says for a field of a prompt set what
-                column of the file to read it from ({"prompt": "question"}).
 
-        Returns:
-            The job: job_id, status, progress and message; ask job how far it is.
-        """
-        request = calibration_request(Path(file).stem, settings)
-        parsed = self._calibrations.parse(Path(file), Path(file).name, columns_of(settings))
-        return job_json(self._jobs.get(self._calibrations.submit(parsed, request)))
+def bin_json(entry: BinView) -> Json:
+    """A position bin; ``uneven`` tells whether its steps differ, and is null where they could not be compared."""
+    found = entry.evenness
+    return {
+        **{name: getattr(entry, name) for name in BIN_FIELDS},
+        "uneven": None if found is None else found.uneven,
+        "evenness": None if found is None else asdict(found),
+    }
 
-    @shown
-    def read_calibration(
-        self,
-        calibration_id: int,
-        alpha: float | None = None,
-        estimator: str | None = None,
-        bin_width: int | None = None,
-        max_position: int | None = None,
-        draws: int | None = None,
-        rho: float | None = None,
-        group: str | None = None,
-        family: str | None = None,
-        bin_spacing: str | None = None,
-    ) -> dict[str, Any]:
-        """Read a finished calibration off its stored values, without the model; what is left out is as calibrated.
 
-        Args:
-            calibration_id: The calibration.
-            alpha: Risk level.
-            estimator: hierarchical, one_per_context or pooled.
-            bin_width: Steps that share a threshold.
-            max_position: Steps beyond belong to the last bin.
-            draws: Draws of one_per_context that are averaged.
-            rho: Bound on how much likelier a prompt can be in use than in the calibration.
-            group: The group whose own thresholds are read.
-            family: With factorized masks, the family whose thresholds are read.
-            bin_spacing: widening (steps 1, 2, 3-4, 5-8, then bins of bin_width) or even (all of bin_width).
+def coverage_json(row: CoverageView) -> Json:
+    """Coverage measured on contexts kept apart."""
+    return {name: getattr(row, name) for name in COVERAGE_FIELDS}
 
-        Returns:
-            The reading: settings, bins with their thresholds and contexts, coverage, the smallest alpha, and notes.
-        """
-        asked = ReadingRequest(
-            alpha,
-            estimator,
-            _whole(bin_width),
-            _whole(max_position),
-            _whole(draws),
-            rho,
-            group or None,
-            family or None,
-            bin_spacing=bin_spacing or None,
+
+def smallest_alpha_json(found: Certifiable) -> Json:
+    """Smallest risk levels that the contexts support; null where there is none."""
+    return {
+        "overall": found.overall,
+        "everywhere": found.everywhere,
+        "sequence": found.sequence,
+        "bins": {entry.label: entry.smallest_alpha for entry in found.bins},
+    }
+
+
+def sequence_json(threshold: SequenceThreshold | None) -> Json | None:
+    """The threshold for whole chains; null with factorized masks."""
+    if threshold is None:
+        return None
+    fields = ("alpha", "tau", "state", "contexts", "horizon", "rank", "coverage_low", "coverage_high")
+    found = {name: getattr(threshold, name) for name in fields}
+    return {**found, "holds_for": threshold.applies, "lengths": asdict(threshold.lengths), "reason": threshold.reason}
+
+
+def drift_json(report: DriftReport) -> Json:
+    """What audits say against a calibration."""
+    return {
+        **asdict(report),
+        "p_values": list(report.p_values),
+        "left_out": [asdict(own) for own in report.left_out],
+        "sentence": report.sentence,
+    }
+
+
+def compared_json(first: CalibrationView, second: CalibrationView) -> Json:
+    """Two calibrations side by side, and what differs in their policies."""
+    return {
+        "first": calibration_json(first),
+        "second": calibration_json(second),
+        "differences": [list(row) for row in policy_differences(first, second)],
+    }
+
+
+def policy_differences(first: CalibrationView, second: CalibrationView) -> tuple[tuple[str, str, str], ...]:
+    """Fields of the fingerprint that differ, with both values."""
+    other = dict(second.fingerprint)
+    return tuple(
+        (name, value, other[name]) for name, value in first.fingerprint if not same_digests(value, other[name])
+    )
+
+
+STEPS_PRINTED = 16
+"""Steps whose own coverage is printed."""
+
+
+def print_calibration(view: CalibrationView, drift: DriftReport | None = None) -> None:
+    """Thresholds by position, the check on unseen contexts, and every reservation that the page would show."""
+    summary = view.summary
+    print(f"Calibration {summary.id}: {summary.name}, {summary.contexts} contexts, alpha {view.alpha:g}")
+    print(_how(view))
+    for note in view.notes:
+        print(f"Note: {note}")
+    _print_bins(view)
+    for row in view.coverage:
+        if (text := _interval(row)) is not None:
+            print(f"coverage, {row.label}: {text} on {row.contexts} unseen contexts")
+    _print_steps(view)
+    print(view.smallest_alpha.sentence)
+    _print_sequence(view)
+    if view.effective_contexts is not None:
+        print(f"Under the weights the contexts are worth {view.effective_contexts:.1f}.")
+    _print_families(view)
+    for group in view.groups:
+        print(f"group: {group.sentence}")
+    if drift is not None:
+        print(f"drift: {drift.sentence}")
+
+
+def print_calibrations(found: tuple[CalibrationSummary, ...]) -> None:
+    """One line a calibration."""
+    if not found:
+        print("No calibrations yet. Make one with: python -m app calibrate --prompts prompts.csv")
+    for item in found:
+        measured = "" if item.coverage is None else f"  coverage {item.coverage:.3f}"
+        layout = "" if item.mask_layout == "joint" else f", {item.mask_layout}"
+        layout += ", factual reading alone" if item.certified_in == "factual" else ""
+        print(
+            f"{item.id:>5}  {item.created_at:%Y-%m-%d %H:%M}  {item.model:<12} {item.source}{layout}, lambda "
+            f"{item.lam:g}, alpha {item.alpha:g}, {item.contexts} contexts{measured}  {item.name}"
         )
-        return calibration_json(self._calibrations.view(int(calibration_id), asked))
 
-    @shown
-    def drift(self, calibration_id: int) -> dict[str, Any]:
-        """Say whether the audits that used a calibration still resemble it.
 
-        Args:
-            calibration_id: The calibration.
+def print_compared(compared: tuple[CalibrationView, CalibrationView]) -> None:
+    """Two calibrations bin by bin, and what differs in their policies."""
+    first, second = compared
+    for view in (first, second):
+        print(f"Calibration {view.summary.id}: {view.summary.name}, {view.summary.contexts} contexts; {_how(view)}")
+    names = tuple(f"tau of {view.summary.id}" for view in (first, second))
+    print(f"\n{'steps':<14} {names[0]:>12} {names[1]:>12}")
+    taus = [_by_first_step(view) for view in (first, second)]
+    for step in sorted(set(taus[0]) | set(taus[1])):
+        cells = [_tau(_bin_at(view, step)) for view in (first, second)]
+        label = (taus[0].get(step) or taus[1][step]).label
+        print(f"{label:<14} {cells[0]:>12} {cells[1]:>12}")
+    print("* inherited from a neighbour, ? uninformative: too few contexts or too weak, nothing is said")
+    rows = [next(iter(view.coverage), None) for view in (first, second)]
+    measured = [(None if row is None else _interval(row)) or "not measured" for row in rows]
+    print(f"\ncoverage: {measured[0]} and {measured[1]}")
+    for view in (first, second):
+        print(f"{view.summary.id}: {view.smallest_alpha.sentence}")
+    differences = policy_differences(first, second)
+    for name, one, other in differences:
+        print(f"{name}: {one} and {other}")
+    if not differences:
+        print("Both belong to the same policy.")
 
-        Returns:
-            status, martingale, p_values, the number of audits, left_out (audits that do not count: session_id, prompt
-            and why), and a sentence in plain words.
+
+def _how(view: CalibrationView) -> str:
+    """How the thresholds are read."""
+    reading = view.reading
+    parts = [view.summary.source, reading.estimator, f"lambda {view.summary.lam:g}", f"bins of {reading.bin_words}"]
+    parts += [view.summary.mask_layout] if view.summary.mask_layout != "joint" else []
+    parts += ["factual reading alone"] if view.summary.certified_in == "factual" else []
+    parts += [f"{reading.draws} draws"] if reading.draws > 1 else []
+    parts += [f"rho {reading.rho:g}"] if reading.rho != 1 else []
+    parts += [f"group {view.group}"] if view.group is not None else []
+    return ", ".join(parts)
+
+
+def _print_bins(view: CalibrationView) -> None:
+    named = "" if view.family is None else f"  of {view.family}"
+    print(f"\n{'steps':<14} {'contexts':>8} {'tau':>10}  state{named}")
+    for entry in view.bins:
+        print(f"{entry.label:<14} {entry.contexts:>8} {entry.tau:>10.3g}  {_state(entry)}")
+    print()
+
+
+def _print_steps(view: CalibrationView) -> None:
+    """Coverage at the first steps; a threshold bounds the average over its bin and no single one of them."""
+    for row in view.coverage_by_step[:STEPS_PRINTED]:
+        if (text := _interval(row)) is not None:
+            print(f"coverage, step {row.label}: {text} on {row.contexts} unseen contexts")
+    if left := len(view.coverage_by_step[STEPS_PRINTED:]):
+        print(f"coverage at {left} later steps: --json has it")
+
+
+def _state(entry: BinView) -> str:
+    state = entry.state if entry.inherited_from is None else f"{entry.state} from {entry.inherited_from}"
+    if entry.state != "uninformative":
+        found = entry.evenness
+        return state if found is None or not found.uneven else f"{state}, its steps differ (p {found.p:.2g})"
+    if entry.tau > 0:
+        return f"{state}: {entry.silence}"
+    return f"{state}: needs {entry.needed} contexts" if entry.contexts < entry.needed else f"{state}: no joint support"
+
+
+def _print_sequence(view: CalibrationView) -> None:
+    if view.sequence is None:
+        return
+    if view.sequence.state == "calibrated":
+        print(
+            f"Whole chains: tau {view.sequence.tau:.3g} at alpha {view.sequence.alpha:g}, averaged over "
+            f"{view.sequence.applies}. {view.sequence.lengths.sentence}"
+        )
+        for row in view.sequence_coverage:
+            print(
+                f"  {row.label}: {row.kept} of {row.contexts} kept, coverage {row.coverage:.3f} "
+                f"[{row.low:.3f}, {row.high:.3f}]"
+            )
+    else:
+        print(f"Whole chains: nothing is certified at alpha {view.sequence.alpha:g}. {view.sequence.reason}")
+
+
+def _print_families(view: CalibrationView) -> None:
+    for part in view.families:
+        print(
+            f"family {part.family}: alpha {part.alpha:.3g}, {part.contexts} contexts, tau {part.tau:.3g}, {part.state}"
+        )
+
+
+def _interval(row: CoverageView) -> str | None:
+    if row.coverage is None or row.low is None or row.high is None:
+        return None
+    return f"{row.coverage:.3f} [{row.low:.3f}, {row.high:.3f}]"
+
+
+def _by_first_step(view: CalibrationView) -> dict[int, BinView]:
+    return {entry.first_step: entry for entry in view.bins}
+
+
+def _bin_at(view: CalibrationView, step: int) -> BinView:
+    return next(entry for entry in reversed(view.bins) if entry.first_step <= step)
+
+
+def _tau(entry: BinView) -> str:
+    return f"{entry.tau:.3g}" + ("" if entry.state == "calibrated" else "*" if entry.state == "inherited" else "?")
+
+
+def print_drift(report: DriftReport) -> None:
+    """What audits say against a calibration, and which of them do not count."""
+    print(report.sentence)
+    for own in report.left_out:
+        print(f"left out: audit {own.session_id}, {own.why}: {own.prompt}")
+
+
+Asked = tuple[CalibrationRequest, dict[str, str] | None]
+"""What is asked of a prompt set, and the columns that its fields are read from."""
+
+Estimator = Literal["hierarchical", "one_per_context", "pooled"]
+Spacing = Literal["widening", "even"]
+USUAL = CalibrationRequest("")
+
+
+def _asked(given: Json | None) -> Asked:
+    return calibration_request("", given), columns_of(given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationOptions(PolicyOptions):
+    """Everything that a calibration can be told beside its prompts.
+
+    Attributes:
+        estimator: how thresholds are estimated
+        draws: draws of one_per_context that are averaged
+        verification_share: share kept apart
+        bin_width: steps that share a threshold
+        bin_spacing: widening: steps 1, 2, 3-4, 5-8, then bins of --bin-width; even: bins of --bin-width throughout, as
+            in the paper
+        max_position: steps beyond belong to the last bin
+        by_group: keep the rows' groups, for thresholds by group
+        alpha_by_family: with --mask factorized, each family's share of alpha, e.g. gender=0.05,race=0.05 (default:
+            equal shares)
+        certify_in: both readings, or the factual one alone, for methods that certify in one branch
+        source: the prompts' own references, or what the policy itself writes
+        rollout_steps: tokens of a chain at most
+        tolerance: change of tau at which rollouts count as settled
+        rounds: rounds of rollouts at most
+        record_chains: also record what the policy writes, so that drift can be measured
+        rho: bound on how much likelier a prompt can be in use
+        weights: 'column' takes the rows' own weights; a file of prompts like those in use estimates them
+        accept_errors: go on with the rows that can be used
+    """
+
+    estimator: Estimator = "hierarchical"
+    draws: int = USUAL.draws
+    verification_share: float = USUAL.verification_share
+    bin_width: int = USUAL.bin_width
+    bin_spacing: Spacing = "widening"
+    max_position: int = USUAL.max_position
+    by_group: bool = False
+    alpha_by_family: Annotated[str | None, typer.Option("--alpha-by-family", metavar="FAMILY=ALPHA,...")] = None
+    certify_in: Literal["both", "factual"] = "both"
+    source: Literal["reference", "rollout"] = "reference"
+    rollout_steps: int = USUAL.max_new_tokens
+    tolerance: float = USUAL.tolerance
+    rounds: int = USUAL.max_iterations
+    record_chains: bool = False
+    rho: float = USUAL.rho
+    weights: Annotated[str, typer.Option("--weights", metavar="none|column|FILE")] = "none"
+    accept_errors: bool = False
+
+    def request(self, wired: Services, name: str) -> CalibrationRequest:
+        """The request that they make.
+
+        Raises:
+            ServiceError: There is no such mask, family, word list or file of prompts.
         """
-        return drift_json(self._calibrations.drift(int(calibration_id)))
-
-    @shown
-    def list_calibrations(self, model: str = "") -> list[dict[str, Any]]:
-        """List finished calibrations.
-
-        Args:
-            model: Only those of this model.
-
-        Returns:
-            A list of calibrations, newest first: calibration_id, name, model, settings, contexts and others.
-        """
-        return [calibration_summary_json(item) for item in self._calibrations.list(model or None)]
-
-    @shown
-    def job(self, job_id: int) -> dict[str, Any]:
-        """Say how far a calibration's job is.
-
-        Args:
-            job_id: The job, as calibrate returned it.
-
-        Returns:
-            The job: status (queued, running, done, failed, cancelled), progress, message, and result, which names the
-            calibration_id once it is done.
-        """
-        return job_json(self._jobs.get(int(job_id)))
+        weighted = self.weights in ("none", "column")
+        return CalibrationRequest(
+            name=name,
+            **self.settings(wired),
+            **{name: getattr(self, name) for name in _AS_THEY_ARE},
+            alpha_by_family=levels_by_family(self.alpha_by_family),
+            certified_in=self.certify_in,
+            max_new_tokens=self.rollout_steps,
+            max_iterations=self.rounds,
+            weighting=self.weights if weighted else "estimated",
+            deployment=() if weighted else deployment_prompts(wired, Path(self.weights)),
+        )
 
 
-def calibration_endpoints(services: Services, file: gr.File, settings: Component) -> None:
-    """Register the endpoints; ``file`` and ``settings`` are hidden components for what is uploaded."""
-    calls = CalibrationEndpoints(services)
-    for method in (calls.list_calibrations, calls.job, calls.read_calibration, calls.drift):
-        offer(method)
-    offer_with_files(calls.calibrate, [file, settings], gr.JSON(label="job"))
+_AS_THEY_ARE = (
+    "estimator", "draws", "verification_share", "bin_width", "bin_spacing", "max_position", "by_group", "source",
+    "tolerance", "record_chains", "rho", "accept_errors",
+)  # fmt: skip
+"""Options that a request has under the same name."""
 
 
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+def deployment_prompts(wired: Services, path: Path) -> tuple[str, ...]:
+    """Prompts like those in use, from a CSV or JSONL file.
+
+    Raises:
+        ServiceError: The file cannot be read, or holds no prompt.
+    """
+    parsed = wired.calibrations.parse(path)
+    if not parsed.rows:
+        raise ServiceError(f"{path.name} holds no prompts; name its column of prompts “prompt”.")
+    return tuple(example.prompt for _, example in parsed.rows)
+
+
+def levels_by_family(text: str | None) -> tuple[tuple[str, float], ...] | None:
+    """Families and their shares of alpha from ``family=alpha,family=alpha``; None stays None.
+
+    Raises:
+        ServiceError: It is written otherwise.
+    """
+    shares = pairs("--alpha-by-family", text)
+    if shares is None:
+        return None
+    try:
+        return tuple((family, float(level)) for family, level in shares.items())
+    except ValueError as error:
+        raise ServiceError(f"--alpha-by-family has a level that is no number ({error}).") from error
+
+
+@operation(json=job_json, answer="job")
+def calibrate(
+    wired: Services,
+    file: Path,
+    settings: Annotated[Asked, Read(_asked)] = (USUAL, None),
+    *,
+    tell: Tell | None = None,
+) -> JobView:
+    """Start a calibration on a prompt set, without waiting for it.
+
+    Args:
+        file: CSV or JSONL with a prompt and a reference in each row, and optionally group, context and weight.
+        settings: All optional: name, model, alpha, lam, estimator (hierarchical, one_per_context or pooled), draws,
+            source (reference or rollout), mask_layout (joint or factorized), alpha_by_family ({"gender": 0.05}),
+            masked_families, prompt_format (auto, chat or plain), chat_date, by_group, rho, weighting with
+            deployment (a list of prompts), and others; and columns, which says for a field of a prompt set what
+            column of the file to read it from ({"prompt": "question"}).
+
+    Returns:
+        The job: job_id, status, progress and message; ask job how far it is.
+    """
+    request, columns = settings
+    request = replace(request, name=request.name or file.stem)
+    prompts = wired.calibrations.parse(file, file.name, columns)
+    if tell is not None:
+        for field, column in prompts.mapping:
+            if field != column:
+                tell(f"{field} is read from the column “{column}”.")
+        if note := grouping_note(prompts):
+            tell(note)
+        for error in wired.calibrations.row_errors(prompts, request):
+            tell(f"line {error.line}: {error.column} {error.message}")
+    return wired.jobs.get(wired.calibrations.submit(prompts, request))
+
+
+def _follow(wired: Services, begun: JobView, quiet: bool) -> CalibrationView:
+    """Wait for a calibration; an interruption keeps what is done."""
+    try:
+        job = wait_for(wired, begun.id, quiet)
+    except KeyboardInterrupt as error:
+        wired.jobs.cancel(begun.id)
+        job = wired.jobs.wait(begun.id)
+        if job.status == "done" and job.result is not None:
+            raise Stopped(f"it was done already: calibration {job.result['calibration_id']}.", code=0) from error
+        again = f"python -m app calibrate --resume {begun.id}"
+        raise Stopped(f"stopped; what is done is kept. Go on with: {again}") from error
+    if job.status != "done" or job.result is None:
+        raise ServiceError(job.error or f"The calibration was {job.status}.")
+    return wired.calibrations.view(int(str(job.result["calibration_id"])))
+
+
+def _write(wired: Services, view: CalibrationView, file: Path) -> str:
+    """Also write the calibration to this file."""
+    wired.calibrations.load(view.summary.id).save(file)
+    return ""
+
+
+@command("calibrate", json=calibration_json, wait=_follow, write=_write, text=print_calibration)
+def calibrate_or_resume(
+    wired: Services,
+    *,
+    prompts: Path | None = None,
+    resume: Annotated[int | None, typer.Option("--resume", metavar="JOB")] = None,
+    columns: Annotated[str | None, typer.Option("--columns", metavar="FIELD=COLUMN,...")] = None,
+    name: str = "",
+    options: CalibrationOptions,
+    tell: Tell | None = None,
+) -> JobView:
+    """Calibrate on a CSV or JSONL prompt set, or resume a calibration.
+
+    Args:
+        prompts: the prompt set
+        resume: go on with a calibration that was not finished
+        columns: columns to read fields from, e.g. prompt=text,reference=answer
+        name: name of the calibration (default: the file's)
+    """
+    if resume is not None:
+        if prompts is not None:
+            raise ServiceError("--resume goes on with the prompts of its job; leave out --prompts.")
+        return wired.jobs.get(wired.calibrations.resume(resume))
+    if prompts is None:
+        raise ServiceError("There is no prompt set; name one with --prompts, or a job with --resume.")
+    asked = (options.request(wired, name), pairs("--columns", columns))
+    return calibrate.call(wired, prompts, asked, tell=tell)
+
+
+@operation(json=calibration_json)
+def read_calibration(
+    wired: Services,
+    calibration_id: int,
+    alpha: float | None = None,
+    estimator: str | None = None,
+    bin_width: int | None = None,
+    max_position: int | None = None,
+    draws: int | None = None,
+    rho: float | None = None,
+    group: str | None = None,
+    family: str | None = None,
+    bin_spacing: str | None = None,
+) -> CalibrationView:
+    """Read a finished calibration off its stored values, without the model; what is left out is as calibrated.
+
+    Args:
+        calibration_id: The calibration.
+        alpha: Risk level.
+        estimator: hierarchical, one_per_context or pooled.
+        bin_width: Steps that share a threshold.
+        max_position: Steps beyond belong to the last bin.
+        draws: Draws of one_per_context that are averaged.
+        rho: Bound on how much likelier a prompt can be in use than in the calibration.
+        group: The group whose own thresholds are read.
+        family: With factorized masks, the family whose thresholds are read.
+        bin_spacing: widening (steps 1, 2, 3-4, 5-8, then bins of bin_width) or even (all of bin_width).
+
+    Returns:
+        The reading: settings, bins with their thresholds and contexts, coverage, the smallest alpha, and notes.
+    """
+    reading = ReadingRequest(
+        alpha, estimator, bin_width, max_position, draws, rho, group or None, family or None,
+        bin_spacing=bin_spacing or None,
+    )  # fmt: skip
+    return wired.calibrations.view(calibration_id, reading)
+
+
+def _listed_json(found: tuple[CalibrationSummary, ...]) -> list[Json]:
+    return [calibration_summary_json(item) for item in found]
+
+
+@operation(json=_listed_json, command="calibrations list", text=print_calibrations)
+def list_calibrations(wired: Services, *, model: str = "") -> tuple[CalibrationSummary, ...]:
+    """List finished calibrations.
+
+    Args:
+        model: Only those of this model.
+
+    Returns:
+        A list of calibrations, newest first: calibration_id, name, model, settings, contexts and others.
+    """
+    return wired.calibrations.list(model or None)
+
+
+@operation(json=job_json)
+def job(wired: Services, job_id: int) -> JobView:
+    """Say how far a calibration's job is.
+
+    Args:
+        job_id: The job, as calibrate returned it.
+
+    Returns:
+        The job: status (queued, running, done, failed, cancelled), progress, message, and result, which names the
+        calibration_id once it is done.
+    """
+    return wired.jobs.get(job_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions:
+    """How a finished calibration is read; what is left out stays as calibrated.
+
+    Attributes:
+        alpha: risk level
+        estimator: how thresholds are estimated
+        draws: draws of one_per_context that are averaged
+        bin_width: steps that share a threshold
+        bin_spacing: widening: steps 1, 2, 3-4, 5-8, then bins of --bin-width; even: bins of --bin-width throughout, as
+            in the paper
+        max_position: steps beyond belong to the last bin
+        rho: bound on how much likelier a prompt can be in use
+        group: the group whose own thresholds are read
+        family: with factorized masks, the family whose thresholds are shown
+        alpha_by_family: with factorized masks, each family's share of alpha
+    """
+
+    alpha: float | None = None
+    estimator: Estimator | None = None
+    draws: int | None = None
+    bin_width: int | None = None
+    bin_spacing: Spacing | None = None
+    max_position: int | None = None
+    rho: float | None = None
+    group: str | None = None
+    family: str | None = None
+    alpha_by_family: Annotated[str | None, typer.Option("--alpha-by-family", metavar="FAMILY=ALPHA,...")] = None
+
+    def view(self, wired: Services, calibration: str) -> CalibrationView:
+        """A calibration, read so."""
+        reading = ReadingRequest(**{**vars(self), "alpha_by_family": levels_by_family(self.alpha_by_family)})
+        return wired.calibrations.view(calibration_id(wired, calibration), reading)
+
+
+Shown = tuple[CalibrationView, DriftReport]
+
+
+def _shown_json(shown: Shown) -> Json:
+    view, drift = shown
+    return {**calibration_json(view), "drift": drift_json(drift)}
+
+
+@command("calibrations show", json=_shown_json, text=lambda shown: print_calibration(*shown))
+def show_calibration(wired: Services, calibration: str, *, reading: ReadingOptions) -> Shown:
+    """Thresholds, coverage and what can be certified, read as asked.
+
+    Args:
+        calibration: number of a calibration, or 'embedded'
+    """
+    view = reading.view(wired, calibration)
+    return view, wired.calibrations.drift(view.summary.id)
+
+
+@command("calibrations compare", json=lambda compared: compared_json(*compared), text=print_compared)
+def compare_calibrations(
+    wired: Services, first: str, second: str, *, reading: ReadingOptions
+) -> tuple[CalibrationView, CalibrationView]:
+    """Two calibrations side by side.
+
+    Args:
+        first: number of a calibration, or 'embedded'
+        second: number of another one
+    """
+    return reading.view(wired, first), reading.view(wired, second)
+
+
+@operation(json=drift_json)
+def drift(wired: Services, calibration_id: int) -> DriftReport:
+    """Say whether the audits that used a calibration still resemble it.
+
+    Args:
+        calibration_id: The calibration.
+
+    Returns:
+        status, martingale, p_values, the number of audits, left_out (audits that do not count: session_id, prompt
+        and why), and a sentence in plain words.
+    """
+    return wired.calibrations.drift(calibration_id)
+
+
+@command("calibrations drift", json=drift_json, text=print_drift)
+def show_drift(wired: Services, calibration: str) -> DriftReport:
+    """What the audits so far say against a calibration.
+
+    Args:
+        calibration: number of a calibration, or 'embedded'
+    """
+    return drift.call(wired, calibration_id(wired, calibration))
+
+
+@command("calibrations export")
+def export_calibration(wired: Services, calibration: str, *, out: Path | None = None) -> Path:
+    """Write a calibration as a file that the library loads.
+
+    Args:
+        calibration: number of a calibration, or 'embedded'
+        out: file to write (default: calibration-ID.zip here)
+    """
+    number = calibration_id(wired, calibration)
+    if out is None:
+        return wired.calibrations.export(number, Path())
+    wired.calibrations.load(number).save(out)
+    return out
+
+
+@command("calibrations reweight", json=calibration_json, text=print_calibration)
+def reweight_calibration(wired: Services, calibration: str, *, prompts: Path, name: str = "") -> CalibrationView:
+    """Store a calibration anew, weighted to prompts like those in use.
+
+    Args:
+        calibration: number of a calibration, or 'embedded'
+        prompts: CSV or JSONL of prompts like those in use
+        name: name of the new calibration (default: the old one, weighted)
+    """
+    number = calibration_id(wired, calibration)
+    return wired.calibrations.view(wired.calibrations.reweight(number, deployment_prompts(wired, prompts), name))
+
+
+@command("calibrations delete")
+def delete_calibration(wired: Services, calibration: str) -> str:
+    """Delete a calibration; audits that used it keep its name.
+
+    Args:
+        calibration: number of a calibration, or 'embedded'
+    """
+    number = calibration_id(wired, calibration)
+    wired.calibrations.delete(number)
+    return f"Calibration {number} deleted."

@@ -1,78 +1,472 @@
-"""The endpoints for comparisons that other programs call; their names and arguments stay."""
+"""Comparisons: stored audits beside each other, and every prompt of a file under several policies."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import gradio as gr
-from gradio.components import Component
+import typer
 
+from app.batch.rows import MeanInterval
 from app.bootstrap import Services
-from app.compare.json import comparison_json, set_json
-from app.shared.events import offer, offer_with_files, shown
-from app.shared.settings_json import columns_of, set_request
+from app.compare.service import FROM_VANILLA, comparison_csv
+from app.compare.types import (
+    ChainSummary,
+    Comparison,
+    PairComparison,
+    SetCell,
+    SetColumn,
+    SetComparison,
+    SetRequest,
+    SetSummary,
+)
+from app.shared.errors import ServiceError
+from app.shared.files import write_text
+from app.shared.json import job_json, step_numbers
+from app.shared.operations import Json, Read, checked, command, operation
+from app.shared.policies import policy_name
+from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
+from app.shared.terminal import DecodingOptions, pairs, wait_for_all
+from coft_core.types import Step
+
+WIDTH = 18
+"""Characters of a column of tokens."""
+
+SHOWN = (
+    ("parted", "other text than column 1, share of prompts", 1.0, 3),
+    ("mean_tv_factual", "from vanilla, total variation", 1.0, 4),
+    ("mean_kl_factual", "from vanilla, KL in nats", 1.0, 4),
+    ("mean_log_ratio", "sensitivity", 1.0, 3),
+    ("certified_share", "certified share", 1.0, 3),
+    ("fallbacks", "fallbacks a chain", 1.0, 2),
+    ("seconds_per_token", "ms a token", 1000.0, 2),
+    ("key_value_bytes", "keys and values, MB (computed)", 1e-6, 2),
+)
+"""Measure, its words, the factor to its shown unit, and its digits."""
 
 
-class CompareEndpoints:
-    """One method per endpoint; docstrings are the interface's documentation."""
-
-    def __init__(self, services: Services) -> None:
-        """Keep the services."""
-        self._comparisons = services.comparisons
-        self._batches = services.batches
-        self._sets = services.compared_sets
-
-    @shown
-    def compare_sessions(self, session_ids: list[int], branch_ids: list[int | None] | None = None) -> dict[str, Any]:
-        """Compare the chains of two to eight sessions with the first of them; needs no model.
-
-        Args:
-            session_ids: The sessions; one can be named several times for several of its branches.
-            branch_ids: A branch for each session, or null for its active one; without any, the active ones.
-
-        Returns:
-            chains, pairs (where each parts from the first, and the settings that differ), and the aligned rows; steps
-            count from 1 and are null where a chain has no token.
-        """
-        branches = [None if branch is None else int(branch) for branch in branch_ids or ()]
-        return comparison_json(self._comparisons.compare([int(number) for number in session_ids], branches))
-
-    @shown
-    def run_comparison(self, file: str, settings: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Start every prompt of a file under several policies or settings, without waiting for it.
-
-        Args:
-            file: CSV or JSONL with a prompt in each row, and optionally group and context.
-            settings: compare is required: a list with the settings of each column, of which only policy is needed, such
-                as [{"policy": "vanilla"}, {"policy": "coft", "lam": 0.8}]. All else is optional and holds for every
-                column: the settings of start_audit. Besides there are name, accept_errors (go on with the good rows),
-                and columns, which says for a field of a prompt set what column of the file to read it from.
-
-        Returns:
-            The comparison: comparison_id, its columns and rows; ask comparison_summary how far it is.
-        """
-        request = set_request(Path(file).stem, settings)
-        prompts = self._batches.parse(Path(file), Path(file).name, columns_of(settings))
-        return set_json(self._sets.view(self._sets.submit(prompts, request)))
-
-    @shown
-    def comparison_summary(self, comparison_id: int) -> dict[str, Any]:
-        """Say how far a comparison over a prompt set is, with its means and rows.
-
-        Args:
-            comparison_id: The comparison.
-
-        Returns:
-            columns (means with 95 % intervals, and memory) and rows, whose cells say where each column parts from the
-            first one (steps count from 1), its divergence from vanilla, sensitivity, fallbacks, time and memory.
-        """
-        return set_json(self._sets.view(int(comparison_id)))
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """Chains, where each parts from the first, the aligned rows, and what is stored of each step."""
+    return {
+        "chains": [_chain_json(chain) for chain in comparison.chains],
+        "pairs": [_pair_json(pair) for pair in comparison.pairs],
+        "rows": [
+            {
+                "steps": [None if step is None else step + 1 for step in row.steps],
+                "differs": list(row.differs),
+                "same": row.same,
+            }
+            for row in comparison.rows
+        ],
+        "notes": list(comparison.notes),
+    }
 
 
-def compare_endpoints(services: Services, file: gr.File, settings: Component) -> None:
-    """Register the endpoints; ``file`` and ``settings`` are hidden components for what is uploaded."""
-    calls = CompareEndpoints(services)
-    offer(calls.compare_sessions)
-    offer(calls.comparison_summary)
-    offer_with_files(calls.run_comparison, [file, settings], gr.JSON(label="comparison"))
+def _chain_json(chain: ChainSummary) -> dict[str, Any]:
+    return {
+        "session_id": chain.session_id,
+        "branch_id": chain.branch_id,
+        "name": chain.name,
+        "branch": chain.branch,
+        "policy": chain.policy,
+        "model": chain.model,
+        "lam": chain.settings.lam,
+        "alpha": chain.settings.alpha,
+        "mask_layout": chain.settings.mask_layout,
+        "calibration_id": None if chain.calibration is None else chain.calibration.id,
+        "certificate": chain.certificate,
+        "finished": chain.finished,
+        "text": chain.text,
+        "tokens": len(chain.steps),
+        "certified": chain.certified,
+        "fallbacks": chain.fallbacks,
+        "overruled": chain.overruled,
+        "mean_log_ratio": chain.mean_log_ratio,
+        "parameters": dict(chain.settings.parameters),
+        "mean_kl_factual": chain.mean_kl_factual,
+        "mean_tv_factual": chain.mean_tv_factual,
+        "seconds_per_token": chain.seconds_per_token,
+        "memory": _memory_json(chain),
+        "steps": [_step_json(step, chain.own_model) for step in chain.steps],
+    }
+
+
+def _memory_json(chain: ChainSummary) -> dict[str, Any]:
+    """Bytes: keys and values of all branches and weights as computed from the models' shapes, the peak as measured."""
+    own = chain.footprint
+    return {
+        "key_value_bytes": chain.key_value_bytes,
+        "branches": None if own is None else len(own.prompt_tokens),
+        "model_bytes": None if own is None else own.model_bytes,
+        "further_bytes": None if own is None else own.further_bytes,
+        "peak_bytes": chain.peak_bytes,
+    }
+
+
+def _step_json(step: Step, own_model: bool) -> dict[str, Any]:
+    numbers = step_numbers(step)
+    return numbers | dict.fromkeys(FROM_VANILLA) if own_model else numbers
+
+
+def _pair_json(pair: PairComparison) -> dict[str, Any]:
+    return {
+        "chain": pair.other + 1,
+        "first_divergence": None if pair.first_divergence is None else pair.first_divergence + 1,
+        "same": pair.same,
+        "changed": pair.changed,
+        "removed": pair.removed,
+        "added": pair.added,
+        "by_text": pair.by_text,
+        "sentence": pair.sentence,
+        "differences": [{"setting": name, "first": a, "other": b} for name, a, b in pair.differences],
+    }
+
+
+def set_json(view: SetComparison) -> dict[str, Any]:
+    """A comparison with its columns' means, its rows, and what must be said with them."""
+    return {
+        "comparison_id": view.id,
+        "name": view.name,
+        "filename": view.filename,
+        "created_at": view.created_at.isoformat(),
+        "running": view.running,
+        "resumable": view.resumable,
+        "columns": [_column_json(own) for own in view.columns],
+        "rows": [
+            {
+                "line": row.line,
+                "prompt": row.prompt,
+                "group": row.group,
+                "context": row.context,
+                "cells": [_cell_json(cell) for cell in row.cells],
+            }
+            for row in view.rows
+        ],
+        "notes": list(view.notes),
+    }
+
+
+def set_summary_json(item: SetSummary) -> dict[str, Any]:
+    """A comparison in a list."""
+    return {
+        "comparison_id": item.id,
+        "name": item.name,
+        "created_at": item.created_at.isoformat(),
+        "prompts": item.rows,
+        "policies": list(item.policies),
+        "running": item.running,
+    }
+
+
+def _column_json(own: SetColumn) -> dict[str, Any]:
+    memory = own.footprint
+    return {
+        "batch_id": own.batch_id,
+        "settings": {**asdict(own.settings), "parameters": dict(own.settings.parameters)},
+        "job": None if own.job is None else job_json(own.job),
+        "finished": own.finished,
+        "failed": own.failed,
+        "means": {
+            item.measure: {name: value for name, value in asdict(item).items() if name != "measure"}
+            for item in own.means
+        },
+        "memory": {
+            "branches": None if memory is None else len(memory.prompt_tokens),
+            "model_bytes": None if memory is None else memory.model_bytes,
+            "further_bytes": None if memory is None else memory.further_bytes,
+            "peak_bytes": own.peak_bytes,
+        },
+        "own_model": own.own_model,
+    }
+
+
+def _cell_json(cell: SetCell) -> dict[str, Any]:
+    values = {name: _finite(value) for name, value in asdict(cell).items()}
+    return {**values, "parted_at": None if cell.parted_at is None else cell.parted_at + 1}
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def print_comparison(found: Comparison) -> None:
+    """The chains, where they part, and their tokens row by row; ``*`` marks what differs, ``-`` a gap."""
+    for place, chain in enumerate(found.chains, 1):
+        print(f"{place}: session {chain.session_id}, {chain.name}; {policy_name(chain.policy)}; {chain.certificate}")
+        print(f"   {_figures(chain)}")
+        print(f"   {_memory(chain)}")
+    for pair in found.pairs:
+        print(f"1 and {pair.other + 1}: {pair.sentence}")
+        differ = ", ".join(f"{name} {first} and {other}" for name, first, other in pair.differences)
+        print(f"   Settings that differ: {differ or 'none'}")
+    for note in found.notes:
+        print(f"Note: {note}")
+    print(f"\n{'row':>4}  " + "".join(f"{place:<{WIDTH}}" for place in range(1, len(found.chains) + 1)))
+    for number, row in enumerate(found.rows, 1):
+        cells = [_cell(chain, step, differs)
+                 for chain, step, differs in zip(found.chains, row.steps, row.differs, strict=True)]  # fmt: skip
+        print(f"{number:>4}{' ' if row.same else '*'} {''.join(cells)}".rstrip())
+
+
+def _figures(chain: ChainSummary) -> str:
+    parts = [f"{len(chain.steps)} tokens"]
+    if chain.mean_log_ratio is not None:
+        parts.append(f"mean sensitivity {chain.mean_log_ratio:.3f}")
+    counts = (("certified", chain.certified), ("fallbacks", chain.fallbacks), ("overruled", chain.overruled))
+    parts += [f"{count} {name}" for name, count in counts if count is not None]
+    if chain.mean_tv_factual is not None and chain.mean_kl_factual is not None:
+        parts.append(f"from vanilla TV {chain.mean_tv_factual:.4f}, KL {chain.mean_kl_factual:.4f} nats")
+    elif chain.own_model:
+        parts.append("a checkpoint of its own, so no divergence from vanilla")
+    if chain.seconds_per_token is not None:
+        parts.append(f"{1000 * chain.seconds_per_token:.1f} ms a token")
+    return ", ".join(parts)
+
+
+def _memory(chain: ChainSummary) -> str:
+    """Bytes as computed from the models' shapes, and as measured where the device counts them."""
+    own = chain.footprint
+    if own is None:
+        return "memory not known"
+    parts = [f"{len(own.prompt_tokens)} branches"]
+    if chain.key_value_bytes is not None:
+        parts.append(f"keys and values {megabytes(chain.key_value_bytes)} (computed)")
+    parts += [f"further models {megabytes(own.further_bytes)} (weights)"] if own.further_bytes else []
+    parts += [f"measured peak {megabytes(chain.peak_bytes)}"] if chain.peak_bytes else []
+    return ", ".join(parts)
+
+
+def megabytes(size: int) -> str:
+    """A number of bytes in megabytes (10^6)."""
+    return f"{size / 1e6:,.1f} MB"
+
+
+def interval(item: MeanInterval, factor: float, digits: int) -> str:
+    """A mean with its 95 % interval and the number of contexts, in the unit that the factor gives."""
+    if item.mean is None:
+        return "-"
+    within = (
+        ""
+        if item.low is None or item.high is None
+        else (f" ({factor * item.low:.{digits}f} to {factor * item.high:.{digits}f})")
+    )
+    left = f", {item.left_out} left out" if item.left_out else ""
+    return f"{factor * item.mean:.{digits}f}{within}, n = {item.contexts}{left}"
+
+
+def _cell(chain: ChainSummary, step: int | None, differs: bool) -> str:
+    text = "-" if step is None else chain.steps[step].token.replace("\n", "\\n").replace(" ", "·", 1)
+    return f"{'*' if differs and step is not None else ' '}{text:<{WIDTH - 1}}"
+
+
+def _print_sets(found: Sequence[SetSummary]) -> None:
+    for item in found:
+        state = ", running" if item.running else ""
+        print(f"{item.id:>4}  {item.name}  {item.rows} prompts  {', '.join(item.policies)}{state}")
+    if not found:
+        print("No comparison over a prompt set yet.")
+
+
+def _print_set(view: SetComparison) -> None:
+    print(f"Comparison {view.id}, {view.name}: {len(view.rows)} prompts of {view.filename}")
+    for place, column in enumerate(view.columns, 1):
+        print(f"\n{place}: {policy_name(column.settings.policy)}, batch {column.batch_id}, {_standing(column, view)}")
+        means = {item.measure: item for item in column.means}
+        for measure, words, factor, digits in SHOWN:
+            if (item := means[measure]).mean is not None:
+                print(f"   {words}: {interval(item, factor, digits)}")
+        print(f"   {_memory_of_set(column)}")
+    print()
+    for row in view.rows:
+        parts = [f"{place + 1}: {_where(cell.parted, cell.parted_at)}" for place, cell in enumerate(row.cells) if place]
+        print(f"line {row.line:>4}  {'; '.join(parts)}  {' '.join(row.prompt.split())[:60]}")
+    for note in view.notes:
+        print(f"Note: {note}")
+
+
+def _standing(column: SetColumn, view: SetComparison) -> str:
+    failed = f", {column.failed} failed" if column.failed else ""
+    return f"{column.finished} of {len(view.rows)} finished{failed}"
+
+
+def _memory_of_set(column: SetColumn) -> str:
+    if column.footprint is None:
+        return "memory: not known"
+    own = column.footprint
+    parts = [f"model {megabytes(own.model_bytes)} (weights)"]
+    parts += [f"further models {megabytes(own.further_bytes)}"] if own.further_bytes else []
+    parts += [f"measured peak {megabytes(column.peak_bytes)}"] if column.peak_bytes else []
+    return ", ".join(parts)
+
+
+def _where(parted: bool | None, at: int | None) -> str:
+    return "not known yet" if parted is None else "same" if at is None else f"parts at {at + 1}"
+
+
+def write_comparison(_: Services, found: Comparison, file: Path) -> str:
+    """Write the aligned tokens as CSV to this file."""
+    return f"\nTable: {write_text(file, comparison_csv(found))}"
+
+
+def _session_and_branch(text: str) -> tuple[int, int | None]:
+    session, _, branch = text.partition(":")
+    if not session.isdigit() or (branch and not branch.isdigit()):
+        raise ServiceError(f"{text!r} is no session; give its number, or SESSION:BRANCH for one of its branches.")
+    return int(session), int(branch) if branch else None
+
+
+@operation(json=comparison_json)
+def compare_sessions(wired: Services, session_ids: list[int], branch_ids: list[int | None] | None = None) -> Comparison:
+    """Compare the chains of two to eight sessions with the first of them; needs no model.
+
+    Args:
+        session_ids: The sessions; one can be named several times for several of its branches.
+        branch_ids: A branch for each session, or null for its active one; without any, the active ones.
+
+    Returns:
+        chains, pairs (where each parts from the first, and the settings that differ), and the aligned rows; steps
+        count from 1 and are null where a chain has no token.
+    """
+    return wired.comparisons.compare(session_ids, branch_ids or [])
+
+
+@command("compare", json=comparison_json, write=write_comparison, text=print_comparison)
+def compare(wired: Services, sessions: Annotated[list[str], typer.Argument(metavar="SESSION[:BRANCH]")]) -> Comparison:
+    """Put stored audits, or branches of one, beside each other.
+
+    Args:
+        sessions: two or more; the others are compared with the first
+    """
+    chosen = [_session_and_branch(text) for text in sessions]
+    return compare_sessions.call(wired, [session for session, _ in chosen], [branch for _, branch in chosen])
+
+
+Asked = tuple[SetRequest, dict[str, str] | None]
+"""What is asked of a prompt set, and the columns that its fields are read from."""
+
+NOTHING: Asked = (SetRequest("", ()), None)
+
+
+def set_request(given: Json | None) -> Asked:
+    """A comparison over a prompt set from JSON: settings of all columns, and under ``compare`` those of each.
+
+    Raises:
+        ServiceError: A setting does not exist, or the columns are no list of objects.
+    """
+    everywhere = {name: value for name, value in (given or {}).items() if name != COLUMNS}
+    name = checked("The setting name", str | None, everywhere.pop("name", None))
+    accept_errors = checked("The setting accept_errors", bool, everywhere.pop("accept_errors", False))
+    columns = everywhere.pop("compare", None)
+    if not isinstance(columns, list) or not all(isinstance(item, dict) for item in columns):
+        raise ServiceError('The setting "compare" must list the columns: [{"policy": "vanilla"}, {"policy": "coft"}].')
+    settings = tuple(settings_from_json({**everywhere, **item}) for item in columns)
+    return SetRequest(name or "", settings, accept_errors), columns_of(given)
+
+
+def _follow(wired: Services, view: SetComparison, quiet: bool) -> SetComparison:
+    """Wait for all columns; an interruption keeps what is done."""
+    left = [own.job.id for own in view.columns if own.job is not None and own.job.active]
+    wait_for_all(
+        wired, left, lambda: wired.compared_sets.cancel(view.id), f"compare-set resume {view.id}", "A column", quiet
+    )
+    return wired.compared_sets.view(view.id)
+
+
+def _write_set(wired: Services, view: SetComparison, folder: Path) -> str:
+    """Write rows and means as CSV into this folder."""
+    return "\n".join(f"Written: {path}" for path in wired.compared_sets.write_csv(view.id, folder))
+
+
+SET: Json = {"json": set_json, "write": _write_set, "text": _print_set}
+
+
+@operation(json=set_json, answer="comparison")
+def run_comparison(
+    wired: Services, file: Path, settings: Annotated[Asked, Read(set_request)] = NOTHING
+) -> SetComparison:
+    """Start every prompt of a file under several policies or settings, without waiting for it.
+
+    Args:
+        file: CSV or JSONL with a prompt in each row, and optionally group and context.
+        settings: compare is required: a list with the settings of each column, of which only policy is needed, such
+            as [{"policy": "vanilla"}, {"policy": "coft", "lam": 0.8}]. All else is optional and holds for every
+            column: the settings of start_audit. Besides there are name, accept_errors (go on with the good rows),
+            and columns, which says for a field of a prompt set what column of the file to read it from.
+
+    Returns:
+        The comparison: comparison_id, its columns and rows; ask comparison_summary how far it is.
+    """
+    request, columns = settings
+    prompts = wired.batches.parse(file, file.name, columns)
+    return wired.compared_sets.view(
+        wired.compared_sets.submit(prompts, replace(request, name=request.name or file.stem))
+    )
+
+
+@command("compare-set run", wait=_follow, **SET)
+def compare_set(
+    wired: Services,
+    *,
+    prompts: Path,
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME,NAME")],
+    columns: Annotated[str | None, typer.Option("--columns", metavar="FIELD=COLUMN,...")] = None,
+    name: str = "",
+    accept_errors: bool = False,
+    options: DecodingOptions,
+) -> SetComparison:
+    """Decode every prompt of a CSV or JSONL file under each policy.
+
+    Args:
+        prompts: the prompt set
+        policy: two or more that 'policies' lists; the others are compared with the first
+        columns: columns to read fields from, e.g. prompt=text,group=gender
+        name: name of the comparison (default: the file's)
+        accept_errors: go on with the rows that can be used
+    """
+    request = SetRequest(name, tuple(options.decoding(wired, policy)), accept_errors)
+    return run_comparison.call(wired, prompts, (request, pairs("--columns", columns)))
+
+
+@operation(command="compare-set show", **SET)
+def comparison_summary(wired: Services, comparison_id: int) -> SetComparison:
+    """Say how far a comparison over a prompt set is, with its means and rows.
+
+    Args:
+        comparison_id: The comparison.
+
+    Returns:
+        columns (means with 95 % intervals, and memory) and rows, whose cells say where each column parts from the
+        first one (steps count from 1), its divergence from vanilla, sensitivity, fallbacks, time and memory.
+    """
+    return wired.compared_sets.view(comparison_id)
+
+
+@command("compare-set list", json=lambda found: [set_summary_json(item) for item in found], text=_print_sets)
+def list_comparisons(wired: Services) -> tuple[SetSummary, ...]:
+    """List comparisons, newest first."""
+    return wired.compared_sets.list()
+
+
+@command("compare-set resume", wait=_follow, **SET)
+def resume_comparison(wired: Services, comparison: int) -> SetComparison:
+    """Go on with the rows that are not finished.
+
+    Args:
+        comparison: number of a comparison
+    """
+    wired.compared_sets.resume(comparison)
+    return wired.compared_sets.view(comparison)
+
+
+@command("compare-set delete")
+def delete_comparison(wired: Services, comparison: int) -> str:
+    """Delete a comparison with its batches; their sessions stay.
+
+    Args:
+        comparison: number of a comparison
+    """
+    wired.compared_sets.delete(comparison)
+    return f"Comparison {comparison} deleted; its sessions stay."

@@ -1,83 +1,139 @@
-"""The command ``lists``: word lists are added, shown and removed."""
+"""Word lists, whose terms win over what is detected: added, listed, shown and removed."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from app.bootstrap import services
-from app.settings import Settings
+from app.bootstrap import Services
+from app.lists.service import UserListView
+from app.shared.commands import Choices
 from app.shared.files import write_text
-from app.shared.json import user_list_json, user_list_summary_json
-from app.shared.terminal import print_user_list, print_user_lists
+from app.shared.operations import Json, Tell, command, operation
 from coft_core.types import FAMILIES
+from db.user_lists import UserListRecord
 
 
-def add_lists(commands: Any) -> None:
-    """Add the command with its own commands ``add``, ``show`` and ``remove``."""
-    parser = commands.add_parser("lists", help="add, show or remove word lists")
-    own = parser.add_subparsers(required=True, metavar="ACTION")
-    add = own.add_parser("add", help="store a CSV (term, family, action) or TXT (one term a line) as a word list")
-    add.add_argument("file", type=Path)
-    add.add_argument("--name", help="name of the list (default: the file's)")
-    add.add_argument(
-        "--action", choices=("mask", "keep"), default="mask", help="for terms that name none (default: mask)"
-    )
-    add.add_argument(
-        "--family", choices=(*FAMILIES, "other"), default="other", help="for terms that name none (default: other)"
-    )
-    add.add_argument("--replace", action="store_true", help="replace the list of this name")
-    add.add_argument("--json", action="store_true", help="print JSON")
-    add.set_defaults(run=_add)
-    show = own.add_parser("show", help="show a word list, or all of them without their terms")
-    show.add_argument("name", nargs="?", help="name of the list")
-    show.add_argument("--out", type=Path, help="write the list as CSV to this file")
-    show.add_argument("--json", action="store_true", help="print JSON")
-    show.set_defaults(run=_show)
-    remove = own.add_parser("remove", help="remove a word list that no calibration uses")
-    remove.add_argument("name", help="name of the list")
-    remove.set_defaults(run=_remove)
+@dataclass(frozen=True, slots=True)
+class UserListRequest:
+    """How a file is stored as a word list.
+
+    Attributes:
+        name: name of the list (default: the file's)
+        action: for terms that name none
+        family: for terms that name none
+        replace: replace the list of this name
+    """
+
+    name: str | None = None
+    action: Literal["mask", "keep"] = "mask"
+    family: Annotated[str, Choices((*FAMILIES, "other"))] = "other"
+    replace: bool = False
 
 
-def _add(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        parsed = wired.user_lists.parse(options.file, action=options.action, family=options.family)
+def user_list_summary_json(item: UserListRecord) -> Json:
+    """A word list without its terms."""
+    return {
+        "name": item.name,
+        "digest": item.digest,
+        "terms": item.term_count,
+        "created_at": item.created_at.isoformat(),
+        "user_list_id": item.id,
+    }
+
+
+def user_list_json(view: UserListView) -> Json:
+    """A word list; each term has its family and its action, ``"mask"`` or ``"keep"``."""
+    return {
+        **user_list_summary_json(view.summary),
+        "terms": [
+            {"term": term.term, "family": term.family, "action": "keep" if term.keep else "mask"} for term in view.terms
+        ],
+    }
+
+
+def _lists_json(found: UserListView | tuple[UserListRecord, ...]) -> Any:
+    if isinstance(found, UserListView):
+        return user_list_json(found)
+    return [user_list_json(own) if isinstance(own, UserListView) else user_list_summary_json(own) for own in found]
+
+
+def _print(found: UserListView | tuple[UserListRecord, ...]) -> None:
+    """A word list term by term, or one line a list."""
+    if isinstance(found, UserListView):
+        print(f"Word list “{found.summary.name}”: {found.masked} masked, {found.kept} kept; {found.summary.digest}")
+        for term in found.terms:
+            print(f"{'keep' if term.keep else 'mask'}  {term.family:<14} {term.term}")
+        return
+    if not found:
+        print("No word lists yet. Store one with: python -m app lists add terms.csv")
+    for item in found:
+        print(f"{item.term_count:>6} terms  {item.digest[:12]}  {item.created_at:%Y-%m-%d}  {item.name}")
+
+
+def _write(wired: Services, found: UserListView | tuple[UserListRecord, ...], file: Path) -> str:
+    """Write the list as CSV to this file."""
+    if isinstance(found, UserListView):
+        write_text(file, wired.user_lists.csv(found.summary.id))
+    return ""
+
+
+@operation(json=_lists_json)
+def user_lists(wired: Services, name: str = "") -> list[UserListView] | tuple[UserListRecord, ...]:
+    """List word lists, whose terms win over what is detected.
+
+    Args:
+        name: Only the list of this name, with its terms.
+
+    Returns:
+        A list of word lists: user_list_id, name, terms (their number, or with a name the terms) and others.
+    """
+    return [wired.user_lists.named(name)] if name else wired.user_lists.list()
+
+
+@command("lists show", json=_lists_json, text=_print, write=_write)
+def show_user_lists(wired: Services, name: str | None = None) -> UserListView | tuple[UserListRecord, ...]:
+    """Show a word list, or all of them without their terms.
+
+    Args:
+        name: name of the list
+    """
+    return wired.user_lists.list() if name is None else wired.user_lists.named(name)
+
+
+@operation(json=user_list_json, answer="user_list", command="lists add", text=_print)
+def add_user_list(
+    wired: Services, file: Path, settings: UserListRequest | None = None, *, tell: Tell | None = None
+) -> UserListView:
+    """Store a file as a word list.
+
+    Args:
+        file: CSV with the columns term, family and action, or TXT with one term a line.
+        settings: All optional: name (else the file's), action (mask or keep) and family for terms that name none,
+            replace (true takes the place of a list of the same name).
+
+    Returns:
+        The word list with its terms.
+    """
+    asked = settings or UserListRequest()
+    parsed = wired.user_lists.parse(file, file.name, asked.action, asked.family)
+    if tell is not None:
         for error in parsed.errors:
-            print(f"line {error.line}: {error.column} {error.message}", file=sys.stderr)
-        view = wired.user_lists.add(options.name or options.file.stem, parsed, options.replace)
-        if options.json:
-            _json(user_list_json(view))
-        else:
-            print_user_list(view)
+            tell(f"line {error.line}: {error.column} {error.message}")
+    return wired.user_lists.add(asked.name or file.stem, parsed, asked.replace)
 
 
-def _show(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        if options.name is None:
-            found = wired.user_lists.list()
-            if options.json:
-                _json([user_list_summary_json(item) for item in found])
-            else:
-                print_user_lists(found)
-            return
-        view = wired.user_lists.named(options.name)
-        if options.out:
-            write_text(options.out, wired.user_lists.csv(view.summary.id))
-        if options.json:
-            _json(user_list_json(view))
-        else:
-            print_user_list(view)
+@operation(json=lambda _: None, command="lists remove")
+def remove_user_list(wired: Services, name: str) -> str:
+    """Remove a word list that neither a calibration nor a running job uses.
 
+    Args:
+        name: The list's name.
 
-def _remove(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        view = wired.user_lists.named(options.name)
-        wired.user_lists.delete(view.summary.id)
-        print(f"Word list “{view.summary.name}” removed.")
-
-
-def _json(data: Any) -> None:
-    print(json.dumps(data, ensure_ascii=False, allow_nan=False))
+    Returns:
+        Nothing.
+    """
+    view = wired.user_lists.named(name)
+    wired.user_lists.delete(view.summary.id)
+    return f"Word list “{view.summary.name}” removed."

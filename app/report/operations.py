@@ -1,83 +1,28 @@
-"""The command ``verify``: a report or an evidence bundle is computed again and compared."""
+"""Reports of past audits: exported, and those from elsewhere computed again and compared."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Annotated
 
-from app.bootstrap import services, verifier
+from app.bootstrap import Services
 from app.report.bundle import bundle_digest
 from app.report.service import SUFFIXES
 from app.report.verify.findings import Check, Verification
-from app.settings import Settings
+from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
+from app.shared.operations import command, operation
 
 TEXTS = ("csv", "json")
-
-
-def add_report(commands: Any) -> None:
-    """Add the command."""
-    command = commands.add_parser("report", help="export a past audit")
-    command.add_argument("session", type=int, help="session number")
-    command.add_argument(
-        "--format",
-        choices=tuple(SUFFIXES),
-        default="csv",
-        help="csv: steps (default); json: everything; html: for people; zip: all tables; bundle: evidence that "
-        "'verify' recomputes",
-    )
-    command.add_argument("--branch", type=int, help="only the chain of this branch (csv)")
-    command.add_argument("--out", type=Path, help="file to write; default for csv and json: standard output")
-    command.set_defaults(run=_report)
-
-
-def _report(options: argparse.Namespace) -> None:
-    if options.branch is not None and options.format != "csv":
-        raise ServiceError("Only the format csv can be of one branch; leave --branch out.")
-    if options.out is None and options.format not in TEXTS:
-        raise ServiceError(f"The format {options.format} is written to a file; name it with --out.")
-    with services(Settings()) as wired:
-        if options.branch is not None:
-            content = wired.reports.csv(options.session, options.branch).encode("utf-8", "replace")
-        else:
-            content = wired.exports.content(options.session, options.format)
-    if options.out is None:
-        sys.stdout.write(content.decode("utf-8"))
-        return
-    print(write_bytes(options.out, content))
-    if options.format == "bundle":
-        print(f"Bundle SHA-256 {bundle_digest(content)} (of its manifest): publish it, so that others can compare.")
-
+"""Formats that can be written to standard output."""
 
 MARKS = {"passed": "passed ", "failed": "FAILED ", "skipped": "skipped"}
 WIDTH = 110
-
-
-def add_verify(commands: Any) -> None:
-    """Add the command."""
-    parser = commands.add_parser(
-        "verify", help="check an evidence bundle (.zip) or a report (.json): recompute what it says"
-    )
-    parser.add_argument("file", type=Path)
-    parser.add_argument("--replay", action="store_true", help="also load the model and write every branch again")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=_verify)
-
-
-def _verify(options: argparse.Namespace) -> int:
-    found = verifier(Settings()).verify(options.file, options.replay)
-    if options.json:
-        print(json.dumps({**asdict(found), "ok": found.ok}, ensure_ascii=False, allow_nan=False))
-    else:
-        print_verification(found)
-    return 0 if found.ok else 1
 
 
 def print_verification(found: Verification) -> None:
@@ -107,3 +52,64 @@ def _print_check(check: Check, width: int) -> None:
         print("\n".join(wrap(problem, WIDTH, initial_indent="         - ", subsequent_indent="           ")))
     if (more := check.problem_count - len(check.problems)) > 0:
         print(f"         - and {more:,} more")
+
+
+@operation(answer="report")
+def export_csv(wired: Services, session_id: int, *, folder: Path) -> Path:
+    """Write the report of a session.
+
+    Args:
+        session_id: The session.
+
+    Returns:
+        A CSV file with one row for each step of all branches, and every number and setting in it.
+    """
+    return wired.reports.write_csv(session_id, folder)
+
+
+@command("report")
+def report(
+    wired: Services,
+    session: int,
+    *,
+    format: Annotated[str, Choices(tuple(SUFFIXES))] = "csv",
+    branch: int | None = None,
+    out: Path | None = None,
+) -> str | None:
+    """Export a past audit.
+
+    Args:
+        session: session number
+        format: csv: steps; json: everything; html: for people; zip: all tables; bundle: evidence that 'verify'
+            recomputes
+        branch: only the chain of this branch (csv)
+        out: file to write; default for csv and json: standard output
+    """
+    if branch is not None and format != "csv":
+        raise ServiceError("Only the format csv can be of one branch; leave --branch out.")
+    if out is None and format not in TEXTS:
+        raise ServiceError(f"The format {format} is written to a file; name it with --out.")
+    if branch is not None:
+        content = wired.reports.csv(session, branch).encode("utf-8", "replace")
+    else:
+        content = wired.exports.content(session, format)
+    if out is None:
+        sys.stdout.write(content.decode("utf-8"))
+        return None
+    written = str(write_bytes(out, content))
+    if format != "bundle":
+        return written
+    digest = bundle_digest(content)
+    return f"{written}\nBundle SHA-256 {digest} (of its manifest): publish it, so that others can compare."
+
+
+@command("verify", json=lambda found: {**asdict(found), "ok": found.ok}, text=print_verification,
+         holds=lambda found: found.ok)  # fmt: skip
+def verify(wired: Services, file: Path, *, replay: bool = False) -> Verification:
+    """Check an evidence bundle (.zip) or a report (.json): recompute what it says.
+
+    Args:
+        file: the bundle or the report
+        replay: also load the model and write every branch again
+    """
+    return wired.verifier.verify(file, replay)

@@ -1,175 +1,17 @@
-"""The command ``verdicts``: given, reviewed blind, decided, compared and checked."""
+"""Verdicts: given, reviewed blind, decided, compared and checked."""
 
 from __future__ import annotations
 
-import argparse
-import json
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Literal
 
-from app.bootstrap import Services, services
-from app.review.log import VERDICTS, LogEntry, VerdictRequest, entry_json
-from app.review.service import CurrentVerdicts, verdicts_json
-from app.settings import Settings
-from app.shared.events import offer, shown
+from app.bootstrap import Services
+from app.review.log import LogCheck, LogEntry, ReviewView, VerdictRequest, entry_json
+from app.review.service import CurrentVerdicts, ReviewerAgreement, verdicts_json
+from app.shared.operations import Json, command, operation
 
-
-class VerdictEndpoints:
-    """One method per endpoint; docstrings are the interface's documentation."""
-
-    def __init__(self, services: Services) -> None:
-        """Keep the service."""
-        self._verdicts = services.verdicts
-
-    @shown
-    def add_verdict(
-        self,
-        session_id: int,
-        reviewer: str,
-        verdict: str | None,
-        branch_id: int | None = None,
-        first_step: int | None = None,
-        last_step: int | None = None,
-        note: str = "",
-        tag: str = "",
-    ) -> dict[str, Any]:
-        """Write a verdict into a session's log, from which nothing can be taken out.
-
-        Args:
-            session_id: The session.
-            reviewer: The reviewer's name.
-            verdict: fair, unfair or unclear; null withdraws the reviewer's own.
-            branch_id: The branch; without one it is about the session.
-            first_step: The step, counted from 1; without one it is about the branch or the session.
-            last_step: The last step of a span; without one it is about one token.
-            note: A note.
-            tag: A word that such notes share.
-
-        Returns:
-            The entry as the log has it: entry, reviewer, verdict, first_step, last_step, digest, previous and others.
-        """
-        first, last = (None if step is None else int(step) - 1 for step in (first_step, last_step))
-        branch = None if branch_id is None else int(branch_id)
-        request = VerdictRequest(int(session_id), reviewer, verdict or None, branch, first, last, note, tag)
-        return entry_json(self._verdicts.add(request))
-
-    @shown
-    def list_verdicts(self, session_id: int, reviewer: str = "") -> dict[str, Any]:
-        """List the verdicts of a session.
-
-        Args:
-            session_id: The session.
-            reviewer: Who asks; a reviewer in her blind review gets only what is hers.
-
-        Returns:
-            targets with how they stand, and the log.
-        """
-        name, number = reviewer.strip() or None, int(session_id)
-        return verdicts_json(self._verdicts.current(number, name), self._verdicts.history(number, name))
-
-
-def verdict_endpoints(services: Services) -> None:
-    """Register the endpoints."""
-    calls = VerdictEndpoints(services)
-    for method in (calls.add_verdict, calls.list_verdicts):
-        offer(method)
-
-
-WITHDRAW = "withdraw"
-
-
-def add_verdicts(commands: Any) -> None:
-    """Add the command with its own commands."""
-    parser = commands.add_parser("verdicts", help="give, show, compare and check verdicts")
-    own = parser.add_subparsers(required=True, metavar="ACTION")
-    for name, text, run in (
-        ("add", "give a verdict", _add),
-        ("decide", "decide a disagreement as a third person", _decide),
-    ):
-        command = _of_session(own, name, text, run)
-        command.add_argument("verdict", choices=VERDICTS if name == "decide" else (*VERDICTS, WITHDRAW))
-        command.add_argument("--reviewer", required=True, help="who says so")
-        command.add_argument("--branch", type=int, help="the branch; default: the whole session")
-        command.add_argument("--first", type=int, metavar="STEP", help="first step, from 1")
-        command.add_argument("--last", type=int, metavar="STEP", help="last step; default: the first alone")
-        command.add_argument("--note", default="", help="why")
-        command.add_argument("--tag", default="", help="a short label")
-    show = _of_session(own, "show", "what stands, and the log", _show)
-    show.add_argument("--reviewer", help="as this reviewer sees it during a blind review")
-    start = _of_session(own, "start", "open a review, blind to the verdicts of others", _start)
-    start.add_argument("--reviewer", required=True)
-    start.add_argument("--open", action="store_true", help="not blind")
-    finish = _of_session(own, "finish", "submit a review", _finish)
-    finish.add_argument("--reviewer", required=True)
-    _of_session(own, "check", "check the chain of the verdict log", _check)
-    agree = own.add_parser("agreement", help="Cohen's kappa of two reviewers")
-    agree.add_argument("first")
-    agree.add_argument("second")
-    agree.add_argument("--session", type=int, help="only this session; default: all")
-    agree.add_argument("--json", action="store_true", help="print JSON")
-    agree.set_defaults(run=_agreement)
-
-
-def _of_session(commands: Any, name: str, text: str, run: Any) -> Any:
-    command = commands.add_parser(name, help=text)
-    command.add_argument("session", type=int, help="session number")
-    command.add_argument("--json", action="store_true", help="print JSON")
-    command.set_defaults(run=run)
-    return command
-
-
-def _request(options: argparse.Namespace) -> VerdictRequest:
-    first, last = (None if step is None else step - 1 for step in (options.first, options.last))
-    verdict = None if options.verdict == WITHDRAW else options.verdict
-    return VerdictRequest(
-        options.session, options.reviewer, verdict, options.branch, first, last, options.note, options.tag
-    )
-
-
-def _add(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        entry = wired.verdicts.add(_request(options))
-    _show_data(options, asdict(entry), _line(entry))
-
-
-def _decide(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        entry = wired.verdicts.adjudicate(_request(options))
-    _show_data(options, asdict(entry), _line(entry))
-
-
-def _show(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        current = wired.verdicts.current(options.session, options.reviewer)
-        log = wired.verdicts.history(options.session, options.reviewer)
-    data = {**asdict(current), "log": [asdict(entry) for entry in log]}
-    _show_data(options, data, "\n".join([*_standing(current), "", *(_line(entry) for entry in log)]).strip())
-
-
-def _start(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        review = wired.verdicts.start_review(options.session, options.reviewer, blind=not options.open)
-    kind = "blind review" if review.blind else "review"
-    _show_data(options, asdict(review), f"{review.reviewer} begins a {kind} of session {options.session}.")
-
-
-def _finish(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        review = wired.verdicts.finish_review(options.session, options.reviewer)
-    _show_data(options, asdict(review), f"{review.reviewer} has finished the review of session {options.session}.")
-
-
-def _check(options: argparse.Namespace) -> int:
-    with services(Settings()) as wired:
-        found = wired.verdicts.verify_log(options.session)
-    _show_data(options, asdict(found), f"{found.sentence}\nHead: {found.head or 'none'}")
-    return 0 if found.whole else 1
-
-
-def _agreement(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        found = wired.verdicts.agreement(options.first, options.second, options.session)
-    _show_data(options, {**asdict(found), "sentence": found.sentence}, found.sentence)
+Standing = tuple[CurrentVerdicts, tuple[LogEntry, ...]]
+"""What stands of a session's verdicts, and the log."""
 
 
 def _standing(current: CurrentVerdicts) -> list[str]:
@@ -194,5 +36,193 @@ def _line(entry: LogEntry) -> str:
     return f"{head}  {entry.reviewer}: {what}{about}{blind}{note}"
 
 
-def _show_data(options: argparse.Namespace, data: Any, text: str) -> None:
-    print(json.dumps(data, ensure_ascii=False, allow_nan=False, default=str) if options.json else text)
+@operation(json=entry_json)
+def add_verdict(
+    wired: Services,
+    session_id: int,
+    reviewer: str,
+    verdict: str | None,
+    branch_id: int | None = None,
+    first_step: int | None = None,
+    last_step: int | None = None,
+    note: str = "",
+    tag: str = "",
+) -> LogEntry:
+    """Write a verdict into a session's log, from which nothing can be taken out.
+
+    Args:
+        session_id: The session.
+        reviewer: The reviewer's name.
+        verdict: fair, unfair or unclear; null withdraws the reviewer's own.
+        branch_id: The branch; without one it is about the session.
+        first_step: The step, counted from 1; without one it is about the branch or the session.
+        last_step: The last step of a span; without one it is about one token.
+        note: A note.
+        tag: A word that such notes share.
+
+    Returns:
+        The entry as the log has it: entry, reviewer, verdict, first_step, last_step, digest, previous and others.
+    """
+    first, last = (None if step is None else step - 1 for step in (first_step, last_step))
+    return wired.verdicts.add(VerdictRequest(session_id, reviewer, verdict or None, branch_id, first, last, note, tag))
+
+
+@operation(json=lambda found: verdicts_json(*found))
+def list_verdicts(wired: Services, session_id: int, reviewer: str = "") -> Standing:
+    """List the verdicts of a session.
+
+    Args:
+        session_id: The session.
+        reviewer: Who asks; a reviewer in her blind review gets only what is hers.
+
+    Returns:
+        targets with how they stand, and the log.
+    """
+    name = reviewer.strip() or None
+    return wired.verdicts.current(session_id, name), wired.verdicts.history(session_id, name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictOptions:
+    """What a verdict is about.
+
+    Attributes:
+        reviewer: who says so
+        branch: the branch; default: the whole session
+        first: first step, from 1
+        last: last step; default: the first alone
+        note: why
+        tag: a short label
+    """
+
+    reviewer: str
+    branch: int | None = None
+    first: int | None = None
+    last: int | None = None
+    note: str = ""
+    tag: str = ""
+
+    def request(self, session: int, verdict: str | None) -> VerdictRequest:
+        """A verdict on it; None withdraws."""
+        first, last = (None if step is None else step - 1 for step in (self.first, self.last))
+        return VerdictRequest(session, self.reviewer, verdict, self.branch, first, last, self.note, self.tag)
+
+
+def _print_entry(entry: LogEntry) -> None:
+    print(_line(entry))
+
+
+@command("verdicts add", json=asdict, text=_print_entry)
+def give_verdict(
+    wired: Services,
+    session: int,
+    verdict: Literal["fair", "unfair", "unclear", "withdraw"],
+    *,
+    options: VerdictOptions,
+) -> LogEntry:
+    """Give a verdict.
+
+    Args:
+        session: session number
+        verdict: the verdict
+    """
+    return wired.verdicts.add(options.request(session, None if verdict == "withdraw" else verdict))
+
+
+@command("verdicts decide", json=asdict, text=_print_entry)
+def decide_verdict(
+    wired: Services, session: int, verdict: Literal["fair", "unfair", "unclear"], *, options: VerdictOptions
+) -> LogEntry:
+    """Decide a disagreement as a third person.
+
+    Args:
+        session: session number
+        verdict: the decision
+    """
+    return wired.verdicts.adjudicate(options.request(session, verdict))
+
+
+def _standing_json(found: Standing) -> Json:
+    current, log = found
+    return {**asdict(current), "log": [asdict(entry) for entry in log]}
+
+
+def _print_standing(found: Standing) -> None:
+    current, log = found
+    print("\n".join([*_standing(current), "", *(_line(entry) for entry in log)]).strip())
+
+
+@command("verdicts show", json=_standing_json, text=_print_standing)
+def show_verdicts(wired: Services, session: int, *, reviewer: str | None = None) -> Standing:
+    """What stands, and the log.
+
+    Args:
+        session: session number
+        reviewer: as this reviewer sees it during a blind review
+    """
+    return wired.verdicts.current(session, reviewer), wired.verdicts.history(session, reviewer)
+
+
+Reviewed = tuple[int, ReviewView]
+"""A session, and a review of it."""
+
+
+def _review_json(reviewed: Reviewed) -> Json:
+    return asdict(reviewed[1])
+
+
+def _print_begun(reviewed: Reviewed) -> None:
+    session, review = reviewed
+    print(f"{review.reviewer} begins a {'blind review' if review.blind else 'review'} of session {session}.")
+
+
+def _print_finished(reviewed: Reviewed) -> None:
+    session, review = reviewed
+    print(f"{review.reviewer} has finished the review of session {session}.")
+
+
+@command("verdicts start", json=_review_json, text=_print_begun)
+def start_review(wired: Services, session: int, *, reviewer: str, open: bool = False) -> Reviewed:
+    """Open a review, blind to the verdicts of others.
+
+    Args:
+        session: session number
+        reviewer: who reviews
+        open: not blind
+    """
+    return session, wired.verdicts.start_review(session, reviewer, blind=not open)
+
+
+@command("verdicts finish", json=_review_json, text=_print_finished)
+def finish_review(wired: Services, session: int, *, reviewer: str) -> Reviewed:
+    """Submit a review.
+
+    Args:
+        session: session number
+        reviewer: who reviewed
+    """
+    return session, wired.verdicts.finish_review(session, reviewer)
+
+
+@command("verdicts check", json=asdict, holds=lambda found: found.whole,
+         text=lambda found: print(f"{found.sentence}\nHead: {found.head or 'none'}"))  # fmt: skip
+def check_verdicts(wired: Services, session: int) -> LogCheck:
+    """Check the chain of the verdict log.
+
+    Args:
+        session: session number
+    """
+    return wired.verdicts.verify_log(session)
+
+
+@command("verdicts agreement", json=lambda found: {**asdict(found), "sentence": found.sentence},
+         text=lambda found: print(found.sentence))  # fmt: skip
+def show_agreement(wired: Services, first: str, second: str, *, session: int | None = None) -> ReviewerAgreement:
+    """Cohen's kappa of two reviewers.
+
+    Args:
+        first: a reviewer
+        second: another one
+        session: only this session; default: all
+    """
+    return wired.verdicts.agreement(first, second, session)

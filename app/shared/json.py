@@ -10,14 +10,12 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from app.lists.service import UserListView
 from app.shared.audits import AuditSettings, AuditView
 from app.shared.jobs import JobView
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.types import Candidate, FamilyStep, Span, Step
 from db.audits import SessionSummary
-from db.user_lists import UserListRecord
 
 
 def step_numbers(step: Step) -> dict[str, Any]:
@@ -189,27 +187,6 @@ def spans_text(spans: tuple[Span, ...]) -> str:
 def span_state(span: Span) -> str:
     """What becomes of a span: ``"masked"``, ``"kept"`` or ``"suggested"``."""
     return "masked" if span.masked else "kept" if span.kept else "suggested"
-
-
-def user_list_summary_json(item: UserListRecord) -> dict[str, Any]:
-    """A word list without its terms."""
-    return {
-        "name": item.name,
-        "digest": item.digest,
-        "terms": item.term_count,
-        "created_at": item.created_at.isoformat(),
-        "user_list_id": item.id,
-    }
-
-
-def user_list_json(view: UserListView) -> dict[str, Any]:
-    """A word list; each term has its family and its action, ``"mask"`` or ``"keep"``."""
-    return {
-        **user_list_summary_json(view.summary),
-        "terms": [
-            {"term": term.term, "family": term.family, "action": "keep" if term.keep else "mask"} for term in view.terms
-        ],
-    }
 
 
 def chain_text(view: AuditView) -> str:

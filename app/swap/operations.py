@@ -1,177 +1,75 @@
-"""The command ``swap``: one prompt with an attribute exchanged, and how far the variants are apart."""
+"""Attribute swaps: one prompt with an attribute exchanged, and how far the variants are apart."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from app.bootstrap import Services, services
-from app.settings import Settings
+import typer
+
+from app.bootstrap import Services
+from app.shared.commands import Choices
 from app.shared.errors import ServiceError
-from app.shared.events import offer, shown
 from app.shared.files import write_text
+from app.shared.operations import Json, Progress, Read, checked, command, operation, record
 from app.shared.policies import policy_name
-from app.shared.prompt_words import spans_from
-from app.shared.settings_json import settings_from_json
-from app.shared.terminal import (
-    EMBEDDED,
-    POLICY_KEYS,
-    add_parameters,
-    add_policy_options,
-    settings_from_options,
-    show,
-    spans_of,
-)
+from app.shared.settings_json import USUAL, Settings, spans_from_json
+from app.shared.terminal import POLICY_KEYS, DecodingOptions, spans_of
 from app.swap.distributions import swap_csv
 from app.swap.types import SwapRequest, SwapResult
 from app.swap.words import swap_json
+
+SHOWN = 8
+"""Candidates whose probabilities are printed."""
+
 
 OPTIONS = (
     "pronouns", "groups", "group_pronouns", "category", "targets", "roles", "include_original", "max_new_tokens",
     "step", "top",
 )  # fmt: skip
+"""What programs say of an exchange."""
+
+DEFAULT = SwapRequest("")
 
 
-class SwapEndpoint:
-    """The endpoint's method; its docstring is the interface's documentation."""
-
-    def __init__(self, services: Services) -> None:
-        """Keep the services."""
-        self._services = services
-
-    @shown
-    def swap_attribute(
-        self,
-        prompt: str,
-        exchange: dict[str, Any],
-        spans: list[dict[str, Any]] | None = None,
-        settings: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """Exchange an attribute in a prompt and compare what follows, with and without the policy; nothing is stored.
-
-        Args:
-            prompt: The text that the model continues.
-            exchange: What takes the place of what: pronouns (some of she, he, they), groups (words), group_pronouns
-                (one a group, or null), category (family that the groups replace), targets (starts of the spans that
-                are replaced), roles (role by start of a pronoun), include_original, max_new_tokens, step (the compared
-                token, from 1), top (candidates a variant).
-            spans: Sensitive spans; without them the detector finds them.
-            settings: Those of start_audit.
-
-        Returns:
-            variants (each with its chains, policy and vanilla), step, and distances between the variants in the
-            factual, the masked and the fused view.
-        """
-        request = swap_request_from(prompt, exchange, spans_from(spans), settings)
-        return swap_json(self._services.swaps.compare(request))
-
-
-def swap_request_from(
-    prompt: str, exchange: Mapping[str, Any] | None, spans: Any, settings: dict[str, Any] | None
-) -> SwapRequest:
-    """A request from JSON.
+def exchange_from_json(given: Json | None) -> SwapRequest:
+    """What takes the place of what, as a request that has no prompt yet.
 
     Raises:
-        ServiceError: There is no option or setting of that name, or one is of the wrong kind.
+        ServiceError: There is no option of that name, or one is of the wrong kind.
     """
-    given = dict(exchange or {})
-    if unknown := sorted(set(given) - set(OPTIONS)):
+    named = {name: value for name, value in (given or {}).items() if value is not None}
+    if unknown := sorted(set(named) - set(OPTIONS)):
         raise ServiceError(f"There is no option {unknown[0]!r}; the options are {', '.join(OPTIONS)}.")
-    try:
-        options: dict[str, Any] = {
-            name: tuple(given[name])
-            for name in ("pronouns", "groups", "group_pronouns", "targets")
-            if given.get(name) is not None
-        }
-        options |= {name: int(given[name]) for name in ("max_new_tokens", "top") if name in given}
-        options |= {name: given[name] for name in ("category", "include_original") if name in given}
-        if "step" in given:
-            options["answer_step"] = int(given["step"]) - 1
-        if "roles" in given:
-            options["roles"] = tuple((int(start), str(role)) for start, role in dict(given["roles"]).items())
-    except (TypeError, ValueError) as error:
-        raise ServiceError(f"An option of the exchange is of the wrong kind: {error}.") from error
-    return SwapRequest(prompt=prompt, settings=settings_from_json(settings), spans=spans, **options)
+    step = checked("The option step", int, named.pop("step", 1))
+    roles = checked("The option roles", dict[int, str], named.pop("roles", {}))
+    return record(SwapRequest, named, what="option", prompt="", answer_step=step - 1, roles=tuple(roles.items()))
 
 
-def swap_endpoints(services: Services) -> None:
-    """Register the endpoint; it runs two chains a variant, so one at a time."""
-    offer(SwapEndpoint(services).swap_attribute, at_once=1)
+@dataclass(frozen=True, kw_only=True)
+class SwapOptions(DecodingOptions):
+    """Everything that describes the policy and the chains.
+
+    Attributes:
+        steps: tokens in each chain
+    """
+
+    steps: int = DEFAULT.max_new_tokens
 
 
-SHOWN = 8
+def _names(text: str | None) -> tuple[str, ...]:
+    return () if text is None else tuple(part.strip() for part in text.split(","))
 
 
-def add_swap(commands: Any) -> None:
-    """Add the command."""
-    usual = SwapRequest("")
-    command = commands.add_parser("swap", help="exchange an attribute in a prompt and compare what follows")
-    command.add_argument("--prompt", required=True, help="the text to continue")
-    command.add_argument("--pronouns", type=_names, default=(), help="pronouns to put in place, e.g. she,he,they")
-    command.add_argument("--groups", type=_names, default=(), help="groups to put in place, separated by commas")
-    command.add_argument(
-        "--group-pronouns", type=_names, default=(), help="pronouns that go with each group, or '-' for none"
-    )
-    command.add_argument("--family", help="family whose words the groups replace (default: the only one masked)")
-    command.add_argument("--without-original", action="store_true", help="leave out the prompt as typed")
-    command.add_argument("--spans", help="sensitive spans as JSON [[start, end, category], ...]; default: detected")
-    command.add_argument("--steps", type=int, default=usual.max_new_tokens, help="tokens in each chain (default: 12)")
-    command.add_argument("--answer", type=int, default=1, help="token that is compared, from 1 (default: 1)")
-    command.add_argument("--top", type=int, default=usual.top, help="candidates of each variant (default: 8)")
-    command.add_argument("--out", type=Path, help="write tokens.csv and distances.csv into this folder")
-    command.add_argument(
-        "--policy", choices=POLICY_KEYS, default="coft", metavar="NAME",
-        help=f"{', '.join(POLICY_KEYS)} (default: coft)",
-    )  # fmt: skip
-    add_parameters(command)
-    command.add_argument(
-        "--calibration", default=EMBEDDED, help=f"number of a calibration, '{EMBEDDED}' (default) or 'none'"
-    )
-    command.add_argument("--group", help="group whose own thresholds are used (default: all contexts together)")
-    command.add_argument("--proceed-uncertified", action="store_true", help="use a calibration of another policy")
-    command.add_argument("--greedy", action="store_true", help="take the likeliest certified token")
-    add_policy_options(command)
-    command.set_defaults(run=_swap)
+def _write(_: Services, result: SwapResult, folder: Path) -> str:
+    """Write tokens.csv and distances.csv into this folder."""
+    paths = [write_text(folder / f"{table}.csv", swap_csv(result, table)) for table in ("tokens", "distances")]
+    return f"Tables: {', '.join(str(path) for path in paths)}"
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(","))
-
-
-def _swap(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        request = SwapRequest(
-            prompt=options.prompt,
-            settings=settings_from_options(wired, options),
-            spans=None if options.spans is None else spans_of(options.spans),
-            pronouns=options.pronouns,
-            groups=options.groups,
-            group_pronouns=tuple(None if name == "-" else name for name in options.group_pronouns),
-            category=options.family,
-            include_original=not options.without_original,
-            max_new_tokens=options.steps,
-            answer_step=options.answer - 1,
-            top=options.top,
-        )
-        result = wired.swaps.compare(request, None if options.json else _tell)
-    if options.out:
-        for table in ("tokens", "distances"):
-            write_text(options.out / f"{table}.csv", swap_csv(result, table))
-    show(options, swap_json(result), lambda: print_swap(result, options.out))
-
-
-def _tell(share: float, label: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{share:4.0%}  {label:<40.40}", end="", file=sys.stderr, flush=True)
-
-
-def print_swap(result: SwapResult, out: Path | None) -> None:
+def _print(result: SwapResult) -> None:
     """Variants with their chains, candidates of the compared token, and distances."""
-    if sys.stderr.isatty():
-        print("\r" + " " * 46 + "\r", end="", file=sys.stderr)
     for number, outcome in enumerate(result.outcomes, 1):
         variant = outcome.variant
         print(f"{number}  {variant.label}: {variant.prompt}")
@@ -190,5 +88,78 @@ def print_swap(result: SwapResult, out: Path | None) -> None:
     print()
     for note in result.notes:
         print(f"Note: {note}")
-    if out:
-        print(f"Tables: {out / 'tokens.csv'}, {out / 'distances.csv'}")
+
+
+@operation(json=swap_json, at_once=1)
+def swap_attribute(
+    wired: Services,
+    prompt: str,
+    exchange: Annotated[SwapRequest, Read(exchange_from_json)],
+    spans: list[Json] | None = None,
+    settings: Settings = USUAL,
+    *,
+    progress: Progress | None = None,
+) -> SwapResult:
+    """Exchange an attribute in a prompt and compare what follows, with and without the policy; nothing is stored.
+
+    Args:
+        prompt: The text that the model continues.
+        exchange: What takes the place of what: pronouns (some of she, he, they), groups (words), group_pronouns
+            (one a group, or null), category (family that the groups replace), targets (starts of the spans that
+            are replaced), roles (role by start of a pronoun), include_original, max_new_tokens, step (the compared
+            token, from 1), top (candidates a variant).
+        spans: Sensitive spans; without them the detector finds them.
+        settings: Those of start_audit.
+
+    Returns:
+        variants (each with its chains, policy and vanilla), step, and distances between the variants in the
+        factual, the masked and the fused view.
+    """
+    request = replace(exchange, prompt=prompt, settings=settings, spans=spans_from_json(spans))
+    return wired.swaps.compare(request, progress)
+
+
+@command("swap", json=swap_json, write=_write, text=_print)
+def swap(
+    wired: Services,
+    *,
+    prompt: str,
+    pronouns: str | None = None,
+    groups: str | None = None,
+    group_pronouns: str | None = None,
+    family: str | None = None,
+    without_original: bool = False,
+    spans: str | None = None,
+    answer: int = 1,
+    top: int = DEFAULT.top,
+    policy: Annotated[str, Choices(POLICY_KEYS), typer.Option("--policy", metavar="NAME")] = "coft",
+    options: SwapOptions,
+    progress: Progress | None = None,
+) -> SwapResult:
+    """Exchange an attribute in a prompt and compare what follows.
+
+    Args:
+        prompt: the text to continue
+        pronouns: pronouns to put in place, e.g. she,he,they
+        groups: groups to put in place, separated by commas
+        group_pronouns: pronouns that go with each group, or '-' for none
+        family: family whose words the groups replace (default: the only one masked)
+        without_original: leave out the prompt as typed
+        spans: sensitive spans as JSON [[start, end, category], ...]; default: detected
+        answer: token that is compared, from 1
+        top: candidates of each variant
+        policy: method that is compared with vanilla decoding; 'policies' lists them
+    """
+    exchange = SwapRequest(
+        prompt=prompt,
+        pronouns=_names(pronouns),
+        groups=_names(groups),
+        group_pronouns=tuple(None if name == "-" else name for name in _names(group_pronouns)),
+        category=family,
+        include_original=not without_original,
+        max_new_tokens=options.steps,
+        answer_step=answer - 1,
+        top=top,
+    )
+    (settings,) = options.decoding(wired, policy)
+    return swap_attribute.call(wired, prompt, exchange, spans_of(spans), settings, progress=progress)

@@ -1,181 +1,31 @@
-"""The commands ``tune`` and ``tunings``: sweep methods on one set, and what was found."""
+"""Tunings: the strength of methods is swept on one set, and each one's best point is kept."""
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import gradio as gr
-from gradio.components import Component
+import typer
 
-from app.bootstrap import Services, services
-from app.settings import Settings
+from app.bootstrap import Services
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.events import offer, offer_with_files, shown
 from app.shared.files import write_text
+from app.shared.jobs import JobView
 from app.shared.json import job_json
+from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import KNOWN_POLICIES, policy_name
 from app.shared.settings_json import settings_from_json
-from app.shared.terminal import add_json, add_policy_options, masked, show, wait_for
+from app.shared.terminal import PolicyOptions, wait_for
 from app.tune.files import tuning_csv, tuning_json
 from app.tune.types import TunedMethod, TunedPoint, TuningRequest, TuningView
 from app.tune.words import calibrated_sentence, kept_sentence, none_sentence
 
+USUAL = TuningRequest("", ())
+
 OWN = ("name", "policies", "alphas", "calibration_source")
-
-
-class TuningEndpoints:
-    """One method per endpoint; docstrings are the interface's documentation."""
-
-    def __init__(self, services: Services) -> None:
-        """Keep the services."""
-        self._tunings = services.tunings
-        self._jobs = services.jobs
-
-    @shown
-    def tune(
-        self, file: str, settings: dict[str, Any] | None = None, calibrate_on: str | None = None
-    ) -> dict[str, Any]:
-        """Sweep the strength of methods on prompts with right answers, without waiting for it.
-
-        Args:
-            file: CSV or JSONL with prompt and answer in each row, and optionally others (wrong answers), pair, spans
-                and graded.
-            settings: policies (a list of keys that policies lists), and optionally name, model, temperature, top_p,
-                top_k, seed, sentinel, mask_mode, mask_hint, whitelist, user_list_id and masked_families; where COFT is
-                calibrated for the sweep also calibration_source (reference or rollout), max_new_tokens (steps of a
-                rollout), alpha (that of the calibration) and alphas (a list of those that are tried).
-            calibrate_on: Prompt set on which COFT is calibrated for every lambda, with references unless
-                calibration_source is rollout; without one it is tuned without certification.
-
-        Returns:
-            The job: job_id, status, progress and message; ask job how far it is. Its job_id is that of the tuning.
-        """
-        given = dict(settings or {})
-        policies = given.get("policies")
-        if not isinstance(policies, list) or not all(isinstance(name, str) for name in policies):
-            raise ServiceError("The setting policies must be a list of names; policies lists them.")
-        request = TuningRequest(
-            name=str(given.get("name") or Path(file).stem),
-            policies=tuple(policies),
-            settings=settings_from_json({name: value for name, value in given.items() if name not in OWN}),
-            alphas=_alphas(given.get("alphas")),
-            calibration_source=str(given.get("calibration_source", "reference")),
-        )
-        read = self._tunings.read(Path(file), Path(file).name)
-        on = None if calibrate_on is None else Path(calibrate_on)
-        return job_json(self._jobs.get(self._tunings.submit(read, request, on)))
-
-    @shown
-    def list_tunings(self) -> list[dict[str, Any]]:
-        """List tunings that have ended.
-
-        Returns:
-            A list of tunings, newest first: id, name, model, set_name, settings, calibrated_on, calibration_source,
-            vanilla, floor, and methods, each with its points: values, accuracy and gap with their 95 % intervals, and
-            chosen. A run that ended early has another status than done; complete is then false, points_measured and
-            points_planned say how far it came, and nothing of it is chosen.
-        """
-        return [tuning_json(view) for view in self._tunings.list()]
-
-
-def tuning_endpoints(services: Services, file: gr.File, settings: Component) -> None:
-    """Register the endpoints; ``file`` and ``settings`` are hidden components for what is uploaded."""
-    calls = TuningEndpoints(services)
-    offer(calls.list_tunings)
-    calibrate_on = gr.File(label="calibrate_on")
-    offer_with_files(calls.tune, [file, settings, calibrate_on], gr.JSON(label="job"))
-
-
-def _alphas(given: object) -> tuple[float, ...]:
-    if given is None:
-        return TuningRequest("", ()).alphas
-    if not isinstance(given, list) or not all(isinstance(alpha, (int, float)) for alpha in given):
-        raise ServiceError("The setting alphas must be a list of numbers, such as [0.05, 0.1].")
-    return tuple(float(alpha) for alpha in given)
-
-
-def add_tune(commands: Any) -> None:
-    """Add the commands."""
-    command = commands.add_parser("tune", help="sweep the strength of methods and keep each one's best point")
-    command.add_argument("--prompts", type=Path, required=True, help="CSV or JSONL with prompt, answer, others, pair")
-    command.add_argument(
-        "--policies",
-        required=True,
-        metavar="NAME[,NAME]",
-        help=f"methods to tune, or 'all' that have a strength: {', '.join(_with_strength())}",
-    )
-    command.add_argument("--name", help="name of the run (default: the file's)")
-    command.add_argument(
-        "--calibrate-on",
-        type=Path,
-        metavar="FILE",
-        help="prompt set on which COFT is calibrated for every lambda (default: tuned uncertified)",
-    )
-    command.add_argument(
-        "--source",
-        choices=("reference", "rollout"),
-        default="reference",
-        help="where that calibration's contexts come from: the set's references, or rollouts of the policy itself",
-    )
-    command.add_argument(
-        "--max-new-tokens",
-        type=int,
-        default=AuditSettings().max_new_tokens,
-        help="steps of a rollout at most (default: 64)",
-    )
-    command.add_argument("--out", type=Path, help="write all points as CSV to this file")
-    add_policy_options(command)
-    command.set_defaults(run=_tune)
-    listing = commands.add_parser("tunings", help="list finished tunings, or show one")
-    listing.add_argument("run_id", nargs="?", type=int, metavar="NUMBER")
-    add_json(listing)
-    listing.set_defaults(run=_tunings)
-
-
-def _with_strength() -> list[str]:
-    return [item.key for item in KNOWN_POLICIES if item.fuses or any(own.strength for own in item.parameters)]
-
-
-def _tune(options: argparse.Namespace) -> None:
-    names = _with_strength() if options.policies == "all" else [part.strip() for part in options.policies.split(",")]
-    with services(Settings()) as wired:
-        settings = AuditSettings(
-            model=options.model,
-            alpha=options.alpha,
-            temperature=options.temperature,
-            top_p=options.top_p,
-            top_k=options.top_k,
-            seed=options.seed,
-            max_new_tokens=options.max_new_tokens,
-        )
-        request = TuningRequest(
-            options.name or options.prompts.stem,
-            tuple(names),
-            masked(settings, wired, options),
-            calibration_source=options.source,
-        )
-        tuning_set = wired.tunings.read(options.prompts)
-        job = wait_for(wired, wired.tunings.submit(tuning_set, request, options.calibrate_on), quiet=options.json)
-        if job.status != "done":
-            kept = next((f" {kept_sentence(view)}" for view in wired.tunings.list() if view.id == job.id), "")
-            raise ServiceError((job.error or f"The tuning was {job.status}.") + kept)
-        view = wired.tunings.view(job.id)
-    if options.out:
-        write_text(options.out, tuning_csv(view))
-    show(options, tuning_json(view), lambda: _print(view))
-
-
-def _tunings(options: argparse.Namespace) -> None:
-    with services(Settings()) as wired:
-        if options.run_id is not None:
-            view = wired.tunings.view(options.run_id)
-            show(options, tuning_json(view), lambda: _print(view))
-            return
-        found = wired.tunings.list()
-    show(options, [tuning_json(view) for view in found], lambda: _print_list(found))
+"""Settings of a tuning that no audit has."""
 
 
 def _print_list(found: tuple[TuningView, ...]) -> None:
@@ -221,3 +71,133 @@ def _figures(point: TunedPoint) -> str:
         f"gap {gap[0]:.3f} [{gap[1]:.3f}, {gap[2]:.3f}]  "
         f"accuracy {accuracy[0]:.3f} [{accuracy[1]:.3f}, {accuracy[2]:.3f}]"
     )
+
+
+def tuning_request(given: Json | None) -> TuningRequest:
+    """A tuning from JSON, in which its own settings stand beside those of its answers.
+
+    Raises:
+        ServiceError: There is no such setting, or one cannot take its value.
+    """
+    named = dict(given or {})
+    settings = settings_from_json({name: value for name, value in named.items() if name not in OWN}, others=OWN)
+    policies, alphas = named.get("policies"), named.get("alphas")
+    if not isinstance(policies, list) or not all(isinstance(name, str) for name in policies):
+        raise ServiceError("The setting policies must be a list of names; policies lists them.")
+    numbers = isinstance(alphas, list) and all(isinstance(alpha, (int, float)) for alpha in alphas)
+    if alphas is not None and not numbers:
+        raise ServiceError("The setting alphas must be a list of numbers, such as [0.05, 0.1].")
+    return TuningRequest(
+        name=checked("The setting name", str | None, named.get("name")) or "",
+        policies=tuple(policies),
+        settings=settings,
+        alphas=USUAL.alphas if alphas is None else tuple(float(alpha) for alpha in alphas),
+        calibration_source=checked("The setting calibration_source", str, named.get("calibration_source", "reference")),
+    )
+
+
+def _follow(wired: Services, begun: JobView, quiet: bool) -> TuningView:
+    """Wait for a tuning."""
+    job = wait_for(wired, begun.id, quiet)
+    if job.status != "done":
+        kept = next((f" {kept_sentence(view)}" for view in wired.tunings.list() if view.id == job.id), "")
+        raise ServiceError((job.error or f"The tuning was {job.status}.") + kept)
+    return wired.tunings.view(job.id)
+
+
+def _write(_: Services, view: TuningView, file: Path) -> str:
+    """Write all points as CSV to this file."""
+    write_text(file, tuning_csv(view))
+    return ""
+
+
+@operation(json=job_json, answer="job")
+def tune(
+    wired: Services,
+    file: Path,
+    settings: Annotated[TuningRequest, Read(tuning_request)] = USUAL,
+    calibrate_on: Path | None = None,
+) -> JobView:
+    """Sweep the strength of methods on prompts with right answers, without waiting for it.
+
+    Args:
+        file: CSV or JSONL with prompt and answer in each row, and optionally others (wrong answers), pair, spans
+            and graded.
+        settings: policies (a list of keys that policies lists), and optionally name, model, temperature, top_p,
+            top_k, seed, sentinel, mask_mode, mask_hint, whitelist, user_list_id and masked_families; where COFT is
+            calibrated for the sweep also calibration_source (reference or rollout), max_new_tokens (steps of a
+            rollout), alpha (that of the calibration) and alphas (a list of those that are tried).
+        calibrate_on: Prompt set on which COFT is calibrated for every lambda, with references unless
+            calibration_source is rollout; without one it is tuned without certification.
+
+    Returns:
+        The job: job_id, status, progress and message; ask job how far it is. Its job_id is that of the tuning.
+    """
+    tuning_set = wired.tunings.read(file, file.name)
+    request = replace(settings, name=settings.name or file.stem)
+    return wired.jobs.get(wired.tunings.submit(tuning_set, request, calibrate_on))
+
+
+@command("tune", json=tuning_json, wait=_follow, write=_write, text=_print)
+def tune_methods(
+    wired: Services,
+    *,
+    prompts: Path,
+    policies: Annotated[str, typer.Option("--policies", metavar="NAME[,NAME]")],
+    name: str = "",
+    calibrate_on: Path | None = None,
+    source: Literal["reference", "rollout"] = "reference",
+    max_new_tokens: int = AuditSettings().max_new_tokens,
+    options: PolicyOptions,
+) -> JobView:
+    """Sweep the strength of methods and keep each one's best point.
+
+    Args:
+        prompts: CSV or JSONL with prompt, answer, others, pair
+        policies: methods to tune, as 'policies' lists them, or 'all' that have a strength
+        name: name of the run (default: the file's)
+        calibrate_on: prompt set on which COFT is calibrated for every lambda (default: tuned uncertified)
+        source: where that calibration's contexts come from: the set's references, or rollouts of the policy itself
+        max_new_tokens: steps of a rollout at most
+    """
+    strong = (own.key for own in KNOWN_POLICIES if own.fuses or any(item.strength for item in own.parameters))
+    names = strong if policies == "all" else (part.strip() for part in policies.split(","))
+    settings = replace(AuditSettings(**options.settings(wired)), lam=AuditSettings().lam, max_new_tokens=max_new_tokens)
+    request = TuningRequest(name, tuple(names), settings, calibration_source=source)
+    return tune.call(wired, prompts, request, calibrate_on)
+
+
+@operation(json=lambda found: [tuning_json(view) for view in found])
+def list_tunings(wired: Services) -> tuple[TuningView, ...]:
+    """List tunings that have ended.
+
+    Returns:
+        A list of tunings, newest first: id, name, model, set_name, settings, calibrated_on, calibration_source,
+        vanilla, floor, and methods, each with its points: values, accuracy and gap with their 95 % intervals, and
+        chosen. A run that ended early has another status than done; complete is then false, points_measured and
+        points_planned say how far it came, and nothing of it is chosen.
+    """
+    return wired.tunings.list()
+
+
+def _found_json(found: TuningView | tuple[TuningView, ...]) -> Any:
+    return tuning_json(found) if isinstance(found, TuningView) else [tuning_json(view) for view in found]
+
+
+def _print_found(found: TuningView | tuple[TuningView, ...]) -> None:
+    if isinstance(found, TuningView):
+        _print(found)
+    else:
+        _print_list(found)
+
+
+@command("tunings", json=_found_json, text=_print_found)
+def tunings(
+    wired: Services, run_id: Annotated[int | None, typer.Argument(metavar="NUMBER")] = None
+) -> TuningView | tuple[TuningView, ...]:
+    """List finished tunings, or show one.
+
+    Args:
+        run_id: number of a tuning
+    """
+    return wired.tunings.list() if run_id is None else wired.tunings.view(run_id)

@@ -6,7 +6,6 @@ machine on which a test runs.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import json
@@ -16,12 +15,12 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
 from app.bootstrap import Services, services, verifier
-from app.cli import _parser, main
+from app.cli import main, program
 from app.server import build_app
 from app.settings import Settings
 from tests.conftest import load_tiny
@@ -81,18 +80,30 @@ def printed(arguments: list[str], url: str) -> str:
 def commands() -> dict[str, Any]:
     """Every command with its options: names, choices, and whether they must be given."""
 
-    def described(parser: argparse.ArgumentParser) -> dict[str, Any]:
+    def described(command: Any, path: list[str]) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                found |= {name: described(own) for name, own in action.choices.items()}
-            elif not isinstance(action, argparse._HelpAction):
-                names = " ".join(action.option_strings) or action.dest
-                choices = None if action.choices is None else [str(choice) for choice in action.choices]
-                found[names] = {"choices": choices, "required": action.required, "values": str(action.nargs)}
+        with command.make_context("", path, resilient_parsing=True) as context:
+            for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
+                found[name] = described(command.resolve_command(context, [name])[1], [])
+        for option in command.params:
+            if option.expose_value and not option.is_eager:
+                found[" ".join([*option.opts, *option.secondary_opts])] = {
+                    "choices": choices(option.type_descriptor.annotation),
+                    "required": option.required,
+                    "values": values(option),
+                }
         return found
 
-    return described(_parser())
+    def choices(annotation: Any) -> list[str] | None:
+        kinds = (annotation, *get_args(annotation))
+        return next((list(get_args(kind)) for kind in kinds if get_origin(kind) is Literal), None)
+
+    def values(option: Any) -> str:
+        if option.param_type_name == "argument":
+            return "+" if option.nargs == -1 else "None" if option.required else "?"
+        return "0" if option.is_flag else "None"
+
+    return described(program(services), [])
 
 
 def endpoints(wired: Services) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from app.bootstrap import Services
+from app.bootstrap import Services, services
+from app.cli import main
+from app.settings import Settings
 from app.shared.audits import CalibrationRequest
-from tests.conftest import prompt_set_csv
+from tests.conftest import load_tiny, prompt_set_csv
 
 
 @pytest.fixture
@@ -18,3 +20,17 @@ def calibrated(wired: Services, tmp_path: Path) -> int:
     job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
     assert job.status == "done", job.error
     return int(job.result["calibration_id"])
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch, capsys):
+    """Runs a command on a store of its own with the tiny model: its exit code, and what it printed to both streams."""
+    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    monkeypatch.setenv("COFT_PIPELINE", "none")
+
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments], lambda: services(Settings(), loader=load_tiny))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from app.bootstrap import services
-from app.calibrate.json import drift_json
+from app.calibrate.operations import drift_json
 from app.calibrate.words import drift_foot
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit

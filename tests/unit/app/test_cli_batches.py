@@ -1,37 +1,21 @@
 """Batches from the command line: run, listed, shown, read by group, resumed and deleted."""
 
 import csv
-import functools
 import json
 
 import pytest
 
-import app.batch.operations
 import app.shared.terminal
-from app.bootstrap import services
-from app.cli import main
-from tests.conftest import load_tiny
+from app.shared.commands import STOPPED
 
 SET = "text,who,context\nHe is a nurse,men,1\nShe is a nurse,women,1\nHe left,men,2\n ,men,3\n"
 COLUMNS = ("--columns", "prompt=text,group=who")
 POLICY = ("--model", "tiny", "--top-p", "1", "--steps", "3", "--calibration", "none")
 
 
-@pytest.fixture(autouse=True)
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
-    monkeypatch.setenv("COFT_PIPELINE", "none")
-    monkeypatch.setattr(app.batch.operations, "services", functools.partial(services, loader=load_tiny))
-
-
 @pytest.fixture
-def run(capsys):
-    def command(*arguments):
-        code = main(["batch", *(str(argument) for argument in arguments)])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return command
+def run(command):
+    return lambda *arguments: command("batch", *arguments)
 
 
 @pytest.fixture
@@ -94,7 +78,7 @@ def test_an_interrupted_batch_says_how_it_is_resumed_and_goes_on(run, prompts, m
     with monkeypatch.context() as patched:
         patched.setattr(app.shared.terminal, "wait_for", interrupted)
         code, _, errors = run("run", "--prompts", prompts, *COLUMNS, "--accept-errors", *POLICY)
-    assert code == app.batch.operations.STOPPED
+    assert code == STOPPED
     assert "python -m app batch resume 1" in errors
     # The run may have ended before it was interrupted; then nothing is left to resume.
     code, _, errors = run("resume", 1, "--json")

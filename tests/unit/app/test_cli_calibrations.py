@@ -1,42 +1,18 @@
 """Calibrations from the command line: every setting of a request, resuming, and reading what was made."""
 
-import functools
 import json
 from threading import Event
 
 import pytest
 
-import app.calibrate.commands
 import coft_core as cc
-from app.bootstrap import services
 from app.calibrate.service import CalibrationJobs
-from app.cli import main
 from app.shared.audits import CalibrationRequest
+from app.shared.commands import STOPPED
 from app.shared.errors import JobCancelled
 from app.shared.jobs import JobContext, JobService
-from app.shared.terminal import STOPPED
-from tests.conftest import load_tiny
 
 MODEL = ("--model", "tiny", "--top-p", "0.9")
-
-
-@pytest.fixture(autouse=True)
-def store(tmp_path, monkeypatch):
-    monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
-    monkeypatch.setenv("COFT_PIPELINE", "none")
-    tiny = functools.partial(services, loader=load_tiny)
-    for module in (app.calibrate.commands, app.calibrate.commands):
-        monkeypatch.setattr(module, "services", tiny)
-
-
-@pytest.fixture
-def run(capsys):
-    def command(*arguments):
-        code = main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return command
 
 
 @pytest.fixture
@@ -61,10 +37,10 @@ def prompts(tmp_path):
     return path
 
 
-def test_every_setting_of_a_request_is_an_option(run, asked, prompts, tmp_path):
+def test_every_setting_of_a_request_is_an_option(command, asked, prompts, tmp_path):
     deployment = tmp_path / "in_use.csv"
     deployment.write_text("prompt\nhe one\nhe two\n")
-    code, _, error = run(
+    code, _, error = command(
         "calibrate", "--prompts", prompts, "--columns", "prompt=text,reference=answer", "--name", "n", "--lam", 0.3,
         "--alpha", 0.2, "--estimator", "one_per_context", "--draws", 5, "--temperature", 0.7, "--top-p", 0.8,
         "--top-k", 9, "--sentinel", "<mask>", "--seed", 4, "--verification-share", 0.4, "--accept-errors",
@@ -89,8 +65,8 @@ def test_every_setting_of_a_request_is_an_option(run, asked, prompts, tmp_path):
     )  # fmt: skip
 
 
-def test_options_that_are_left_out_have_the_defaults_of_a_request(run, asked, prompts):
-    run("calibrate", "--prompts", prompts, "--mask", "gender", "--weights", "column")
+def test_options_that_are_left_out_have_the_defaults_of_a_request(command, asked, prompts):
+    command("calibrate", "--prompts", prompts, "--mask", "gender", "--weights", "column")
     ((_, request),) = asked
     assert request == CalibrationRequest(name="ward", model="demo", masked_families=("gender",), weighting="column")
 
@@ -109,17 +85,17 @@ def test_options_that_are_left_out_have_the_defaults_of_a_request(run, asked, pr
         (("--resume", "404"), "no job"),
     ],
 )
-def test_options_that_cannot_be_used_end_with_one_sentence(run, prompts, arguments, message):
-    code, out, error = run("calibrate", *(str(prompts) if a == "{}" else a for a in arguments), *MODEL)
+def test_options_that_cannot_be_used_end_with_one_sentence(command, prompts, arguments, message):
+    code, out, error = command("calibrate", *(str(prompts) if a == "{}" else a for a in arguments), *MODEL)
     assert (code, out) == (1, "")
     assert message in error.splitlines()[-1]
     assert "Traceback" not in error
 
 
-def test_a_calibration_is_made_shown_compared_exported_weighted_and_deleted(run, prompts, tmp_path):
+def test_a_calibration_is_made_shown_compared_exported_weighted_and_deleted(command, prompts, tmp_path):
     out = tmp_path / "made.zip"
     made = ("calibrate", "--prompts", prompts, "--columns", "prompt=text", *MODEL, "--by-group")
-    code, text, _ = run(*made, "--record-chains", "--rollout-steps", 9, "--out", out)
+    code, text, _ = command(*made, "--record-chains", "--rollout-steps", 9, "--out", out)
     assert code == 0
     for part in (
         "coverage, All steps",
@@ -128,56 +104,56 @@ def test_a_calibration_is_made_shown_compared_exported_weighted_and_deleted(run,
         "group: The group 'a'",
     ):
         assert part in text
-    code, text, _ = run(*made, "--mask", "factorized", "--json")
+    code, text, _ = command(*made, "--mask", "factorized", "--json")
     second = json.loads(text)["calibration_id"]
     first = second - 1
     assert cc.Calibration.load(out).name == "ward"
 
-    listed = json.loads(run("calibrations", "list", "--json")[1])
+    listed = json.loads(command("calibrations", "list", "--json")[1])
     assert [item["calibration_id"] for item in listed][:2] == [second, first]
-    assert "factorized, lambda 0.6" in run("calibrations", "list")[1]
+    assert "factorized, lambda 0.6" in command("calibrations", "list")[1]
 
-    shown = json.loads(run("calibrations", "show", first, "--alpha", 0.2, "--group", "b", "--json")[1])
+    shown = json.loads(command("calibrations", "show", first, "--alpha", 0.2, "--group", "b", "--json")[1])
     assert (shown["alpha"], shown["group"], shown["calibration_id"]) == (0.2, "b", first)
     assert shown["drift"]["status"] == "unknown"
-    embedded = run("calibrations", "show", 1, "--alpha", 0.3)[1]
+    embedded = command("calibrations", "show", 1, "--alpha", 0.3)[1]
     assert "Whole chains: tau" in embedded
     assert "reach the horizon" in embedded
     assert shown["sequence"]["alpha"] == 0.2
-    text = run("calibrations", "show", first, "--rho", 2)[1]
+    text = command("calibrations", "show", first, "--rho", 2)[1]
     assert "Note: Holds for prompts whose density ratio" in text
     assert "drift: Drift cannot be judged" in text
-    text = run("calibrations", "show", second, "--family", "race")[1]
+    text = command("calibrations", "show", second, "--family", "race")[1]
     assert "family gender: alpha 0.05" in text
     assert "state  of race" in text
 
-    text = run("calibrations", "compare", first, second)[1]
+    text = command("calibrations", "compare", first, second)[1]
     assert "mask_mode: hard and hard; factorized" in text
-    compared = json.loads(run("calibrations", "compare", first, second, "--alpha", 0.3, "--json")[1])
+    compared = json.loads(command("calibrations", "compare", first, second, "--alpha", 0.3, "--json")[1])
     assert compared["first"]["alpha"] == compared["second"]["alpha"] == 0.3
     assert compared["differences"] == [["mask_mode", "hard", "hard; factorized"]]
 
     copy = tmp_path / "copy.zip"
-    assert run("calibrations", "export", first, "--out", copy)[1].strip() == str(copy)
+    assert command("calibrations", "export", first, "--out", copy)[1].strip() == str(copy)
     assert copy.read_bytes() == out.read_bytes()
-    assert "Drift cannot be judged" in run("calibrations", "drift", first)[1]
+    assert "Drift cannot be judged" in command("calibrations", "drift", first)[1]
 
     in_use = tmp_path / "in_use.csv"
     in_use.write_text("prompt\n" + "".join(f"{w} said it {i}\n" for i in range(20) for w in ("He", "The Black man")))
-    code, text, error = run("calibrations", "reweight", first, "--prompts", in_use, "--name", "ward now", "--json")
+    code, text, error = command("calibrations", "reweight", first, "--prompts", in_use, "--name", "ward now", "--json")
     assert code == 0, error
     assert json.loads(text)["name"] == "ward now"
 
-    assert run("calibrations", "delete", first)[0] == 0
-    code, _, error = run("calibrations", "show", first)
+    assert command("calibrations", "delete", first)[0] == 0
+    code, _, error = command("calibrations", "show", first)
     assert code == 1
     assert "no calibration" in error
-    code, _, error = run("calibrations", "delete", "embedded")
+    code, _, error = command("calibrations", "delete", "embedded")
     assert code == 1
     assert "cannot be deleted" in error
 
 
-def test_an_interrupted_calibration_says_how_it_is_resumed_and_goes_on(run, prompts, monkeypatch):
+def test_an_interrupted_calibration_says_how_it_is_resumed_and_goes_on(command, prompts, monkeypatch):
     interrupted, wait, put = Event(), JobService.wait, cc.MemoryLedger.put_many
 
     def interrupt_first(self, job_id, timeout=None):
@@ -194,13 +170,13 @@ def test_an_interrupted_calibration_says_how_it_is_resumed_and_goes_on(run, prom
         patch.setattr(JobService, "wait", interrupt_first)
         patch.setattr(cc.MemoryLedger, "put_many", keep_at_first_batch)
         patch.setattr(JobContext, "check_cancelled", stop_after(interrupted))
-        code, out, error = run("calibrate", "--prompts", prompts, "--columns", "prompt=text", *MODEL)
+        code, out, error = command("calibrate", "--prompts", prompts, "--columns", "prompt=text", *MODEL)
     assert (code, out) == (STOPPED, "")
     assert "what is done is kept. Go on with: python -m app calibrate --resume 1" in error
-    code, text, _ = run("calibrate", "--resume", 1, "--json")
+    code, text, _ = command("calibrate", "--resume", 1, "--json")
     assert code == 0
     assert json.loads(text)["name"] == "ward"
-    code, _, error = run("calibrate", "--resume", 1)
+    code, _, error = command("calibrate", "--resume", 1)
     assert code == 1
     assert "was resumed as job 2 already" in error
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.compare.chains import align, beside, first_divergence, overruled
-from app.compare.json import comparison_json
+from app.compare.operations import comparison_json
 from app.sessions.service import LibraryQuery
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, ServiceError

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-import app.audit.commands
 from app.batch.service import BatchRequest
 from app.bootstrap import Services, services, verifier
 from app.cli import main
@@ -207,19 +206,22 @@ def test_a_report_is_replayed_tomorrow_and_a_forged_reading_is_found(
     assert "Prompt, spans and settings" in names
 
 
+def opened() -> AbstractContextManager[Services]:
+    return services(Settings(), loader=load)
+
+
 def test_the_command_line_prompts_without_the_template_and_as_of_a_day(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_PIPELINE", "none")
-    monkeypatch.setattr(app.audit.commands, "services", functools.partial(services, loader=load))
     audit = ["audit", "--prompt", PROMPT, "--model", "dated", "--steps", "1", "--policy", "vanilla"]
     warnings = []
     for options in (["--chat-date", "2025-07-01"], ["--no-chat-template"], ["--prompt-format", "chat"]):
-        assert main([*audit, *options]) == 0
+        assert main([*audit, *options], opened) == 0
         warnings.append("as of 2025-07-01" in (out := capsys.readouterr().out) or "as of 2026-03-02" in out)
     assert warnings == [True, False, True]
-    assert main([*audit, "--chat-date", "soon"]) != 0
+    assert main([*audit, "--chat-date", "soon"], opened) != 0
     assert "give a day such as 2026-11-21" in capsys.readouterr().err
 
 
@@ -228,9 +230,8 @@ def test_the_command_line_tells_of_a_text_in_another_language(
 ):
     monkeypatch.setenv("COFT_DATABASE_URL", f"sqlite:///{tmp_path / 'store.sqlite3'}")
     monkeypatch.setenv("COFT_PIPELINE", "none")
-    monkeypatch.setattr(app.audit.commands, "services", functools.partial(services, loader=load))
     prompt = "Die Krankenschwester sagte, dass der Arzt nicht kam."
-    assert main(["audit", "--prompt", prompt, "--model", "plain", "--steps", "1", "--policy", "vanilla"]) == 0
+    assert main(["audit", "--prompt", prompt, "--model", "plain", "--steps", "1", "--policy", "vanilla"], opened) == 0
     assert "in German" in capsys.readouterr().out
 
 

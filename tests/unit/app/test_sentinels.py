@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from app.audit.operations import print_audit
 from app.bootstrap import Services, services
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.json import session_json
 from app.shared.prompt_words import preview_message
-from app.shared.terminal import print_audit
 from coft_core.errors import SentinelError
 from coft_core.types import Span
 from tests.conftest import load_tiny
@@ -106,7 +106,7 @@ def test_the_sentinel_and_the_reason_for_it_stand_where_the_masked_prompt_stands
     assert view.preview.sentinel == tiny.audits.model("tiny").sentinel == sentence
     assert preview_message(view.preview)["branches"] == sentence
     assert session_json(view)["sentinel"] == sentence
-    print_audit(view, None)
+    print_audit(view)
     assert sentence in capsys.readouterr().out
     assert "the tokenizer&#39;s mask token" in tiny.exports.html(view.session_id)
     unmasked = tiny.audits.preview(PROMPT, (), SETTINGS)

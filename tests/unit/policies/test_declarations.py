@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.audit.commands import _print_policies as _print
+from app.audit.operations import print_policies
 from app.shared.policies import KNOWN_POLICIES
 from app.shared.policy_menu import policies_json
 from coft_core.policies.registry import METHODS
@@ -19,7 +19,7 @@ def test_a_method_says_how_it_differs_from_its_authors_in_the_documentation_too(
 
 
 def test_the_command_and_the_page_list_it_with_every_method(capsys):
-    _print()
+    print_policies(KNOWN_POLICIES)
     printed = capsys.readouterr().out
     shown = {item["key"]: item["differs"] for item in policies_json()}
     for info in KNOWN_POLICIES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 
 import gradio as gr
 import pytest
@@ -10,11 +11,12 @@ from gradio.utils import get_function_description
 
 from app.cli import main
 from app.server import finish_agents
+from app.shared.endpoints import callable_of
 from app.shared.errors import ServiceError
-from app.shared.events import described, text_of
+from app.shared.operations import operation, text_of
 
 
-def weigh(prompt: str, settings: dict[str, float] | None = None) -> float:
+def weigh(wired: int, prompt: str, settings: dict[str, float] | None = None) -> float:
     """Weigh a prompt.
 
     A second paragraph.
@@ -28,7 +30,7 @@ def weigh(prompt: str, settings: dict[str, float] | None = None) -> float:
         Its weight,
         in grams.
     """
-    return len(prompt) + sum((settings or {}).values())
+    return wired * len(prompt) + sum((settings or {}).values())
 
 
 def nothing() -> None:
@@ -42,25 +44,35 @@ def nothing() -> None:
 def test_a_docstring_is_taken_apart_and_lines_that_go_on_are_joined():
     text = text_of(weigh)
     assert text.description == "Weigh a prompt. A second paragraph."
-    assert text.arguments == (
-        ("prompt", "The text, which goes on for two lines: with a colon."),
-        ("settings", "Numbers."),
-    )
+    assert text.arguments == {"prompt": "The text, which goes on for two lines: with a colon.", "settings": "Numbers."}
     assert text.summary == "Weigh a prompt. A second paragraph. Returns: Its weight, in grams."
 
 
 def test_a_method_without_arguments_has_none():
-    assert text_of(nothing).arguments == ()
+    assert text_of(nothing).arguments == {}
 
 
-def test_the_described_method_does_the_same_and_reads_the_same_to_gradio():
-    call = described(weigh)
-    assert call("abc", {"more": 1.0}) == 4.0
+def test_what_gradio_calls_does_the_same_and_reads_the_same_to_it():
+    call = callable_of(operation()(weigh), 2)
+    assert call("abc", {"more": 1.0}) == 7.0
     assert text_of(call) == text_of(weigh)
     description, arguments, returns = get_function_description(call)
     assert description == text_of(weigh).description
-    assert arguments == dict(text_of(weigh).arguments)
+    assert arguments == text_of(weigh).arguments
     assert returns == ["Its weight, in grams."]
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ((3, None), "The argument prompt cannot be 3: input should be a valid string."),
+        (("a", [1]), "The argument settings cannot be [1]: input should be a valid dictionary."),
+        (("a", {"more": "much"}), "The argument settings, more cannot be 'much': input should be a valid number"),
+    ],
+)
+def test_a_malformed_argument_is_refused_in_one_sentence_that_names_it(values, sentence):
+    with pytest.raises(gr.Error, match=re.escape(sentence)):
+        callable_of(operation()(weigh), 1)(*values)
 
 
 def test_without_the_package_agents_are_refused_before_a_store_is_opened(tmp_path, monkeypatch, capsys):

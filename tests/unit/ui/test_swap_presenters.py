@@ -9,7 +9,7 @@ import pytest
 
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.swap.operations import swap_request_from
+from app.swap.operations import exchange_from_json
 from app.swap.types import SwapRequest
 from app.swap.variants import SwapWords, swap_targets, swap_variants
 from app.swap.words import (
@@ -181,10 +181,10 @@ def test_a_message_is_plain_json_and_leaves_no_candidate_out_of_the_table():
 
 def test_an_endpoints_options_become_a_request_and_wrong_ones_are_named():
     given = {"groups": ["Sikh"], "group_pronouns": [None], "step": 3, "roles": {"34": "object"}, "targets": [2]}
-    request = swap_request_from(PROMPT, given, SPANS, {"lam": 0.5})
+    request = exchange_from_json(given)
     assert (request.groups, request.answer_step, request.roles) == (("Sikh",), 2, ((34, "object"),))
-    assert (request.settings.lam, request.max_new_tokens, request.targets) == (0.5, 12, (2,))
+    assert (request.max_new_tokens, request.targets) == (12, (2,))
     with pytest.raises(ServiceError, match="There is no option 'pronoun'"):
-        swap_request_from(PROMPT, {"pronoun": "she"}, None, None)
-    with pytest.raises(ServiceError, match="wrong kind"):
-        swap_request_from(PROMPT, {"top": "many"}, None, None)
+        exchange_from_json({"pronoun": "she"})
+    with pytest.raises(ServiceError, match="The option top cannot be 'many'"):
+        exchange_from_json({"top": "many"})

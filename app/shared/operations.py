@@ -1,0 +1,287 @@
+"""An operation is declared once.
+
+What programs, agents, the terminal and the documentation are offered is made from the declaration: a function whose
+first parameter is the services, with typed parameters and a docstring that says what each is for.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+
+from app.shared.errors import ServiceError
+
+R = TypeVar("R")
+
+Json = dict[str, Any]
+Tell = Callable[[str], None]
+"""Takes remarks on the way; an operation that is given None makes none."""
+
+Progress = Callable[[float, str], None]
+"""Takes the share of the work that is done, and what is being done; None where nobody looks."""
+
+SERVICES, TELL, PROGRESS, FOLDER = "wired", "tell", "progress", "folder"
+"""Parameters that whoever offers an operation fills in, and no caller; the folder is for files that are answers."""
+
+PARTS = ("Args:", "Attributes:", "Returns:", "Raises:")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Marks an argument, in its annotation, that plain JSON is read as by a function of its own.
+
+    Attributes:
+        reader: Reads an object, or None where none is given.
+    """
+
+    reader: Callable[[Json | None], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What an operation is told.
+
+    Attributes:
+        name: Its name.
+        annotation: Its type.
+        default: Its default; ``inspect.Parameter.empty`` where it must be given.
+        by_name: Whether it can only be given by name: an option of a command, where others stand in their order.
+        meaning: What the docstring says of it.
+    """
+
+    name: str
+    annotation: Any
+    default: Any
+    by_name: bool
+    meaning: str
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def plain(self) -> Any:
+        """Its type as plain JSON: what is read from an object is one."""
+        if self._reader is None:
+            return self.annotation
+        return Json if self.required else Json | None
+
+    @property
+    def plain_default(self) -> Any:
+        """Its default as plain JSON."""
+        return self.default if self.required or self._reader is None else None
+
+    def read(self, value: Any) -> Any:
+        """Its value from plain JSON.
+
+        Raises:
+            ServiceError: The value cannot be what it must be; the sentence names the argument.
+        """
+        given = checked(f"The argument {self.name}", self.plain, value)
+        return given if self._reader is None else self._reader(given)
+
+    @property
+    def _reader(self) -> Callable[[Json | None], Any] | None:
+        kind, *extras = get_args(self.annotation) if get_origin(self.annotation) is Annotated else (self.annotation,)
+        if marked := next((own for own in extras if isinstance(own, Read)), None):
+            return marked.reader
+        kinds = [own for own in (kind, *get_args(kind)) if isinstance(own, type) and is_dataclass(own)]
+        if not kinds:
+            return None
+        what = "setting" if self.name == "settings" else f"{self.name} setting"
+        return lambda given: self.default if given is None else record(kinds[0], given, what=what)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A docstring taken apart.
+
+    Attributes:
+        description: What comes first, paragraphs joined.
+        arguments: Meaning by name of each argument or attribute.
+        returns: What is returned.
+    """
+
+    description: str
+    arguments: Mapping[str, str]
+    returns: str
+
+    @property
+    def summary(self) -> str:
+        """Description and result in one text, for a program that shows no more than that."""
+        return " ".join(part for part in (self.description, self.returns and f"Returns: {self.returns}") if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something that the program does for whoever asks.
+
+    Attributes:
+        call: What does it, given the services and the arguments.
+        json: Its result as plain JSON; None where it has none.
+        endpoint: Whether programs and agents are offered it, under the function's name.
+        answer: What a component that holds the answer is called, where files go in or out.
+        at_once: Calls by programs that run beside each other.
+        command: The words that ask for it on a terminal; empty where none do.
+        wait: Waits on a terminal for what has only begun, and gives the result in the end; told whether to be quiet.
+        write: Writes the result to the path that ``--out`` names, and says so in a sentence, which may be empty.
+        text: Prints the result for people; None prints it as it is.
+        holds: Whether a result is to end a command with success.
+    """
+
+    call: Callable[..., Any]
+    json: Callable[[Any], Any] | None = None
+    endpoint: bool = True
+    answer: str = "answer"
+    at_once: int = 4
+    command: str = ""
+    wait: Callable[[Any, Any, bool], Any] | None = None
+    write: Callable[[Any, Any, Path], str] | None = None
+    text: Callable[[Any], None] | None = None
+    holds: Callable[[Any], bool] | None = None
+
+    @property
+    def name(self) -> str:
+        """Under which programs call it."""
+        return self.call.__name__
+
+    @property
+    def told(self) -> Text:
+        """What its docstring says."""
+        return text_of(self.call)
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What callers give."""
+        return arguments_of(self.call)
+
+    def checked(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Arguments in their order, from plain JSON.
+
+        Raises:
+            ServiceError: One cannot be what it must be; the sentence names it.
+        """
+        return {argument.name: argument.read(value) for argument, value in zip(self.arguments, values, strict=True)}
+
+
+def operation(**offered: Any) -> Callable[[Callable[..., Any]], Operation]:
+    """Declare a function as an operation.
+
+    Args:
+        offered: How it is offered: the attributes of :class:`Operation` without the first.
+    """
+    return lambda call: Operation(call, **offered)
+
+
+def command(words: str, **offered: Any) -> Callable[[Callable[..., Any]], Operation]:
+    """Declare a function as an operation that only a terminal offers; see :func:`operation`."""
+    return operation(command=words, endpoint=False, **offered)
+
+
+def operations_of(module: object) -> tuple[Operation, ...]:
+    """The operations that a module declares, in its order."""
+    return tuple(found for found in vars(module).values() if isinstance(found, Operation))
+
+
+def arguments_of(function: Callable[..., Any]) -> tuple[Argument, ...]:
+    """The parameters of a function that its callers fill in; a dataclass has its fields as such."""
+    hints, meanings = get_type_hints(function, include_extras=True), text_of(function).arguments
+    return tuple(
+        Argument(
+            parameter.name,
+            hints.get(parameter.name, Any),
+            parameter.default,
+            parameter.kind is inspect.Parameter.KEYWORD_ONLY,
+            meanings.get(parameter.name, ""),
+        )
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name not in (SERVICES, TELL, PROGRESS, FOLDER)
+    )
+
+
+def takes(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function has a parameter of this name."""
+    return name in inspect.signature(function).parameters
+
+
+def checked(what: str, annotation: Any, value: Any) -> Any:
+    """A value in the type that it must have.
+
+    Args:
+        what: What it is, to begin a sentence with.
+        annotation: The type.
+        value: The value, as JSON has it.
+
+    Raises:
+        ServiceError: It cannot be that.
+    """
+    try:
+        return TypeAdapter(annotation).validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "".join(f", {part}" for part in first["loc"])
+        reason = first["msg"][:1].lower() + first["msg"][1:]
+        raise ServiceError(f"{what}{place} cannot be {first['input']!r:.80}: {reason}.") from error
+
+
+def record(kind: type[R], given: Json | None, what: str = "setting", others: tuple[str, ...] = (), **own: Any) -> R:
+    """A frozen record from JSON.
+
+    Args:
+        kind: A dataclass.
+        given: Values by the names of its fields; those that are left out have their defaults.
+        what: What a field is to whoever gives it.
+        others: Names that stand beside its fields, and are read elsewhere.
+        own: Values that are no plain JSON, or stand where none is given.
+
+    Raises:
+        ServiceError: There is no such field, or a value is not of its type; the sentence names it.
+    """
+    declared = fields(kind)  # type: ignore[arg-type]
+    named = {name: value for name, value in (given or {}).items() if name not in others}
+    known = [item.name for item in declared]
+    if unknown := sorted(set(named) - set(known)):
+        names = ", ".join(dict.fromkeys([*known, *others]))
+        raise ServiceError(f"There is no {what} {unknown[0]!r}; the {what}s are {names}.")
+    needed = [item.name for item in declared if item.default is MISSING and item.default_factory is MISSING]
+    if missing := [name for name in needed if name not in {**own, **named}]:
+        raise ServiceError(f"The {what} {missing[0]} is required.")
+    hints = get_type_hints(kind)
+    return kind(**{**own, **{name: checked(f"The {what} {name}", hints[name], value) for name, value in named.items()}})
+
+
+def text_of(documented: object) -> Text:
+    """The docstring of a function or class, taken apart."""
+    parts: dict[str, list[str]] = {"": [], **{name: [] for name in PARTS}}
+    part = ""
+    for line in (inspect.getdoc(documented) or "").splitlines():
+        if line in PARTS:
+            part = line
+        elif line.strip():
+            parts[part].append(line)
+    arguments = _arguments(parts["Args:"] or parts["Attributes:"])
+    return Text(_joined(parts[""]), arguments, _joined(parts["Returns:"]))
+
+
+def _arguments(lines: Sequence[str]) -> dict[str, str]:
+    """An argument begins where the first one does; deeper lines go on with it."""
+    depth = len(lines[0]) - len(lines[0].lstrip()) if lines else 0
+    found: dict[str, str] = {}
+    name = ""
+    for line in lines:
+        if len(line) - len(line.lstrip()) > depth and name:
+            found[name] += f" {line.strip()}"
+        else:
+            name, _, meaning = (part.strip() for part in line.partition(":"))
+            found[name] = meaning
+    return found
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return " ".join(line.strip() for line in lines)
