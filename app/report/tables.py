@@ -13,7 +13,7 @@ from app.shared.audits import settings_from_json
 from app.shared.computations import computations_of, stated_noise
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
-from app.shared.json import chain_json, family_json, refused_by, spans_text, step_numbers
+from app.shared.json import candidate_json, chain_json, family_json, refused_by, spans_text, step_numbers
 from app.shared.session_views import AuditViews
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.types import Step
@@ -209,16 +209,11 @@ def candidates_csv(data: SessionData) -> str:
             "branch": branch.path,
             "step": step.index + 1,
             "rank": rank,
-            "token_id": row.token_id,
-            "token": row.token,
-            "p_factual": math.exp(row.log_p_factual),
-            "p_masked": math.exp(row.log_p_masked),
-            "p_fused": math.exp(row.log_p_fused),
+            **candidate_json(row),
             "log_p_factual": row.log_p_factual,
             "log_p_masked": row.log_p_masked,
             "log_p_fused": row.log_p_fused,
             "tau": math.exp(step.log_tau),
-            "certified": row.certified,
             "emitted": row.token_id == step.token_id,
             "policy_choice": row.token_id == step.policy_token_id,
             "refused_by": " ".join(row.refused_by),

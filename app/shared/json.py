@@ -79,7 +79,7 @@ def step_json(step: Step) -> dict[str, Any]:
         **step_numbers(step),
         "refused_by": list(refused_by(step)),
         "families": [family_json(part) for part in step.families],
-        "candidates": [_candidate(item) for item in step.candidates],
+        "candidates": [candidate_json(item) for item in step.candidates],
     }
 
 
@@ -215,7 +215,8 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _candidate(item: Candidate) -> dict[str, Any]:
+def candidate_json(item: Candidate) -> dict[str, Any]:
+    """A row of a step's candidate table."""
     return {
         "token_id": item.token_id,
         "token": item.token,
