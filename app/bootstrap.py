@@ -11,7 +11,7 @@ from functools import partial
 from app.audit.reread_service import RereadService
 from app.audit.service import AuditService
 from app.batch.service import BatchService
-from app.calibrate.service import CalibrationJobs, CalibrationService
+from app.calibrate.service import CalibrationService
 from app.compare.service import ComparisonService
 from app.compare.sets import SetComparisonService
 from app.lists.service import UserListService
@@ -129,8 +129,10 @@ def _wire(settings: Settings, database: Database, runner: JobRunner, loader: Cal
     user_lists = UserListService(stored_lists, runs, jobs, stored_batches, max_upload_bytes=largest)
     detectors = Detectors(detector, stored_lists)
     prompt_sets, store = PromptSetsRepository(database), CalibrationStore(runs)
-    started = CalibrationJobs(store, prompt_sets, jobs, LedgersRepository(database), runner, host, detectors)
-    calibrations = CalibrationService(store, started, prompt_sets, sessions, host, detectors, max_upload_bytes=largest)
+    ledgers = LedgersRepository(database)
+    calibrations = CalibrationService(
+        store, prompt_sets, sessions, jobs, ledgers, runner, host, detectors, max_upload_bytes=largest
+    )
     calibrations.install_embedded(assets_path(*EMBEDDED_CALIBRATION))
     log, thresholds = AnnotationsRepository(database), Thresholds(store, sessions)
     audits = AuditService(sessions, thresholds, host, detectors, pool, settings.full_logits_kb)

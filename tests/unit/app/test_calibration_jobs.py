@@ -10,7 +10,7 @@ import pytest
 import coft_core as cc
 from app.bootstrap import services
 from app.calibrate.run import SAVE_SECONDS, KeptLedger
-from app.calibrate.service import request_from_json, request_to_json
+from app.calibrate.service import request_from_json
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobContext
@@ -308,11 +308,11 @@ def test_a_request_comes_back_from_its_job_with_all_that_it_held():
         name="all", masked_families=("gender", "race"), alpha_by_family=(("gender", 0.05), ("race", 0.05)),
         whitelist=("a", "b"), deployment=("one", "two"), mask_layout="factorized", rho=2.0, by_group=True,
     )  # fmt: skip
-    assert request_from_json(json.loads(json.dumps(request_to_json(full)))) == full
+    assert request_from_json(json.loads(json.dumps(asdict(full)))) == full
 
 
 def test_a_request_that_was_stored_before_bins_could_widen_keeps_even_ones():
-    stored = request_to_json(CalibrationRequest(name="old"))
+    stored = asdict(CalibrationRequest(name="old"))
     assert request_from_json(stored).bin_spacing == "widening"
     del stored["bin_spacing"]
     assert request_from_json(stored).bin_spacing == "even"

@@ -9,7 +9,7 @@ import pytest
 import app.calibrate.commands
 import coft_core as cc
 from app.bootstrap import services
-from app.calibrate.service import CalibrationJobs
+from app.calibrate.service import CalibrationService
 from app.cli import main
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import JobCancelled
@@ -48,7 +48,7 @@ def asked(monkeypatch):
         found.append((prompts, request))
         raise cc.CoftError("enough")
 
-    monkeypatch.setattr(CalibrationJobs, "submit", submit)
+    monkeypatch.setattr(CalibrationService, "submit", submit)
     return found
 
 
