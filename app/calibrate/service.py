@@ -192,7 +192,7 @@ class CalibrationService(PromptSetReader):
         self._store = store
         self._prompt_sets = prompt_sets
         self._sessions = sessions
-        self._job_rows = jobs
+        self._jobs = jobs
         self._ledgers = ledgers
         self._runner = runner
         self._host = host
@@ -350,7 +350,7 @@ class CalibrationService(PromptSetReader):
         def take_up(job_id: int) -> None:
             if resumes is not None:
                 self._ledgers.move(resumes, job_id)
-                self._job_rows.set_result(resumes, {RESUMED_AS: job_id})
+                self._jobs.set_result(resumes, {RESUMED_AS: job_id})
 
         def run(context: JobContext) -> JsonObject:
             with KeptLedger(self._ledgers, context.job_id, prompt_set_id) as ledger:

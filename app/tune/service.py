@@ -193,6 +193,11 @@ def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> l
 
 JOB_KIND = "tuning"
 
+DONE: tuple[JobStatus, ...] = ("done",)
+"""Runs whose methods were all swept: only these have a point to use."""
+
+ENDED: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
+
 SAMPLES = ("prompts", "tuning.json")
 """List of the sets to tune on that come with the program, among the shipped data files."""
 
@@ -291,7 +296,7 @@ class TuningService:
         """
         loaded = self._host.loaded(settings.model)
         key = FACTORIZED if settings.mask_layout == "factorized" else settings.policy
-        for job in self._jobs.list(JOB_KIND, ("done",), limit=1000):
+        for job in self._ended(DONE):
             tuned = request_from(job.payload).settings
             alike = (tuned.model, tuned.prompt_format) == (settings.model, settings.prompt_format)
             if not alike or controls_of(tuned) != controls_of(settings):
@@ -324,8 +329,7 @@ class TuningService:
             alpha=settings.alpha if found.alpha is None else found.alpha,
         )
 
-    def _ended(self) -> builtins.list[JobRecord]:
-        statuses: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
+    def _ended(self, statuses: tuple[JobStatus, ...] = ENDED) -> builtins.list[JobRecord]:
         return [job for job in self._jobs.list(JOB_KIND, statuses, limit=1000) if has_points(job)]
 
     def _examples(self, path: Path, source: str) -> tuple[Example, ...]:
