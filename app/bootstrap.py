@@ -125,16 +125,12 @@ class Services:
     @cached_property
     def calibrations(self) -> CalibrationService:
         """Calibrations."""
-        from app.calibrate.service import CalibrationJobs, CalibrationService
+        from app.calibrate.service import CalibrationService
         from db.jobs import LedgersRepository
 
-        ledgers = LedgersRepository(self._database)
-        started = CalibrationJobs(
-            self._store, self._prompt_sets, self._jobs, ledgers, self.runner, self._host, self._detectors
-        )
         return CalibrationService(
-            self._store, started, self._prompt_sets, self._sessions, self._host, self._detectors,
-            max_upload_bytes=self._largest_upload,
+            self._store, self._prompt_sets, self._sessions, self._jobs, LedgersRepository(self._database),
+            self.runner, self._host, self._detectors, max_upload_bytes=self._largest_upload,
         )  # fmt: skip
 
     @cached_property

@@ -29,7 +29,7 @@ from app.server import build_app, launch_options
 from app.settings import Settings
 from app.shared import web as assets
 from app.shared.audits import AuditSettings, StartAudit
-from app.tune.types import TuningRequest
+from app.tune.runs import TuningRequest
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 REVIEWER, READER = "A. Lee", "C. Ruiz"

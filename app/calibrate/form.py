@@ -12,10 +12,9 @@ import gradio as gr
 from gradio.components import Component
 
 from app.shared.audits import FAMILY_NAMES, CalibrationRequest
-from app.shared.markup import hint, icon, markup, upload
+from app.shared.markup import hint, html, markup, upload
 from app.shared.prompt_words import family_choices, list_choices
 from app.shared.settings_rail import prompt_format, terms
-from app.shared.step_words import level
 from coft_core.types import FAMILIES
 
 SHARES = tuple(f"share_{family}" for family in FAMILIES)
@@ -41,30 +40,30 @@ EXACT = ("alpha", "lam", "temperature", "top_p", "tolerance", "verification_shar
 WEIGHTED = ("column", "estimated")
 """Where shift weights can come from; chains cannot be recorded under weights."""
 
-Given = Mapping[str, Any]
+Fields = Mapping[str, Any]
 
 
-def given_from(values: Sequence[object]) -> dict[str, Any]:
+def fields_from(values: Sequence[object]) -> dict[str, Any]:
     """The controls' values by field."""
     return dict(zip(FIELDS, values, strict=True))
 
 
-def applicable(given: Given) -> dict[str, bool]:
+def applicable(fields: Fields) -> dict[str, bool]:
     """Which parts of the form apply to what is chosen in it, by the names of :data:`BOXES`."""
-    rollout, layout, shift = given["source"] == "rollout", given["layout"], given["shift"]
-    by_hand = layout == "factorized" and given["split"] == "hand"
-    chosen = given["masked_families"] or ()
+    rollout, layout, shift = fields["source"] == "rollout", fields["layout"], fields["shift"]
+    by_hand = layout == "factorized" and fields["split"] == "hand"
+    chosen = fields["masked_families"] or ()
     return {
         "rollouts": rollout,
-        "length": rollout or (bool(given["record_chains"]) and shift not in WEIGHTED and layout != "factual"),
+        "length": rollout or (bool(fields["record_chains"]) and shift not in WEIGHTED and layout != "factual"),
         "chains": not rollout and shift not in WEIGHTED and layout != "factual",
         "one_family": layout == "single",
         "families": layout in ("joint", "factorized"),
         "split": layout == "factorized",
         "shares": by_hand,
         **{f"share_{family}": by_hand and family in chosen for family in FAMILIES},
-        "hint": given["mask_mode"] == "soft",
-        "draws": given["estimator"] == "one_per_context",
+        "hint": fields["mask_mode"] == "soft",
+        "draws": fields["estimator"] == "one_per_context",
         "rho": shift == "rho",
         "column": shift == "column",
         "deployment": shift == "estimated",
@@ -72,54 +71,54 @@ def applicable(given: Given) -> dict[str, bool]:
 
 
 def calibration_request(
-    given: Given, usual_name: str, accept_errors: bool, deployment: tuple[str, ...]
+    fields: Fields, usual_name: str, accept_errors: bool, deployment: tuple[str, ...]
 ) -> CalibrationRequest:
     """The request that the form makes; fields that do not apply are left as they usually are.
 
     Args:
-        given: The controls' values by field.
+        fields: The controls' values by field.
         usual_name: Name of the run where none is typed.
         accept_errors: Go on with the good rows.
         deployment: Prompts that will be audited, where weights are estimated from them.
     """
-    applies = applicable(given)
+    applies = applicable(fields)
     usual = CalibrationRequest(name="")
-    numbers: dict[str, Any] = {name: int(_or_usual(given, name, usual)) for name in WHOLE}
-    numbers |= {name: float(_or_usual(given, name, usual)) for name in EXACT}
+    numbers: dict[str, Any] = {name: int(_or_usual(fields, name, usual)) for name in WHOLE}
+    numbers |= {name: float(_or_usual(fields, name, usual)) for name in EXACT}
     if not applies["draws"]:
         numbers["draws"] = 1
     return CalibrationRequest(
-        name=str(given["name"] or "").strip() or usual_name,
-        model=str(given["model"]),
+        name=str(fields["name"] or "").strip() or usual_name,
+        model=str(fields["model"]),
         accept_errors=accept_errors,
-        masked_families=(str(given["family"]),) if applies["one_family"] else masked_families(given),
-        mask_layout="factorized" if given["layout"] == "factorized" else "joint",
-        certified_in="factual" if given["layout"] == "factual" else "both",
-        alpha_by_family=shares(given) if applies["shares"] else None,
-        mask_hint=_text(given["mask_hint"]) if applies["hint"] else None,
-        user_list_id=int(given["user_list_id"] or 0) or None,
-        sentinel=_text(given["sentinel"]),
-        whitelist=terms(given["whitelist"]),
-        rho=float(given["rho"] or 1) if applies["rho"] else 1.0,
-        weighting=given["shift"] if given["shift"] in WEIGHTED else "none",
+        masked_families=(str(fields["family"]),) if applies["one_family"] else masked_families(fields),
+        mask_layout="factorized" if fields["layout"] == "factorized" else "joint",
+        certified_in="factual" if fields["layout"] == "factual" else "both",
+        alpha_by_family=shares(fields) if applies["shares"] else None,
+        mask_hint=_text(fields["mask_hint"]) if applies["hint"] else None,
+        user_list_id=int(fields["user_list_id"] or 0) or None,
+        sentinel=_text(fields["sentinel"]),
+        whitelist=terms(fields["whitelist"]),
+        rho=float(fields["rho"] or 1) if applies["rho"] else 1.0,
+        weighting=fields["shift"] if fields["shift"] in WEIGHTED else "none",
         deployment=deployment if applies["deployment"] else (),
-        record_chains=bool(given["record_chains"]) and applies["chains"],
+        record_chains=bool(fields["record_chains"]) and applies["chains"],
         **numbers,
-        **{name: given[name] for name in ("estimator", "source", "mask_mode", "bin_spacing")},
-        by_group=bool(given["by_group"]),
-        prompt_format=str(given["prompt_format"]),
-        chat_date=_text(given["chat_date"]),
+        **{name: fields[name] for name in ("estimator", "source", "mask_mode", "bin_spacing")},
+        by_group=bool(fields["by_group"]),
+        prompt_format=str(fields["prompt_format"]),
+        chat_date=_text(fields["chat_date"]),
     )
 
 
-def masked_families(given: Given) -> tuple[str, ...]:
+def masked_families(fields: Fields) -> tuple[str, ...]:
     """The chosen families in their usual order."""
-    return tuple(family for family in FAMILIES if family in (given["masked_families"] or ()))
+    return tuple(family for family in FAMILIES if family in (fields["masked_families"] or ()))
 
 
-def shares(given: Given) -> tuple[tuple[str, float], ...]:
+def shares(fields: Fields) -> tuple[tuple[str, float], ...]:
     """(family, its share of alpha) for the masked families."""
-    return tuple((family, float(given[f"share_{family}"] or 0)) for family in masked_families(given))
+    return tuple((family, float(fields[f"share_{family}"] or 0)) for family in masked_families(fields))
 
 
 def equal_shares(alpha: float, families: Sequence[str]) -> list[float]:
@@ -129,26 +128,30 @@ def equal_shares(alpha: float, families: Sequence[str]) -> list[float]:
     return [float(math.floor(exact * 10**digits) / Decimal(10**digits))] * len(FAMILIES)
 
 
-def shares_line(given: Given) -> str:
+def shares_line(fields: Fields) -> str:
     """The running sum of the shares against alpha."""
-    if not applicable(given)["shares"]:
+    if not applicable(fields)["shares"]:
         return ""
-    spent = sum((Decimal(str(share)) for _, share in shares(given)), Decimal(0))
-    alpha = Decimal(str(given["alpha"]))
-    if spent > alpha:
-        return (
-            f'<p class="caution tnum">{icon("tri")}The shares sum to {spent.normalize():f}, more than alpha '
-            f"{level(float(alpha))}: lower one of them.</p>"
-        )
-    return f'<p class="hint tnum">The shares sum to {spent.normalize():f} of alpha {level(float(alpha))}.</p>'
+    spent = sum((Decimal(str(share)) for _, share in shares(fields)), Decimal(0))
+    alpha = Decimal(str(fields["alpha"]))
+    return html(
+        """
+        {% if spent > alpha %}<p class="caution tnum">{{ icon("tri") }}The shares sum to {{ sum }}, more than alpha
+        {{ alpha | float | level }}: lower one of them.</p>
+        {% else %}<p class="hint tnum">The shares sum to {{ sum }} of alpha {{ alpha | float | level }}.</p>{% endif %}
+        """,
+        spent=spent,
+        alpha=alpha,
+        sum=f"{spent.normalize():f}",
+    )
 
 
 def _text(value: object) -> str | None:
     return str(value or "").strip() or None
 
 
-def _or_usual(given: Given, name: str, usual: CalibrationRequest) -> Any:
-    return getattr(usual, name) if given[name] is None else given[name]
+def _or_usual(fields: Fields, name: str, usual: CalibrationRequest) -> Any:
+    return getattr(usual, name) if fields[name] is None else fields[name]
 
 
 SOURCES = [

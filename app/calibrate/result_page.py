@@ -1,4 +1,4 @@
-"""The result: read at any level from stored values, without the model."""
+"""The result on the page: read at any level from stored values, compared with another run, and followed by drift."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gradio as gr
 from gradio.components import Component
 
 from app.bootstrap import Services
-from app.calibrate.charts import thresholds_figure
+from app.calibrate.charts import comparison_figure, drift_figure, thresholds_figure
 from app.calibrate.form import ESTIMATORS, SPACINGS
 from app.calibrate.result_words import (
     OTHER_ALPHAS,
@@ -27,11 +27,20 @@ from app.calibrate.result_words import (
     thresholds,
     thresholds_head,
 )
-from app.calibrate.words import runs_list
+from app.calibrate.service import CalibrationService
+from app.calibrate.words import (
+    comparison_choices,
+    comparison_settings,
+    comparison_thresholds,
+    drift_foot,
+    drift_head,
+    runs_list,
+)
 from app.shared.audits import FAMILY_NAMES, CalibrationView, ReadingRequest
 from app.shared.charts import support_histogram
+from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown
-from app.shared.markup import chart, listing, markup
+from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.step_words import level, threshold
 from coft_core.conformal.record import Reading
 
@@ -78,22 +87,15 @@ def reading_controls() -> ReadingControls:
 
 def reading_from(values: Sequence[object], base: CalibrationView) -> ReadingRequest:
     """What the controls ask for; what is as calibrated stays None, so that weights and shares stay as they are."""
-    given: dict[str, Any] = dict(zip(READING_FIELDS, values, strict=True))
-    own = base.reading
-    asked: dict[str, Any] = {
-        "alpha": float(given["alpha"] or own.alpha),
-        "estimator": given["estimator"] or own.estimator,
-        "bin_spacing": given["bin_spacing"] or own.bin_spacing,
-        "bin_width": int(given["bin_width"] or own.bin_width),
-        "max_position": int(given["max_position"] or own.max_position),
-        "draws": int(given["draws"] or own.draws),
-        "rho": float(given["rho"] or own.rho),
-    }
-    changed = {name: value for name, value in asked.items() if value != getattr(own, name)}
+    fields: dict[str, Any] = dict(zip(READING_FIELDS, values, strict=True))
+    kinds = {"alpha": float, "estimator": str, "bin_spacing": str, "bin_width": int, "max_position": int, "draws": int,
+             "rho": float}  # fmt: skip
+    asked: dict[str, Any] = {name: kind(fields[name] or getattr(base.reading, name)) for name, kind in kinds.items()}
+    changed = {name: value for name, value in asked.items() if value != getattr(base.reading, name)}
     if asked["estimator"] != ONE_PER_CONTEXT:
         changed.pop("draws", None)
-    family = given["family"] if base.families and given["family"] != base.family else None
-    return ReadingRequest(**changed, group=(given["group"] or None) if base.groups else None, family=family)
+    family = fields["family"] if base.families and fields["family"] != base.family else None
+    return ReadingRequest(**changed, group=(fields["group"] or None) if base.groups else None, family=family)
 
 
 def reading_updates(view: CalibrationView) -> list[Any]:
@@ -111,11 +113,6 @@ def reading_updates(view: CalibrationView) -> list[Any]:
         gr.Dropdown([ALL_GROUPS, *((g.name, g.name) for g in view.groups)], value="", visible=bool(view.groups)),
         gr.Dropdown(families, value=view.family, visible=bool(families)),
     ]
-
-
-def draws_update(view: CalibrationView) -> Any:
-    """Show the draws where they apply to a reading."""
-    return gr.Slider(visible=view.reading.estimator == ONE_PER_CONTEXT)
 
 
 def reading_note(view: CalibrationView, base: CalibrationView) -> str:
@@ -172,12 +169,20 @@ class ResultPart:
     download: gr.DownloadButton
 
 
+def read(
+    calibrations: CalibrationService, calibration_id: int, values: Sequence[Any]
+) -> tuple[CalibrationView, CalibrationView]:
+    """A run as it was calibrated, and as the controls ask it to be read."""
+    base = calibrations.view(calibration_id)
+    return base, calibrations.view(calibration_id, reading_from(values, base))
+
+
 class ResultHandlers:
     """What the page asks of the services about finished runs."""
 
     def __init__(self, services: Services) -> None:
-        """Keep the services, and a folder for downloads that lives as long as the page."""
         self._calibrations = services.calibrations
+        # Lives as long as the page.
         self._folder = tempfile.TemporaryDirectory(prefix="coft-calibrations-")
 
     @shown
@@ -196,37 +201,35 @@ class ResultHandlers:
         """The run read otherwise."""
         if shown_id is None:
             return [gr.skip()] * (3 + len(PANELS))
-        read = or_told(lambda: self._read(shown_id, values))
-        if read is None:
+        readings = or_told(lambda: read(self._calibrations, shown_id, values))
+        if readings is None:
             return [gr.skip(), REFUSED, *[gr.skip()] * (1 + len(PANELS))]
-        base, view = read
-        return [result_head(view), reading_note(view, base), draws_update(view), *panels(view, label)]
-
-    def _read(self, shown_id: int, values: tuple[Any, ...]) -> tuple[CalibrationView, CalibrationView]:
-        """A run as it was calibrated, and as it is read."""
-        base = self._calibrations.view(shown_id)
-        return base, self._calibrations.view(shown_id, reading_from(values, base))
+        base, view = readings
+        draws = gr.Slider(visible=view.reading.estimator == ONE_PER_CONTEXT)
+        return [result_head(view), reading_note(view, base), draws, *panels(view, label)]
 
     @shown
     def others(self, shown_id: int | None, *values: Any) -> Any:
         """The same reading at other risk levels; what stands there stays with the reading when another is refused."""
         if shown_id is None:
             return ""
-        if isinstance(or_refusal(lambda: self._read(shown_id, values)), str):
+        if isinstance(or_refusal(lambda: read(self._calibrations, shown_id, values)), str):
             return gr.skip()
         base = self._calibrations.view(shown_id)
         request = reading_from(values, base)
-        asked = request.alpha or base.alpha
-        levels = sorted({*OTHER_ALPHAS, asked}, reverse=True)
-        return alphas([(level, self._at(shown_id, request, level, base)) for level in levels], asked)
+
+        def at(alpha: float) -> CalibrationView | str:
+            asked = replace(request, alpha=None if alpha == base.alpha else alpha)
+            return or_refusal(lambda: self._calibrations.view(shown_id, asked))
+
+        shown_alpha = request.alpha or base.alpha
+        levels = sorted({*OTHER_ALPHAS, shown_alpha}, reverse=True)
+        return alphas([(alpha, at(alpha)) for alpha in levels], shown_alpha)
 
     @shown
     def histogram(self, shown_id: int | None, label: str, *values: Any) -> Any:
         """Joint support of one bin's true tokens."""
-        if shown_id is None:
-            return None
-        base = self._calibrations.view(shown_id)
-        return histogram(self._calibrations.view(shown_id, reading_from(values, base)), label)
+        return None if shown_id is None else histogram(read(self._calibrations, shown_id, values)[1], label)
 
     @shown
     def choose(self, event: gr.EventData) -> int:
@@ -237,18 +240,14 @@ class ResultHandlers:
     def delete(self, event: gr.EventData, shown_id: int | None) -> list[Any]:
         """Delete a run; when it was shown, show the newest of the others."""
         self._calibrations.delete(int(event.id))
-        found = self._calibrations.list()
-        kept = shown_id if shown_id != event.id else (found[0].id if found else None)
-        return [kept, runs_list(found, kept)]
+        runs = self._calibrations.list()
+        kept_id = shown_id if shown_id != event.id else (runs[0].id if runs else None)
+        return [kept_id, runs_list(runs, kept_id)]
 
     @shown
     def export(self, event: gr.EventData) -> str:
         """Write a run as a file for download."""
         return str(self._calibrations.export(int(event.id), Path(self._folder.name)))
-
-    def _at(self, shown_id: int, request: ReadingRequest, alpha: float, base: CalibrationView) -> CalibrationView | str:
-        level = None if alpha == base.alpha else alpha
-        return or_refusal(lambda: self._calibrations.view(shown_id, replace(request, alpha=level)))
 
 
 PANELS = ("promises", "figure", "thresholds", "bins", "histogram", "checks", "fingerprint")
@@ -336,3 +335,146 @@ def wire_result(handlers: ResultHandlers, part: ResultPart, shown_id: gr.State, 
     runs.delete(handlers.delete, shown_id, [shown_id, runs], **MULTIPLE)
     downloaded(part.head.export(handlers.export, None, part.download, **MULTIPLE), "calibration-file")
     return [opened, reset, read]
+
+
+def prompts_of(calibrations: CalibrationService, path: str) -> tuple[str, ...]:
+    """The prompts of a file of prompts in use."""
+    return tuple(example.prompt for _, example in calibrations.parse(Path(path), Path(path).name).rows)
+
+
+NOT_COMPARED = '<p class="caution">These two runs cannot be read alike.</p>'
+
+
+@dataclass(frozen=True, slots=True)
+class ComparePart:
+    """The choice of another run, and what is said of both."""
+
+    other: gr.Dropdown
+    panels: tuple[Any, ...]
+
+
+class CompareHandlers:
+    """What the page asks of the services about two runs."""
+
+    def __init__(self, services: Services) -> None:
+        self._calibrations = services.calibrations
+
+    @shown
+    def menu(self, shown_id: int | None, other: int | None) -> Any:
+        """The runs that the shown one can be compared with."""
+        choices = comparison_choices(self._calibrations.list(), shown_id)
+        kept = other if any(value == other for _, value in choices) else 0
+        return gr.Dropdown(choices, value=kept)
+
+    def compare(self, shown_id: int | None, other: int | None, *values: Any) -> list[Any]:
+        """Both runs, the other one read as the shown one; a reading that is refused changes nothing."""
+        if shown_id is None or not other:
+            return ["", gr.Plot(visible=False), ""]
+        first = or_refusal(lambda: read(self._calibrations, shown_id, values)[1])
+        if isinstance(first, str):
+            return [gr.skip()] * 3
+        return or_told(lambda: self._compared(first, other)) or [NOT_COMPARED, gr.Plot(visible=False), ""]
+
+    def _compared(self, first: CalibrationView, other: int) -> list[Any]:
+        second = self._calibrations.view(other, alike(first))
+        picture = comparison_figure(first.bins, second.bins, first.summary.name, second.summary.name)
+        return [
+            comparison_settings(first, second),
+            gr.Plot(picture, visible=True),
+            comparison_thresholds(first, second),
+        ]
+
+
+def alike(view: CalibrationView) -> ReadingRequest:
+    """The same reading for another run, as far as it does not belong to this one's prompts."""
+    reading = view.reading
+    return ReadingRequest(
+        alpha=view.alpha,
+        estimator=reading.estimator,
+        bin_width=reading.bin_width,
+        max_position=reading.max_position,
+        draws=reading.draws if reading.estimator == ONE_PER_CONTEXT else None,
+        bin_spacing=reading.bin_spacing,
+    )
+
+
+def compare_part() -> ComparePart:
+    """Place the choice of another run, and what is said of both."""
+    with gr.Column(elem_classes=["group"], elem_id="compare"):
+        markup('<div class="bar"><h2>Compare with another run</h2></div>')
+        other = gr.Dropdown([("Choose a run", 0)], value=0, label="Other run", show_label=False, elem_id="compare-with")
+        settings, plot = markup("", "compare-settings"), chart("compare-plot", visible=False)
+        return ComparePart(other, (settings, plot, markup("", "compare-table")))
+
+
+def wire_compare(
+    handlers: CompareHandlers, part: ComparePart, reading: ReadingControls, shown_id: gr.State, events: list[Any]
+) -> None:
+    """Connect the comparison; it follows the shown run and its reading."""
+    inputs = [shown_id, part.other, *reading.controls]
+    events[0].success(handlers.menu, [shown_id, part.other], part.other, **LATEST)
+    part.other.change(handlers.compare, inputs, list(part.panels), **LATEST)
+    for event in events:
+        event.success(handlers.compare, inputs, list(part.panels), **LATEST)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowPart:
+    """The drift panel and the form for weights."""
+
+    drift: tuple[Any, ...]
+    file: gr.File
+    name: gr.Textbox
+    button: gr.Button
+
+
+class FollowHandlers:
+    """What the page asks of the services after a run."""
+
+    def __init__(self, services: Services) -> None:
+        self._calibrations = services.calibrations
+
+    @shown
+    def drift(self, shown_id: int | None) -> list[Any]:
+        """What the audits say against the run."""
+        if shown_id is None:
+            return ["", gr.Plot(visible=False), ""]
+        report = self._calibrations.drift(shown_id)
+        seen = bool(report.p_values)
+        picture = gr.Plot(drift_figure(report), visible=True) if seen else gr.Plot(visible=False)
+        return [drift_head(report), picture, drift_foot(report)]
+
+    @shown
+    def reweight(self, shown_id: int | None, path: str | None, name: str) -> list[Any]:
+        """Store the run anew with weights for other prompts, and show it."""
+        if shown_id is None or path is None:
+            raise ServiceError("No file is chosen: upload prompts like those that will be audited.")
+        name = name.strip() or f"{self._calibrations.view(shown_id).summary.name}, weighted"
+        return [self._calibrations.reweight(shown_id, prompts_of(self._calibrations, path), name), None, ""]
+
+
+def follow_part() -> FollowPart:
+    """Place the drift panel and the form for weights."""
+    with gr.Column(elem_classes=["group"], elem_id="drift"):
+        drift = (markup("", "drift-head"), chart("drift-plot", visible=False), markup("", "drift-foot"))
+    with gr.Column(elem_classes=["group"], elem_id="reweight"):
+        markup('<div class="bar"><h2>Weights for other prompts</h2></div>')
+        hint(
+            "Will the audited prompts differ from these? Upload some of them: the run is stored anew with each context "
+            "weighted by how likely it is among them. Needs no model; the level is then approximate."
+        )
+        with gr.Row(elem_classes=["reweight"]):
+            file = upload("Prompts in use", "reweight-file")
+            with gr.Column(min_width=0, elem_classes=["group"]):
+                name = gr.Textbox(label="Name of the new run", placeholder="this run, weighted", max_lines=1)
+                with gr.Row(elem_classes=["go"]):
+                    button = gr.Button("Store with weights", interactive=False, elem_id="reweight-go")
+    return FollowPart(drift, file, name, button)
+
+
+def wire_follow(handlers: FollowHandlers, part: FollowPart, shown_id: gr.State, opened: Any) -> None:
+    """Connect the drift panel and the weights; an address that ends in ``#drift`` is followed when it is there."""
+    told = opened.success(handlers.drift, shown_id, list(part.drift), **LATEST)
+    told.success(None, None, None, js="() => coft.calibrate.anchor()")
+    part.file.change(lambda path: gr.Button(interactive=path is not None), part.file, part.button, **EVENT)
+    part.button.click(handlers.reweight, [shown_id, part.file, part.name], [shown_id, part.file, part.name], **EVENT)

@@ -1,4 +1,4 @@
-"""Calibrations as background jobs: submitted, resumed, and told how far they are."""
+"""Calibrations: what can be asked for, runs in the background that are resumed after a crash, and finished ones."""
 
 from __future__ import annotations
 
@@ -6,30 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
-from app.calibrate.run import (
-    NOTHING_MASKED,
-    CalibrationWork,
-    KeptLedger,
-    Trial,
-    calibrated,
-    estimated_weights,
-    nothing_masked,
-    preview_rows,
-    require_maskable,
-    usable_rows,
-    weighted,
-    with_chains,
-)
+from app.calibrate.run import NO_WEIGHTS, CalibrationWork, KeptLedger, calibrated, estimated_weights, with_chains
+from app.calibrate.trial import NOTHING_MASKED, Trial, nothing_masked, preview_rows, require_maskable, usable_rows
 from app.shared.audits import CalibrationRequest, CalibrationSummary, CalibrationView, ReadingRequest
-from app.shared.calibrations import (
-    CalibrationStore,
-    drift_since,
-    summary_of,
-)
+from app.shared.calibrations import CalibrationStore, drift_since, summary_of
 from app.shared.errors import ServiceError
 from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, RESUMED_AS, JobContext, JobRunner
 from app.shared.memory import MemoryWait
@@ -116,11 +101,6 @@ def check_request(request: CalibrationRequest) -> None:
     _check_readings(request)
 
 
-def request_to_json(request: CalibrationRequest) -> JsonObject:
-    """A request as a job keeps it."""
-    return asdict(request)
-
-
 def request_from_json(data: JsonObject) -> CalibrationRequest:
     """A request as a job kept it; what an older version did not know is what it did, which the default is unless said.
 
@@ -134,15 +114,9 @@ def request_from_json(data: JsonObject) -> CalibrationRequest:
             "resumed here; start the calibration anew."
         )
     try:
-        request = CalibrationRequest(**{name: _tuples(value) for name, value in (BEFORE | data).items()})
-    except TypeError as error:
+        return TypeAdapter(CalibrationRequest).validate_python(BEFORE | data)
+    except ValidationError as error:
         raise ServiceError("The job lacks its settings and cannot be resumed; start the calibration anew.") from error
-    return request
-
-
-def _tuples(value: Any) -> Any:
-    """JSON knows lists alone; a request holds tuples."""
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def _one_of(what: str, value: str, choices: tuple[str, ...]) -> None:
@@ -192,207 +166,6 @@ def _check_shift(request: CalibrationRequest) -> None:
         )
 
 
-class CalibrationJobs:
-    """Starts calibrations in the background, anew or from where an earlier one ended."""
-
-    def __init__(
-        self,
-        store: CalibrationStore,
-        prompt_sets: PromptSetsRepository,
-        jobs: JobsRepository,
-        ledgers: LedgersRepository,
-        runner: JobRunner,
-        host: ModelHost,
-        detectors: Detectors,
-    ) -> None:
-        """Wire the jobs.
-
-        Args:
-            store: Where finished calibrations go.
-            prompt_sets: The store of prompt sets.
-            jobs: The rows of jobs.
-            ledgers: Keeps what unfinished jobs have worked out.
-            runner: Runs them.
-            host: Owner of the models.
-            detectors: Find spans where a row names none.
-        """
-        self._store = store
-        self._prompt_sets = prompt_sets
-        self._jobs = jobs
-        self._ledgers = ledgers
-        self._runner = runner
-        self._host = host
-        self._detectors = detectors
-        self._resuming = Lock()
-
-    def work(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> CalibrationWork:
-        """The work that a request would be, on the rows that can be used; loads the model.
-
-        Raises:
-            ServiceError: No row can be used, or a choice does not fit the prompt set.
-            CoftError: A setting is outside its range, or the model cannot be loaded.
-            NotFoundError: The word list has been deleted.
-        """
-        return self._work(prompts, request)[0]
-
-    def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
-        """Store the prompt set, start the calibration as a job, and return the job's id.
-
-        Raises:
-            ServiceError: Rows cannot be used and going on without them was not allowed, or none is left; or a choice
-                does not fit the prompt set.
-            CoftError: A setting is outside its range, or the model cannot be loaded.
-            NotFoundError: The word list has been deleted.
-        """
-        work, errors = self._work(prompts, request)
-        if errors and not request.accept_errors:
-            raise ServiceError(_refusal(prompts, errors))
-        rows = work.rows
-        stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, rows)
-        return self._start(work, stored.id, None)
-
-    def resume(self, job_id: int) -> int:
-        """Start a cancelled, failed or interrupted calibration again, from what it had done.
-
-        Returns:
-            The new job's id.
-
-        Raises:
-            ServiceError: The job is still at work, is done, was resumed already, or its prompt set is gone.
-            CoftError: The model cannot be loaded.
-            NotFoundError: There is no such job, or its word list has been deleted.
-        """
-        with self._resuming:
-            record = self._runner.get(job_id)
-            _require_resumable(record)
-            prompt_set_id, request = _asked(record)
-            try:
-                rows = tuple(self._prompt_sets.rows(prompt_set_id))
-            except NotFoundError as error:
-                raise ServiceError(
-                    f"The prompt set of job {job_id} has been deleted, so it cannot be resumed; calibrate anew."
-                ) from error
-            check_request(request)
-            model = prompted(self._host.get(request.model), request)
-            work = CalibrationWork(model, self._detectors.choose(request), rows, request)
-            return self._start(work, prompt_set_id, job_id)
-
-    def _work(
-        self, prompts: ParsedPromptSet, request: CalibrationRequest
-    ) -> tuple[CalibrationWork, tuple[RowError, ...]]:
-        check_request(request)
-        detector = self._detectors.choose(request)
-        loaded = self._host.get(request.model)
-        # A run that is resumed on another day must read its prompts as it did.
-        request = pinned(loaded, request)
-        model = prompted(loaded, request)
-        # Thresholds of the factual reading alone mask nothing.
-        find = require_sentinel if request.certified_in == "both" else resolve_sentinel
-        find(model.tokenizer, request.sentinel or None)
-        rows, errors = usable_rows(prompts, request, model)
-        if not rows:
-            raise ServiceError(_refusal(prompts, errors))
-        _check_weights(rows, request)
-        require_maskable(rows, request, detector)
-        return CalibrationWork(model, detector, rows, request), errors
-
-    def _start(self, work: CalibrationWork, prompt_set_id: int, resumes: int | None) -> int:
-        payload: JsonObject = {"prompt_set_id": prompt_set_id, "request": request_to_json(work.request)}
-
-        def take_up(job_id: int) -> None:
-            if resumes is not None:
-                self._ledgers.move(resumes, job_id)
-                self._jobs.set_result(resumes, {RESUMED_AS: job_id})
-
-        def run(context: JobContext) -> JsonObject:
-            with KeptLedger(self._ledgers, context.job_id, prompt_set_id) as ledger:
-                made = self._calibrate(context, work, ledger)
-                record = self._store.add(made, prompt_set_id, context.job_id)
-            return {"calibration_id": record.id}
-
-        return self._runner.submit(CALIBRATION_JOB, work.request.name, run, payload, take_up)
-
-    def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
-        work = replace(work, room=self._host.memory.room(MemoryWait(context)))
-        end = work.share_of_calibrating
-        context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
-        with self._host.turn():
-            report = _Report(context, ledger, self._host, 0.0, end)
-            made = calibrated(work, report, ledger.stage("calibration"))
-            if not work.records_chains:
-                return made
-            context.begin_phase(end, _message("chains", 0, work.prompts_to_record))
-            report = _Report(context, ledger, self._host, end, 1.0)
-            return with_chains(work, made, report, ledger.stage("chains"))
-
-
-class _Report:
-    """Called by the core after each batch: reports, saves, gives way, and ends the job where it was cancelled."""
-
-    def __init__(self, context: JobContext, ledger: KeptLedger, host: ModelHost, begin: float, end: float) -> None:
-        self._context, self._ledger, self._host = context, ledger, host
-        self._begin, self._end = begin, end
-
-    def __call__(self, done: int, total: int) -> None:
-        self._context.check_cancelled()
-        self._ledger.save_if_due()
-        fraction = self._begin + (self._end - self._begin) * done / max(total, 1)
-        self._context.progress(min(fraction, 1.0), _message(self._ledger.phase, done, total))
-        # A reviewer who steps an audit waits for one batch, not for the whole calibration.
-        self._host.give_way()
-
-
-def _require_resumable(record: JobRecord) -> None:
-    if record.kind != CALIBRATION_JOB:
-        raise ServiceError(f"Job {record.id} is no calibration, so it cannot be resumed.")
-    if record.status == "done":
-        raise ServiceError(f"Job {record.id} is done; there is nothing left to resume.")
-    if record.status not in RESUMABLE:
-        raise ServiceError(f"Job {record.id} is still at work; wait until it has ended, or cancel it first.")
-    if heir := (record.result or {}).get(RESUMED_AS):
-        raise ServiceError(f"Job {record.id} was resumed as job {heir} already; look at that one.")
-
-
-def _asked(record: JobRecord) -> tuple[int, CalibrationRequest]:
-    """Prompt set and request of a job."""
-    number, request = record.payload.get("prompt_set_id"), record.payload.get("request")
-    if not isinstance(number, int) or not isinstance(request, dict):
-        raise ServiceError(
-            f"Job {record.id} does not say what it was asked, so it cannot be resumed; start a new calibration."
-        )
-    return number, request_from_json(request)
-
-
-def _refusal(prompts: ParsedPromptSet, errors: tuple[RowError, ...]) -> str:
-    """Why a prompt set with these errors is refused."""
-    if not errors:
-        return f"{prompts.filename} has no row to calibrate on; add prompts."
-    if len({error.line for error in errors}) == prompts.total:
-        return f"None of the {prompts.total} rows can be used, {first_refused(errors)}; correct them."
-    return refused_rows(prompts, errors)
-
-
-def _check_weights(rows: tuple[PromptRow, ...], request: CalibrationRequest) -> None:
-    if request.weighting == "column" and any(row.weight is None for row in rows):
-        raise ServiceError("The prompt set has no column of weights; add one, or choose other weights.")
-    if request.weighting == "estimated" and len(rows) < LEAST_PROMPTS:
-        raise ServiceError(
-            f"{len(rows)} prompts can be used and estimating weights needs at least {LEAST_PROMPTS}; give more."
-        )
-
-
-def _message(phase: str, done: int, total: int) -> str:
-    """What a job is doing, e.g. ``"round 2 of rollouts, 120 of 400 prompts"``."""
-    name, _, number = phase.partition("/")
-    words = {
-        "reference": "references",
-        "rollout": f"round {number} of rollouts" if number else "rollouts",
-        "verification": "prompts kept apart",
-        "chains": "chains of the calibrated policy",
-    }.get(name, name)
-    return f"{words}, {done} of {total} prompts"
-
-
 DEMO_SAMPLE = {
     "file": "calibration_demo.jsonl",
     "title": "Demo prompts",
@@ -401,37 +174,31 @@ DEMO_SAMPLE = {
 
 
 class CalibrationService(PromptSetReader):
-    """Prompt sets and calibration runs."""
+    """Prompt sets and calibrations: run in the background, anew or from where they ended, and read afterwards."""
 
     def __init__(
         self,
         store: CalibrationStore,
-        jobs: CalibrationJobs,
         prompt_sets: PromptSetsRepository,
         sessions: SessionsRepository,
+        jobs: JobsRepository,
+        ledgers: LedgersRepository,
+        runner: JobRunner,
         host: ModelHost,
         detectors: Detectors,
         max_upload_bytes: int = 20_000_000,
     ) -> None:
-        """Wire the service.
-
-        Args:
-            store: Finished calibrations.
-            jobs: Starts calibrations.
-            prompt_sets: The store of prompt sets.
-            sessions: The store of audits, against which drift is measured.
-            host: Owner of the models.
-            detectors: Find spans where a row names none.
-            max_upload_bytes: Largest prompt set that is read.
-        """
         super().__init__(max_upload_bytes)
         self._store = store
-        self._jobs = jobs
         self._prompt_sets = prompt_sets
         self._sessions = sessions
+        self._jobs = jobs
+        self._ledgers = ledgers
+        self._runner = runner
         self._host = host
         self._detectors = detectors
         self._readings = CalibrationReadings(store)
+        self._resuming = Lock()
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """Prompt sets that come with the program, to calibrate on."""
@@ -451,19 +218,55 @@ class CalibrationService(PromptSetReader):
         return preview_rows(prompts, request, self._detectors.choose(request), limit)
 
     def estimate(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> CalibrationEstimate:
-        """How long the calibration will take, from a trial of about two seconds; loads the model."""
+        """How long the calibration will take, from a trial of about two seconds; loads the model.
+
+        Raises:
+            ServiceError: No row can be used, or a choice does not fit the prompt set.
+            CoftError: A setting is outside its range, or the model cannot be loaded.
+            NotFoundError: The word list has been deleted.
+        """
         # Tokenizing the upload and looking for spans need no turn of the model; only the trial's forwards do.
-        trial = Trial(replace(self._jobs.work(prompts, request), room=self._host.memory.room()))
+        trial = Trial(replace(self._work(prompts, request)[0], room=self._host.memory.room()))
         with self._host.turn():
             return trial.estimate()
 
     def submit(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> int:
-        """Store the prompt set, start the calibration as a job, and return the job's id."""
-        return self._jobs.submit(prompts, request)
+        """Store the prompt set, start the calibration as a job, and return the job's id.
+
+        Raises:
+            ServiceError: Rows cannot be used and going on without them was not allowed, or none is left; or a choice
+                does not fit the prompt set.
+            CoftError: A setting is outside its range, or the model cannot be loaded.
+            NotFoundError: The word list has been deleted.
+        """
+        work, errors = self._work(prompts, request)
+        if errors and not request.accept_errors:
+            raise ServiceError(_refusal(prompts, errors))
+        stored = self._prompt_sets.add(request.name, prompts.filename, prompts.digest, work.rows)
+        return self._start(work, stored.id)
 
     def resume(self, job_id: int) -> int:
-        """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id."""
-        return self._jobs.resume(job_id)
+        """Start a cancelled, failed or interrupted calibration again, from what it had done; the new job's id.
+
+        Raises:
+            ServiceError: The job is still at work, is done, was resumed already, or its prompt set is gone.
+            CoftError: The model cannot be loaded.
+            NotFoundError: There is no such job, or its word list has been deleted.
+        """
+        with self._resuming:
+            record = self._runner.get(job_id)
+            _require_resumable(record)
+            prompt_set_id, request = _submitted(record)
+            try:
+                rows = tuple(self._prompt_sets.rows(prompt_set_id))
+            except NotFoundError as error:
+                raise ServiceError(
+                    f"The prompt set of job {job_id} has been deleted, so it cannot be resumed; calibrate anew."
+                ) from error
+            check_request(request)
+            model = prompted(self._host.get(request.model), request)
+            work = CalibrationWork(model, self._detectors.choose(request), rows, request)
+            return self._start(work, prompt_set_id, resumes=job_id)
 
     def list(self, model: str | None = None) -> tuple[CalibrationSummary, ...]:
         """Finished calibrations, newest first."""
@@ -500,7 +303,7 @@ class CalibrationService(PromptSetReader):
             )
         weights = estimated_weights([example.prompt for example in examples], numbers, deployment)
         name = name.strip() or f"{record.name}, weighted"
-        reweighted = weighted(stored, weights).each(lambda part: replace(part, name=name))
+        reweighted = weights.applied(stored).each(lambda part: replace(part, name=name))
         return self._store.add(reweighted, record.prompt_set_id).id
 
     def drift(self, calibration_id: int) -> DriftReport:
@@ -520,6 +323,122 @@ class CalibrationService(PromptSetReader):
     def install_embedded(self, path: Path) -> CalibrationRecord | None:
         """Store the calibration that comes with the embedded model, once per version of it."""
         return self._store.install_embedded(path)
+
+    def _work(
+        self, prompts: ParsedPromptSet, request: CalibrationRequest
+    ) -> tuple[CalibrationWork, tuple[RowError, ...]]:
+        """The work that a request would be on the rows that can be used, and what is wrong with the others."""
+        check_request(request)
+        detector = self._detectors.choose(request)
+        loaded = self._host.get(request.model)
+        # A run that is resumed on another day must read its prompts as it did.
+        request = pinned(loaded, request)
+        model = prompted(loaded, request)
+        # Thresholds of the factual reading alone mask nothing.
+        find = require_sentinel if request.certified_in == "both" else resolve_sentinel
+        find(model.tokenizer, request.sentinel or None)
+        rows, errors = usable_rows(prompts, request, model)
+        if not rows:
+            raise ServiceError(_refusal(prompts, errors))
+        _check_weights(rows, request)
+        require_maskable(rows, request, detector)
+        return CalibrationWork(model, detector, rows, request), errors
+
+    def _start(self, work: CalibrationWork, prompt_set_id: int, resumes: int | None = None) -> int:
+        payload: JsonObject = {"prompt_set_id": prompt_set_id, "request": asdict(work.request)}
+
+        def take_up(job_id: int) -> None:
+            if resumes is not None:
+                self._ledgers.move(resumes, job_id)
+                self._jobs.set_result(resumes, {RESUMED_AS: job_id})
+
+        def run(context: JobContext) -> JsonObject:
+            with KeptLedger(self._ledgers, context.job_id, prompt_set_id) as ledger:
+                calibration = self._calibrate(context, work, ledger)
+                record = self._store.add(calibration, prompt_set_id, context.job_id)
+            return {"calibration_id": record.id}
+
+        return self._runner.submit(CALIBRATION_JOB, work.request.name, run, payload, take_up)
+
+    def _calibrate(self, context: JobContext, work: CalibrationWork, ledger: KeptLedger) -> AnyCalibration:
+        work = replace(work, room=self._host.memory.room(MemoryWait(context)))
+        end = work.share_of_calibrating
+        context.begin_phase(0.0, _message(work.request.source, 0, len(work.rows)))
+        with self._host.turn():
+            report = _Report(context, ledger, self._host, 0.0, end)
+            calibration = calibrated(work, report, ledger.stage("calibration"))
+            if not work.records_chains:
+                return calibration
+            context.begin_phase(end, _message("chains", 0, work.prompts_to_record))
+            report = _Report(context, ledger, self._host, end, 1.0)
+            return with_chains(work, calibration, report, ledger.stage("chains"))
+
+
+class _Report:
+    """Called by the core after each batch: reports, saves, gives way, and ends the job where it was cancelled."""
+
+    def __init__(self, context: JobContext, ledger: KeptLedger, host: ModelHost, begin: float, end: float) -> None:
+        self._context, self._ledger, self._host = context, ledger, host
+        self._begin, self._end = begin, end
+
+    def __call__(self, done: int, total: int) -> None:
+        self._context.check_cancelled()
+        self._ledger.save_if_due()
+        fraction = self._begin + (self._end - self._begin) * done / max(total, 1)
+        self._context.progress(min(fraction, 1.0), _message(self._ledger.phase, done, total))
+        # A reviewer who steps an audit waits for one batch, not for the whole calibration.
+        self._host.give_way()
+
+
+def _require_resumable(record: JobRecord) -> None:
+    if record.kind != CALIBRATION_JOB:
+        raise ServiceError(f"Job {record.id} is no calibration, so it cannot be resumed.")
+    if record.status == "done":
+        raise ServiceError(f"Job {record.id} is done; there is nothing left to resume.")
+    if record.status not in RESUMABLE:
+        raise ServiceError(f"Job {record.id} is still at work; wait until it has ended, or cancel it first.")
+    if heir := (record.result or {}).get(RESUMED_AS):
+        raise ServiceError(f"Job {record.id} was resumed as job {heir} already; look at that one.")
+
+
+def _submitted(record: JobRecord) -> tuple[int, CalibrationRequest]:
+    """Prompt set and request of a job."""
+    number, request = record.payload.get("prompt_set_id"), record.payload.get("request")
+    if not isinstance(number, int) or not isinstance(request, dict):
+        raise ServiceError(
+            f"Job {record.id} does not say what it was asked, so it cannot be resumed; start a new calibration."
+        )
+    return number, request_from_json(request)
+
+
+def _refusal(prompts: ParsedPromptSet, errors: tuple[RowError, ...]) -> str:
+    """Why a prompt set with these errors is refused."""
+    if not errors:
+        return f"{prompts.filename} has no row to calibrate on; add prompts."
+    if len({error.line for error in errors}) == prompts.total:
+        return f"None of the {prompts.total} rows can be used, {first_refused(errors)}; correct them."
+    return refused_rows(prompts, errors)
+
+
+def _check_weights(rows: tuple[PromptRow, ...], request: CalibrationRequest) -> None:
+    if request.weighting == "column" and any(row.weight is None for row in rows):
+        raise ServiceError(NO_WEIGHTS)
+    if request.weighting == "estimated" and len(rows) < LEAST_PROMPTS:
+        raise ServiceError(
+            f"{len(rows)} prompts can be used and estimating weights needs at least {LEAST_PROMPTS}; give more."
+        )
+
+
+def _message(phase: str, done: int, total: int) -> str:
+    """What a job is doing, e.g. ``"round 2 of rollouts, 120 of 400 prompts"``."""
+    name, _, number = phase.partition("/")
+    words = {
+        "reference": "references",
+        "rollout": f"round {number} of rollouts" if number else "rollouts",
+        "verification": "prompts kept apart",
+        "chains": "chains of the calibrated policy",
+    }.get(name, name)
+    return f"{words}, {done} of {total} prompts"
 
 
 def _counted_otherwise(part: Calibration, numbers: Sequence[int]) -> bool:

@@ -1,141 +1,276 @@
-"""What the calibrate page says of a prompt set: its columns, what is wrong with it, and how it will be masked."""
+"""What the calibrate page says of runs: what one will take, the list of them, drift, and two side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Callable, Sequence
 
-from app.shared.audits import CalibrationSummary
+from markupsafe import Markup, escape
+
+from app.shared.audits import (
+    FAMILY_NAMES,
+    BinView,
+    CalibrationSummary,
+    CalibrationView,
+)
 from app.shared.chain_words import DRIFT_STATES
-from app.shared.markup import badge, icon, table
+from app.shared.markup import html, table
 from app.shared.prompt_sets import CalibrationEstimate
-from app.shared.step_words import count, day, duration, level, plural
+from app.shared.step_words import abbreviated, count, day, level, plural, signed, table_threshold
 from coft_core.conformal.drift import DriftReport
 
 SHOWN_PROMPT = 120
 """Characters of a prompt that a table shows."""
 
-
-def drift_head(report: DriftReport) -> str:
-    """Badge and sentence."""
-    mark = badge(f"drift-{report.status}", DRIFT_STATES.get(report.status, report.status))
-    facts = ""
-    if report.two_sample_p is not None:
-        facts = (
-            f'<p class="hint tnum">The martingale stands at {report.martingale:.3g} now; without drift it reaches 100 '
-            "in at most 1 of 100 cases.</p>"
-        )
-    todo = (
-        ""
-        if report.baseline
-        else '<p class="hint">Calibrate on rollouts, or tick “Record chains”, so that audits have something to be '
-        "compared with.</p>"
-    )
-    return (
-        f'<div class="bar"><h2>Does it still fit?</h2>{mark}</div>'
-        f'<p class="sub">{escape(report.sentence)}</p>{facts}{todo}'
-    )
-
-
-def drift_foot(report: DriftReport) -> str:
-    """What the picture shows, and which audits it leaves out."""
-    if not report.p_values:
-        return _left_out(report)
-    return (
-        f'<p class="hint">Each dot is an audit: its place between 0 and 1 among the {report.baseline} chains that this '
-        "calibration recorded. Without drift the dots lie evenly. Many low dots: the model now writes tokens with less "
-        f"support in both views.</p>{_left_out(report)}"
-    )
-
-
-def _left_out(report: DriftReport) -> str:
-    """The audits that were not compared, each with its reason, folded away."""
-    if not report.left_out:
-        return ""
-    rows = [
-        [
-            f'<a href="./?session={own.session_id}">{own.session_id}</a>',
-            escape(own.prompt if len(own.prompt) <= SHOWN_PROMPT else f"{own.prompt[:SHOWN_PROMPT]}…"),
-            escape(own.why),
-        ]
-        for own in report.left_out
-    ]
-    listed = table([("Audit", "n"), ("Prompt", ""), ("Why it does not count", "")], rows, "plain", "Audits left out")
-    count = len(report.left_out)
-    return (
-        f'<details class="meanings"><summary>{icon("chev", "chev")}{plural(count, "audit")} '
-        f'{"is" if count == 1 else "are"} left out</summary><div class="scrolls" tabindex="0" role="region" '
-        f'aria-label="Audits left out, table">{listed}</div></details>'
-    )
-
-
 SOURCES = {"reference": "references", "rollout": "rollouts"}
 LAYOUTS = {"joint": "", "factorized": "one mask a family, "}
-ESTIMATOR_NAMES = {"hierarchical": "hierarchical", "one_per_context": "one per context", "pooled": "pooled"}
+ESTIMATOR_NAMES = {"one_per_context": "one per context"}
+
+Head = list[tuple[str, str]]
+"""Titles of a table's columns with their classes."""
 
 
-def runs_list(found: Sequence[CalibrationSummary], shown: int | None) -> str:
+def family_name(family: str) -> str:
+    """An attribute family as a reader knows it."""
+    return FAMILY_NAMES.get(family, family)
+
+
+def cells_table(head: Head, rows: Sequence[Sequence[object]], classes: str, caption: str) -> Markup:
+    """A table whose cells are escaped unless they are markup."""
+    return Markup(table(head, [[escape(cell) for cell in row] for row in rows], classes, caption))
+
+
+def row_head(name: object) -> Markup:
+    """The first cell of a table's row."""
+    return html('<th scope="row">{{ name }}</th>', name=name)
+
+
+def runs_list(runs: Sequence[CalibrationSummary], shown: int | None) -> Markup:
     """Past runs, newest first."""
-    if not found:
-        return '<p class="sub">No calibration yet. The first one that you make is listed here.</p>'
-    return f'<ul class="runlist">{"".join(_run(item, item.id == shown) for item in found)}</ul>'
-
-
-def _run(item: CalibrationSummary, current: bool) -> str:
-    what = "The calibration goes for good. Audits that used it keep their results and its name."
-    name = escape(item.name)
-    delete = (
-        '<span class="hint">comes with the program</span>'
-        if item.embedded
-        else f'<button type="button" class="btn small quiet" data-do="delete" data-id="{item.id}" '
-        f'data-name="{name}" data-what="{what}" aria-label="Delete {name}">Delete</button>'
+    return html(
+        """
+        {% if not runs %}<p class="sub">No calibration yet. The first one that you make is listed here.</p>
+        {% else %}<ul class="runlist">
+        {% for run in runs %}
+          <li{{ " aria-current=true" if run.id == shown else "" }}>
+          <button type="button" class="link" data-do="show" data-id="{{ run.id }}">{{ run.name }}</button>
+          {% if run.embedded %}<span class="hint">comes with the program</span>
+          {% else %}<button type="button" class="btn small quiet" data-do="delete" data-id="{{ run.id }}"
+            data-name="{{ run.name }}"
+            data-what="The calibration goes for good. Audits that used it keep their results and its name."
+            aria-label="Delete {{ run.name }}">Delete</button>{% endif %}
+          <span class="hint tnum">{{ facts(run) }}</span></li>
+        {% endfor %}
+        </ul>{% endif %}
+        """,
+        runs=runs,
+        shown=shown,
+        facts=run_facts,
     )
-    return (
-        f'<li{" aria-current=true" if current else ""}><button type="button" class="link" data-do="show" '
-        f'data-id="{item.id}">{name}</button>{delete}<span class="hint tnum">{run_facts(item)}</span></li>'
-    )
 
 
-def run_facts(item: CalibrationSummary) -> str:
+def run_facts(run: CalibrationSummary) -> str:
     """Model, source and settings of a run in one line."""
-    kind = LAYOUTS.get(item.mask_layout, "") if item.certified_in == "both" else "factual reading alone, "
-    lam = f"λ {item.lam:.2f}, " if item.certified_in == "both" else ""
+    both = run.certified_in == "both"
+    kind = LAYOUTS.get(run.mask_layout, "") if both else "factual reading alone, "
+    lam = f"λ {run.lam:.2f}, " if both else ""
     return (
-        f"{escape(item.model)}, {SOURCES.get(item.source, item.source)}, {kind}"
-        f"{ESTIMATOR_NAMES.get(item.estimator, item.estimator)}, {lam}α {level(item.alpha)}, "
-        f"{plural(item.contexts, 'context')}, {day(item.created_at)}"
+        f"{run.model}, {SOURCES.get(run.source, run.source)}, {kind}{_estimator(run.estimator)}, {lam}"
+        f"α {level(run.alpha)}, {plural(run.contexts, 'context')}, {day(run.created_at)}"
     )
 
 
-def _more_contexts(found: CalibrationEstimate) -> str:
-    """What would give more contexts: other values of the column that merges rows, or more rows."""
-    if found.contexts == found.prompts:
-        return "Add prompts"
-    return (
-        f"{plural(found.prompts, 'row')} count as {count(found.contexts)}, because rows with the same context count "
-        "once: give rows that do not belong together contexts of their own, add prompts"
-    )
+def _estimator(name: str) -> str:
+    return ESTIMATOR_NAMES.get(name, name)
 
 
-def estimate_panel(found: CalibrationEstimate, alpha: float, share: float) -> str:
-    """What a calibration will take and whether its contexts suffice."""
-    kept = round(found.contexts * (1 - share))
-    lines = [
-        f"<strong>{plural(found.prompts, 'prompt')}, {plural(found.contexts, 'context')}</strong>: about {count(kept)} "
-        f"to calibrate, {count(found.contexts - kept)} kept apart. Alpha {level(alpha)} needs at least "
-        f"{count(found.needed)}.",
-        f"It takes {duration(found.seconds)} here, judged by a trial with {plural(found.tried, 'prompt')}.",
-    ]
+def estimate_panel(estimate: CalibrationEstimate, alpha: float, share: float) -> Markup:
+    """What a calibration will take and whether its contexts suffice; ``share`` of them is kept apart."""
+    kept = round(estimate.contexts * (1 - share))
     cautions = []
-    if kept < found.needed:
-        cautions.append(f"Too few contexts: every token would pass. {_more_contexts(found)}, or choose a larger alpha.")
-    if found.unmasked:
-        verb = "masks" if found.unmasked == 1 else "mask"
-        seen = "" if found.looked_at is None else f" of the {count(found.looked_at)} looked at"
+    if kept < estimate.needed:
+        more = "Add prompts"
+        if estimate.contexts != estimate.prompts:
+            more = (
+                f"{plural(estimate.prompts, 'row')} count as {count(estimate.contexts)}, because rows with the same "
+                "context count once: give rows that do not belong together contexts of their own, add prompts"
+            )
+        cautions.append(f"Too few contexts: every token would pass. {more}, or choose a larger alpha.")
+    if estimate.unmasked:
+        verb = "masks" if estimate.unmasked == 1 else "mask"
+        seen = "" if estimate.looked_at is None else f" of the {count(estimate.looked_at)} looked at"
         cautions.append(
-            f"{plural(found.unmasked, 'prompt')}{seen} {verb} nothing, so both views are equal there. Give spans "
+            f"{plural(estimate.unmasked, 'prompt')}{seen} {verb} nothing, so both views are equal there. Give spans "
             "in the file, mask more families, or use a word list."
         )
-    warned = "".join(f"<li>{icon('tri')}<span>{text}</span></li>" for text in cautions)
-    body = "".join(f'<p class="sub tnum">{line}</p>' for line in lines)
-    return f'<div class="estimate">{body}{f"<ul class=cautions>{warned}</ul>" if warned else ""}</div>'
+    return html(
+        """
+        <div class="estimate"><p class="sub tnum"><strong>{{ estimate.prompts | plural("prompt") }},
+        {{ estimate.contexts | plural("context") }}</strong>: about {{ kept | count }} to calibrate,
+        {{ (estimate.contexts - kept) | count }} kept apart. Alpha {{ alpha | level }} needs at least
+        {{ estimate.needed | count }}.</p><p class="sub tnum">It takes {{ estimate.seconds | duration }} here, judged by
+        a trial with {{ estimate.tried | plural("prompt") }}.</p>
+        {% if cautions %}<ul class=cautions>
+        {% for caution in cautions %}<li>{{ icon("tri") }}<span>{{ caution }}</span></li>{% endfor %}
+        </ul>{% endif %}</div>
+        """,
+        estimate=estimate,
+        kept=kept,
+        alpha=alpha,
+        cautions=cautions,
+    )
+
+
+def drift_head(report: DriftReport) -> Markup:
+    """Badge and sentence."""
+    return html(
+        """
+        <div class="bar"><h2>Does it still fit?</h2>{{ badge("drift-" ~ report.status, word) }}</div>
+        <p class="sub">{{ report.sentence }}</p>
+        {% if report.two_sample_p is not none %}
+          <p class="hint tnum">The martingale stands at {{ "%.3g" | format(report.martingale) }} now; without drift it
+          reaches 100 in at most 1 of 100 cases.</p>
+        {% endif %}
+        {% if not report.baseline %}
+          <p class="hint">Calibrate on rollouts, or tick “Record chains”, so that audits have something to be compared
+          with.</p>
+        {% endif %}
+        """,
+        report=report,
+        word=DRIFT_STATES.get(report.status, report.status),
+    )
+
+
+def drift_foot(report: DriftReport) -> Markup:
+    """What the picture shows, and the audits that were not compared, each with its reason, folded away."""
+    rows = [
+        [
+            html('<a href="./?session={{ id }}">{{ id }}</a>', id=audit.session_id),
+            audit.prompt if len(audit.prompt) <= SHOWN_PROMPT else f"{audit.prompt[:SHOWN_PROMPT]}…",
+            audit.why,
+        ]
+        for audit in report.left_out
+    ]
+    head = [("Audit", "n"), ("Prompt", ""), ("Why it does not count", "")]
+    return html(
+        """
+        {% if report.p_values %}
+          <p class="hint">Each dot is an audit: its place between 0 and 1 among the {{ report.baseline }} chains that
+          this calibration recorded. Without drift the dots lie evenly. Many low dots: the model now writes tokens with
+          less support in both views.</p>
+        {% endif %}
+        {% if report.left_out %}
+          <details class="meanings"><summary>{{ icon("chev", "chev") }}{{ report.left_out | length | plural("audit") }}
+          {{ "is" if report.left_out | length == 1 else "are" }} left out</summary><div class="scrolls" tabindex="0"
+            role="region" aria-label="Audits left out, table">{{ table }}</div></details>
+        {% endif %}
+        """,
+        report=report,
+        table=cells_table(head, rows, "plain", "Audits left out"),
+    )
+
+
+def field_name(name: str) -> str:
+    """A fingerprint field as a reader knows it."""
+    return {"lam": "lambda", "top_p": "top-p", "top_k": "top-k"}.get(name, name.replace("_", " "))
+
+
+def comparison_choices(runs: Sequence[CalibrationSummary], shown: int | None) -> list[tuple[str, int]]:
+    """The other runs, for a menu; 0 compares with none."""
+    others = [(f"{run.name}, {day(run.created_at)}", run.id) for run in runs if run.id != shown]
+    return [("Choose a run" if others else "There is no other run yet", 0), *others]
+
+
+def comparison_settings(first: CalibrationView, second: CalibrationView) -> Markup:
+    """What differs between two runs, and what is equal, folded."""
+    one, other = dict(first.fingerprint), dict(second.fingerprint)
+    fields = [(name, read(first), read(second)) for name, read in FACTS]
+    fields += [
+        (field_name(name), abbreviated(one.get(name, "–")), abbreviated(other.get(name, "–")))
+        for name in dict.fromkeys([*one, *other])
+    ]
+    differ = [field for field in fields if field[1] != field[2]]
+    head: Head = [("What", ""), *((str(escape(view.summary.name)), "cut") for view in (first, second))]
+    rows = [
+        [html('<th scope="row"><span class="ne" aria-hidden="true">≠</span>{{ name }}</th>', name=name), a, b]
+        for name, a, b in differ
+    ]
+    return html(
+        """
+        <div class="bar"><h3>What differs</h3><span class="hint tnum">{{ rows | length | plural("field") }}</span></div>
+        {% if rows %}{{ table }}{% else %}<p class=sub>Nothing.</p>{% endif %}
+        <details><summary>{{ icon("chev", "chev") }}{{ equal | length | plural("field") }} equal</summary>
+        <dl class="finger">
+        {% for name, value, _ in equal %}<div><dt>{{ name }}</dt><dd>{{ value }}</dd></div>{% endfor %}</dl></details>
+        """,
+        rows=rows,
+        table=cells_table(head, rows, "plain differ", "What differs"),
+        equal=[field for field in fields if field[1] == field[2]],
+    )
+
+
+def comparison_thresholds(first: CalibrationView, second: CalibrationView) -> Markup:
+    """Thresholds, coverage and contexts of both by position."""
+    bins = [{item.label: item for item in view.bins} for view in (first, second)]
+    coverage = [{row.label: row.coverage for row in view.coverage} for view in (first, second)]
+    starts = {item.label: item.first_step for view in (first, second) for item in view.bins}
+    rows = []
+    for label in sorted(starts, key=lambda name: (starts[name], name)):
+        a, b = (by_label.get(label) for by_label in bins)
+        rates = ["–" if (rate := by_label.get(label)) is None else f"{rate:.3f}" for by_label in coverage]
+        sizes = [count(item.contexts) if item else "–" for item in (a, b)]
+        rows.append([row_head(label), _tau(a), _tau(b), _difference(a, b), *rates, *sizes])
+    head = [
+        ("Steps", ""), ("τ, first", "n"), ("τ, second", "n"), ("Difference", "n"), ("Coverage, first", "n"),
+        ("second", "n"), ("Contexts, first", "n"), ("second", "n"),
+    ]  # fmt: skip
+    return html(
+        """
+        <p class="hint lines"><span class="line solid"></span>first: {{ first }} <span class="line dashed"></span>
+        second: {{ second }}. Open marks are inherited; where a line is broken, every token passes.</p>{{ table }}
+        """,
+        first=first.summary.name,
+        second=second.summary.name,
+        table=cells_table(head, rows, "plain", "Thresholds of both runs"),
+    )
+
+
+def _tau(item: BinView | None) -> object:
+    if item is None:
+        return "–"
+    if item.state == "uninformative":
+        return html('<span class="caution">{{ why }}</span>', why="too weak" if item.tau > 0 else "none")
+    note = Markup(' <span class="hint">inherited</span>' if item.state == "inherited" else "")
+    return html("{{ tau }}{{ note }}", tau=table_threshold(item.tau), note=note)
+
+
+def _difference(a: BinView | None, b: BinView | None) -> str:
+    if a is None or b is None or "uninformative" in (a.state, b.state):
+        return "–"
+    return signed(b.tau - a.tau, 3)
+
+
+def _shift(view: CalibrationView) -> str:
+    if view.effective_contexts is not None:
+        return f"weighted, {view.effective_contexts:.0f} effective contexts"
+    return "like the calibration’s" if view.reading.rho <= 1 else f"at most {view.reading.rho:g} times likelier"
+
+
+def _overall(view: CalibrationView) -> str:
+    row = view.coverage[0] if view.coverage else None
+    return "not measured" if row is None or row.coverage is None else f"{row.coverage:.3f}"
+
+
+FACTS: tuple[tuple[str, Callable[[CalibrationView], str]], ...] = (
+    ("alpha, as calibrated", lambda view: level(view.summary.alpha)),
+    ("alpha, as shown", lambda view: level(view.alpha)),
+    ("group, as shown", lambda view: view.group or "all"),
+    ("family, as shown", lambda view: family_name(view.family) if view.family else "all"),
+    ("estimator, as shown", lambda view: _estimator(view.reading.estimator)),
+    ("contexts come from", lambda view: SOURCES.get(view.summary.source, view.summary.source)),
+    ("masked branches", lambda view: "one a family" if view.families else "one"),
+    ("bins", lambda view: f"{view.reading.bin_words}, to step {view.reading.max_position}"),
+    ("prompts in use", _shift),
+    ("contexts", lambda view: count(view.summary.contexts)),
+    ("coverage", _overall),
+)
+"""What is compared besides the fingerprint."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from app.calibrate.service import request_from_json, request_to_json
+from app.calibrate.service import request_from_json
 from app.lists.service import UserListService
 from app.report.document import ReportPart, canonical, digest_of, report_text
 from app.report.tables import SessionData, annotations_csv, candidates_csv, steps_csv
@@ -187,7 +187,7 @@ def prompts_file(made_of: CalibrationPrompts, stored: PromptSetRecord) -> bytes:
         "kind": PROMPTS_KIND,
         "version": PROMPTS_VERSION,
         "prompt_set": {"name": stored.name, "filename": stored.filename, "sha256": stored.digest},
-        "request": request_to_json(made_of.request),
+        "request": asdict(made_of.request),
         "user_list": None if listed is None else {"name": listed.name, "terms": [asdict(own) for own in listed.terms]},
         "rows": [{"line": row.line, **asdict(row.example), "weight": row.weight} for row in made_of.rows],
     }

@@ -57,7 +57,6 @@ class Rate:
     """Reports of one job's progress, and the time left that follows from them."""
 
     def __init__(self) -> None:
-        """Begin without any report."""
         self._reports: deque[tuple[float, float]] = deque()
 
     def note(self, now: float, fraction: float) -> None:
@@ -110,15 +109,6 @@ class JobContext:
         stop: Event,
         clock: Callable[[], float],
     ) -> None:
-        """Made by the runner.
-
-        Args:
-            job_id: The job's id.
-            payload: What the job was asked.
-            jobs: Where progress is written.
-            stop: Set when the job has to end early.
-            clock: Monotonic seconds.
-        """
         self.job_id = job_id
         self.payload = payload
         self._jobs = jobs
@@ -223,13 +213,7 @@ class JobRunner:
     """
 
     def __init__(self, database: Database, workers: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
-        """Make a runner; nothing runs until a job is submitted.
-
-        Args:
-            database: The open store.
-            workers: How many jobs run at once; the others wait in the order of submission.
-            clock: Monotonic seconds; tests give their own.
-        """
+        """Make a runner of so many jobs at once; the others wait in the order of submission."""
         self._jobs = JobsRepository(database)
         self._clock = clock
         self._executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="job")
@@ -360,13 +344,11 @@ class JobRunner:
         self._executor.shutdown(wait=wait)
 
     def __enter__(self) -> Self:
-        """Return the runner."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Shut down."""
         self.shutdown()
 
     def _prepare(self, job_id: int, prepare: Callable[[int], None]) -> None:
@@ -389,13 +371,8 @@ class JobRunner:
                 raise JobCancelled
             self._jobs.start(context.job_id)
             result = function(context)
-            self._jobs.finish(
-                context.job_id,
-                "done",
-                progress=1.0,
-                message=context.state[1],
-                result=None if result is None else dict(result),
-            )
+            made = None if result is None else dict(result)
+            self._jobs.finish(context.job_id, "done", progress=1.0, message=context.state[1], result=made)
         except JobCancelled:
             self._end_stopped(handle)
         except (Exception, SystemExit) as error:
@@ -446,7 +423,6 @@ class JobService:
     """Looks jobs up and asks them to stop."""
 
     def __init__(self, runner: JobRunner, jobs: JobsRepository, prompt_sets: PromptSetsRepository) -> None:
-        """Wire the service to the runner of this process, to the rows of all, and to what jobs work on."""
         self._runner = runner
         self._jobs = jobs
         self._prompt_sets = prompt_sets

@@ -18,8 +18,7 @@ from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import KNOWN_POLICIES, policy_name
 from app.shared.settings_json import settings_from_json
 from app.shared.terminal import PolicyOptions, wait_for
-from app.tune.files import tuning_csv, tuning_json
-from app.tune.types import TunedMethod, TunedPoint, TuningRequest, TuningView
+from app.tune.runs import TunedMethod, TunedPoint, TuningRequest, TuningView, tuning_csv, tuning_json
 from app.tune.words import calibrated_sentence, kept_sentence, none_sentence
 
 USUAL = TuningRequest("", ())

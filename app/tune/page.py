@@ -21,7 +21,7 @@ from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.policies import KNOWN_POLICIES
 from app.shared.prompt_form import samples_list
 from app.shared.web import topbar
-from app.tune.types import TuningRequest
+from app.tune.runs import TuningRequest
 from app.tune.words import EMPTY, read_set, run_details, runs_list, tuning_figure
 
 SAMPLING = ("max_new_tokens", "temperature", "top_p", "top_k")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from app.shared.audits import AuditSettings, ParameterValue
+from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.jobs import JobContext, JobRunner
@@ -17,18 +17,22 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, controls_of, prompted
 from app.shared.policies import FACTORIZED, policy_info
 from app.shared.prompt_sets import SamplePromptSet, parse_prompt_set, sample_of
-from app.tune.files import (
+from app.tune.runs import (
+    TunedMethod,
+    TunedPoint,
+    TunedValues,
+    TuningRequest,
+    TuningView,
     has_points,
     method_of,
     payload_of,
     point_of,
-    read_tuning_set,
     request_from,
     set_from,
     tuning_csv,
     view_of,
 )
-from app.tune.types import TunedMethod, TunedPoint, TunedValues, TuningRequest, TuningSet, TuningView
+from app.tune.sets import TuningSet, read_tuning_set
 from coft_core.assets import assets_path
 from coft_core.calibrate.run import SOURCES, calibrate, calibrate_many
 from coft_core.conformal.calibration import Calibration
@@ -77,16 +81,19 @@ def tuned(work: TuningWork, context: JobContext) -> JsonObject:
         CoftError: Vanilla decoding itself cannot be measured.
     """
     calibrations = _calibrations(work, context)
-    found = [_variants(work, name, calibrations) for name in work.request.policies if name != "vanilla"]
+    sweeps = [_variants(work, name, calibrations) for name in work.request.policies if name != "vanilla"]
     base = variants_of(method("vanilla"), **controls_of(work.request.settings))
-    clock = _Clock(context, len(work.items.items) * (1 + sum(not isinstance(own, TunedMethod) for own in found)))
+    clock = _Clock(context, len(work.items.items) * (1 + sum(not isinstance(tried, TunedMethod) for tried in sweeps)))
     context.begin_phase(0.0, "vanilla")
     vanilla = _measured(work, base, clock)[0]
-    methods = [own if isinstance(own, TunedMethod) else _unmeasured(own) for own in found]
+    methods = [
+        tried if isinstance(tried, TunedMethod) else TunedMethod(tried[0].method, (), planned=len(tried))
+        for tried in sweeps
+    ]
     context.keep(_result(work, vanilla, methods))
-    for place, own in enumerate(found):
-        if not isinstance(own, TunedMethod):
-            methods[place] = _swept(work, own, vanilla, clock)
+    for place, tried in enumerate(sweeps):
+        if not isinstance(tried, TunedMethod):
+            methods[place] = _swept(work, tried, vanilla, clock)
             context.keep(_result(work, vanilla, methods))
     return _result(work, vanilla, methods)
 
@@ -95,13 +102,9 @@ def _result(work: TuningWork, vanilla: Measured, methods: Sequence[TunedMethod])
     return {
         "vanilla": asdict(point_of(vanilla, {})),
         "floor": accuracy_floor(vanilla),
-        "methods": [asdict(own) for own in methods],
+        "methods": [asdict(tuned) for tuned in methods],
         "weights": work.model.weights_digest,
     }
-
-
-def _unmeasured(variants: Sequence[Variant]) -> TunedMethod:
-    return TunedMethod(variants[0].method, (), planned=len(variants))
 
 
 class _Clock:
@@ -132,35 +135,35 @@ def _calibrations(work: TuningWork, context: JobContext) -> dict[float, Calibrat
     seed, steps, controls = settings.seed, settings.max_new_tokens, controls_of(settings)
     if work.request.calibration_source == "reference":
         with work.host.turn():
-            made = calibrate_many(
+            calibrations = calibrate_many(
                 work.model, work.examples, LAMS, settings.alpha, detector=work.detector, progress=told, room=room,
                 seed=seed, **controls,
             )  # fmt: skip
-        return dict(zip(LAMS, made, strict=True))
+        return dict(zip(LAMS, calibrations, strict=True))
     # Chains are written under one lambda, so that rollouts are calibrated one after the other.
-    found = {}
+    by_lam = {}
     for lam in LAMS:
         context.progress(0.0, f"writing rollouts at lambda {lam:g}")
         with work.host.turn():
-            found[lam] = calibrate(
+            by_lam[lam] = calibrate(
                 work.model, work.examples, lam, settings.alpha, source="rollout", detector=work.detector,
                 progress=told, room=room, seed=seed, max_new_tokens=steps, **controls,
             )  # fmt: skip
-    return found
+    return by_lam
 
 
 def _variants(
     work: TuningWork, name: str, calibrations: Mapping[float, Calibration] | None
 ) -> tuple[Variant, ...] | TunedMethod:
     """The variants of a method, or why there are none."""
-    own = method(name)
+    settings = work.request.settings
     # Only joint calibrations are made here, and only one of both readings fits what COFT certifies.
     usable = calibrations if name == "coft" else None
-    given = dict(work.request.settings.parameters) if name == work.request.settings.policy else {}
+    parameters = dict(settings.parameters) if name == settings.policy else {}
     try:
         return variants_of(
-            own, calibrations=usable, alphas=work.request.alphas, parameters=given,
-            **controls_of(work.request.settings),
+            method(name), calibrations=usable, alphas=work.request.alphas, parameters=parameters,
+            **controls_of(settings),
         )  # fmt: skip
     except CoftError as error:
         return TunedMethod(name, (), str(error))
@@ -183,12 +186,17 @@ def _measured(work: TuningWork, variants: Sequence[Variant], clock: _Clock) -> l
         clock.tick(title)
         work.host.give_way()
 
-    policies, room = [own.policy for own in variants], work.host.memory.room(clock.waiting)
+    policies, room = [variant.policy for variant in variants], work.host.memory.room(clock.waiting)
     with work.host.turn():
         return measure_many(work.model, work.items.items, policies, models, scorers, work.detector, told, room=room)
 
 
 JOB_KIND = "tuning"
+
+DONE: tuple[JobStatus, ...] = ("done",)
+"""Runs whose methods were all swept: only these have a point to use."""
+
+ENDED: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
 
 SAMPLES = ("prompts", "tuning.json")
 """List of the sets to tune on that come with the program, among the shipped data files."""
@@ -205,7 +213,6 @@ class TuningService:
         detectors: Detectors,
         max_upload_bytes: int = 20_000_000,
     ) -> None:
-        """Wire to the store of jobs, what runs them, the models and the detectors."""
         self._jobs = jobs
         self._runner = runner
         self._host = host
@@ -254,16 +261,13 @@ class TuningService:
             raise ServiceError(
                 f"There is no context source {request.calibration_source!r}; choose one of {', '.join(SOURCES)}."
             )
-        source = request.calibration_source
-        examples = () if calibration_set is None else self._examples(calibration_set, source)
-        named = None if calibration_set is None else calibration_set.name
-        own = replace(request, calibration_set=named)
+        examples: tuple[Example, ...] = ()
+        if calibration_set is not None:
+            examples = self._examples(calibration_set, request.calibration_source)
+            request = replace(request, calibration_set=calibration_set.name)
         prompted(self._host.get(request.settings.model), request.settings)
         return self._runner.submit(
-            JOB_KIND,
-            request.name,
-            lambda context: self._work(context, examples),
-            payload_of(own, tuning_set),
+            JOB_KIND, request.name, lambda context: self._work(context, examples), payload_of(request, tuning_set)
         )
 
     def list(self) -> tuple[TuningView, ...]:
@@ -276,10 +280,10 @@ class TuningService:
         Raises:
             NotFoundError: There is no such run, it is still at work, or nothing was measured.
         """
-        found = next((job for job in self._ended() if job.id == run_id), None)
-        if found is None:
+        job = next((job for job in self._ended() if job.id == run_id), None)
+        if job is None:
             raise NotFoundError(f"There is no tuning {run_id} with points; choose one from the list.")
-        return view_of(found)
+        return view_of(job)
 
     def write_csv(self, run_id: int, folder: Path) -> Path:
         """Write a run's points into a folder, atomically, and return the path."""
@@ -292,17 +296,16 @@ class TuningService:
         """
         loaded = self._host.loaded(settings.model)
         key = FACTORIZED if settings.mask_layout == "factorized" else settings.policy
-        for job in self._finished():
-            request = request_from(job.payload)
-            own = request.settings
-            alike = (own.model, own.prompt_format) == (settings.model, settings.prompt_format)
-            if not alike or controls_of(own) != controls_of(settings):
+        for job in self._ended(DONE):
+            tuned = request_from(job.payload).settings
+            alike = (tuned.model, tuned.prompt_format) == (settings.model, settings.prompt_format)
+            if not alike or controls_of(tuned) != controls_of(settings):
                 continue
-            tuned = None if job.result is None else str(job.result.get("weights"))
-            if loaded is not None and tuned is not None and not same_digests(tuned, loaded.weights_digest):
+            weights = None if job.result is None else str(job.result.get("weights"))
+            if loaded is not None and weights is not None and not same_digests(weights, loaded.weights_digest):
                 continue
             view = view_of(job)
-            best = next((own.best for own in view.methods if own.policy == key), None)
+            best = next((method.best for method in view.methods if method.policy == key), None)
             if best is not None:
                 return _values(view, best)
         return None
@@ -319,21 +322,14 @@ class TuningService:
                 f"No finished tuning fits {policy_info(settings.policy).name} with this model, sampling and mask; tune "
                 "it first."
             )
-        own = dict(settings.parameters) | dict(found.parameters)
         return replace(
             settings,
-            parameters=tuple(own.items()),
+            parameters=tuple((dict(settings.parameters) | dict(found.parameters)).items()),
             lam=settings.lam if found.lam is None else found.lam,
             alpha=settings.alpha if found.alpha is None else found.alpha,
         )
 
-    def _finished(self) -> builtins.list[JobRecord]:
-        """Runs whose methods were all swept: only these have a point to use."""
-        statuses: tuple[JobStatus, ...] = ("done",)
-        return self._jobs.list(JOB_KIND, statuses, limit=1000)
-
-    def _ended(self) -> builtins.list[JobRecord]:
-        statuses: tuple[JobStatus, ...] = ("done", "cancelled", "interrupted", "failed")
+    def _ended(self, statuses: tuple[JobStatus, ...] = ENDED) -> builtins.list[JobRecord]:
         return [job for job in self._jobs.list(JOB_KIND, statuses, limit=1000) if has_points(job)]
 
     def _examples(self, path: Path, source: str) -> tuple[Example, ...]:
@@ -357,8 +353,6 @@ class TuningService:
 
 
 def _values(view: TuningView, best: TunedPoint) -> TunedValues:
-    found: Mapping[str, float] = dict(best.values)
-    own: tuple[tuple[str, ParameterValue], ...] = tuple(
-        (name, value) for name, value in found.items() if name not in ("lam", "alpha")
-    )
-    return TunedValues(view.id, view.name, view.set_name, own, found.get("lam"), found.get("alpha"))
+    values = dict(best.values)
+    parameters = tuple((name, value) for name, value in best.values if name not in ("lam", "alpha"))
+    return TunedValues(view.id, view.name, view.set_name, parameters, values.get("lam"), values.get("alpha"))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 import plotly.graph_objects as go
+from markupsafe import Markup, escape
 
 from app.shared.charts import plain_layout
-from app.shared.markup import icon, table
+from app.shared.job_watch import ENDED
+from app.shared.markup import html, table
 from app.shared.policies import info_of, policy_name
-from app.shared.step_words import day, plural
-from app.tune.types import TunedMethod, TunedPoint, TunedValues, TuningSet, TuningView
-
-ENDED = {"cancelled": "was cancelled", "interrupted": "was interrupted", "failed": "failed"}
-"""How a run ended before all methods were swept."""
+from app.tune.runs import TunedMethod, TunedPoint, TunedValues, TuningView
+from app.tune.sets import TuningSet
 
 
 def calibrated_sentence(view: TuningView) -> str:
@@ -22,7 +20,7 @@ def calibrated_sentence(view: TuningView) -> str:
     if not view.calibrated_on:
         return "COFT without certification"
     # Other methods that could certify take other calibrations than those that are made here.
-    others = any(own.policy != "coft" and info_of(own.policy).certifies for own in view.methods)
+    others = any(method.policy != "coft" and info_of(method.policy).certifies for method in view.methods)
     rest = "; the other methods without certification" if others else ""
     if view.calibration_source == "reference":
         return f"COFT calibrated on the references of {view.calibrated_on} at every lambda{rest}"
@@ -35,18 +33,18 @@ def calibrated_sentence(view: TuningView) -> str:
 
 def sampling_sentence(view: TuningView) -> str:
     """The sampling controls that the figures hold at."""
-    own = view.settings
-    cuts = [f"top-p {own.top_p:g}"] if own.top_p < 1 else []
-    cuts += [f"top-k {own.top_k}"] if own.top_k else []
-    return ", ".join([f"temperature {own.temperature:g}", *cuts])
+    settings = view.settings
+    cuts = [f"top-p {settings.top_p:g}"] if settings.top_p < 1 else []
+    cuts += [f"top-k {settings.top_k}"] if settings.top_k else []
+    return ", ".join([f"temperature {settings.temperature:g}", *cuts])
 
 
-def none_sentence(own: TunedMethod, floor: float) -> str:
+def none_sentence(method: TunedMethod, floor: float) -> str:
     """Why no point of a complete sweep was chosen; empty where one was, or where nothing was measured."""
-    if own.error or not own.points or own.best is not None:
+    if method.error or not method.points or method.best is not None:
         return ""
-    name = policy_name(own.policy)
-    if all(point.accuracy[0] < floor for point in own.points):
+    name = policy_name(method.policy)
+    if all(point.accuracy[0] < floor for point in method.points):
         return f"{name}: none, no point keeps enough accuracy."
     return f"{name}: none, no point that keeps enough accuracy has a smaller gap than the model alone beyond noise."
 
@@ -55,9 +53,8 @@ def kept_sentence(view: TuningView) -> str:
     """What is kept of a run that ended early, and that nothing is chosen from it; empty for a complete one."""
     if view.complete:
         return ""
-    counted = ", ".join(
-        f"{policy_name(own.policy)} {len(own.points)} of {own.planned}" for own in view.methods if not own.error
-    )
+    swept = [method for method in view.methods if not method.error]
+    counted = ", ".join(f"{policy_name(m.policy)} {len(m.points)} of {m.planned}" for m in swept)
     return (
         f"This run {ENDED.get(view.status, view.status)} after {view.measured} of {view.planned} points ({counted}). "
         "The points that are kept were measured on all prompts. None is chosen, because a choice needs every point; "
@@ -73,9 +70,9 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "star"
 def tuning_figure(view: TuningView) -> go.Figure:
     """Every point of every method; to the left is less gap, higher is more accurate, below the line is not chosen."""
     figure = go.Figure(layout=plain_layout(HEIGHT, {"l": 48, "r": 16, "t": 8, "b": 40}))
-    for place, own in enumerate(view.methods):
-        if own.points:
-            figure.add_trace(_line(own, SYMBOLS[place % len(SYMBOLS)]))
+    for place, method in enumerate(view.methods):
+        if method.points:
+            figure.add_trace(_line(method, SYMBOLS[place % len(SYMBOLS)]))
     figure.add_trace(_vanilla(view.vanilla))
     figure.add_hline(y=view.floor, line={"dash": "dot", "width": 1})
     figure.update_xaxes(title={"text": "Gap between groups", "standoff": 6}, rangemode="tozero", showgrid=True)
@@ -83,16 +80,16 @@ def tuning_figure(view: TuningView) -> go.Figure:
     return figure
 
 
-def _line(own: TunedMethod, symbol: str) -> go.Scatter:
-    name = policy_name(own.policy)
+def _line(method: TunedMethod, symbol: str) -> go.Scatter:
+    name = policy_name(method.policy)
     return go.Scatter(
-        x=[point.gap[0] for point in own.points],
-        y=[point.accuracy[0] for point in own.points],
+        x=[point.gap[0] for point in method.points],
+        y=[point.accuracy[0] for point in method.points],
         mode="lines+markers",
         name=name,
         line={"width": 1},
-        marker={"symbol": [symbol if point.chosen else f"{symbol}-open" for point in own.points], "size": 9},
-        text=[f"{name}: {values_text(point)}" for point in own.points],
+        marker={"symbol": [symbol if point.chosen else f"{symbol}-open" for point in method.points], "size": 9},
+        text=[f"{name}: {values_text(point)}" for point in method.points],
         hovertemplate="%{text}<br>gap %{x:.3f}, accuracy %{y:.1%}<extra></extra>",
     )
 
@@ -126,92 +123,109 @@ MARKS = {
 """The picture's marks as characters."""
 
 
-def tuned_line(found: TunedValues | None) -> str:
+def tuned_line(tuned: TunedValues | None) -> str:
     """The strength at which a method was found to be best; nothing where it was not tuned."""
-    if found is None:
+    if tuned is None:
         return ""
-    values = [("λ", found.lam), ("α", found.alpha), *found.parameters]
-    text = ", ".join(f"{name} {value:g}" for name, value in values if isinstance(value, (int, float)))
-    run = f'<a href="./tune">{escape(found.run_name)}</a>'
-    return f'<p class="hint tnum">Tuned on {escape(found.set_name)} ({run}): {escape(text)}</p>'
-
-
-def read_set(found: TuningSet) -> str:
-    """What is in a set."""
-    return (
-        f'<p class="hint tnum">{escape(found.filename)}: {plural(found.graded, "prompt")} with a right answer, '
-        f"{plural(found.pairs, 'pair')}.</p>"
+    values = [("λ", tuned.lam), ("α", tuned.alpha), *tuned.parameters]
+    return html(
+        """
+        <p class="hint tnum">Tuned on {{ tuned.set_name }} (<a href="./tune">{{ tuned.run_name }}</a>): {{ values }}</p>
+        """,
+        tuned=tuned,
+        values=", ".join(f"{name} {value:g}" for name, value in values if isinstance(value, (int, float))),
     )
 
 
-def runs_list(found: Sequence[TuningView], shown: int | None) -> str:
+def read_set(tuning_set: TuningSet) -> str:
+    """What is in a set."""
+    return html(
+        """
+        <p class="hint tnum">{{ set.filename }}: {{ set.graded | plural("prompt") }} with a right answer,
+        {{ set.pairs | plural("pair") }}.</p>
+        """,
+        set=tuning_set,
+    )
+
+
+def runs_list(runs: Sequence[TuningView], shown: int | None) -> str:
     """Runs that have ended, newest first."""
-    if not found:
-        return '<p class="sub">No run yet. The first one that you make is listed here.</p>'
-    return f'<ul class="runlist">{"".join(_run(view, view.id == shown) for view in found)}</ul>'
+    return html(
+        """
+        {% if not runs %}<p class="sub">No run yet. The first one that you make is listed here.</p>
+        {% else %}<ul class="runlist">
+        {% for run in runs %}
+          <li{{ " aria-current=true" if run.id == shown else "" }}>
+          <button type="button" class="link" data-do="show" data-id="{{ run.id }}">{{ run.name }}</button>
+          <span class="hint tnum">{{ run.model }}, {{ run.set_name }}, {{ run.created_at | day }}: {{ found(run) }}
+          </span></li>
+        {% endfor %}
+        </ul>{% endif %}
+        """,
+        runs=runs,
+        shown=shown,
+        found=_found,
+    )
+
+
+def _found(view: TuningView) -> str:
+    """What a run chose, or how far it came."""
+    if not view.complete:
+        ended = ENDED.get(view.status, view.status)
+        return f"{ended}, {view.measured} of {view.planned} points, nothing chosen"
+    chosen = [f"{policy_name(m.policy)} {values_text(m.best)}" for m in view.methods if m.best]
+    return "; ".join(chosen) or "nothing chosen"
 
 
 def run_details(view: TuningView) -> tuple[str, str]:
     """Head and table of a run."""
-    below = "are not chosen; filled marks are" if view.complete else "could not be chosen"
-    head = (
-        f'<div class="bar"><h2>{escape(view.name)}</h2><span class="hint tnum">{escape(view.model)}, '
-        f"{escape(view.set_name)}, {day(view.created_at)}</span></div>"
-        f'<p class="sub">{plural(view.prompts, "prompt")} with a right answer, {plural(view.pairs, "pair")}; '
-        f"{escape(calibrated_sentence(view))}; {sampling_sentence(view)}. To the left is less gap between groups, "
-        "higher is more accurate. Points below the dotted line lose more than 5 % of the accuracy of the model alone "
-        f"and {below}.</p>"
+    head = html(
+        """
+        <div class="bar"><h2>{{ view.name }}</h2>
+        <span class="hint tnum">{{ view.model }}, {{ view.set_name }}, {{ view.created_at | day }}</span></div>
+        <p class="sub">{{ view.prompts | plural("prompt") }} with a right answer, {{ view.pairs | plural("pair") }};
+        {{ calibrated }}; {{ sampling }}. To the left is less gap between groups, higher is more accurate. Points below
+        the dotted line lose more than 5 % of the accuracy of the model alone and
+        {{ "are not chosen; filled marks are" if view.complete else "could not be chosen" }}.</p>
+        """,
+        view=view,
+        calibrated=calibrated_sentence(view),
+        sampling=sampling_sentence(view),
     )
-    rows = [["vanilla", "as it is", *_figures(view.vanilla), ""]]
-    for place, own in enumerate(view.methods):
-        rows += _rows(own, MARKS[SYMBOLS[place % len(SYMBOLS)]])
-    columns = [("Method", ""), ("Strength", "n"), ("Gap", "n"), ("Accuracy", "n"), ("Chosen", "")]
-    points = table(columns, rows, "tuned", "Points of the run")
-    left_out = "".join(
-        f"<li>{icon('tri')}<span>{escape(policy_name(own.policy))} was left out: {escape(own.error)}</span></li>"
-        for own in view.methods
-        if own.error
-    )
-    none = "".join(
-        f"<li>{icon('tri')}<span>{escape(sentence)}</span></li>"
-        for own in view.methods
-        if view.complete and (sentence := none_sentence(own, view.floor))
-    )
-    early = kept_sentence(view)
-    early = f"<li>{icon('tri')}<span>{escape(early)}</span></li>" if early else ""
-    notes = f'<ul class="cautions">{early}{left_out}{none}</ul>' if early or left_out or none else ""
-    region = f'<div class="scrolls" tabindex="0" role="region" aria-label="Points, table">{points}</div>'
-    return head, f'{notes}{region}<p class="hint">In brackets: 95 % bootstrap intervals over pairs.</p>'
-
-
-def _rows(own: TunedMethod, mark: str) -> list[list[str]]:
-    return [
-        [
-            f'<span class="mono" aria-hidden="true">{mark}</span> {escape(policy_name(own.policy))}',
-            escape(values_text(point)),
-            *_figures(point),
-            "<strong>chosen</strong>" if point.chosen else "",
-        ]
-        for point in own.points
+    notes = [
+        kept_sentence(view),
+        *(f"{policy_name(m.policy)} was left out: {m.error}" for m in view.methods if m.error),
+        *(none_sentence(m, view.floor) for m in view.methods if view.complete),
     ]
+    points = html(
+        """
+        {% if notes %}<ul class="cautions">
+        {% for note in notes %}<li>{{ icon("tri") }}<span>{{ note }}</span></li>{% endfor %}
+        </ul>{% endif %}
+        <div class="scrolls" tabindex="0" role="region" aria-label="Points, table">{{ table }}</div>
+        <p class="hint">In brackets: 95 % bootstrap intervals over pairs.</p>
+        """,
+        notes=[note for note in notes if note],
+        table=_points_table(view),
+    )
+    return head, points
+
+
+def _points_table(view: TuningView) -> Markup:
+    rows = [["vanilla", "as it is", *_figures(view.vanilla), ""]]
+    for place, method in enumerate(view.methods):
+        name = html(
+            '<span class="mono" aria-hidden="true">{{ mark }}</span> {{ name }}',
+            mark=MARKS[SYMBOLS[place % len(SYMBOLS)]],
+            name=policy_name(method.policy),
+        )
+        rows += [
+            [name, escape(values_text(point)), *_figures(point), "<strong>chosen</strong>" if point.chosen else ""]
+            for point in method.points
+        ]
+    head = [("Method", ""), ("Strength", "n"), ("Gap", "n"), ("Accuracy", "n"), ("Chosen", "")]
+    return Markup(table(head, rows, "tuned", "Points of the run"))
 
 
 def _figures(point: TunedPoint) -> list[str]:
-    gap, accuracy = point.gap, point.accuracy
-    return [
-        f"{gap[0]:.3f} [{gap[1]:.3f}, {gap[2]:.3f}]",
-        f"{accuracy[0]:.3f} [{accuracy[1]:.3f}, {accuracy[2]:.3f}]",
-    ]
-
-
-def _run(view: TuningView, current: bool) -> str:
-    chosen = [f"{policy_name(own.policy)} {values_text(own.best)}" for own in view.methods if own.best]
-    name = escape(view.name)
-    said = "; ".join(chosen) or "nothing chosen"
-    if not view.complete:
-        said = f"{ENDED.get(view.status, view.status)}, {view.measured} of {view.planned} points, nothing chosen"
-    return (
-        f'<li{" aria-current=true" if current else ""}><button type="button" class="link" data-do="show" '
-        f'data-id="{view.id}">{name}</button><span class="hint tnum">{escape(view.model)}, {escape(view.set_name)}, '
-        f"{day(view.created_at)}: {escape(said)}</span></li>"
-    )
+    return [f"{mean:.3f} [{low:.3f}, {high:.3f}]" for mean, low, high in (point.gap, point.accuracy)]

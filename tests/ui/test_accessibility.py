@@ -17,7 +17,7 @@ from app.batch.service import BatchRequest
 from app.compare.types import SetRequest
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.prompt_sets import ParsedPromptSet
-from app.tune.types import TuningRequest
+from app.tune.runs import TuningRequest
 from coft_core.types import Example
 from tests.ui.fakes import FakeServices, make_step
 from tests.ui.fakes.batches import hiring

@@ -9,8 +9,8 @@ from pathlib import Path
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.prompt_sets import SamplePromptSet
-from app.tune.files import read_tuning_set, tuning_csv
-from app.tune.types import TunedMethod, TunedPoint, TunedValues, TuningRequest, TuningSet, TuningView
+from app.tune.runs import TunedMethod, TunedPoint, TunedValues, TuningRequest, TuningView, tuning_csv
+from app.tune.sets import TuningSet, read_tuning_set
 from coft_core.assets import assets_path
 from tests.ui.fakes.reports_and_jobs import FakeJobs
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from app.calibrate.run import LARGEST_TRIAL, CalibrationWork, Trial
+from app.calibrate.run import CalibrationWork
+from app.calibrate.trial import LARGEST_TRIAL, Trial
 from app.shared.audits import CalibrationRequest
 from coft_core.calibrate.true_tokens import TOKEN_BUDGET
 from coft_core.model.fake import tiny_model
@@ -26,7 +27,7 @@ class Machine:
             self.now += a_call * (1 + steps) + a_token * (tokens + steps * len(work.rows))
             self.runs.append((len(work.rows), request))
 
-        monkeypatch.setattr("app.calibrate.run.calibrated", calibrated)
+        monkeypatch.setattr("app.calibrate.trial.calibrated", calibrated)
 
     def __call__(self):
         return self.now

@@ -10,7 +10,7 @@ import pytest
 import coft_core as cc
 from app.bootstrap import services
 from app.calibrate.run import SAVE_SECONDS, KeptLedger
-from app.calibrate.service import request_from_json, request_to_json
+from app.calibrate.service import request_from_json
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobContext
@@ -263,8 +263,8 @@ def test_a_job_of_the_first_version_is_resumed_with_what_it_was_asked(wired, pro
     )  # fmt: skip
     old = {name: value for name, value in asdict(request).items() if name in names}
     rows = wired.calibrations._prompt_sets.list()[0].id
-    job = wired.calibrations._jobs._jobs.add("calibration", "set", {"prompt_set_id": rows, "request": old})
-    wired.calibrations._jobs._jobs.mark_interrupted()
+    job = wired.calibrations._jobs.add("calibration", "set", {"prompt_set_id": rows, "request": old})
+    wired.calibrations._jobs.mark_interrupted()
     assert wired.jobs.get(job.id).resumable
     resumed = wired.jobs.wait(wired.calibrations.resume(job.id))
     assert resumed.status == "done"
@@ -281,7 +281,7 @@ def test_a_job_of_the_first_version_is_resumed_with_what_it_was_asked(wired, pro
     ],
 )
 def test_a_payload_that_cannot_be_read_is_refused_in_one_sentence(wired, payload, message):
-    jobs = wired.calibrations._jobs._jobs
+    jobs = wired.calibrations._jobs
     job = jobs.add("calibration", "set", payload)
     jobs.mark_interrupted()
     with pytest.raises(ServiceError, match=message) as caught:
@@ -293,7 +293,7 @@ def test_what_was_worked_out_for_other_inputs_is_refused(wired, prompts, small_b
     with monkeypatch.context() as patch:
         scored_prompts(patch, after=60, error=Stop("stop"))
         job_id = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST)).id
-    jobs = wired.calibrations._jobs._jobs
+    jobs = wired.calibrations._jobs
     payload = jobs.get(job_id).payload
     other = jobs.add("calibration", "set", {**payload, "request": {**payload["request"], "lam": 0.1}}).id
     jobs.mark_interrupted()
@@ -308,11 +308,11 @@ def test_a_request_comes_back_from_its_job_with_all_that_it_held():
         name="all", masked_families=("gender", "race"), alpha_by_family=(("gender", 0.05), ("race", 0.05)),
         whitelist=("a", "b"), deployment=("one", "two"), mask_layout="factorized", rho=2.0, by_group=True,
     )  # fmt: skip
-    assert request_from_json(json.loads(json.dumps(request_to_json(full)))) == full
+    assert request_from_json(json.loads(json.dumps(asdict(full)))) == full
 
 
 def test_a_request_that_was_stored_before_bins_could_widen_keeps_even_ones():
-    stored = request_to_json(CalibrationRequest(name="old"))
+    stored = asdict(CalibrationRequest(name="old"))
     assert request_from_json(stored).bin_spacing == "widening"
     del stored["bin_spacing"]
     assert request_from_json(stored).bin_spacing == "even"

@@ -12,7 +12,7 @@ import pytest
 
 import coft_core as cc
 from app.bootstrap import services
-from app.calibrate import run as estimates
+from app.calibrate import trial as estimates
 from app.calibrate.operations import calibration_json, drift_json
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit

@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 import coft_core as cc
-from app.calibrate.service import CalibrationJobs
+from app.calibrate.service import CalibrationService
 from app.shared.audits import CalibrationRequest
 from app.shared.commands import STOPPED
 from app.shared.errors import JobCancelled
@@ -24,7 +24,7 @@ def asked(monkeypatch):
         found.append((prompts, request))
         raise cc.CoftError("enough")
 
-    monkeypatch.setattr(CalibrationJobs, "submit", submit)
+    monkeypatch.setattr(CalibrationService, "submit", submit)
     return found
 
 

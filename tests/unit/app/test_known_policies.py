@@ -10,8 +10,7 @@ from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.policies import KNOWN_POLICIES, fitted, parameter_values, policy_info
-from app.tune.files import tuning_csv
-from app.tune.types import TuningRequest
+from app.tune.runs import TuningRequest, tuning_csv
 from coft_core.errors import CalibrationMismatch
 from coft_core.policies.registry import METHODS
 from coft_core.tuning.sweep import LAMS

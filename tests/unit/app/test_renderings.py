@@ -154,7 +154,7 @@ def test_a_calibration_keeps_the_day_on_which_it_was_asked_for(wired: Services, 
     request = CalibrationRequest(name="set", model="dated", top_p=1.0, alpha=0.2)
     job = wired.calibrations.submit(wired.calibrations.parse(path), request)
     wired.jobs.wait(job)
-    stored = wired.calibrations._jobs._runner.get(job).payload["request"]
+    stored = wired.calibrations._runner.get(job).payload["request"]
     assert stored["chat_date"] == "2026-03-02"
 
 

@@ -17,8 +17,8 @@ from app.bootstrap import Services, services
 from app.settings import Settings
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.tune.files import tuning_csv, tuning_json
-from app.tune.types import TuningRequest, TuningSet
+from app.tune.runs import TuningRequest, tuning_csv, tuning_json
+from app.tune.sets import TuningSet
 from app.tune.words import calibrated_sentence, kept_sentence, run_details, runs_list, sampling_sentence
 from coft_core.errors import InvalidInputError
 from coft_core.tuning.measure import measure_many

@@ -10,7 +10,7 @@ from app.lists.upload import LARGEST, parse_user_list, user_list_csv
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.planning import families_from_text
-from app.tune.types import TuningRequest
+from app.tune.runs import TuningRequest
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.types import FAMILIES, PROXY_FAMILIES, UserTerm
 from tests.conftest import load_tiny, prompt_set_csv

@@ -11,7 +11,7 @@ import coft_core as cc
 from app.shared.errors import ServiceError
 from app.shared.planning import forced_token
 from app.shared.prompt_sets import parse_prompt_set
-from app.tune.files import read_tuning_set
+from app.tune.sets import read_tuning_set
 from coft_core.errors import InvalidInputError, SentinelError
 from coft_core.model.fake import tiny_model
 from coft_core.policies.sdd import SddPolicy

@@ -38,7 +38,7 @@ STILL_ACROSS = {
     "app/report/html.py imports app.review.log",
     "app/report/tables.py imports app.review.log",
     "app/report/verify/structure.py imports app.review.log",
-    "app/report/verify/thresholds.py imports app.calibrate.run",
+    "app/report/verify/recalibration.py imports app.calibrate.run",
     "app/review/words.py imports app.sessions.words",
     "app/sessions/archive.py imports app.report.tables",
     "app/sessions/service.py imports app.report.tables",

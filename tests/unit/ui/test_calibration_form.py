@@ -16,7 +16,7 @@ from app.calibrate.form import (
     applicable,
     calibration_request,
     equal_shares,
-    given_from,
+    fields_from,
     shares_line,
 )
 from app.shared.audits import CalibrationRequest
@@ -120,7 +120,7 @@ def test_terms_are_trimmed_and_come_once():
 
 
 def test_values_and_columns_keep_their_order(tmp_path):
-    assert given_from(list(range(len(FIELDS))))["seed"] == len(FIELDS) - 1
+    assert fields_from(list(range(len(FIELDS))))["seed"] == len(FIELDS) - 1
     path = tmp_path / "set.csv"
     path.write_text("a,b\nHe left,men\n")
     parsed = parsed_from(FakeCalibrations(None, None), str(path), ["a", None, "", "b", None, None])

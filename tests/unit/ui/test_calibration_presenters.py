@@ -16,9 +16,6 @@ from app.audit.words import bin_verdict
 from app.calibrate.result_page import READING_FIELDS, reading_from, reading_note
 from app.calibrate.result_words import (
     alphas,
-    comparison_choices,
-    comparison_settings,
-    comparison_thresholds,
     families_table,
     fingerprint,
     groups_table,
@@ -28,7 +25,15 @@ from app.calibrate.result_words import (
     smallest_alpha,
     thresholds,
 )
-from app.calibrate.words import drift_foot, drift_head, estimate_panel, runs_list
+from app.calibrate.words import (
+    comparison_choices,
+    comparison_settings,
+    comparison_thresholds,
+    drift_foot,
+    drift_head,
+    estimate_panel,
+    runs_list,
+)
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.chain_words import calibration_status
 from app.shared.job_watch import job_said, job_status, resumable_jobs
