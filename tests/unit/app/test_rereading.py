@@ -12,8 +12,6 @@ from app.bootstrap import Services, services
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.planning import Planner
-from app.shared.thresholds import Thresholds
 from coft_core.conformal.calibration import Calibration
 from coft_core.decode.loop import Rollout
 from coft_core.errors import InvalidInputError
@@ -80,9 +78,8 @@ def test_a_step_read_at_another_lambda_and_alpha_equals_scoring_the_same_text_un
     assert (read.thresholds.kind, read.thresholds.calibration_id) == ("other", other)
     assert "made for 0.15" in read.thresholds.sentence
 
-    host, detectors = wired.audits._host, wired.audits._detectors
     settings = replace(adopted, lam=lam, alpha=alpha, calibration_id=other)
-    prepared = Planner(Thresholds(wired.calibrations), detectors, host).plan(host.get("demo"), PROMPT, SPANS, settings)
+    prepared = wired.audits._planner.plan(wired.audits._host.get("demo"), PROMPT, SPANS, settings)
     assert isinstance(prepared.policy, CoftPolicy)
     # The independent path: no stored number, every prefix run through the model, one step at a time.
     walk = Rollout(prepared)
