@@ -41,11 +41,11 @@ FORMS = ("base/forms", "base/lists", "base/methods")
 CHAIN = ("base/prompt", "base/chain", *FORMS)
 PAGES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "": (("pages/audit",), (*CHAIN, "pages/audit", "pages/audit_branches")),
-    "calibrate": (("pages/calibrate",), ("base/chain", *FORMS)),
+    "calibrate": (("pages/calibrate",), CHAIN),
     "compare": (("pages/compare",), (*CHAIN, "pages/compare", "pages/compare_lanes")),
     "tune": (("base/charts", "base/frame", "base/lists"), FORMS),
     "swap": (("pages/swap",), (*CHAIN, "pages/swap")),
-    "batches": (("pages/batch",), ("base/chain", *FORMS, "pages/batch")),
+    "batches": (("pages/batch",), (*CHAIN, "pages/batch")),
     "sessions": (("pages/sessions",), FORMS),
     "review": (("pages/review",), (*FORMS, "pages/review")),
     "lists": (("base/frame", "base/lists"), FORMS),
