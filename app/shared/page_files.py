@@ -48,7 +48,7 @@ PAGES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "batches": (("pages/batch",), (*CHAIN, "pages/batch")),
     "sessions": (("pages/sessions",), FORMS),
     "review": (("pages/review",), (*FORMS, "pages/review")),
-    "lists": (("base/frame", "base/lists"), FORMS),
+    "lists": (("base/frame", "base/lists"), ("base/prompt", *FORMS)),
 }
 """Scripts and styles by the page's path; what scripts import and what every page is drawn with comes along."""
 COMMON = (("base/base", "base/controls", "base/frame"), ("base/gradio", "base/widths"))
