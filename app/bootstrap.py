@@ -14,8 +14,6 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from app.settings import Settings
-
 if TYPE_CHECKING:
     from app.audit.reread_service import RereadService
     from app.audit.service import AuditService
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from app.report.verify.run import BundleVerifier
     from app.review.service import VerdictService
     from app.sessions.service import SessionLibrary
+    from app.settings import Settings
     from app.shared.calibrations import CalibrationStore
     from app.shared.jobs import JobRunner, JobService
     from app.shared.model_host import ModelHost
@@ -108,19 +107,26 @@ class Services:
         self._loader = loader
 
     @cached_property
+    def sessions(self) -> SessionsRepository:
+        """Past audits as they are stored, which takes none of the libraries that run models."""
+        from db.sessions import SessionsRepository
+
+        return SessionsRepository(self._database)
+
+    @cached_property
     def audits(self) -> AuditService:
         """Audits, token by token."""
         from app.audit.service import AuditService
 
         largest = self._settings.full_logits_kb
-        return AuditService(self._sessions, self._thresholds, self._host, self._detectors, self._pool, largest)
+        return AuditService(self.sessions, self._thresholds, self._host, self._detectors, self._pool, largest)
 
     @cached_property
     def rereads(self) -> RereadService:
         """Stored audits at other settings."""
         from app.audit.reread_service import RereadService
 
-        return RereadService(self._sessions, self._thresholds, self._store, self.audits, self._host)
+        return RereadService(self.sessions, self._thresholds, self._store, self.audits, self._host)
 
     @cached_property
     def calibrations(self) -> CalibrationService:
@@ -129,7 +135,7 @@ class Services:
         from db.jobs import LedgersRepository
 
         return CalibrationService(
-            self._store, self._prompt_sets, self._sessions, self._jobs, LedgersRepository(self._database),
+            self._store, self._prompt_sets, self.sessions, self._jobs, LedgersRepository(self._database),
             self.runner, self._host, self._detectors, max_upload_bytes=self._largest_upload,
         )  # fmt: skip
 
@@ -138,7 +144,7 @@ class Services:
         """Audits beside each other."""
         from app.compare.service import ComparisonService
 
-        return ComparisonService(self._sessions, self.audits, self._measured)
+        return ComparisonService(self.sessions, self.audits, self._measured)
 
     @cached_property
     def compared_sets(self) -> SetComparisonService:
@@ -178,14 +184,14 @@ class Services:
         from db.library import LibraryRepository
 
         entries = LibraryRepository(self._database)
-        return SessionLibrary(entries, self._sessions, self.audits, self.reports, self._detectors)
+        return SessionLibrary(entries, self.sessions, self.audits, self.reports, self._detectors)
 
     @cached_property
     def verdicts(self) -> VerdictService:
         """Verdicts."""
         from app.review.service import VerdictService
 
-        return VerdictService(self._sessions, self._log)
+        return VerdictService(self.sessions, self._log)
 
     @cached_property
     def user_lists(self) -> UserListService:
@@ -202,8 +208,8 @@ class Services:
         from app.report.tables import ReportService
         from app.shared.session_views import AuditViews
 
-        views = AuditViews(self._sessions, self._thresholds, self._detectors)
-        return ReportService(self._sessions, self._log, views)
+        views = AuditViews(self.sessions, self._thresholds, self._detectors)
+        return ReportService(self.sessions, self._log, views)
 
     @cached_property
     def exports(self) -> ExportService:
@@ -212,7 +218,7 @@ class Services:
         from app.report.service import ExportService
 
         prompts = PromptsOfCalibrations(self._runs, self._jobs, self._prompt_sets, self.user_lists)
-        return ExportService(self.reports, self._sessions, self._runs, self._thresholds, prompts)
+        return ExportService(self.reports, self.sessions, self._runs, self._thresholds, prompts)
 
     @cached_property
     def verifier(self) -> BundleVerifier:
@@ -242,12 +248,6 @@ class Services:
         from db.database import Database, default_database_url
 
         return self._closing.enter_context(Database(self._settings.database_url or default_database_url()))
-
-    @cached_property
-    def _sessions(self) -> SessionsRepository:
-        from db.sessions import SessionsRepository
-
-        return SessionsRepository(self._database)
 
     @cached_property
     def _runs(self) -> CalibrationsRepository:
@@ -305,7 +305,7 @@ class Services:
     def _thresholds(self) -> Thresholds:
         from app.shared.thresholds import Thresholds
 
-        return Thresholds(self._store, self._sessions)
+        return Thresholds(self._store, self.sessions)
 
     @cached_property
     def _planner(self) -> Planner:

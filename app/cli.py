@@ -12,7 +12,6 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from app.bootstrap import FEATURES, Services, services
-from app.settings import Settings
 
 NAME = "coft-audit"
 
@@ -30,7 +29,7 @@ def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -
         0; 1 when the input cannot be used, with one sentence on standard error; 2 for a usage error; 130 when it was
         interrupted.
     """
-    command = program(opened or (lambda: services(Settings())))
+    command = program(opened or _opened)
     try:
         asked = command.main(args=arguments, prog_name="python -m app", standalone_mode=False)
     except TyperException as error:
@@ -39,6 +38,12 @@ def main(arguments: Sequence[str] | None = None, opened: Opened | None = None) -
         print(f"{NAME}: {error.format_message().replace('Value error, ', '')}", file=sys.stderr)
         return 2
     return _run(asked) if callable(asked) else 0
+
+
+def _opened() -> AbstractContextManager[Services]:
+    from app.settings import Settings
+
+    return services(Settings())
 
 
 def _run(asked: Callable[[], int | None]) -> int:
@@ -99,6 +104,7 @@ def _serve(
 ) -> Callable[[], None]:
     def serving() -> None:
         from app.server import require_agents_package, require_free_port, serve
+        from app.settings import Settings
 
         given = {"host": host, "port": port, "mcp": mcp}
         settings = Settings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import check_whitelist, keep_whitelisted
 from coft_core.types import Span, Step
-from db.audits import BranchRecord, SessionRecord, SessionSummary
+from db.audits import BranchRecord, SessionRecord
 from db.sessions import SessionsRepository
 
 TIMED_TOKENS = 8
@@ -275,10 +275,6 @@ class AuditService:
         )
         # The baseline runs no row beside the factual one, and both are decoded one after the other.
         return self._host.memory.run(reserved_bytes(prepared, tokens + 1), work)
-
-    def sessions(self, search: str = "", limit: int = 200) -> tuple[SessionSummary, ...]:
-        """Past sessions, last changed first."""
-        return tuple(self._sessions.list(search or None, limit))
 
     def delete(self, session_id: int) -> None:
         """Delete a session with everything that belongs to it."""

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from app.bootstrap import Services
-from app.shared.json import summary_json
 from app.shared.operations import Json, command, operation
 from db.audits import SessionSummary
 
+LISTED = 200
+"""Sessions that programs are given at most."""
+
 
 def _json(found: tuple[SessionSummary, ...]) -> list[Json]:
-    return [summary_json(item) for item in found]
+    return [
+        {name: value for name, value in asdict(item).items() if name != "id"}
+        | {
+            "session_id": item.id,
+            "created_at": item.created_at.isoformat(),
+            "updated_at": item.updated_at.isoformat(),
+        }
+        for item in found
+    ]
 
 
 def _print(found: tuple[SessionSummary, ...]) -> None:
@@ -34,7 +45,7 @@ def list_sessions(wired: Services, search: str = "") -> tuple[SessionSummary, ..
     Returns:
         A list of sessions without their steps, newest first.
     """
-    return wired.audits.sessions(search)
+    return tuple(wired.sessions.list(search or None, LISTED))
 
 
 @command("sessions", json=_json, text=_print)
@@ -53,6 +64,6 @@ def sessions(
         delete: delete this session
     """
     if delete is None:
-        return wired.audits.sessions(search, limit)
+        return tuple(wired.sessions.list(search or None, limit))
     wired.audits.delete(delete)
     return f"Session {delete} deleted."

@@ -15,7 +15,6 @@ from app.shared.jobs import JobView
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.types import Candidate, FamilyStep, Span, Step
-from db.audits import SessionSummary
 
 
 def step_numbers(step: Step) -> dict[str, Any]:
@@ -193,15 +192,6 @@ def chain_text(view: AuditView) -> str:
     """The chain without the end token that finished it."""
     steps = view.steps[:-1] if view.finished == "end" else view.steps
     return "".join(step.token for step in steps)
-
-
-def summary_json(item: SessionSummary) -> dict[str, Any]:
-    """A past audit in a list."""
-    record = asdict(item)
-    record["session_id"] = record.pop("id")
-    record["created_at"] = item.created_at.isoformat()
-    record["updated_at"] = item.updated_at.isoformat()
-    return record
 
 
 def job_json(job: JobView) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def test_two_policies_run_beside_each_other_and_open_again_without_a_model(page,
         expect(page.locator(".lanehead")).to_have_count(2)
         expect(page.locator("[data-cmp=csv]")).to_be_enabled(timeout=4 * PATIENCE_MS)
         expect(page.locator("[data-cmp=go]")).to_be_hidden()
-        ids = sorted(item.id for item in wired.audits.sessions())
+        ids = sorted(item.id for item in wired.sessions.list())
         views = [wired.audits.view(number) for number in ids]
         assert [view.settings.policy for view in views] == ["vanilla", "coft"]
         assert [view.certificate for view in views] == ["uncertified: vanilla decoding", "certified"]

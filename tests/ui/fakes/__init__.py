@@ -8,7 +8,7 @@ from tests.ui.fakes.calibrations import FakeCalibrations
 from tests.ui.fakes.compared_sets import FakeComparedSets
 from tests.ui.fakes.comparisons import FakeComparisons
 from tests.ui.fakes.data import make_step, position_bins
-from tests.ui.fakes.library import FakeExports, FakeLibrary
+from tests.ui.fakes.library import FakeExports, FakeLibrary, FakeSessions
 from tests.ui.fakes.reports_and_jobs import FakeJobs, FakeReports
 from tests.ui.fakes.rereads import FakeRereads
 from tests.ui.fakes.swaps import FakeSwaps
@@ -25,6 +25,7 @@ class FakeServices:
     def __init__(self, pace: float = 0.0) -> None:
         self.user_lists = FakeUserLists()
         self.audits = FakeAudits(self.user_lists, pace)
+        self.sessions = FakeSessions(self.audits)
         self.jobs = FakeJobs()
         self.calibrations = FakeCalibrations(self.jobs, self.audits)
         self.audits.calibrations = self.calibrations

@@ -17,6 +17,17 @@ from db.library import LibraryChoicesRecord, SessionEntryRecord
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.branching import FakeBranching
 
+
+class FakeSessions:
+    """The stored sessions."""
+
+    def __init__(self, audits: FakeAudits) -> None:
+        self.audits = audits
+
+    def list(self, search: str | None = None, limit: int = 200) -> tuple[SessionSummary, ...]:
+        return self.audits.sessions(search or "", limit)
+
+
 FIELDS = {"updated": "updated_at", "created": "created_at", "steps": "step_count"}
 NAMES = {
     "csv": ".csv",

@@ -120,10 +120,10 @@ def test_a_family_that_was_never_calibrated_makes_its_audit_uninformative(wired,
 @pytest.mark.parametrize(("made", "layout"), [("joint", "factorized"), ("factorized", "joint")])
 def test_a_calibration_of_another_layout_is_refused_by_name_or_used_without_any_threshold(wired, request, made, layout):
     number = request.getfixturevalue(made)
-    before = len(wired.audits.sessions())
+    before = len(wired.sessions.list())
     with pytest.raises(CalibrationMismatch, match=f"mask_layout: calibrated with {made}, used with {layout}"):
         start(wired, calibration_id=number, mask_layout=layout)
-    assert len(wired.audits.sessions()) == before
+    assert len(wired.sessions.list()) == before
     view = ran(wired, calibration_id=number, mask_layout=layout, proceed_uncertified=True)
     assert view.certificate.startswith("uncertified: policy mismatch (mask_layout")
     assert view.bins == ()

@@ -146,7 +146,7 @@ def test_a_certified_audit_reads_the_calibration_at_its_own_alpha(wired, calibra
 def test_a_mismatch_is_refused_without_a_session_and_can_be_accepted_visibly(wired, calibrated):
     with pytest.raises(CalibrationMismatch):
         start(wired, calibration_id=calibrated, lam=0.2)
-    assert wired.audits.sessions() == ()
+    assert wired.sessions.list() == []
     view = start(wired, calibration_id=calibrated, lam=0.2, proceed_uncertified=True)
     assert view.certificate == "uncertified: policy mismatch (lam)"
     assert not wired.audits.step(view.session_id).certified
@@ -196,7 +196,7 @@ def test_a_session_of_other_weights_is_not_continued(wired, settings):
 def test_a_refused_start_leaves_no_session(wired, prompt, changes, spans, error):
     with pytest.raises(error):
         wired.audits.start(StartAudit(prompt, replace(SETTINGS, **changes), spans))
-    assert wired.audits.sessions() == ()
+    assert wired.sessions.list() == []
 
 
 def test_the_preview_warns_when_nothing_is_masked(wired):
@@ -208,8 +208,8 @@ def test_the_preview_warns_when_nothing_is_masked(wired):
 def test_sessions_are_found_by_text_and_deleted_whole(wired):
     view = start(wired)
     wired.audits.step(view.session_id)
-    assert [s.id for s in wired.audits.sessions("nurse")] == [view.session_id]
-    assert wired.audits.sessions("zebra") == ()
+    assert [s.id for s in wired.sessions.list("nurse")] == [view.session_id]
+    assert wired.sessions.list("zebra") == []
     wired.audits.delete(view.session_id)
     with pytest.raises(NotFoundError):
         wired.audits.view(view.session_id)

@@ -139,7 +139,7 @@ def test_everything_that_is_exported_of_a_single_branch_audit_speaks_of_the_read
     for name in ("steps.csv", "candidates.csv"):
         rows = list(csv.DictReader(io.StringIO(files[name].decode("utf-8-sig"), newline="")))
         assert {row["certified_in"] for row in rows} == {"factual"}
-    session = max(item.id for item in audited.wired.audits.sessions(""))
+    session = max(item.id for item in audited.wired.sessions.list())
     page = audited.wired.exports.content(session, "html").decode()
     assert "joint support" not in page
     assert "support as typed of the written token" in page
@@ -168,7 +168,7 @@ def test_a_single_branch_audit_is_read_again_and_verified_from_its_stored_logits
 
 def test_a_report_says_the_methods_name_its_source_and_its_parameters(audited: Audited, methods):
     methods("sdd", {"decay": 20.0})
-    number = max(item.id for item in audited.wired.audits.sessions(""))
+    number = max(item.id for item in audited.wired.sessions.list())
     page = audited.wired.exports.content(number, "html").decode()
     assert "Self-debiasing, Decay 20" in page
     assert policy_info("sdd").source in page
