@@ -8,11 +8,11 @@ import pytest
 
 from app.batch.impact import OutcomeRule, impact_table
 from app.batch.service import BatchRequest
-from app.compare.chains import overruled
 from app.review.log import VerdictRequest
 from app.sessions.service import LibraryQuery
 from app.shared.audits import StartAudit
 from app.shared.errors import ServiceError
+from app.shared.step_words import fused_overruled
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from db.types import NotFoundError
 from tests.unit.app.small_batch import REQUEST, SET, SETTINGS, parsed, run
@@ -58,7 +58,7 @@ def test_the_summary_is_what_the_steps_of_the_sessions_say(wired, tmp_path, cali
         assert row.certificate == "certified"
         assert row.certified_share == pytest.approx(sum(s.certified for s in steps) / len(steps))
         assert row.fallbacks == sum(s.fallback for s in steps)
-        assert row.overruled == sum(overruled(s) for s in steps)
+        assert row.overruled == sum(fused_overruled(s) for s in steps)
         assert row.mean_log_ratio == pytest.approx(sum(ratios) / len(ratios))
         assert row.max_log_ratio == pytest.approx(max(ratios))
         assert row.min_margin == pytest.approx(min(s.diagnostics.margin for s in steps))

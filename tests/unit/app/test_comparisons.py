@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.compare.chains import align, beside, first_divergence, overruled
+from app.compare.chains import align, beside, first_divergence
 from app.compare.operations import comparison_json
 from app.sessions.service import LibraryQuery
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, ServiceError
+from app.shared.step_words import fused_overruled
 from coft_core.errors import CalibrationMismatch
 from coft_core.types import Candidate, Span
 from db.types import NotFoundError
@@ -249,6 +250,6 @@ def test_a_token_is_overruled_only_where_another_one_is_certified(wired):
         rows = tuple(Candidate(i, "t", -1.0, -1.0, -1.0 - i, member) for i, member in enumerate(certified))
         return replace(step, candidates=rows)
 
-    assert overruled(with_candidates(False, True, True))
-    assert not overruled(with_candidates(True, False))
-    assert not overruled(with_candidates(False, False))
+    assert fused_overruled(with_candidates(False, True, True))
+    assert not fused_overruled(with_candidates(True, False))
+    assert not fused_overruled(with_candidates(False, False))

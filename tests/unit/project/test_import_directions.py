@@ -25,28 +25,22 @@ CORE_LEVELS = (
 PUBLIC = ("service", "operations", "panel")
 """Modules of a feature that others may use: what it does, how programs ask for it, and what other pages place of it."""
 STILL_ACROSS = {
-    "app/audit/commands.py imports app.compare.commands",
-    "app/batch/operations.py imports app.calibrate.commands",
+    "app/audit/operations.py imports app.compare.types",
     "app/batch/rows.py imports app.review.log",
     "app/batch/words.py imports app.sessions.words",
     "app/compare/chains.py imports app.batch.rows",
-    "app/compare/commands.py imports app.batch.rows",
-    "app/compare/commands.py imports app.calibrate.commands",
+    "app/compare/operations.py imports app.batch.rows",
     "app/compare/set_words.py imports app.batch.rows",
     "app/compare/sets.py imports app.batch.rows",
     "app/compare/types.py imports app.batch.rows",
     "app/report/html.py imports app.review.log",
     "app/report/tables.py imports app.review.log",
-    "app/report/verify/structure.py imports app.review.log",
     "app/report/verify/recalibration.py imports app.calibrate.run",
+    "app/report/verify/structure.py imports app.review.log",
     "app/review/words.py imports app.sessions.words",
     "app/sessions/archive.py imports app.report.tables",
     "app/sessions/service.py imports app.report.tables",
-    "app/shared/json.py imports app.lists.service",
-    "app/shared/settings_json.py imports app.batch.service",
-    "app/shared/settings_json.py imports app.compare.types",
     "app/shared/terminal.py imports app.bootstrap.Services",
-    "app/shared/terminal.py imports app.lists.service",
     "app/tune/page.py imports app.calibrate.form",
 }
 """Imports that still go across; each goes with what it reaches for."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.batch.impact import OutcomeRule, Outcomes, RowOutcome, impact_table
+from app.batch.operations import batch_request
 from app.batch.page import DOTS, INTERVALS, outcome_rule, totals_figure
 from app.batch.rows import BatchQuery, batch_query, group_value
 from app.batch.service import BatchRequest
@@ -23,7 +24,6 @@ from app.batch.words import (
 )
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
-from app.shared.settings_json import batch_request
 from tests.ui.fakes.batches import FakeBatches, hiring
 
 
@@ -220,8 +220,9 @@ def test_the_preview_counts_selected_undecided_and_unfinished_rows_and_shows_a_r
 
 def test_a_request_from_json_parts_the_batch_from_its_sessions_and_names_what_does_not_exist():
     given = {"lam": 0.4, "same_seed": True, "name": "n", "columns": {"prompt": "q"}, "whitelist": ["nurse"]}
-    made = batch_request("file", given)
-    assert made == BatchRequest("n", AuditSettings(lam=0.4, whitelist=("nurse",)), same_seed=True)
-    assert batch_request("file", None).name == "file"
+    request, columns = batch_request(given)
+    assert request == BatchRequest("n", AuditSettings(lam=0.4, whitelist=("nurse",)), same_seed=True)
+    assert columns == {"prompt": "q"}
+    assert batch_request(None)[0].name == ""
     with pytest.raises(ServiceError, match=r"no setting 'lamda'.*group_thresholds"):
-        batch_request("file", {"lamda": 1})
+        batch_request({"lamda": 1})

@@ -30,5 +30,7 @@ def test_a_model_that_fails_while_it_loads_is_explained_in_the_note_and_in_a_mes
 
     monkeypatch.setattr(services.audits, "loading", fails)
     *_, last = SettingsHandlers(services).describe_model("<big>")
-    assert last == "<p class=\"hint\">Not loaded. '&lt;big&gt;' does not fit into the memory here; try 4bit.</p>"
+    assert last == (
+        '<p class="hint">Not loaded. &#39;&lt;big&gt;&#39; does not fit into the memory here; try 4bit.</p>'
+    )
     assert shown == ["'&lt;big&gt;' does not fit into the memory here; try 4bit."]
