@@ -325,7 +325,10 @@ const verdicts = {
       });
     });
     root.addEventListener("focusout", (event) => {
-      if (!root.contains(event.relatedTarget)) { view.held = null; render(); }
+      if (root.contains(event.relatedTarget)) return;
+      view.held = null;
+      /* the focus may leave because a drawing takes its button out, which is let end first */
+      queueMicrotask(render);
     });
     root.addEventListener("keydown", among);
     mountSpans();
