@@ -11,7 +11,8 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from app.bootstrap import FEATURES, Services, services
+from app.bootstrap import FEATURES, services
+from app.shared.wiring import Services
 
 NAME = "coft-audit"
 

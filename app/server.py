@@ -8,28 +8,16 @@ import os
 import socket
 import sys
 import webbrowser
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import gradio as gr
 
-from app.audit.page import audit_page
-from app.batch.page import batches_page
-from app.bootstrap import FEATURES, Services
-from app.calibrate.page import calibrate_page
-from app.compare.page import compare_page
-from app.lists.page import lists_page
-from app.review.page import review_page
-from app.review.panel import verdict_panel
-from app.sessions.page import sessions_page
 from app.settings import Settings
 from app.shared import web as assets
 from app.shared.endpoints import offer
 from app.shared.errors import ServiceError
 from app.shared.page_files import served
-from app.swap.page import swap_page
-from app.tune.page import tune_page
+from app.shared.wiring import Services
 
 PACKAGE = "mcp"
 
@@ -78,19 +66,6 @@ WAITING_EVENTS = 64
 CACHE_SECONDS = 24 * 3600
 
 
-PAGES: tuple[tuple[str, str, Callable[[gr.Blocks, Services], None]], ...] = (
-    ("Calibrate", "/calibrate", calibrate_page),
-    ("Compare", "/compare", compare_page),
-    ("Tune", "/tune", tune_page),
-    ("Swap", "/swap", swap_page),
-    ("Batches", "/batches", batches_page),
-    ("Sessions", "/sessions", sessions_page),
-    ("Review", "/review", review_page),
-    ("Word lists", "/lists", lists_page),
-)
-"""The pages beside that of audits, in the order of the navigation: title, address, and what builds each."""
-
-
 def build_app(services: Services) -> gr.Blocks:
     """The application with all its pages.
 
@@ -100,26 +75,28 @@ def build_app(services: Services) -> gr.Blocks:
     Returns:
         Blocks to be launched with :func:`launch_options`.
     """
+    (first, _), *others = [(feature, feature.page) for feature in services.features if feature.page is not None]
     with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(3600, CACHE_SECONDS), fill_width=True) as app:
         # First, so that no page's handler takes one of their names.
-        offer([operation for feature in FEATURES for operation in feature.operations], services)
-        audit_page(app, services, partial(verdict_panel, services))
-    for title, path, page in PAGES:
-        with app.route(title, path):
-            page(app, services)
+        offer([operation for feature in services.features for operation in feature.operations], services)
+        first.build_page(app, services)
+    for feature, page in others:
+        with app.route(page.title, f"/{page.path}"):
+            feature.build_page(app, services)
     app.queue(max_size=WAITING_EVENTS, default_concurrency_limit=4, api_open=False)
     return app
 
 
-def launch_options(mcp: bool = False) -> dict[str, Any]:
+def launch_options(services: Services, mcp: bool = False) -> dict[str, Any]:
     """Keyword arguments of :meth:`gradio.Blocks.launch` that belong to the application, not to its host.
 
     Args:
+        services: What the pages call.
         mcp: Offer the endpoints to agents too; :func:`app.server.finish_agents` is called after the launch.
     """
     options: dict[str, Any] = {
         "theme": gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]),
-        "app_kwargs": served(),
+        "app_kwargs": served(services.pages),
         "footer_links": [],
         "run_history": False,
         "max_file_size": LARGEST_UPLOAD,
@@ -145,7 +122,7 @@ def serve(wired: Services, settings: Settings, open_page: bool = False) -> None:
         ServiceError: Agents are to be served, and cannot be.
     """
     app = build_app(wired)
-    options = {**launch_options(settings.mcp), "max_file_size": f"{settings.max_upload_mb}mb"}
+    options = {**launch_options(wired, settings.mcp), "max_file_size": f"{settings.max_upload_mb}mb"}
     app.launch(
         server_name=settings.host,
         server_port=settings.port,

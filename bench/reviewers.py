@@ -31,9 +31,12 @@ from typing import Any
 
 import torch
 
-from app.bootstrap import Services, services
+from app.audit.service import AuditService
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
+from app.shared.wiring import Services
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import load_model
 
@@ -117,7 +120,7 @@ def endless(clock: ForwardClock) -> Callable[..., LanguageModel]:
 def start(wired: Services, number: int, settings: AuditSettings) -> int:
     """Begin a reviewer's audit and return its session."""
     prompt = PROMPTS[number % len(PROMPTS)]
-    return wired.audits.start(StartAudit(prompt, settings, name=f"reviewer {number}")).session_id
+    return wired[AuditService].start(StartAudit(prompt, settings, name=f"reviewer {number}")).session_id
 
 
 def steps_together(wired: Services, clock: ForwardClock, sessions: list[int], tokens: int) -> Stepped:
@@ -129,12 +132,12 @@ def steps_together(wired: Services, clock: ForwardClock, sessions: list[int], to
     )
 
     def review(place: int, session: int) -> None:
-        branch = wired.audits.view(session).branch_id
-        wired.audits.step(session, branch)
+        branch = wired[AuditService].view(session).branch_id
+        wired[AuditService].step(session, branch)
         gate.wait()
         began = time.perf_counter()
         for _ in range(tokens):
-            wired.audits.step(session, branch)
+            wired[AuditService].step(session, branch)
         seconds[place] = (time.perf_counter() - began) / tokens
 
     threads = [threading.Thread(target=review, args=item) for item in enumerate(sessions)]
@@ -156,7 +159,7 @@ def steps_together(wired: Services, clock: ForwardClock, sessions: list[int], to
 def first_token(wired: Services, number: int, settings: AuditSettings) -> float:
     """Seconds from the request to start until the first token is stored."""
     began = time.perf_counter()
-    wired.audits.step(start(wired, number, settings))
+    wired[AuditService].step(start(wired, number, settings))
     return time.perf_counter() - began
 
 
@@ -244,7 +247,7 @@ def main(values: list[str] | None = None) -> None:
             faster_steps=options.faster_steps,
         )
         with services(store, loader=endless(clock)) as wired:
-            embedded = [item.id for item in wired.calibrations.list(options.model) if item.embedded]
+            embedded = [item.id for item in wired[CalibrationService].list(options.model) if item.embedded]
             settings = AuditSettings(
                 model=options.model, calibration_id=embedded[0] if embedded else None, max_new_tokens=options.tokens + 1
             )

@@ -22,14 +22,21 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from app.batch.service import BatchRequest
-from app.bootstrap import Services, services
+from app.audit.service import AuditService
+from app.batch.service import BatchRequest, BatchService
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
+from app.lists.service import UserListService
 from app.review.log import VerdictRequest
+from app.review.service import VerdictService
 from app.server import build_app, launch_options
 from app.settings import Settings
 from app.shared import web as assets
 from app.shared.audits import AuditSettings, StartAudit
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
 from app.tune.runs import TuningRequest
+from app.tune.service import TuningService
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
 REVIEWER, READER = "A. Lee", "C. Ruiz"
@@ -79,22 +86,22 @@ class Story:
 
 def tell(wired: Services, folder: Path) -> Story:
     """Make everything that the pages show."""
-    calibration = next(item.id for item in wired.calibrations.list() if item.embedded)
+    calibration = next(item.id for item in wired[CalibrationService].list() if item.embedded)
     settings = AuditSettings(calibration_id=calibration, max_new_tokens=24, seed=3)
-    view = wired.audits.start(StartAudit(PROMPT, settings))
-    list(wired.audits.run(view.session_id))
-    fork = wired.audits.fork(view.session_id, view.branch_id, 1, " she")
-    list(wired.audits.run(view.session_id))
+    view = wired[AuditService].start(StartAudit(PROMPT, settings))
+    list(wired[AuditService].run(view.session_id))
+    fork = wired[AuditService].fork(view.session_id, view.branch_id, 1, " she")
+    list(wired[AuditService].run(view.session_id))
     said = (("unfair", "The pronoun decides what she does next."), ("unclear", ""))
     for step, (verdict, note) in enumerate(said, start=1):
-        wired.verdicts.add(VerdictRequest(view.session_id, REVIEWER, verdict, fork.branch_id, step, None, note))
-    other = wired.audits.start(StartAudit(PROMPT, replace(settings, policy="vanilla", calibration_id=None)))
-    list(wired.audits.run(other.session_id))
+        wired[VerdictService].add(VerdictRequest(view.session_id, REVIEWER, verdict, fork.branch_id, step, None, note))
+    other = wired[AuditService].start(StartAudit(PROMPT, replace(settings, policy="vanilla", calibration_id=None)))
+    list(wired[AuditService].run(other.session_id))
     batch = _batch(wired, folder, replace(settings, max_new_tokens=6))
     _tuned(wired)
     terms = folder / "ward.csv"
     terms.write_text(TERMS, "utf-8")
-    wired.user_lists.add("ward", wired.user_lists.parse(terms))
+    wired[UserListService].add("ward", wired[UserListService].parse(terms))
     return Story(view.session_id, view.branch_id, fork.branch_id, other.session_id, calibration, batch)
 
 
@@ -117,9 +124,9 @@ def scenes(story: Story) -> tuple[Scene, ...]:
 
 def _tuned(wired: Services) -> None:
     """Tune three methods on the sample."""
-    (sample,) = wired.tunings.samples()
+    (sample,) = wired[TuningService].samples()
     request = TuningRequest("Decisions and questions", ("coft", "contrastive", "sdd"))
-    wired.jobs.wait(wired.tunings.submit(wired.tunings.read(sample.path), request))
+    wired[JobService].wait(wired[TuningService].submit(wired[TuningService].read(sample.path), request))
 
 
 def swap(page: Page) -> None:
@@ -177,8 +184,8 @@ def smaller(png: bytes) -> bytes:
 def _batch(wired: Services, folder: Path, settings: AuditSettings) -> int:
     questions = folder / "questions.csv"
     questions.write_text(QUESTIONS, "utf-8")
-    batch = wired.batches.submit(wired.batches.parse(questions), BatchRequest("Hiring questions", settings))
-    while (job := wired.batches.view(batch).job) is not None and job.status in ("queued", "running"):
+    batch = wired[BatchService].submit(wired[BatchService].parse(questions), BatchRequest("Hiring questions", settings))
+    while (job := wired[BatchService].view(batch).job) is not None and job.status in ("queued", "running"):
         time.sleep(0.2)
     return batch
 
@@ -216,7 +223,9 @@ def main() -> None:
         with services(store, owns_store=True) as wired, sync_playwright() as playwright:
             story = tell(wired, Path(folder))
             app = build_app(wired)
-            _, url, _ = app.launch(prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **launch_options())
+            _, url, _ = app.launch(
+                prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **launch_options(wired)
+            )
             browser = playwright.chromium.launch(executable_path=str(options.chromium), args=ARGUMENTS)
             wanted = tuple(scene for scene in scenes(story) if scene.name in options.wanted)
             _photograph(browser, url.rstrip("/"), wanted, options.out)

@@ -30,10 +30,13 @@ import numpy as np
 import torch
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
-from app.bootstrap import Services, services
+from app.audit.service import AuditService
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.server import build_app, launch_options
 from app.settings import Settings
 from app.shared.audits import AuditSettings, AuditView, StartAudit
+from app.shared.wiring import Services
 from coft_core import LanguageModel, load_model
 from coft_core.types import Span
 from db.database import Database
@@ -98,7 +101,7 @@ def summary(values: list[float]) -> dict[str, float | int | list[float]]:
 
 def begin(wired: Services, settings: AuditSettings) -> AuditView:
     """A session without a step."""
-    return wired.audits.start(StartAudit(PROMPT, settings, SPANS, "bench"))
+    return wired[AuditService].start(StartAudit(PROMPT, settings, SPANS, "bench"))
 
 
 def endless(name: str, **options: Any) -> LanguageModel:
@@ -108,7 +111,7 @@ def endless(name: str, **options: Any) -> LanguageModel:
 
 def settings_for(wired: Services, steps: int) -> AuditSettings:
     """Settings of a chain of so many steps, with the embedded calibration."""
-    embedded = next((item.id for item in wired.calibrations.list() if item.embedded), None)
+    embedded = next((item.id for item in wired[CalibrationService].list() if item.embedded), None)
     return AuditSettings(max_new_tokens=steps, calibration_id=embedded)
 
 
@@ -116,7 +119,7 @@ def alone(wired: Services, settings: AuditSettings) -> tuple[float, float]:
     """Processor and elapsed milliseconds a step of generation without a page."""
     session = begin(wired, settings).session_id
     processor, elapsed = time.process_time(), time.perf_counter()
-    count = sum(1 for _ in wired.audits.run(session))
+    count = sum(1 for _ in wired[AuditService].run(session))
     return (
         1000 * (time.process_time() - processor) / count,
         1000 * (time.perf_counter() - elapsed) / count,
@@ -194,7 +197,7 @@ def streaming(wired: Services, browser: Browser, url: str, options: argparse.Nam
 def prolonged(wired: Services, settings: AuditSettings, store: SessionsRepository, length: int) -> int:
     """A stored session whose chain repeats itself to ``length`` steps."""
     session = begin(wired, replace(settings, max_new_tokens=length))
-    steps = list(wired.audits.run(begin(wired, settings).session_id))
+    steps = list(wired[AuditService].run(begin(wired, settings).session_id))
     for index in range(length):
         store.append_step(session.branch_id, replace(steps[index % len(steps)], index=index))
     return session.session_id
@@ -247,7 +250,9 @@ def main() -> None:
         settings = Settings(database_url=f"sqlite:///{Path(folder) / 'bench.sqlite3'}")
         with services(settings, owns_store=True, loader=endless) as wired, Database(settings.database_url) as database:
             app = build_app(wired)
-            _, url, _ = app.launch(prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **launch_options())
+            _, url, _ = app.launch(
+                prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", **launch_options(wired)
+            )
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=str(options.chromium), args=ARGUMENTS)
                 store = SessionsRepository(database)

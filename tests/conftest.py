@@ -2,14 +2,17 @@
 
 import functools
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import torch
 
-from app.bootstrap import Services, services
+from app.bootstrap import services
+from app.report.verify.run import BundleVerifier
 from app.settings import Settings
+from app.shared.wiring import Services
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
@@ -40,6 +43,11 @@ def load_tiny(name: str, **_: object) -> LanguageModel:
     return tiny_model()
 
 
+def verifier(settings: Settings, loader: Callable[..., LanguageModel] | None = None) -> BundleVerifier:
+    """What verifies reports from elsewhere, without a store."""
+    return Services(settings, (), ExitStack(), loader=loader)[BundleVerifier]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def detectors_built_once() -> Iterator[None]:
     """One span detector for each choice of pipeline and families.
@@ -48,7 +56,7 @@ def detectors_built_once() -> Iterator[None]:
     and models stay a test's own.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("coft_core.text.detection.SpanDetector", functools.cache(SpanDetector))
+        patch.setattr("app.shared.planning.SpanDetector", functools.cache(SpanDetector))
         yield
 
 

@@ -1,1 +1,13 @@
 """Audits: a prompt continued token by token, each token with its three readings and its certified set."""
+
+from app.shared.wiring import CHAINS, Feature, Page
+
+FEATURE = Feature(
+    __name__,
+    {
+        "audit": "audit one prompt and write its report",
+        "policies": "list the decoding methods and their parameters",
+        "reread": "read a stored audit at another lambda or alpha, without the model",
+    },
+    Page("Audit", "", ("pages/audit",), (*CHAINS, "pages/audit", "pages/audit_branches")),
+)

@@ -11,10 +11,13 @@ import gradio as gr
 
 from app.audit.branch_words import beside_message, prune_message, tree_message
 from app.audit.panel import SettingsHandlers
+from app.audit.reread_service import RereadService
 from app.audit.rereading import RereadRequest, departure_message, refusal_message, rereading_message
+from app.audit.service import AuditService
 from app.audit.until import until_from
 from app.audit.words import contributions_message, end_message, frame_message, session_message
-from app.bootstrap import Services
+from app.report.tables import ReportService
+from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.events import or_refusal, packed, reply, shown, shown_stream
 from app.shared.prompt_words import Message, draft_message, spans_from
@@ -27,6 +30,7 @@ from app.shared.settings_rail import (
     known_policy,
     settings_from,
 )
+from app.shared.wiring import Services
 from coft_core.errors import CalibrationMismatch
 from coft_core.types import Step
 
@@ -60,8 +64,8 @@ class AuditHandlers(SettingsHandlers):
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        self._reports = services.reports
-        self._library = services.library
+        self._reports = services[ReportService]
+        self._library = services[SessionLibrary]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
@@ -157,8 +161,8 @@ class BranchHandlers:
     """What the page asks for the tree of branches, which is read anew afterwards."""
 
     def __init__(self, services: Services) -> None:
-        self._audits = services.audits
-        self._library = services.library
+        self._audits = services[AuditService]
+        self._library = services[SessionLibrary]
 
     @shown
     def tree(self, event: gr.EventData) -> Message:
@@ -195,8 +199,8 @@ class RereadingHandlers:
     """What the page asks for a chain at another lambda or alpha."""
 
     def __init__(self, services: Services) -> None:
-        self._rereads = services.rereads
-        self._audits = services.audits
+        self._rereads = services[RereadService]
+        self._audits = services[AuditService]
 
     @shown
     def reread(self, event: gr.EventData) -> Message:

@@ -9,11 +9,14 @@ from typing import Annotated
 
 import typer
 
+from app.audit.reread_service import RereadService
 from app.audit.rereading import Rereading, RereadRequest, RereadRow, rereading_json
+from app.audit.service import AuditService
 from app.audit.until import stop_sentence, until_from_text
-from app.bootstrap import Services
 from app.compare.operations import comparison_json, print_comparison, write_comparison
+from app.compare.service import ComparisonService
 from app.compare.types import Comparison
+from app.report.tables import ReportService
 from app.shared.audits import AuditView, PolicyInfo, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
@@ -24,6 +27,7 @@ from app.shared.policy_menu import policies_json
 from app.shared.settings_json import USUAL, Settings, spans_from_json
 from app.shared.step_words import set_size
 from app.shared.terminal import DecodingOptions, spans_of
+from app.shared.wiring import Services
 from coft_core.conformal.informative import silence
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.types import Span, Step
@@ -145,7 +149,7 @@ def detect_spans(wired: Services, text: str, settings: Settings = USUAL) -> tupl
         A list of spans, each with start and end (characters), category, source, detail, kept, score and suggested;
         a kept or suggested span is not masked.
     """
-    return wired.audits.detect(text, settings)
+    return wired[AuditService].detect(text, settings)
 
 
 @operation(json=session_json)
@@ -167,7 +171,7 @@ def start_audit(wired: Services, prompt: str, spans: list[Json] | None = None, s
         The session: session_id, branch_id, prompt, spans, settings, certificate, text, steps, chain, branches,
         warnings and others.
     """
-    return wired.audits.start(StartAudit(prompt, settings, spans_from_json(spans)))
+    return wired[AuditService].start(StartAudit(prompt, settings, spans_from_json(spans)))
 
 
 @operation(json=lambda made: {"session_id": made[0], "step": None if made[1] is None else step_json(made[1])})
@@ -181,7 +185,7 @@ def step(wired: Services, session_id: int) -> tuple[int, Step | None]:
         session_id, and step with the token, its probabilities, threshold and candidates; step is null when the
         chain is finished.
     """
-    return session_id, wired.audits.step(session_id)
+    return session_id, wired[AuditService].step(session_id)
 
 
 @operation(json=session_json)
@@ -194,9 +198,9 @@ def run_to_end(wired: Services, session_id: int) -> AuditView:
     Returns:
         The session with all steps of the branch, see start_audit.
     """
-    for _ in wired.audits.run(session_id):
+    for _ in wired[AuditService].run(session_id):
         pass
-    return wired.audits.view(session_id)
+    return wired[AuditService].view(session_id)
 
 
 @operation(json=session_json)
@@ -212,7 +216,7 @@ def fork(wired: Services, session_id: int, branch_id: int, step: int, token: str
     Returns:
         The session with the chain of the new branch, see start_audit.
     """
-    return wired.audits.fork(session_id, branch_id, step - 1, token)
+    return wired[AuditService].fork(session_id, branch_id, step - 1, token)
 
 
 @operation(json=contributions_json)
@@ -227,7 +231,7 @@ def contributions(wired: Services, session_id: int, branch_id: int | None = None
         steps (counted from 1), and for the whole mask and each span the change of each token; contributions need
         not sum to the total.
     """
-    return wired.audits.contributions(session_id, branch_id)
+    return wired[AuditService].contributions(session_id, branch_id)
 
 
 @operation(json=policies_json)
@@ -267,7 +271,7 @@ def reread_audit(
     Returns:
         The steps as they read now; differs and certified are null where they hang on logits that were not kept.
     """
-    return wired.rereads.read(RereadRequest(session, lam, alpha, branch))
+    return wired[RereadService].read(RereadRequest(session, lam, alpha, branch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +290,7 @@ def _write_audited(wired: Services, found: Audited | Comparison, file: Path) -> 
     """Write the report as CSV to this file."""
     if not isinstance(found, Audited):
         return write_comparison(wired, found, file)
-    return f"\nReport: {write_text(file, wired.reports.csv(found.view.session_id))}"
+    return f"\nReport: {write_text(file, wired[ReportService].csv(found.view.session_id))}"
 
 
 def _print_audited(found: Audited | Comparison) -> None:
@@ -324,11 +328,11 @@ def audit(
         raise ServiceError("--until stops one chain; give one policy with it, or leave it out.")
     request = StartAudit(prompt, columns[0], spans_from_json(spans_of(spans)), name)
     if len(columns) > 1:
-        ids = wired.comparisons.run_columns(request, columns)
-        for _ in wired.comparisons.advance(ids):
+        ids = wired[ComparisonService].run_columns(request, columns)
+        for _ in wired[ComparisonService].advance(ids):
             pass
-        return wired.comparisons.compare(ids)
-    number = wired.audits.start(request).session_id
-    steps = list(wired.audits.run(number, until=condition))
-    view = wired.audits.view(number)
+        return wired[ComparisonService].compare(ids)
+    number = wired[AuditService].start(request).session_id
+    steps = list(wired[AuditService].run(number, until=condition))
+    view = wired[AuditService].view(number)
     return Audited(view, stop_sentence(condition, steps[-1] if steps else None, len(steps), view.finished))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import gradio as gr
 
 from app.audit.handlers import AuditHandlers, BranchHandlers, RereadingHandlers
 from app.audit.panel import prompt_events, wire_settings
-from app.bootstrap import Services
+from app.audit.service import AuditService
 from app.shared.audits import AuditSettings
 from app.shared.charts import candidates_figure, steps_figure
 from app.shared.events import EVENT, GENERATING, MULTIPLE, On, downloaded, wire
 from app.shared.markup import place
 from app.shared.settings_rail import CHANGED, SettingsRail, settings_rail
 from app.shared.web import span_editor, topbar
+from app.shared.wiring import Services
 
 LEGEND = (
     ("", "", "certified", 0),
@@ -65,16 +64,15 @@ SESSION_SCRIPT = (
 )
 
 
-def audit_page(app: gr.Blocks, services: Services, place_verdicts: Callable[[], None]) -> None:
+def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page.
 
     Args:
         app: The application.
         services: What the page calls.
-        place_verdicts: Places the panel for verdicts on what is shown.
     """
     handlers = AuditHandlers(services)
-    topbar("audit")
+    topbar(services, "")
     gr.HTML(
         html_template='<h1 class="vh">Audit</h1><div class="summaryline"></div>',
         js_on_load="coft.frame.line(element)",
@@ -83,7 +81,7 @@ def audit_page(app: gr.Blocks, services: Services, place_verdicts: Callable[[], 
     )
     with gr.Row(elem_classes=["audit"], elem_id="main"):
         with gr.Column(elem_classes=["rail"], min_width=0):
-            rail = settings_rail(AuditSettings(), services.audits.masked_families)
+            rail = settings_rail(AuditSettings(), services[AuditService].masked_families)
         with gr.Column(elem_classes=["work"], min_width=0):
             editor = span_editor()
             place("audit/transcript.html", "coft.session.place(element)", "transcript", legend=LEGEND, actions=ACTIONS)
@@ -108,7 +106,9 @@ def audit_page(app: gr.Blocks, services: Services, place_verdicts: Callable[[], 
             place("audit/inspector.html", "coft.inspector.mount(element)", "inspector")
             _chart(candidates_figure(), "candidates-plot")
             place("audit/facts.html", "coft.inspector.facts(element)", "facts")
-            place_verdicts()
+            for feature in services.features:
+                if feature.on_audit:
+                    feature.place_panel(services)
     download = gr.DownloadButton("Report", elem_id="report-file", elem_classes=["offscreen"])
     app.load(None, rail.inputs, None, js=CHANGED)
     wire(editor, prompt_events(handlers, editor, rail), MULTIPLE)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import gradio as gr
 
-from app.bootstrap import Services
+from app.audit.service import AuditService
+from app.calibrate.service import CalibrationService
+from app.lists.service import UserListService
 from app.shared.audits import AuditSettings, CalibrationView, ReadingRequest
 from app.shared.chain_words import calibration_choices, drift_badge
 from app.shared.errors import USER_ERRORS
@@ -28,6 +30,8 @@ from app.shared.settings_rail import (
     updates_from,
     without_parameters,
 )
+from app.shared.wiring import Services
+from app.tune.service import TuningService
 from coft_core.model.loading import LoadingPhase
 
 LOADING_PHASES = {
@@ -51,10 +55,10 @@ class SettingsHandlers:
     """What a page with a prompt and a rail asks of the services about both."""
 
     def __init__(self, services: Services) -> None:
-        self._audits = services.audits
-        self._calibrations = services.calibrations
-        self._user_lists = services.user_lists
-        self._tunings = services.tunings
+        self._audits = services[AuditService]
+        self._calibrations = services[CalibrationService]
+        self._user_lists = services[UserListService]
+        self._tunings = services[TuningService]
 
     @shown
     def detect(self, event: gr.EventData, *values: object) -> Message:

@@ -21,6 +21,7 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import policy_of
 from app.shared.policies import info_of, policy_name
 from app.shared.thresholds import Thresholds, own_notes
+from app.shared.wiring import Services
 from coft_core.conformal.families import AnyCalibration
 from coft_core.decode.loop import path_at
 from coft_core.decode.reread import reread
@@ -401,6 +402,14 @@ class RereadService:
         self._choice = ThresholdChoice(thresholds, store)
         self._departures = Departures(sessions, audits)
         self._host = host
+
+    @classmethod
+    def wired(cls, services: Services) -> RereadService:
+        """Built from the program's services."""
+        return cls(
+            services[SessionsRepository], services[Thresholds], services[CalibrationStore], services[AuditService],
+            services[ModelHost],
+        )  # fmt: skip
 
     def read(self, request: RereadRequest) -> Rereading:
         """Every step of a chain as it reads at a lambda and an alpha, its prefix being as it was.

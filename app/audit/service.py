@@ -28,6 +28,7 @@ from app.shared.planning import Detectors, Planner, rendering_of
 from app.shared.rollouts import RolloutPool
 from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
+from app.shared.wiring import Services
 from coft_core.decode.contributions import SPANS_AT_ONCE, LeaveOneOut, leave_one_out
 from coft_core.decode.cost import Overhead, measure_overhead, measured, reserved_bytes
 from coft_core.decode.loop import ROOT_PATH
@@ -77,6 +78,14 @@ class AuditService:
         self._locks: defaultdict[int, RLock] = defaultdict(RLock)
         self._locks_lock = Lock()
         self._pauses: defaultdict[int, set[Event]] = defaultdict(set)
+
+    @classmethod
+    def wired(cls, services: Services) -> AuditService:
+        """Built from the program's services."""
+        return cls(
+            services[SessionsRepository], services[Thresholds], services[ModelHost], services[Detectors],
+            services[RolloutPool], services.settings.full_logits_kb,
+        )  # fmt: skip
 
     @property
     def masked_families(self) -> tuple[str, ...]:

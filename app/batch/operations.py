@@ -10,14 +10,14 @@ import typer
 
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_csv, impact_json
 from app.batch.rows import BatchRowView, MeanInterval
-from app.batch.service import BatchRequest, BatchSummary, BatchView, batch_json, batch_summary_json
-from app.bootstrap import Services
+from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView, batch_json, batch_summary_json
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.operations import Json, Read, Tell, command, operation, record
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
 from app.shared.terminal import POLICY_KEYS, DecodingOptions, pairs, wait_for_all
+from app.shared.wiring import Services
 
 LONGEST_PROMPT = 48
 
@@ -119,9 +119,9 @@ def _follow(wired: Services, view: BatchView, quiet: bool) -> BatchView:
     """Wait for a batch; an interruption keeps what is done."""
     if view.job is None:
         raise ServiceError(f"Nothing is known of the run of batch {view.id}; resume it.")
-    cancel = lambda: wired.batches.cancel(view.id)  # noqa: E731
+    cancel = lambda: wired[BatchService].cancel(view.id)  # noqa: E731
     wait_for_all(wired, [view.job.id], cancel, f"batch resume {view.id}", "The batch", quiet)
-    return wired.batches.view(view.id)
+    return wired[BatchService].view(view.id)
 
 
 @operation(json=batch_json, answer="batch")
@@ -145,11 +145,11 @@ def run_batch(
     """
     request, columns = settings
     request = replace(request, name=request.name or file.stem)
-    prompts = wired.batches.parse(file, file.name, columns)
+    prompts = wired[BatchService].parse(file, file.name, columns)
     if tell is not None:
-        for error in wired.batches.row_errors(prompts, request):
+        for error in wired[BatchService].row_errors(prompts, request):
             tell(f"line {error.line}: {error.column} {error.message}")
-    return wired.batches.view(wired.batches.submit(prompts, request))
+    return wired[BatchService].view(wired[BatchService].submit(prompts, request))
 
 
 @command("batch run", json=batch_json, wait=_follow, text=print_batch)
@@ -211,8 +211,8 @@ def batch_summary(
         The batch with rows and groups (95 % intervals); with a rule also impact, which has selection rates and
         impact ratios by group.
     """
-    view = wired.batches.view(batch_id)
-    return view, None if rule is None else Impact(*wired.batches.impact(batch_id, rule, exclude_small), rule)
+    view = wired[BatchService].view(batch_id)
+    return view, None if rule is None else Impact(*wired[BatchService].impact(batch_id, rule, exclude_small), rule)
 
 
 def _write_impact(_: Services, found: Impact, file: Path) -> str:
@@ -228,18 +228,18 @@ def impact(wired: Services, batch: int, *, rule: OutcomeRule, exclude_small: boo
         batch: number of a batch
         exclude_small: leave groups below 2 % of the rows out
     """
-    return Impact(*wired.batches.impact(batch, rule, exclude_small), rule)
+    return Impact(*wired[BatchService].impact(batch, rule, exclude_small), rule)
 
 
 @command("batch list", json=lambda found: [batch_summary_json(item) for item in found], text=print_batches)
 def list_batches(wired: Services) -> tuple[BatchSummary, ...]:
     """List batches, newest first."""
-    return wired.batches.list()
+    return wired[BatchService].list()
 
 
 def _write(wired: Services, view: BatchView, folder: Path) -> str:
     """Write rows and totals as CSV into this folder."""
-    return "\n".join(f"Written: {path}" for path in wired.batches.write_csv(view.id, folder))
+    return "\n".join(f"Written: {path}" for path in wired[BatchService].write_csv(view.id, folder))
 
 
 @command("batch show", json=batch_json, write=_write, text=print_batch)
@@ -249,7 +249,7 @@ def show_batch(wired: Services, batch: int) -> BatchView:
     Args:
         batch: number of a batch
     """
-    return wired.batches.view(batch)
+    return wired[BatchService].view(batch)
 
 
 @command("batch resume", json=batch_json, wait=_follow, text=print_batch)
@@ -259,8 +259,8 @@ def resume_batch(wired: Services, batch: int) -> BatchView:
     Args:
         batch: number of a batch
     """
-    wired.batches.resume(batch)
-    return wired.batches.view(batch)
+    wired[BatchService].resume(batch)
+    return wired[BatchService].view(batch)
 
 
 @command("batch delete")
@@ -270,5 +270,5 @@ def delete_batch(wired: Services, batch: int) -> str:
     Args:
         batch: number of a batch
     """
-    wired.batches.delete(batch)
+    wired[BatchService].delete(batch)
     return f"Batch {batch} deleted; its sessions stay."

@@ -14,9 +14,10 @@ import plotly.graph_objects as go
 from gradio.components import Component
 
 from app.audit.panel import SettingsHandlers, wire_tuned
+from app.audit.service import AuditService
 from app.batch.impact import OutcomeRule, Outcomes, impact_csv, impact_table
 from app.batch.rows import SIZES, GroupTotals, batch_query, groups_csv, whole_number
-from app.batch.service import BatchRequest
+from app.batch.service import BatchRequest, BatchService
 from app.batch.words import (
     MEANING,
     MEASURES,
@@ -30,7 +31,8 @@ from app.batch.words import (
     impact_message,
     totals_table,
 )
-from app.bootstrap import Services
+from app.calibrate.service import CalibrationService
+from app.lists.service import UserListService
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.charts import plain_layout
 from app.shared.errors import ServiceError
@@ -61,6 +63,7 @@ from app.shared.settings_rail import (
     without_parameters,
 )
 from app.shared.web import topbar
+from app.shared.wiring import Services
 
 EVENTS = "['find', 'listed', 'cancel', 'resume', 'delete', 'totals', 'outcome', 'export']"
 
@@ -272,12 +275,12 @@ class FormHandlers:
     """What the form asks of the services; values are the columns, then the batch's own fields, then the rail's."""
 
     def __init__(self, services: Services) -> None:
-        self._batches = services.batches
-        self._calibrations = services.calibrations
-        self._audits = services.audits
-        self._user_lists = services.user_lists
+        self._batches = services[BatchService]
+        self._calibrations = services[CalibrationService]
+        self._audits = services[AuditService]
+        self._user_lists = services[UserListService]
         self.settings = SettingsHandlers(services)
-        self.prompts = PromptHandlers(services.batches, UNTRIED)
+        self.prompts = PromptHandlers(services[BatchService], UNTRIED)
 
     @shown
     def opened(self, request: gr.Request) -> list[object]:
@@ -352,7 +355,7 @@ class BatchHandlers:
     """Every method answers one event of the page."""
 
     def __init__(self, services: Services) -> None:
-        self._batches = services.batches
+        self._batches = services[BatchService]
         # Lives as long as the page.
         self._folder = tempfile.TemporaryDirectory(prefix="coft-batches-")
 
@@ -479,7 +482,7 @@ def new_batch(services: Services, handlers: FormHandlers) -> NewBatch:
         with gr.Column(elem_classes=["rail", "batchrail"], min_width=0, elem_id="settings"):
             markup('<div class="bar"><h2>2. Settings</h2><span class="hint">the same for every prompt</span></div>')
             fields["name"] = gr.Textbox(label="Name", placeholder="the file's name", max_lines=1, elem_id="batch-name")
-            rail = settings_controls(AuditSettings(), services.audits.masked_families)
+            rail = settings_controls(AuditSettings(), services[AuditService].masked_families)
             fields["proceed"] = gr.Checkbox(
                 False, label="Audit without certificate where the calibration does not fit", visible=False,
                 elem_id="proceed",
@@ -547,9 +550,9 @@ def _wire_settings(app: gr.Blocks, handlers: FormHandlers, form: NewBatch) -> No
     wire_tuned(app, told, rail)
 
 
-def batches_page(app: gr.Blocks, services: Services) -> None:
+def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
-    topbar("batches")
+    topbar(services, "batches")
     handlers = FormHandlers(services)
     with gr.Column(elem_classes=["page"], elem_id="main"):
         gr.HTML(

@@ -53,6 +53,7 @@ from app.shared.prompt_sets import (
     rows_of,
 )
 from app.shared.thresholds import Thresholds
+from app.shared.wiring import Services
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import Rollout
 from coft_core.decode.plan import Plan
@@ -180,6 +181,15 @@ class BatchService(PromptSetReader):
         self._host = host
         self._planner = planner
         self._starting = Lock()
+
+    @classmethod
+    def wired(cls, services: Services) -> BatchService:
+        """Built from the program's services."""
+        return cls(
+            services[BatchesRepository], services[PromptSetsRepository], services[JobRunner], services[JobService],
+            services[AuditService], services[Thresholds], services[ModelHost], services[Planner],
+            services.largest_upload,
+        )  # fmt: skip
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """Prompt sets that come with the program, to be audited."""

@@ -1,1 +1,12 @@
 """Calibrations: prompt sets, runs, and the thresholds that are read off them."""
+
+from app.shared.wiring import CHAINS, Feature, Page
+
+FEATURE = Feature(
+    __name__,
+    {
+        "calibrate": "calibrate on a CSV or JSONL prompt set, or resume a calibration",
+        "calibrations": "list, show, compare, export, reweight or delete calibrations",
+    },
+    Page("Calibrate", "calibrate", ("pages/calibrate",), CHAINS),
+)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.bootstrap import Services
+from app.calibrate.service import CalibrationService
 from app.shared.audits import (
     BinView,
     CalibrationRequest,
@@ -19,12 +19,13 @@ from app.shared.audits import (
 )
 from app.shared.commands import Stopped
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobView
+from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
 from app.shared.operations import Json, Read, Tell, command, operation
 from app.shared.prompt_sets import grouping_note
 from app.shared.settings_json import calibration_request, columns_of
 from app.shared.terminal import PolicyOptions, calibration_id, pairs, wait_for
+from app.shared.wiring import Services
 from coft_core.conformal.certifiable import Certifiable
 from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.sequence import SequenceThreshold
@@ -380,7 +381,7 @@ def deployment_prompts(wired: Services, path: Path) -> tuple[str, ...]:
     Raises:
         ServiceError: The file cannot be read, or holds no prompt.
     """
-    parsed = wired.calibrations.parse(path)
+    parsed = wired[CalibrationService].parse(path)
     if not parsed.rows:
         raise ServiceError(f"{path.name} holds no prompts; name its column of prompts “prompt”.")
     return tuple(example.prompt for _, example in parsed.rows)
@@ -424,16 +425,16 @@ def calibrate(
     """
     request, columns = settings
     request = replace(request, name=request.name or file.stem)
-    prompts = wired.calibrations.parse(file, file.name, columns)
+    prompts = wired[CalibrationService].parse(file, file.name, columns)
     if tell is not None:
         for field, column in prompts.mapping:
             if field != column:
                 tell(f"{field} is read from the column “{column}”.")
         if note := grouping_note(prompts):
             tell(note)
-        for error in wired.calibrations.row_errors(prompts, request):
+        for error in wired[CalibrationService].row_errors(prompts, request):
             tell(f"line {error.line}: {error.column} {error.message}")
-    return wired.jobs.get(wired.calibrations.submit(prompts, request))
+    return wired[JobService].get(wired[CalibrationService].submit(prompts, request))
 
 
 def _follow(wired: Services, begun: JobView, quiet: bool) -> CalibrationView:
@@ -441,20 +442,20 @@ def _follow(wired: Services, begun: JobView, quiet: bool) -> CalibrationView:
     try:
         job = wait_for(wired, begun.id, quiet)
     except KeyboardInterrupt as error:
-        wired.jobs.cancel(begun.id)
-        job = wired.jobs.wait(begun.id)
+        wired[JobService].cancel(begun.id)
+        job = wired[JobService].wait(begun.id)
         if job.status == "done" and job.result is not None:
             raise Stopped(f"it was done already: calibration {job.result['calibration_id']}.", code=0) from error
         again = f"python -m app calibrate --resume {begun.id}"
         raise Stopped(f"stopped; what is done is kept. Go on with: {again}") from error
     if job.status != "done" or job.result is None:
         raise ServiceError(job.error or f"The calibration was {job.status}.")
-    return wired.calibrations.view(int(str(job.result["calibration_id"])))
+    return wired[CalibrationService].view(int(str(job.result["calibration_id"])))
 
 
 def _write(wired: Services, view: CalibrationView, file: Path) -> str:
     """Also write the calibration to this file."""
-    wired.calibrations.load(view.summary.id).save(file)
+    wired[CalibrationService].load(view.summary.id).save(file)
     return ""
 
 
@@ -480,7 +481,7 @@ def calibrate_or_resume(
     if resume is not None:
         if prompts is not None:
             raise ServiceError("--resume goes on with the prompts of its job; leave out --prompts.")
-        return wired.jobs.get(wired.calibrations.resume(resume))
+        return wired[JobService].get(wired[CalibrationService].resume(resume))
     if prompts is None:
         raise ServiceError("There is no prompt set; name one with --prompts, or a job with --resume.")
     asked = (options.request(wired, name), pairs("--columns", columns))
@@ -522,7 +523,7 @@ def read_calibration(
         alpha, estimator, bin_width, max_position, draws, rho, group or None, family or None,
         bin_spacing=bin_spacing or None,
     )  # fmt: skip
-    return wired.calibrations.view(calibration_id, reading)
+    return wired[CalibrationService].view(calibration_id, reading)
 
 
 def _listed_json(found: tuple[CalibrationSummary, ...]) -> list[Json]:
@@ -539,7 +540,7 @@ def list_calibrations(wired: Services, *, model: str = "") -> tuple[CalibrationS
     Returns:
         A list of calibrations, newest first: calibration_id, name, model, settings, contexts and others.
     """
-    return wired.calibrations.list(model or None)
+    return wired[CalibrationService].list(model or None)
 
 
 @operation(json=job_json)
@@ -553,7 +554,7 @@ def job(wired: Services, job_id: int) -> JobView:
         The job: status (queued, running, done, failed, cancelled), progress, message, and result, which names the
         calibration_id once it is done.
     """
-    return wired.jobs.get(job_id)
+    return wired[JobService].get(job_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -588,7 +589,7 @@ class ReadingOptions:
     def view(self, wired: Services, calibration: str) -> CalibrationView:
         """A calibration, read so."""
         reading = ReadingRequest(**{**vars(self), "alpha_by_family": levels_by_family(self.alpha_by_family)})
-        return wired.calibrations.view(calibration_id(wired, calibration), reading)
+        return wired[CalibrationService].view(calibration_id(wired, calibration), reading)
 
 
 Shown = tuple[CalibrationView, DriftReport]
@@ -607,7 +608,7 @@ def show_calibration(wired: Services, calibration: str, *, reading: ReadingOptio
         calibration: number of a calibration, or 'embedded'
     """
     view = reading.view(wired, calibration)
-    return view, wired.calibrations.drift(view.summary.id)
+    return view, wired[CalibrationService].drift(view.summary.id)
 
 
 @command("calibrations compare", json=lambda compared: compared_json(*compared), text=print_compared)
@@ -634,7 +635,7 @@ def drift(wired: Services, calibration_id: int) -> DriftReport:
         status, martingale, p_values, the number of audits, left_out (audits that do not count: session_id, prompt
         and why), and a sentence in plain words.
     """
-    return wired.calibrations.drift(calibration_id)
+    return wired[CalibrationService].drift(calibration_id)
 
 
 @command("calibrations drift", json=drift_json, text=print_drift)
@@ -657,8 +658,8 @@ def export_calibration(wired: Services, calibration: str, *, out: Path | None = 
     """
     number = calibration_id(wired, calibration)
     if out is None:
-        return wired.calibrations.export(number, Path())
-    wired.calibrations.load(number).save(out)
+        return wired[CalibrationService].export(number, Path())
+    wired[CalibrationService].load(number).save(out)
     return out
 
 
@@ -672,7 +673,9 @@ def reweight_calibration(wired: Services, calibration: str, *, prompts: Path, na
         name: name of the new calibration (default: the old one, weighted)
     """
     number = calibration_id(wired, calibration)
-    return wired.calibrations.view(wired.calibrations.reweight(number, deployment_prompts(wired, prompts), name))
+    return wired[CalibrationService].view(
+        wired[CalibrationService].reweight(number, deployment_prompts(wired, prompts), name)
+    )
 
 
 @command("calibrations delete")
@@ -683,5 +686,5 @@ def delete_calibration(wired: Services, calibration: str) -> str:
         calibration: number of a calibration, or 'embedded'
     """
     number = calibration_id(wired, calibration)
-    wired.calibrations.delete(number)
+    wired[CalibrationService].delete(number)
     return f"Calibration {number} deleted."

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 
-from app.bootstrap import Services
+from app.audit.service import AuditService
 from app.calibrate.form import (
     BOXES,
     FIELDS,
@@ -39,10 +39,11 @@ from app.calibrate.result_page import (
 )
 from app.calibrate.service import CalibrationService
 from app.calibrate.words import estimate_panel
+from app.lists.service import UserListService
 from app.shared.audits import CalibrationRequest
 from app.shared.events import EVENT, LATEST, or_told, shown
 from app.shared.job_watch import JobKind, JobPart, JobWatch, job_part, run_buttons, wire_job
-from app.shared.jobs import JobView
+from app.shared.jobs import JobService, JobView
 from app.shared.markup import listing, markup
 from app.shared.prompt_form import (
     NOT_TRIED,
@@ -58,6 +59,7 @@ from app.shared.prompt_form import (
 from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
 from app.shared.prompt_words import list_choices
 from app.shared.web import topbar
+from app.shared.wiring import Services
 
 
 def submission(
@@ -92,8 +94,8 @@ class CalibrationPrompts(PromptHandlers):
     """What the page asks of the services about a prompt set."""
 
     def __init__(self, services: Services) -> None:
-        super().__init__(services.calibrations, UNTRIED)
-        self._calibrations = services.calibrations
+        super().__init__(services[CalibrationService], UNTRIED)
+        self._calibrations = services[CalibrationService]
 
     @shown
     def preview(self, path: str | None, *values: Any) -> str:
@@ -200,7 +202,7 @@ def wire_jobs(
 ) -> None:
     """Connect everything about runs; a refused run names the rows that refuse it."""
     inputs = [prompts.file, *prompts.columns, *form.inputs]
-    watch = JobWatch(services.jobs, runs_kind(services.calibrations))
+    watch = JobWatch(services[JobService], runs_kind(services[CalibrationService]))
     begun = wire_job(app, watch, part, [prompts.file, prompts.accept, *inputs[1:]])
     begun.failure(check.check, inputs, [prompts.errors, prompts.accept], **EVENT)
 
@@ -219,7 +221,7 @@ class FormHandlers:
     """What the form asks of the services."""
 
     def __init__(self, services: Services) -> None:
-        self._user_lists = services.user_lists
+        self._user_lists = services[UserListService]
 
     @shown
     def menu(self) -> Any:
@@ -239,9 +241,9 @@ class FormHandlers:
         return equal_shares(alpha, families)
 
 
-def calibrate_page(app: gr.Blocks, services: Services) -> None:
+def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
-    topbar("calibrate")
+    topbar(services, "calibrate")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         gr.HTML(
             '<div class="pagehead"><h1>Calibrate</h1><p class="sub">Learn from your own prompts how likely a word must '
@@ -262,7 +264,7 @@ def _left(app: gr.Blocks, services: Services) -> tuple[JobPart, gr.HTML]:
     part = prompt_part(prompts)
     with gr.Column(elem_classes=["group"], elem_id="settings"):
         markup('<div class="bar"><h2>2. Settings</h2></div>')
-        form = calibration_form(services.audits.masked_families)
+        form = calibration_form(services[AuditService].masked_families)
     with gr.Column(elem_classes=["group"], elem_id="go"):
         markup('<div class="bar"><h2>3. Run</h2></div>')
         check = estimate_part()

@@ -11,7 +11,6 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from app.bootstrap import Services
 from app.calibrate.charts import comparison_figure, drift_figure, thresholds_figure
 from app.calibrate.form import ESTIMATORS, SPACINGS
 from app.calibrate.result_words import (
@@ -42,6 +41,7 @@ from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown
 from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.step_words import level, threshold
+from app.shared.wiring import Services
 from coft_core.conformal.record import Reading
 
 READING_FIELDS = ("alpha", "estimator", "draws", "bin_spacing", "bin_width", "max_position", "rho", "group", "family")
@@ -181,7 +181,7 @@ class ResultHandlers:
     """What the page asks of the services about finished runs."""
 
     def __init__(self, services: Services) -> None:
-        self._calibrations = services.calibrations
+        self._calibrations = services[CalibrationService]
         # Lives as long as the page.
         self._folder = tempfile.TemporaryDirectory(prefix="coft-calibrations-")
 
@@ -357,7 +357,7 @@ class CompareHandlers:
     """What the page asks of the services about two runs."""
 
     def __init__(self, services: Services) -> None:
-        self._calibrations = services.calibrations
+        self._calibrations = services[CalibrationService]
 
     @shown
     def menu(self, shown_id: int | None, other: int | None) -> Any:
@@ -432,7 +432,7 @@ class FollowHandlers:
     """What the page asks of the services after a run."""
 
     def __init__(self, services: Services) -> None:
-        self._calibrations = services.calibrations
+        self._calibrations = services[CalibrationService]
 
     @shown
     def drift(self, shown_id: int | None) -> list[Any]:

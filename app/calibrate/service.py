@@ -33,6 +33,7 @@ from app.shared.prompt_sets import (
     sample_of,
 )
 from app.shared.thresholds import CalibrationReadings
+from app.shared.wiring import Services
 from coft_core.calibrate.run import SOURCES
 from coft_core.calibrate.settings import CalibrationSettings
 from coft_core.conformal.bins import check_spacing
@@ -199,6 +200,15 @@ class CalibrationService(PromptSetReader):
         self._detectors = detectors
         self._readings = CalibrationReadings(store)
         self._resuming = Lock()
+
+    @classmethod
+    def wired(cls, services: Services) -> CalibrationService:
+        """Built from the program's services."""
+        return cls(
+            services[CalibrationStore], services[PromptSetsRepository], services[SessionsRepository],
+            services[JobsRepository], services[LedgersRepository], services[JobRunner], services[ModelHost],
+            services[Detectors], max_upload_bytes=services.largest_upload,
+        )  # fmt: skip
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """Prompt sets that come with the program, to calibrate on."""

@@ -1,1 +1,12 @@
 """Comparisons: chains beside each other, and several policies over a prompt set."""
+
+from app.shared.wiring import CHAINS, Feature, Page
+
+FEATURE = Feature(
+    __name__,
+    {
+        "compare": "put stored audits, or branches of one, beside each other",
+        "compare-set": "run every prompt of a file under several policies, and compare",
+    },
+    Page("Compare", "compare", ("pages/compare",), (*CHAINS, "pages/compare", "pages/compare_lanes")),
+)

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from app.batch.rows import MeanInterval
-from app.bootstrap import Services
-from app.compare.service import FROM_VANILLA, comparison_csv
+from app.batch.service import BatchService
+from app.compare.service import FROM_VANILLA, ComparisonService, comparison_csv
+from app.compare.sets import SetComparisonService
 from app.compare.types import (
     ChainSummary,
     Comparison,
@@ -30,6 +31,7 @@ from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import policy_name
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
 from app.shared.terminal import DecodingOptions, pairs, wait_for_all
+from app.shared.wiring import Services
 from coft_core.types import Step
 
 WIDTH = 18
@@ -330,7 +332,7 @@ def compare_sessions(wired: Services, session_ids: list[int], branch_ids: list[i
         chains, pairs (where each parts from the first, and the settings that differ), and the aligned rows; steps
         count from 1 and are null where a chain has no token.
     """
-    return wired.comparisons.compare(session_ids, branch_ids or [])
+    return wired[ComparisonService].compare(session_ids, branch_ids or [])
 
 
 @command("compare", json=comparison_json, write=write_comparison, text=print_comparison)
@@ -370,14 +372,19 @@ def _follow(wired: Services, view: SetComparison, quiet: bool) -> SetComparison:
     """Wait for all columns; an interruption keeps what is done."""
     left = [own.job.id for own in view.columns if own.job is not None and own.job.active]
     wait_for_all(
-        wired, left, lambda: wired.compared_sets.cancel(view.id), f"compare-set resume {view.id}", "A column", quiet
+        wired,
+        left,
+        lambda: wired[SetComparisonService].cancel(view.id),
+        f"compare-set resume {view.id}",
+        "A column",
+        quiet,
     )
-    return wired.compared_sets.view(view.id)
+    return wired[SetComparisonService].view(view.id)
 
 
 def _write_set(wired: Services, view: SetComparison, folder: Path) -> str:
     """Write rows and means as CSV into this folder."""
-    return "\n".join(f"Written: {path}" for path in wired.compared_sets.write_csv(view.id, folder))
+    return "\n".join(f"Written: {path}" for path in wired[SetComparisonService].write_csv(view.id, folder))
 
 
 SET: Json = {"json": set_json, "write": _write_set, "text": _print_set}
@@ -400,9 +407,9 @@ def run_comparison(
         The comparison: comparison_id, its columns and rows; ask comparison_summary how far it is.
     """
     request, columns = settings
-    prompts = wired.batches.parse(file, file.name, columns)
-    return wired.compared_sets.view(
-        wired.compared_sets.submit(prompts, replace(request, name=request.name or file.stem))
+    prompts = wired[BatchService].parse(file, file.name, columns)
+    return wired[SetComparisonService].view(
+        wired[SetComparisonService].submit(prompts, replace(request, name=request.name or file.stem))
     )
 
 
@@ -441,13 +448,13 @@ def comparison_summary(wired: Services, comparison_id: int) -> SetComparison:
         columns (means with 95 % intervals, and memory) and rows, whose cells say where each column parts from the
         first one (steps count from 1), its divergence from vanilla, sensitivity, fallbacks, time and memory.
     """
-    return wired.compared_sets.view(comparison_id)
+    return wired[SetComparisonService].view(comparison_id)
 
 
 @command("compare-set list", json=lambda found: [set_summary_json(item) for item in found], text=_print_sets)
 def list_comparisons(wired: Services) -> tuple[SetSummary, ...]:
     """List comparisons, newest first."""
-    return wired.compared_sets.list()
+    return wired[SetComparisonService].list()
 
 
 @command("compare-set resume", wait=_follow, **SET)
@@ -457,8 +464,8 @@ def resume_comparison(wired: Services, comparison: int) -> SetComparison:
     Args:
         comparison: number of a comparison
     """
-    wired.compared_sets.resume(comparison)
-    return wired.compared_sets.view(comparison)
+    wired[SetComparisonService].resume(comparison)
+    return wired[SetComparisonService].view(comparison)
 
 
 @command("compare-set delete")
@@ -468,5 +475,5 @@ def delete_comparison(wired: Services, comparison: int) -> str:
     Args:
         comparison: number of a comparison
     """
-    wired.compared_sets.delete(comparison)
+    wired[SetComparisonService].delete(comparison)
     return f"Comparison {comparison} deleted; its sessions stay."

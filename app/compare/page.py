@@ -11,10 +11,14 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from app.bootstrap import Services
+from app.audit.service import AuditService
+from app.batch.service import BatchService
+from app.calibrate.service import CalibrationService
 from app.compare.chains import align, beside
 from app.compare.charts import chain_divergence_figure, changed_figure, sensitivity_figure, vanilla_figure
+from app.compare.service import ComparisonService
 from app.compare.set_words import set_message, set_query, sets_message
+from app.compare.sets import SetComparisonService
 from app.compare.types import Comparison, SetRequest
 from app.compare.words import (
     cell,
@@ -27,7 +31,7 @@ from app.compare.words import (
     picked_message,
     rows_message,
 )
-from app.sessions.service import LibraryQuery
+from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch
 from app.shared.events import LATEST, MULTIPLE, On, Reply, downloaded, reply, shown, shown_stream, wire
@@ -36,6 +40,7 @@ from app.shared.prompt_form import PromptHandlers, PromptPart, parsed_from, prom
 from app.shared.prompt_sets import PROMPT_SET_FIELDS
 from app.shared.prompt_words import Message, spans_from, spans_message
 from app.shared.web import span_editor, topbar
+from app.shared.wiring import Services
 from coft_core.types import Step
 
 FRAME_SECONDS = 0.12
@@ -153,10 +158,10 @@ class SetHandlers:
 
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for files that lives as long as the page."""
-        self._sets = services.compared_sets
-        self._batches = services.batches
+        self._sets = services[SetComparisonService]
+        self._batches = services[BatchService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-compared-sets-")
-        self.prompts = PromptHandlers(services.batches, "")
+        self.prompts = PromptHandlers(services[BatchService], "")
 
     @shown
     def parse(self, path: str | None) -> list[Any]:
@@ -282,10 +287,10 @@ class CompareHandlers:
 
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for tables that lives as long as the page."""
-        self._audits = services.audits
-        self._library = services.library
-        self._calibrations = services.calibrations
-        self._comparisons = services.comparisons
+        self._audits = services[AuditService]
+        self._library = services[SessionLibrary]
+        self._calibrations = services[CalibrationService]
+        self._comparisons = services[ComparisonService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-comparisons-")
 
     @shown
@@ -364,10 +369,10 @@ def _alone(message: Reply) -> list[Any]:
     return [message, *(gr.skip() for _ in DRAWN)]
 
 
-def compare_page(app: gr.Blocks, services: Services) -> None:
+def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
     handlers = CompareHandlers(services)
-    topbar("compare")
+    topbar(services, "compare")
     with gr.Column(elem_classes=["page", "compare"], elem_id="main"):
         markup(from_file("compare/head.html"), "cmp-head")
         with gr.Column(elem_classes=["cmp-setup"]):

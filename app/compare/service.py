@@ -17,6 +17,7 @@ from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.json import step_numbers
 from app.shared.policies import KNOWN_POLICIES, fitted, policy_info
+from app.shared.wiring import Services
 from coft_core.errors import CalibrationMismatch
 from coft_core.types import Step
 from db.comparisons import ComparisonsRepository
@@ -101,6 +102,11 @@ class ComparisonService:
         self._audits = audits
         self._measured = measured
         self._stops: defaultdict[int, set[Event]] = defaultdict(set)
+
+    @classmethod
+    def wired(cls, services: Services) -> ComparisonService:
+        """Built from the program's services."""
+        return cls(services[SessionsRepository], services[AuditService], services[ComparisonsRepository])
 
     def policies(self) -> tuple[PolicyInfo, ...]:
         """The policies that a prompt can be run under."""

@@ -38,6 +38,7 @@ from app.shared.files import to_csv, write_text
 from app.shared.jobs import JobService
 from app.shared.policies import KNOWN_POLICIES
 from app.shared.prompt_sets import ParsedPromptSet, rows_jsonl
+from app.shared.wiring import Services
 from coft_core.decode.cost import Footprint
 from db.batches import BatchesRepository, BatchRecord
 from db.comparisons import ComparisonsRepository
@@ -260,6 +261,14 @@ class SetComparisonService:
         self._prompt_sets = prompt_sets
         self._running = running
         self._views = SetViews(comparisons, batches, prompt_sets, jobs)
+
+    @classmethod
+    def wired(cls, services: Services) -> SetComparisonService:
+        """Built from the program's services."""
+        return cls(
+            services[ComparisonsRepository], services[BatchesRepository], services[PromptSetsRepository],
+            services[JobService], services[BatchService],
+        )  # fmt: skip
 
     def submit(self, prompts: ParsedPromptSet, request: SetRequest) -> int:
         """Store the prompts and a batch for each column, start them one after another, and return the id.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from app.bootstrap import Services
-from app.lists.service import UserListView
+from app.lists.service import UserListService, UserListView
 from app.shared.commands import Choices
 from app.shared.files import write_text
 from app.shared.operations import Json, Tell, command, operation
+from app.shared.wiring import Services
 from coft_core.types import FAMILIES
 from db.user_lists import UserListRecord
 
@@ -75,7 +75,7 @@ def _print(found: UserListView | tuple[UserListRecord, ...]) -> None:
 def _write(wired: Services, found: UserListView | tuple[UserListRecord, ...], file: Path) -> str:
     """Write the list as CSV to this file."""
     if isinstance(found, UserListView):
-        write_text(file, wired.user_lists.csv(found.summary.id))
+        write_text(file, wired[UserListService].csv(found.summary.id))
     return ""
 
 
@@ -89,7 +89,7 @@ def user_lists(wired: Services, name: str = "") -> list[UserListView] | tuple[Us
     Returns:
         A list of word lists: user_list_id, name, terms (their number, or with a name the terms) and others.
     """
-    return [wired.user_lists.named(name)] if name else wired.user_lists.list()
+    return [wired[UserListService].named(name)] if name else wired[UserListService].list()
 
 
 @command("lists show", json=_lists_json, text=_print, write=_write)
@@ -99,7 +99,7 @@ def show_user_lists(wired: Services, name: str | None = None) -> UserListView | 
     Args:
         name: name of the list
     """
-    return wired.user_lists.list() if name is None else wired.user_lists.named(name)
+    return wired[UserListService].list() if name is None else wired[UserListService].named(name)
 
 
 @operation(json=user_list_json, answer="user_list", command="lists add", text=_print)
@@ -117,11 +117,11 @@ def add_user_list(
         The word list with its terms.
     """
     asked = settings or UserListRequest()
-    parsed = wired.user_lists.parse(file, file.name, asked.action, asked.family)
+    parsed = wired[UserListService].parse(file, file.name, asked.action, asked.family)
     if tell is not None:
         for error in parsed.errors:
             tell(f"line {error.line}: {error.column} {error.message}")
-    return wired.user_lists.add(asked.name or file.stem, parsed, asked.replace)
+    return wired[UserListService].add(asked.name or file.stem, parsed, asked.replace)
 
 
 @operation(json=lambda _: None, command="lists remove")
@@ -134,6 +134,6 @@ def remove_user_list(wired: Services, name: str) -> str:
     Returns:
         Nothing.
     """
-    view = wired.user_lists.named(name)
-    wired.user_lists.delete(view.summary.id)
+    view = wired[UserListService].named(name)
+    wired[UserListService].delete(view.summary.id)
     return f"Word list “{view.summary.name}” removed."

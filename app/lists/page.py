@@ -8,13 +8,14 @@ from typing import Any
 
 import gradio as gr
 
-from app.bootstrap import Services
+from app.lists.service import UserListService
 from app.lists.words import EMPTY, parsed_list, shown_list, stored_lists
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, MULTIPLE, downloaded, shown
 from app.shared.markup import listing, markup, upload
 from app.shared.prompt_words import family_choices
 from app.shared.web import TEMPLATES, topbar
+from app.shared.wiring import Services
 
 ACTIONS = [("mask: always sensitive", "mask"), ("keep: always visible", "keep")]
 
@@ -24,7 +25,7 @@ class ListHandlers:
 
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for downloads that lives as long as the page."""
-        self._lists = services.user_lists
+        self._lists = services[UserListService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-lists-")
 
     @shown
@@ -71,10 +72,10 @@ class ListHandlers:
         return [listed, EMPTY if shown_id is None else shown_list(self._lists.view(shown_id))]
 
 
-def lists_page(app: gr.Blocks, services: Services) -> None:
+def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
     handlers = ListHandlers(services)
-    topbar("lists")
+    topbar(services, "lists")
     shown_id = gr.State(None)
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(

@@ -10,6 +10,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.fingerprints import detector_parts
 from app.shared.planning import stored_list
+from app.shared.wiring import Services
 from coft_core.fingerprint import same_digests
 from coft_core.text.user_list import UserList
 from coft_core.types import UserTerm
@@ -63,6 +64,14 @@ class UserListService:
         self._jobs = jobs
         self._batches = batches
         self._max_upload_bytes = max_upload_bytes
+
+    @classmethod
+    def wired(cls, services: Services) -> UserListService:
+        """Built from the program's services."""
+        return cls(
+            services[UserListsRepository], services[CalibrationsRepository], services[JobsRepository],
+            services[BatchesRepository], services.largest_upload,
+        )  # fmt: skip
 
     def parse(
         self, path: Path, filename: str | None = None, action: str = "mask", family: str = "other"

@@ -1,1 +1,11 @@
 """Reports that leave the program: tables, JSON, HTML and evidence bundles."""
+
+from app.shared.wiring import Feature
+
+FEATURE = Feature(
+    __name__,
+    {
+        "report": "export a past audit",
+        "verify": "check an evidence bundle (.zip) or a report (.json): recompute what it says",
+    },
+)

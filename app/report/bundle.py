@@ -23,6 +23,7 @@ from app.report.tables import SessionData, annotations_csv, candidates_csv, step
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.fingerprints import detector_parts
+from app.shared.wiring import Services
 from coft_core.errors import CoftError
 from coft_core.stored_logits import StoredLogits
 from coft_core.text.user_list import UserList
@@ -235,6 +236,14 @@ class PromptsOfCalibrations:
         """Wire to the store."""
         self._runs, self._jobs = runs, jobs
         self._prompt_sets, self._user_lists = prompt_sets, user_lists
+
+    @classmethod
+    def wired(cls, services: Services) -> PromptsOfCalibrations:
+        """Built from the program's services."""
+        return cls(
+            services[CalibrationsRepository], services[JobsRepository], services[PromptSetsRepository],
+            services[UserListService],
+        )  # fmt: skip
 
     def file(self, record: SessionRecord) -> bytes:
         """The prompts of a session's calibration as a bundle holds them.

@@ -9,14 +9,16 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Annotated
 
-from app.bootstrap import Services
 from app.report.bundle import bundle_digest
-from app.report.service import SUFFIXES
+from app.report.service import SUFFIXES, ExportService
+from app.report.tables import ReportService
 from app.report.verify.findings import Check, Verification
+from app.report.verify.run import BundleVerifier
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
 from app.shared.operations import command, operation
+from app.shared.wiring import Services
 
 TEXTS = ("csv", "json")
 """Formats that can be written to standard output."""
@@ -64,7 +66,7 @@ def export_csv(wired: Services, session_id: int, *, folder: Path) -> Path:
     Returns:
         A CSV file with one row for each step of all branches, and every number and setting in it.
     """
-    return wired.reports.write_csv(session_id, folder)
+    return wired[ReportService].write_csv(session_id, folder)
 
 
 @command("report")
@@ -90,9 +92,9 @@ def report(
     if out is None and format not in TEXTS:
         raise ServiceError(f"The format {format} is written to a file; name it with --out.")
     if branch is not None:
-        content = wired.reports.csv(session, branch).encode("utf-8", "replace")
+        content = wired[ReportService].csv(session, branch).encode("utf-8", "replace")
     else:
-        content = wired.exports.content(session, format)
+        content = wired[ExportService].content(session, format)
     if out is None:
         sys.stdout.write(content.decode("utf-8"))
         return None
@@ -112,4 +114,4 @@ def verify(wired: Services, file: Path, *, replay: bool = False) -> Verification
         file: the bundle or the report
         replay: also load the model and write every branch again
     """
-    return wired.verifier.verify(file, replay)
+    return wired[BundleVerifier].verify(file, replay)

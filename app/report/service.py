@@ -21,6 +21,7 @@ from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
 from app.shared.thresholds import Thresholds
+from app.shared.wiring import Services
 from db.audits import SessionRecord
 from db.calibrations import CalibrationsRepository
 from db.sessions import SessionsRepository
@@ -63,6 +64,14 @@ class ExportService:
         self._sessions = sessions
         self._runs = runs
         self._thresholds = thresholds
+
+    @classmethod
+    def wired(cls, services: Services) -> ExportService:
+        """Built from the program's services."""
+        return cls(
+            services[ReportService], services[SessionsRepository], services[CalibrationsRepository],
+            services[Thresholds], services[PromptsOfCalibrations],
+        )  # fmt: skip
 
     def json(self, session_id: int) -> str:
         """The report as a typed, versioned JSON document."""

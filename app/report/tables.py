@@ -15,6 +15,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.json import candidate_json, chain_json, family_json, refused_by, spans_text, step_numbers
 from app.shared.session_views import AuditViews
+from app.shared.wiring import Services
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
@@ -69,6 +70,11 @@ class ReportService:
         self._sessions = sessions
         self._log = log
         self._views = views
+
+    @classmethod
+    def wired(cls, services: Services) -> ReportService:
+        """Built from the program's services."""
+        return cls(services[SessionsRepository], services[AnnotationsRepository], services[AuditViews])
 
     def csv(self, session_id: int, branch_id: int | None = None) -> str:
         """The report of a session as CSV text.

@@ -1,1 +1,10 @@
 """Verdicts of reviewers: the log, second opinions, and agreement."""
+
+from app.shared.wiring import FORMS, Feature, Page
+
+FEATURE = Feature(
+    __name__,
+    {"verdicts": "give, show, compare and check verdicts"},
+    page=Page("Review", "review", ("pages/review",), (*FORMS, "pages/review")),
+    on_audit=True,
+)

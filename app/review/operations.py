@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from app.bootstrap import Services
 from app.review.log import LogCheck, LogEntry, ReviewView, VerdictRequest, entry_json
-from app.review.service import CurrentVerdicts, ReviewerAgreement, verdicts_json
+from app.review.service import CurrentVerdicts, ReviewerAgreement, VerdictService, verdicts_json
 from app.shared.operations import Json, command, operation
+from app.shared.wiring import Services
 
 Standing = tuple[CurrentVerdicts, tuple[LogEntry, ...]]
 """What stands of a session's verdicts, and the log."""
@@ -64,7 +64,9 @@ def add_verdict(
         The entry as the log has it: entry, reviewer, verdict, first_step, last_step, digest, previous and others.
     """
     first, last = (None if step is None else step - 1 for step in (first_step, last_step))
-    return wired.verdicts.add(VerdictRequest(session_id, reviewer, verdict or None, branch_id, first, last, note, tag))
+    return wired[VerdictService].add(
+        VerdictRequest(session_id, reviewer, verdict or None, branch_id, first, last, note, tag)
+    )
 
 
 @operation(json=lambda found: verdicts_json(*found))
@@ -79,7 +81,7 @@ def list_verdicts(wired: Services, session_id: int, reviewer: str = "") -> Stand
         targets with how they stand, and the log.
     """
     name = reviewer.strip() or None
-    return wired.verdicts.current(session_id, name), wired.verdicts.history(session_id, name)
+    return wired[VerdictService].current(session_id, name), wired[VerdictService].history(session_id, name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +128,7 @@ def give_verdict(
         session: session number
         verdict: the verdict
     """
-    return wired.verdicts.add(options.request(session, None if verdict == "withdraw" else verdict))
+    return wired[VerdictService].add(options.request(session, None if verdict == "withdraw" else verdict))
 
 
 @command("verdicts decide", json=asdict, text=_print_entry)
@@ -139,7 +141,7 @@ def decide_verdict(
         session: session number
         verdict: the decision
     """
-    return wired.verdicts.adjudicate(options.request(session, verdict))
+    return wired[VerdictService].adjudicate(options.request(session, verdict))
 
 
 def _standing_json(found: Standing) -> Json:
@@ -160,7 +162,7 @@ def show_verdicts(wired: Services, session: int, *, reviewer: str | None = None)
         session: session number
         reviewer: as this reviewer sees it during a blind review
     """
-    return wired.verdicts.current(session, reviewer), wired.verdicts.history(session, reviewer)
+    return wired[VerdictService].current(session, reviewer), wired[VerdictService].history(session, reviewer)
 
 
 Reviewed = tuple[int, ReviewView]
@@ -190,7 +192,7 @@ def start_review(wired: Services, session: int, *, reviewer: str, open: bool = F
         reviewer: who reviews
         open: not blind
     """
-    return session, wired.verdicts.start_review(session, reviewer, blind=not open)
+    return session, wired[VerdictService].start_review(session, reviewer, blind=not open)
 
 
 @command("verdicts finish", json=_review_json, text=_print_finished)
@@ -201,7 +203,7 @@ def finish_review(wired: Services, session: int, *, reviewer: str) -> Reviewed:
         session: session number
         reviewer: who reviewed
     """
-    return session, wired.verdicts.finish_review(session, reviewer)
+    return session, wired[VerdictService].finish_review(session, reviewer)
 
 
 @command("verdicts check", json=asdict, holds=lambda found: found.whole,
@@ -212,7 +214,7 @@ def check_verdicts(wired: Services, session: int) -> LogCheck:
     Args:
         session: session number
     """
-    return wired.verdicts.verify_log(session)
+    return wired[VerdictService].verify_log(session)
 
 
 @command("verdicts agreement", json=lambda found: {**asdict(found), "sentence": found.sentence},
@@ -225,4 +227,4 @@ def show_agreement(wired: Services, first: str, second: str, *, session: int | N
         second: another one
         session: only this session; default: all
     """
-    return wired.verdicts.agreement(first, second, session)
+    return wired[VerdictService].agreement(first, second, session)

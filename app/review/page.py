@@ -7,14 +7,15 @@ from pathlib import Path
 
 import gradio as gr
 
-from app.bootstrap import Services
 from app.review.log import VERDICTS, VerdictRequest
+from app.review.service import VerdictService
 from app.review.words import agreement_message, given_sentence, sessions_list, sheet_message, signed_verdict
-from app.sessions.service import LibraryQuery
+from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, On, Reply, downloaded, reply, shown, told_of_failure, wire
 from app.shared.markup import html
 from app.shared.web import topbar
+from app.shared.wiring import Services
 
 
 def _part(name: str, script: str, frame: str) -> gr.HTML:
@@ -94,8 +95,8 @@ class ReviewHandlers:
 
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for logs that lives as long as the page."""
-        self._verdicts = services.verdicts
-        self._library = services.library
+        self._verdicts = services[VerdictService]
+        self._library = services[SessionLibrary]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-verdicts-")
 
     @shown
@@ -151,10 +152,10 @@ class ReviewHandlers:
         return reply(event, sheet_message(sheet, reviewer, bool(event.reveal), said))
 
 
-def review_page(app: gr.Blocks, services: Services) -> None:
+def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
     handlers = ReviewHandlers(services)
-    topbar("review")
+    topbar(services, "review")
     with gr.Column(elem_classes=["page", "reviewing"], elem_id="main"):
         picker = session_picker()
         sheet = review_sheet()

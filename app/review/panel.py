@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.bootstrap import Services
 from app.review.log import VERDICTS, VerdictRequest
+from app.review.service import VerdictService
 from app.review.words import given_sentence, signed_verdict, verdicts_message
 from app.shared.events import MULTIPLE, reply, shown, told_of_failure
 from app.shared.markup import place
 from app.shared.prompt_words import Message
+from app.shared.wiring import Services
 
 KEYS = {"fair": "C", "unfair": "U", "unclear": "X"}
 SCOPES = (("steps", "this token"), ("branch", "this branch"), ("session", "whole session"))
@@ -19,7 +20,7 @@ class VerdictHandlers:
     """What the panel asks for; every method builds one request and calls one service."""
 
     def __init__(self, services: Services) -> None:
-        self._verdicts = services.verdicts
+        self._verdicts = services[VerdictService]
 
     @shown
     def read(self, event: gr.EventData) -> Message:
@@ -40,7 +41,7 @@ class VerdictHandlers:
         return verdicts_message(self._verdicts.current(session_id, reviewer or None), reviewer)
 
 
-def verdict_panel(services: Services) -> None:
+def place_panel(services: Services) -> None:
     """Place the panel and connect it."""
     handlers = VerdictHandlers(services)
     panel = place(

@@ -36,6 +36,7 @@ from app.review.log import (
 )
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
+from app.shared.wiring import Services
 from db.sessions import SessionsRepository
 from db.verdicts import AnnotationFields, AnnotationsRepository, LogKind, Verdict
 
@@ -153,6 +154,11 @@ class VerdictService:
         """Wire the service to the store."""
         self._sessions = sessions
         self._log = log
+
+    @classmethod
+    def wired(cls, services: Services) -> VerdictService:
+        """Built from the program's services."""
+        return cls(services[SessionsRepository], services[AnnotationsRepository])
 
     def add(self, request: VerdictRequest) -> LogEntry:
         """Write a verdict into the log; it takes the place of the reviewer's earlier one on the same target.

@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from app.bootstrap import Services
+from app.audit.service import AuditService
 from app.shared.operations import Json, command, operation
+from app.shared.wiring import Services
 from db.audits import SessionSummary
+from db.sessions import SessionsRepository
 
 LISTED = 200
 """Sessions that programs are given at most."""
@@ -45,7 +47,7 @@ def list_sessions(wired: Services, search: str = "") -> tuple[SessionSummary, ..
     Returns:
         A list of sessions without their steps, newest first.
     """
-    return tuple(wired.sessions.list(search or None, LISTED))
+    return tuple(wired[SessionsRepository].list(search or None, LISTED))
 
 
 @command("sessions", json=_json, text=_print)
@@ -64,6 +66,6 @@ def sessions(
         delete: delete this session
     """
     if delete is None:
-        return tuple(wired.sessions.list(search or None, limit))
-    wired.audits.delete(delete)
+        return tuple(wired[SessionsRepository].list(search or None, limit))
+    wired[AuditService].delete(delete)
     return f"Session {delete} deleted."

@@ -10,13 +10,14 @@ from typing import Any, cast, get_args
 
 import gradio as gr
 
-from app.bootstrap import Services
-from app.sessions.service import BulkResult, LibraryQuery
+from app.report.service import ExportService
+from app.sessions.service import BulkResult, LibraryQuery, SessionLibrary
 from app.sessions.words import SIZES, browser, export_sentence, page_message
 from app.shared.errors import ServiceError
 from app.shared.events import MULTIPLE, Reply, downloaded, reply, shown, told_of_failure
 from app.shared.markup import markup
 from app.shared.web import topbar
+from app.shared.wiring import Services
 from db.library import CertificateFilter, SessionOrder
 
 EVENTS = "['find', 'pick', 'act', 'export', 'gather']"
@@ -80,8 +81,8 @@ class SessionHandlers:
 
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for reports that lives as long as the page."""
-        self._library = services.library
-        self._exports = services.exports
+        self._library = services[SessionLibrary]
+        self._exports = services[ExportService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
@@ -132,10 +133,10 @@ class SessionHandlers:
         return reply(event, page_message(self._library.search(query), self._library.choices(), query, said))
 
 
-def sessions_page(app: gr.Blocks, services: Services) -> None:
+def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
     handlers = SessionHandlers(services)
-    topbar("sessions")
+    topbar(services, "sessions")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup('<div class="pagehead"><h1>Sessions</h1><p class="sub">Every audit is kept as it was shown.</p></div>')
         library = gr.HTML(

@@ -14,6 +14,7 @@ from app.shared.audits import AuditView, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
+from app.shared.wiring import Services
 from db.library import (
     CertificateFilter,
     LibraryChoicesRecord,
@@ -187,6 +188,14 @@ class SessionLibrary:
         self._audits = audits
         self._reports = reports
         self._detectors = detectors
+
+    @classmethod
+    def wired(cls, services: Services) -> SessionLibrary:
+        """Built from the program's services."""
+        return cls(
+            services[LibraryRepository], services[SessionsRepository], services[AuditService],
+            services[ReportService], services[Detectors],
+        )  # fmt: skip
 
     def search(self, query: LibraryQuery) -> LibraryPage:
         """A page of the sessions that a query finds; the last page where it asks for a later one.

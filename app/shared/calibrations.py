@@ -16,6 +16,8 @@ from cachetools import LRUCache
 
 from app.shared.audits import BinView, CalibrationSummary, CalibrationView, CoverageView, FamilyThresholds
 from app.shared.errors import ServiceError
+from app.shared.wiring import Services
+from coft_core.assets import assets_path
 from coft_core.conformal.bins import Bin, steps_label
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import Certifiable
@@ -35,6 +37,9 @@ LOADED = 32
 """Calibrations held at once; the one unused for longest goes first."""
 
 
+EMBEDDED_CALIBRATION = ("models", "demo", "calibration.zip")
+
+
 class CalibrationStore:
     """Keeps calibrations; what is stored under an id never changes."""
 
@@ -43,6 +48,13 @@ class CalibrationStore:
         self._runs = runs
         self._loaded: LRUCache[int, AnyCalibration] = LRUCache(LOADED)
         self._lock = Lock()
+
+    @classmethod
+    def wired(cls, services: Services) -> CalibrationStore:
+        """The calibrations, with the one that comes with the program."""
+        store = cls(services[CalibrationsRepository])
+        store.install_embedded(assets_path(*EMBEDDED_CALIBRATION))
+        return store
 
     def add(
         self,

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from app.shared.errors import JobCancelled, ServiceError
+from app.shared.wiring import Services
 from db.database import Database
 from db.jobs import INTERRUPTED, JobRecord, JobsRepository, JobStatus
 from db.prompt_sets import PromptSetsRepository
@@ -203,6 +204,10 @@ class _Handle:
     future: Future[None] | None = None
 
 
+SILENT_FOR = timedelta(minutes=5)
+"""Time without a sign of life after which a command that may run beside a server takes a job for left behind."""
+
+
 class JobRunner:
     """A queue of background jobs for one process.
 
@@ -220,6 +225,13 @@ class JobRunner:
         self._lock = Lock()
         self._handles: dict[int, _Handle] = {}
         self._closed = False
+
+    @classmethod
+    def wired(cls, services: Services) -> JobRunner:
+        """Closed with the services; jobs that an ended process left behind are found at once."""
+        runner = services.closing.enter_context(cls(services.database))
+        runner.recover(None if services.owns_store else SILENT_FOR)
+        return runner
 
     def recover(self, silent_for: timedelta | None = None) -> Sequence[int]:
         """Mark the jobs that an ended process left queued or running as interrupted; call it at start-up.
@@ -426,6 +438,11 @@ class JobService:
         self._runner = runner
         self._jobs = jobs
         self._prompt_sets = prompt_sets
+
+    @classmethod
+    def wired(cls, services: Services) -> JobService:
+        """Built from the program's services."""
+        return cls(services[JobRunner], services[JobsRepository], services[PromptSetsRepository])
 
     def get(self, job_id: int) -> JobView:
         """A job's state."""

@@ -11,9 +11,11 @@ from threading import Condition, Lock
 from typing import Literal
 
 from cachetools import LRUCache
+from transformers.utils.logging import disable_progress_bar
 
 from app.shared.audits import KeptMemory, ModelView
 from app.shared.memory import DeviceMemory, MemoryBudget, Turns
+from app.shared.wiring import Services
 from coft_core.decode.captured import path_text, prepare_model
 from coft_core.decode.plan import check_models
 from coft_core.model.compiled import NOT_PREPARED, path_of
@@ -148,6 +150,26 @@ class ModelHost:
         self._turns = Turns()
         self._memory = DeviceMemory(self._turns, budget or MemoryBudget())
         self._forwards = JointForwards(self.turn)
+
+    @classmethod
+    def wired(cls, services: Services) -> ModelHost:
+        """As the settings say."""
+        return cls.of(services, services.settings.faster_steps)
+
+    @classmethod
+    def of(cls, services: Services, faster_steps: Literal["on", "off"]) -> ModelHost:
+        """As the settings say, but for how steps are computed."""
+        # Commands print tables and JSON; the library's progress bars would run through them.
+        disable_progress_bar()
+        settings = services.settings
+        return cls(
+            settings.device,
+            settings.dtype,
+            loader=services.loader or load_model,
+            options=settings.placement,
+            faster_steps=faster_steps,
+            budget=MemoryBudget(settings.kv_memory_mb),
+        )
 
     def get(self, name: str) -> LanguageModel:
         """The model of this name, loaded if need be.

@@ -11,7 +11,7 @@ import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ from app.shared.audits import SENSITIVE
 from app.shared.charts import CONFIG, PALETTES, frames, template
 from app.shared.policy_menu import policies_json
 from app.shared.web import ASSETS
+from app.shared.wiring import Page
 
 FOLDERS = ("base", "pages")
 FIRST = "base/first.js"
@@ -37,27 +38,13 @@ FOREVER = "public, max-age=31536000, immutable"
 TYPES = {".js": "text/javascript", ".css": "text/css"}
 ADDRESS = "own"
 
-FORMS = ("base/forms", "base/lists", "base/methods")
-CHAIN = ("base/prompt", "base/chain", *FORMS)
-PAGES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "": (("pages/audit",), (*CHAIN, "pages/audit", "pages/audit_branches")),
-    "calibrate": (("pages/calibrate",), CHAIN),
-    "compare": (("pages/compare",), (*CHAIN, "pages/compare", "pages/compare_lanes")),
-    "tune": (("base/charts", "base/frame", "base/lists"), FORMS),
-    "swap": (("pages/swap",), (*CHAIN, "pages/swap")),
-    "batches": (("pages/batch",), (*CHAIN, "pages/batch")),
-    "sessions": (("pages/sessions",), FORMS),
-    "review": (("pages/review",), (*FORMS, "pages/review")),
-    "lists": (("base/frame", "base/lists"), ("base/prompt", *FORMS)),
-}
-"""Scripts and styles by the page's path; what scripts import and what every page is drawn with comes along."""
 COMMON = (("base/base", "base/controls", "base/frame"), ("base/gradio", "base/widths"))
 """The styles of every page: those before its own, and those after."""
 
 
-def styles_of(page: str) -> tuple[str, ...]:
+def styles_of(page: Page) -> tuple[str, ...]:
     """The style sheets of a page in the order in which they count."""
-    return tuple(f"{name}.css" for name in (*COMMON[0], *PAGES[page][1], *COMMON[1]))
+    return tuple(f"{name}.css" for name in (*COMMON[0], *page.styles, *COMMON[1]))
 
 
 @dataclass(frozen=True)
@@ -76,10 +63,10 @@ class PageFiles:
         digest = hashlib.sha256(json.dumps(sorted(self.contents.items())).encode()).hexdigest()
         return f"{ADDRESS}/{digest[:16]}"
 
-    def scripts_of(self, page: str) -> list[str]:
+    def scripts_of(self, page: Page) -> list[str]:
         """The scripts that a page runs and all that they import, each once."""
         found: list[str] = []
-        waiting = [f"{name}.js" for name in PAGES[page][0]]
+        waiting = [f"{name}.js" for name in page.scripts]
         while waiting:
             path = waiting.pop(0)
             if path not in found:
@@ -87,19 +74,19 @@ class PageFiles:
                 waiting += self._imports(path)
         return found
 
-    def head(self, page: str) -> tuple[str, str]:
+    def head(self, page: Page) -> tuple[str, str]:
         """What a page's head begins and ends with.
 
         The scripts come first, so that they are there before Gradio's own begin; the styles come last, so that they
         win over the page's.
         """
-        run = {f"{name}.js" for name in PAGES[page][0]}
+        run = {f"{name}.js" for name in page.scripts}
         preloads = "".join(
             f'<link rel="modulepreload" href="./{self.root}/{path}">'
             for path in self.scripts_of(page)
             if path not in run
         )
-        scripts = "".join(f'<script type="module" src="./{self.root}/{name}.js"></script>' for name in PAGES[page][0])
+        scripts = "".join(f'<script type="module" src="./{self.root}/{name}.js"></script>' for name in page.scripts)
         styles = "".join(f'<link rel="stylesheet" href="./{self.root}/{path}">' for path in styles_of(page))
         meta = '<meta name="color-scheme" content="light dark">'
         return f"{meta}<script>{self.contents[FIRST]}</script>{preloads}{scripts}", styles
@@ -174,10 +161,10 @@ class PageHeads:
         await self._app(scope, receive, whole)
 
 
-def served() -> dict[str, list[object]]:
+def served(pages: Iterable[Page]) -> dict[str, list[object]]:
     """What the web application is made with, so that it serves the files and names them in its pages."""
     files = page_files()
-    heads = {page: files.head(page) for page in PAGES}
+    heads = {page.path: files.head(page) for page in pages}
     return {
         "routes": [Route(f"/{ADDRESS}/{{digest}}/{{path:path}}", files.answer)],
         "middleware": [Middleware(PageHeads, heads=heads)],

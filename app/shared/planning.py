@@ -10,11 +10,13 @@ from typing import Protocol, TypedDict, TypeVar, cast
 
 from cachetools import LRUCache
 
+from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, MaskPiece, MaskPreview, StartAudit, preview_to_json
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost, label_of
 from app.shared.policies import FACTORIZED, policy_info
 from app.shared.thresholds import Thresholds, own_notes
+from app.shared.wiring import Services
 from coft_core.conformal.families import AnyCalibration
 from coft_core.decode.cost import footprint_of
 from coft_core.decode.plan import Plan, plan
@@ -108,6 +110,12 @@ class Choices(Protocol):
         """Word list that wins over what is detected."""
 
 
+def detector_of(settings: Settings) -> SpanDetector:
+    """What finds sensitive spans where nobody says otherwise."""
+    pipeline = None if settings.pipeline == "none" else settings.pipeline
+    return SpanDetector(pipeline=pipeline, masked_families=families_from_text(settings.mask_families))
+
+
 class Detectors:
     """Gives each request its detector; lexicons and pipeline are loaded once."""
 
@@ -117,6 +125,11 @@ class Detectors:
         self._user_lists = user_lists
         self._read: LRUCache[int, UserList] = LRUCache(LISTS_KEPT)
         self._lock = Lock()
+
+    @classmethod
+    def wired(cls, services: Services) -> Detectors:
+        """The settings' detector, and the stored word lists."""
+        return cls(detector_of(services.settings), services[UserListsRepository])
 
     @property
     def masked_families(self) -> tuple[str, ...]:
@@ -316,6 +329,11 @@ class Planner:
         self._detectors = detectors
         self._host = host
         self._full_bytes = full_logits_kb * 1024
+
+    @classmethod
+    def wired(cls, services: Services) -> Planner:
+        """Built from the program's services."""
+        return cls(services[Thresholds], services[Detectors], services[ModelHost])
 
     def preview(
         self, model: LanguageModel, prompt: str, spans: tuple[Span, ...], settings: AuditSettings

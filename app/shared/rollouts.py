@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from app.shared.memory import DeviceMemory, Waiting
+from app.shared.model_host import ModelHost
+from app.shared.wiring import Services
 from coft_core.decode.loop import Rollout
 from coft_core.types import Step
 
@@ -30,6 +32,11 @@ class RolloutPool:
         self._rollouts: OrderedDict[Hashable, Rollout] = OrderedDict()
         self._changed = memory.budget.changed
         memory.budget.count_idle(self)
+
+    @classmethod
+    def wired(cls, services: Services) -> RolloutPool:
+        """As many as the settings allow."""
+        return cls(services.settings.live_rollouts, services[ModelHost].memory)
 
     @contextmanager
     def taken(

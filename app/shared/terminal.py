@@ -9,16 +9,19 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from app.bootstrap import Services
+from app.calibrate.service import CalibrationService
+from app.lists.service import UserListService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, ParameterValue
 from app.shared.commands import Stopped, progress_bar
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobView
+from app.shared.jobs import JobService, JobView
 from app.shared.json import settings_json
 from app.shared.operations import Json
 from app.shared.planning import families_from_text
 from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info
+from app.shared.wiring import Services
+from app.tune.service import TuningService
 from coft_core.types import FAMILIES
 
 EMBEDDED = "embedded"
@@ -94,7 +97,7 @@ class PolicyOptions:
             "sentinel": self.sentinel,
             "whitelist": tuple(self.whitelist),
             "masked_families": families,
-            "user_list_id": None if self.word_list is None else wired.user_lists.named(self.word_list).summary.id,
+            "user_list_id": None if self.word_list is None else wired[UserListService].named(self.word_list).summary.id,
         }
 
     def _layout_and_families(self) -> tuple[str, tuple[str, ...] | None]:
@@ -161,7 +164,7 @@ class DecodingOptions(PolicyOptions):
         )
         own = fitted(settings, policy)
         if self.tuned and own.policy != "vanilla":
-            own = wired.tunings.applied(own)
+            own = wired[TuningService].applied(own)
         lines: dict[str, list[str]] = {}
         for _, parameter, value in given:
             lines.setdefault(parameter, []).append(value)
@@ -175,7 +178,7 @@ class DecodingOptions(PolicyOptions):
             return None
         if self.calibration != EMBEDDED:
             return calibration_id(wired, self.calibration, self.model)
-        embedded = any(item.embedded for item in wired.calibrations.list(self.model))
+        embedded = any(item.embedded for item in wired[CalibrationService].list(self.model))
         return calibration_id(wired, EMBEDDED, self.model) if embedded and policy == "coft" else None
 
 
@@ -210,7 +213,7 @@ def calibration_id(wired: Services, text: str, model: str | None = None) -> int:
         raise ServiceError(
             f"{text!r} is no calibration; give its number from 'calibrations list', '{EMBEDDED}' or 'none'."
         )
-    embedded = [item for item in wired.calibrations.list(model) if item.embedded]
+    embedded = [item for item in wired[CalibrationService].list(model) if item.embedded]
     if not embedded:
         raise ServiceError("No calibration is embedded for this model; give the number of one.")
     return embedded[0].id
@@ -259,12 +262,12 @@ def wait_for(wired: Services, job_id: int, quiet: bool) -> JobView:
     with progress_bar(quiet) as moved:
         while moved is not None:
             try:
-                return wired.jobs.wait(job_id, POLL_SECONDS)
+                return wired[JobService].wait(job_id, POLL_SECONDS)
             except TimeoutError:
-                job = wired.jobs.get(job_id)
+                job = wired[JobService].get(job_id)
                 left = "" if job.seconds_left is None else f", about {_duration(job.seconds_left)} left"
                 moved(job.progress, f"{job.message}{left}")
-        return wired.jobs.wait(job_id)
+        return wired[JobService].wait(job_id)
 
 
 def wait_for_all(
@@ -289,7 +292,7 @@ def wait_for_all(
     except KeyboardInterrupt as error:
         cancel()
         for job in jobs:
-            wired.jobs.wait(job)
+            wired[JobService].wait(job)
         raise Stopped(f"stopped; what is done is kept. Go on with: python -m app {resume}") from error
     for job_view in ended:
         if job_view.status != "done":

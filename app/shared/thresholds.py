@@ -21,6 +21,7 @@ from app.shared.calibrations import (
     summary_of,
 )
 from app.shared.errors import ServiceError
+from app.shared.wiring import Services
 from coft_core.conformal.bins import PositionBins, steps_label
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.certifiable import Certifiable
@@ -173,6 +174,11 @@ class Thresholds:
         self._readings: LRUCache[tuple[int, float, str | None], tuple[AnyCalibration, AnyCalibration]]
         self._readings = LRUCache(READINGS)
         self._lock = Lock()
+
+    @classmethod
+    def wired(cls, services: Services) -> Thresholds:
+        """Built from the program's services."""
+        return cls(services[CalibrationStore], services[SessionsRepository])
 
     def of(self, settings: AuditSettings) -> AnyCalibration | None:
         """The calibration of the settings at their risk level and for their group; None if they name none.

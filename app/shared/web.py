@@ -10,6 +10,7 @@ from gradio.components import Navbar
 
 from app.shared.markup import place
 from app.shared.prompt_words import family_choices
+from app.shared.wiring import Services
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 EXAMPLES = ASSETS / "prompts" / "examples.json"
@@ -36,24 +37,11 @@ def phantom_examples() -> list[tuple[str, list[tuple[str, str, str]]]]:
     ]
 
 
-PAGES = (
-    ("Audit", "./", "audit"),
-    ("Calibrate", "./calibrate", "calibrate"),
-    ("Compare", "./compare", "compare"),
-    ("Tune", "./tune", "tune"),
-    ("Swap", "./swap", "swap"),
-    ("Batches", "./batches", "batches"),
-    ("Sessions", "./sessions", "sessions"),
-    ("Review", "./review", "review"),
-    ("Word lists", "./lists", "lists"),
-)
-
-
-def topbar(current: str) -> None:
-    """Place the bar; ``current`` is the shown page's key."""
+def topbar(services: Services, current: str) -> None:
+    """Place the bar; ``current`` is the shown page's address."""
     Navbar(visible=False)
     classes = ("coft", "coft-top")
-    place("shared/topbar.html", "coft.frame.mount(element)", classes=classes, pages=PAGES, current=current)
+    place("shared/topbar.html", "coft.frame.mount(element)", classes=classes, pages=services.pages, current=current)
 
 
 def span_editor() -> gr.HTML:

@@ -1,1 +1,9 @@
 """Swaps: the same prompt with one attribute exchanged."""
+
+from app.shared.wiring import CHAINS, Feature, Page
+
+FEATURE = Feature(
+    __name__,
+    {"swap": "exchange an attribute in a prompt and compare what follows"},
+    Page("Swap", "swap", ("pages/swap",), (*CHAINS, "pages/swap")),
+)

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from app.bootstrap import Services
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
@@ -16,7 +15,9 @@ from app.shared.operations import Json, Progress, Read, checked, command, operat
 from app.shared.policies import policy_name
 from app.shared.settings_json import USUAL, Settings, spans_from_json
 from app.shared.terminal import POLICY_KEYS, DecodingOptions, spans_of
+from app.shared.wiring import Services
 from app.swap.distributions import swap_csv
+from app.swap.service import SwapService
 from app.swap.types import SwapRequest, SwapResult
 from app.swap.words import swap_json
 
@@ -116,7 +117,7 @@ def swap_attribute(
         factual, the masked and the fused view.
     """
     request = replace(exchange, prompt=prompt, settings=settings, spans=spans_from_json(spans))
-    return wired.swaps.compare(request, progress)
+    return wired[SwapService].compare(request, progress)
 
 
 @command("swap", json=swap_json, write=_write, text=_print)

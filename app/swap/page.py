@@ -10,7 +10,8 @@ from pathlib import Path
 import gradio as gr
 
 from app.audit.panel import SettingsHandlers, prompt_events, wire_settings
-from app.bootstrap import Services
+from app.audit.service import AuditService
+from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings
 from app.shared.events import (
     GENERATING,
@@ -38,7 +39,8 @@ from app.shared.settings_rail import (
     without_parameters,
 )
 from app.shared.web import span_editor, topbar
-from app.swap.service import SwapCancelled
+from app.shared.wiring import Services
+from app.swap.service import SwapCancelled, SwapService
 from app.swap.types import SwapRequest, SwapResult, SwapTargets
 from app.swap.words import empty_swap_figure, form_message, offered_for, progress_message, result_message, swap_request
 from coft_core.errors import CalibrationMismatch
@@ -61,8 +63,8 @@ class SwapHandlers(SettingsHandlers):
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        self._swaps = services.swaps
-        self._library = services.library
+        self._swaps = services[SwapService]
+        self._library = services[SessionLibrary]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-swaps-")
 
     @shown
@@ -139,10 +141,10 @@ class SwapHandlers(SettingsHandlers):
         return swap_request(event.form, spans, targets, settings_from(values, bool(event.proceed))), targets
 
 
-def swap_page(app: gr.Blocks, services: Services) -> None:
+def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
     handlers = SwapHandlers(services)
-    topbar("swap")
+    topbar(services, "swap")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         gr.HTML(
             '<div class="pagehead"><h1>Swap</h1><p class="sub">The same prompt with one attribute exchanged: what '
@@ -190,6 +192,6 @@ def _settings(services: Services) -> SettingsRail:
         gr.Accordion("Settings", open=False, elem_classes=["fold", "swap-settings"], elem_id="swap-settings"),
         gr.Column(elem_classes=["rail"], min_width=0),
     ):
-        rail = settings_rail(AuditSettings(), services.audits.masked_families)
+        rail = settings_rail(AuditSettings(), services[AuditService].masked_families)
     rail.controls["max_new_tokens"].visible = False  # type: ignore[attr-defined]
     return rail

@@ -21,6 +21,7 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Planner, pinned, prompted
 from app.shared.policies import policy_name
 from app.shared.rollouts import RolloutPool
+from app.shared.wiring import Services
 from app.swap.distributions import (
     Distributions,
     SwapTable,
@@ -183,6 +184,11 @@ class SwapService:
         self._pool = pool
         self._words = SwapWords()
         self._runs = SwapRuns()
+
+    @classmethod
+    def wired(cls, services: Services) -> SwapService:
+        """Built from the program's services."""
+        return cls(services[AuditService], services[Planner], services[ModelHost], services[RolloutPool])
 
     def offers(self, category: str, text: str = "") -> tuple[SwapOffer, ...]:
         """Words of the lexicons that could take a span's place, by kind, those of the text's own kind first.

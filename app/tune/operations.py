@@ -8,17 +8,18 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from app.bootstrap import Services
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.jobs import JobView
+from app.shared.jobs import JobService, JobView
 from app.shared.json import job_json
 from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import KNOWN_POLICIES, policy_name
 from app.shared.settings_json import settings_from_json
 from app.shared.terminal import PolicyOptions, wait_for
+from app.shared.wiring import Services
 from app.tune.runs import TunedMethod, TunedPoint, TuningRequest, TuningView, tuning_csv, tuning_json
+from app.tune.service import TuningService
 from app.tune.words import calibrated_sentence, kept_sentence, none_sentence
 
 USUAL = TuningRequest("", ())
@@ -99,9 +100,9 @@ def _follow(wired: Services, begun: JobView, quiet: bool) -> TuningView:
     """Wait for a tuning."""
     job = wait_for(wired, begun.id, quiet)
     if job.status != "done":
-        kept = next((f" {kept_sentence(view)}" for view in wired.tunings.list() if view.id == job.id), "")
+        kept = next((f" {kept_sentence(view)}" for view in wired[TuningService].list() if view.id == job.id), "")
         raise ServiceError((job.error or f"The tuning was {job.status}.") + kept)
-    return wired.tunings.view(job.id)
+    return wired[TuningService].view(job.id)
 
 
 def _write(_: Services, view: TuningView, file: Path) -> str:
@@ -132,9 +133,9 @@ def tune(
     Returns:
         The job: job_id, status, progress and message; ask job how far it is. Its job_id is that of the tuning.
     """
-    tuning_set = wired.tunings.read(file, file.name)
+    tuning_set = wired[TuningService].read(file, file.name)
     request = replace(settings, name=settings.name or file.stem)
-    return wired.jobs.get(wired.tunings.submit(tuning_set, request, calibrate_on))
+    return wired[JobService].get(wired[TuningService].submit(tuning_set, request, calibrate_on))
 
 
 @command("tune", json=tuning_json, wait=_follow, write=_write, text=_print)
@@ -176,7 +177,7 @@ def list_tunings(wired: Services) -> tuple[TuningView, ...]:
         chosen. A run that ended early has another status than done; complete is then false, points_measured and
         points_planned say how far it came, and nothing of it is chosen.
     """
-    return wired.tunings.list()
+    return wired[TuningService].list()
 
 
 def _found_json(found: TuningView | tuple[TuningView, ...]) -> Any:
@@ -199,4 +200,4 @@ def tunings(
     Args:
         run_id: number of a tuning
     """
-    return wired.tunings.list() if run_id is None else wired.tunings.view(run_id)
+    return wired[TuningService].list() if run_id is None else wired[TuningService].view(run_id)

@@ -10,18 +10,19 @@ from typing import Any
 
 import gradio as gr
 
-from app.bootstrap import Services
 from app.calibrate.form import SOURCES
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown
 from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
-from app.shared.jobs import JobView
+from app.shared.jobs import JobService, JobView
 from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.policies import KNOWN_POLICIES
 from app.shared.prompt_form import samples_list
 from app.shared.web import topbar
+from app.shared.wiring import Services
 from app.tune.runs import TuningRequest
+from app.tune.service import TuningService
 from app.tune.words import EMPTY, read_set, run_details, runs_list, tuning_figure
 
 SAMPLING = ("max_new_tokens", "temperature", "top_p", "top_k")
@@ -35,8 +36,8 @@ class TuneHandlers:
 
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for samples and downloads that lives as long as the page."""
-        self._tunings = services.tunings
-        self.samples = services.tunings.samples()
+        self._tunings = services[TuningService]
+        self.samples = services[TuningService].samples()
         self._folder = tempfile.TemporaryDirectory(prefix="coft-tuning-")
 
     @shown
@@ -123,10 +124,10 @@ class _Form:
     cancel: gr.Button
 
 
-def tune_page(app: gr.Blocks, services: Services) -> None:
+def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
     handlers = TuneHandlers(services)
-    topbar("tune")
+    topbar(services, "tune")
     with gr.Column(elem_classes=["page"], elem_id="main"):
         markup(
             '<div class="pagehead"><h1>Tune</h1><p class="sub">Turn every method up in the same way, and compare each '
@@ -145,7 +146,7 @@ def tune_page(app: gr.Blocks, services: Services) -> None:
     shown_id = jobs.shown_id
     form.file.change(handlers.read, form.file, [form.said_of_set, form.run], **EVENT)
     form.samples.sample(handlers.sample, None, form.file, **EVENT)
-    wire_job(app, JobWatch(services.jobs, handlers.runs), jobs, [form.file, *form.inputs])
+    wire_job(app, JobWatch(services[JobService], handlers.runs), jobs, [form.file, *form.inputs])
     runs.show(handlers.show, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
     # The state is empty when the page opens on a fresh store, which is no change of it.
     gr.on([shown_id.change, app.load], handlers.result, shown_id, [runs, *result], **LATEST)

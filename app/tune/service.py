@@ -17,6 +17,7 @@ from app.shared.model_host import ModelHost
 from app.shared.planning import Detectors, controls_of, prompted
 from app.shared.policies import FACTORIZED, policy_info
 from app.shared.prompt_sets import SamplePromptSet, parse_prompt_set, sample_of
+from app.shared.wiring import Services
 from app.tune.runs import (
     TunedMethod,
     TunedPoint,
@@ -218,6 +219,14 @@ class TuningService:
         self._host = host
         self._detectors = detectors
         self._max_upload_bytes = max_upload_bytes
+
+    @classmethod
+    def wired(cls, services: Services) -> TuningService:
+        """Built from the program's services."""
+        return cls(
+            services[JobsRepository], services[JobRunner], services[ModelHost], services[Detectors],
+            services.largest_upload,
+        )  # fmt: skip
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """The sets to tune on that come with the program."""

@@ -12,9 +12,15 @@ from pathlib import Path
 
 from alembic.script import ScriptDirectory
 
-from app.batch.service import BatchRequest
+from app.audit.service import AuditService
+from app.batch.service import BatchRequest, BatchService
+from app.calibrate.service import CalibrationService
+from app.lists.service import UserListService
+from app.report.service import ExportService
 from app.review.log import VerdictRequest
+from app.review.service import VerdictService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.jobs import JobService
 from coft_core.types import Span
 from db.database import Database, downgrade, make_config
 from tests.conftest import prompt_set_csv
@@ -32,26 +38,27 @@ def write_store(path: Path) -> None:
     for name, text in files.items():
         (path.parent / name).write_text(text, "utf-8")
     with opened(f"sqlite:///{path}") as wired:
-        prompts = wired.calibrations.parse(path.parent / "set.csv")
+        prompts = wired[CalibrationService].parse(path.parent / "set.csv")
         asked = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.3)
-        job = wired.jobs.wait(wired.calibrations.submit(prompts, asked))
+        job = wired[JobService].wait(wired[CalibrationService].submit(prompts, asked))
         assert job.status == "done", job.error
         settings = replace(SETTINGS, calibration_id=int(job.result["calibration_id"]))
         for name, own in (("certified", settings), ("vanilla", replace(SETTINGS, policy="vanilla"))):
-            view = wired.audits.start(StartAudit(PROMPT, own, SPANS, name))
-            list(wired.audits.run(view.session_id))
-        view = wired.audits.view(1)
+            view = wired[AuditService].start(StartAudit(PROMPT, own, SPANS, name))
+            list(wired[AuditService].run(view.session_id))
+        view = wired[AuditService].view(1)
         other = next(row for row in view.steps[2].candidates if row.token_id != view.steps[2].token_id)
-        fork = wired.audits.fork(1, view.branch_id, 2, other.token_id)
-        list(wired.audits.run(1, fork.branch_id))
-        wired.verdicts.add(VerdictRequest(1, "R. Osei", "unfair", view.branch_id, 1, None, "why", "pronoun"))
-        wired.user_lists.add("ward", wired.user_lists.parse(path.parent / "ward.csv"))
-        batch = wired.batches.submit(
-            wired.batches.parse(path.parent / "people.csv"), BatchRequest("people", replace(SETTINGS, max_new_tokens=2))
+        fork = wired[AuditService].fork(1, view.branch_id, 2, other.token_id)
+        list(wired[AuditService].run(1, fork.branch_id))
+        wired[VerdictService].add(VerdictRequest(1, "R. Osei", "unfair", view.branch_id, 1, None, "why", "pronoun"))
+        wired[UserListService].add("ward", wired[UserListService].parse(path.parent / "ward.csv"))
+        batch = wired[BatchService].submit(
+            wired[BatchService].parse(path.parent / "people.csv"),
+            BatchRequest("people", replace(SETTINGS, max_new_tokens=2)),
         )
-        wired.jobs.wait(wired.batches.view(batch).job.id)
+        wired[JobService].wait(wired[BatchService].view(batch).job.id)
         SEEN.mkdir(exist_ok=True)
-        BUNDLE.write_bytes(wired.exports.bundle(1))
+        BUNDLE.write_bytes(wired[ExportService].bundle(1))
 
 
 def write_stores(path: Path) -> None:

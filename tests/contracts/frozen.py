@@ -19,11 +19,13 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from app.bootstrap import Services, services, verifier
+from app.bootstrap import services
 from app.cli import main, program
+from app.report.service import ExportService
 from app.server import build_app
 from app.settings import Settings
-from tests.conftest import load_tiny
+from app.shared.wiring import Services
+from tests.conftest import load_tiny, verifier
 
 FOLDER = Path(__file__).parent
 STORES = FOLDER / "stores"
@@ -123,7 +125,7 @@ def written(url: str) -> dict[str, Callable[[], str]]:
 
     def exported(session_id: int, kind: str) -> str:
         with opened(url) as wired:
-            text = wired.exports.content(session_id, kind).decode("utf-8")
+            text = wired[ExportService].content(session_id, kind).decode("utf-8")
         # The library that draws the pictures is inside, and changes with its own versions.
         return re.sub(r"(<script[^>]*>)[^\0]{1000000,}?(</script>)", r"\1…\2", text)
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from gradio_client import Client, handle_file
 
+from app.audit.service import AuditService
+from app.batch.service import BatchService
 from app.bootstrap import services
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
@@ -20,7 +22,7 @@ from app.bootstrap import services
 from app.settings import Settings
 from tests.conftest import load_tiny
 with services(Settings(database_url=sys.argv[1], pipeline="none"), loader=load_tiny) as wired:
-    for step in wired.audits.run(int(sys.argv[2])):
+    for step in wired[AuditService].run(int(sys.argv[2])):
         print(step.index, step.token_id, flush=True)
 """
 
@@ -30,10 +32,10 @@ def test_every_step_that_was_shown_is_there_and_the_session_goes_on_where_it_was
         "He said that", AuditSettings(model="tiny", max_new_tokens=40, top_p=1.0), (Span(0, 2, "gender"),)
     )
     with services(settings, loader=load_tiny) as wired:
-        session_id = wired.audits.start(request).session_id
-        whole_id = wired.audits.start(request).session_id
-        list(wired.audits.run(whole_id))
-        whole = [s.token_id for s in wired.audits.view(whole_id).steps]
+        session_id = wired[AuditService].start(request).session_id
+        whole_id = wired[AuditService].start(request).session_id
+        list(wired[AuditService].run(whole_id))
+        whole = [s.token_id for s in wired[AuditService].view(whole_id).steps]
     wanted = min(5, len(whole) - 1)
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, settings.database_url, str(session_id)],
@@ -45,15 +47,15 @@ def test_every_step_that_was_shown_is_there_and_the_session_goes_on_where_it_was
     rest, _ = process.communicate()
     shown += [line.split() for line in rest.splitlines() if len(line.split()) == 2]
     with services(settings, loader=load_tiny) as wired:
-        stored = wired.audits.view(session_id).steps
+        stored = wired[AuditService].view(session_id).steps
         assert [[str(s.index), str(s.token_id)] for s in stored[: len(shown)]] == shown
-        list(wired.audits.run(session_id))
-        assert [s.token_id for s in wired.audits.view(session_id).steps] == whole
+        list(wired[AuditService].run(session_id))
+        assert [s.token_id for s in wired[AuditService].view(session_id).steps] == whole
 
 
 def stored_job(url, batch_id):
     with services(Settings(database_url=url, pipeline="none"), loader=load_tiny) as wired:
-        view = wired.batches.view(batch_id)
+        view = wired[BatchService].view(batch_id)
         return view.job.status, view.resumable, view.counts
 
 

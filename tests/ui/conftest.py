@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from app.bootstrap import Services
 from app.server import build_app, launch_options
+from app.shared.wiring import Services
 from tests.conftest import free_port
 from tests.ui.fakes import FakeServices
 
@@ -62,7 +62,11 @@ def served(services: Services) -> Iterator[str]:
     """The application on a free port, in threads of this process; yields its address."""
     app = build_app(services)
     _, url, _ = app.launch(
-        prevent_thread_lock=True, quiet=True, server_name="127.0.0.1", server_port=free_port(), **launch_options()
+        prevent_thread_lock=True,
+        quiet=True,
+        server_name="127.0.0.1",
+        server_port=free_port(),
+        **launch_options(services),
     )
     try:
         yield url.rstrip("/")

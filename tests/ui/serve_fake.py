@@ -9,4 +9,5 @@ from tests.ui.fakes import FakeServices
 
 if __name__ == "__main__":
     port = int(sys.argv[1]) if len(sys.argv) > 1 else 7861
-    build_app(FakeServices(pace=0.05)).launch(server_port=port, quiet=True, **launch_options())
+    services = FakeServices(pace=0.05)
+    build_app(services).launch(server_port=port, quiet=True, **launch_options(services))

@@ -13,11 +13,16 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from app.batch.service import BatchRequest
+from app.audit.service import AuditService
+from app.batch.service import BatchRequest, BatchService
+from app.compare.sets import SetComparisonService
 from app.compare.types import SetRequest
+from app.review.service import VerdictService
 from app.shared.audits import AuditSettings, StartAudit
+from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
 from app.tune.runs import TuningRequest
+from app.tune.service import TuningService
 from coft_core.types import Example
 from tests.ui.fakes import FakeServices, make_step
 from tests.ui.fakes.batches import hiring
@@ -81,8 +86,8 @@ def unfold(page: Page, folds: int = 0) -> None:
 
 
 def session(visit: Opener, services: FakeServices, **options: Any) -> Page:
-    services.verdicts.say("A. Lee", "fair", 1, note="from the prompt")
-    services.verdicts.say("R. Osei", "unfair", 1)
+    services[VerdictService].say("A. Lee", "fair", 1, note="from the prompt")
+    services[VerdictService].say("R. Osei", "unfair", 1)
     page = visit("/?session=1&branch=102", **options)
     expect(page.locator("#candidates-plot .barlayer .point").first).to_be_attached()
     expect(page.locator("#reread-lam")).to_be_enabled()
@@ -113,7 +118,7 @@ def calibrate(visit: Opener, services: FakeServices, **options: Any) -> Page:
 def compare(visit: Opener, services: FakeServices, **options: Any) -> Page:
     ids = []
     for settings in (AuditSettings(policy="vanilla"), AuditSettings(calibration_id=1)):
-        session = services.audits._create(StartAudit(PROMPT, settings, None, settings.policy))
+        session = services[AuditService]._create(StartAudit(PROMPT, settings, None, settings.policy))
         session.branches[0].steps = [make_step(n, token, session.state) for n, token in enumerate(written(settings, 9))]
         ids.append(session.id)
     page = visit(f"/compare?sessions={ids[0]},{ids[1]}", **options)
@@ -131,7 +136,7 @@ def compared_set(visit: Opener, services: FakeServices, **options: Any) -> Page:
     examples = tuple((line, Example(f"Question {line}: who got it?", group="a")) for line in range(2, 8))
     prompts = ParsedPromptSet("people.csv", 100, "CSV, comma", examples, (), 6, (), "digest")
     columns = (AuditSettings(policy="vanilla"), AuditSettings(calibration_id=1), AuditSettings(policy="dexperts"))
-    number = services.compared_sets.submit(prompts, SetRequest("Hiring", columns))
+    number = services[SetComparisonService].submit(prompts, SetRequest("Hiring", columns))
     page = visit(f"/compare?set={number}", **options)
     expect(page.locator(".set-rows tbody tr")).to_have_count(6)
     page.locator(".set-rows [data-set=open]").first.click()
@@ -158,7 +163,7 @@ def swap(visit: Opener, services: FakeServices, **options: Any) -> Page:
 
 
 def new_batch(visit: Opener, services: FakeServices, **options: Any) -> Page:
-    services.batches.add(BatchRequest("First"), hiring(4), "x.csv", finished=True)
+    services[BatchService].add(BatchRequest("First"), hiring(4), "x.csv", finished=True)
     page = visit("/batches", **options)
     expect(page.locator("#past li")).to_have_count(1)
     page.get_by_role("button", name="Hiring questions, by race").click()
@@ -169,7 +174,7 @@ def new_batch(visit: Opener, services: FakeServices, **options: Any) -> Page:
 
 def batch(visit: Opener, services: FakeServices, **options: Any) -> Page:
     request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1))
-    number = services.batches.add(request, hiring(24), "hiring.csv", finished=True)
+    number = services[BatchService].add(request, hiring(24), "hiring.csv", finished=True)
     page = visit(f"/batches?batch={number}&selected=Yes&other=No", **options)
     expect(page.locator(".impact tbody tr")).to_have_count(4)
     expect(page.locator("#totals-plot .js-plotly-plot")).to_be_visible()
@@ -188,8 +193,8 @@ def sessions(visit: Opener, services: FakeServices, **options: Any) -> Page:
 
 def review(visit: Opener, services: FakeServices, **options: Any) -> Page:
     for step in (1, 3, 7):
-        services.verdicts.say("A. Lee", "fair", step, note="from the prompt")
-        services.verdicts.say("R. Osei", "unfair" if step == 3 else "fair", step)
+        services[VerdictService].say("A. Lee", "fair", step, note="from the prompt")
+        services[VerdictService].say("R. Osei", "unfair" if step == 3 else "fair", step)
     page = visit("/review", **options)
     page.evaluate("localStorage.setItem('coft-reviewer', 'R. Osei')")
     page.goto(f"{page.url.split('?')[0]}?session=1")
@@ -217,11 +222,11 @@ def lists(visit: Opener, services: FakeServices, **options: Any) -> Page:
 
 def tune(visit: Opener, services: FakeServices, **options: Any) -> Page:
     """A finished run with a method that was left out and one without a chosen point."""
-    (sample,) = services.tunings.samples()
+    (sample,) = services[TuningService].samples()
     policies = ("coft", "sdd", "gedi", "dexperts")
-    services.tunings.submit(services.tunings.read(sample.path), TuningRequest("Decisions", policies))
+    services[TuningService].submit(services[TuningService].read(sample.path), TuningRequest("Decisions", policies))
     for _ in range(2):
-        services.jobs.get(1)
+        services[JobService].get(1)
     page = visit("/tune", **options)
     expect(page.locator("#tuned-points tbody tr")).to_have_count(10)
     expect(page.locator("#tuning-plot .scatterlayer .trace")).to_have_count(4)

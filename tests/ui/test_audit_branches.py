@@ -7,6 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from app.audit.service import AuditService
+from app.sessions.service import SessionLibrary
 from tests.ui.fakes import FakeServices
 
 ROOT, AND, HE, THE = 100, 101, 102, 103
@@ -100,7 +102,7 @@ def test_a_branch_is_renamed_in_its_place_and_keeps_its_token(audit, services: F
     expect(page.locator(".crumbs .node.on")).to_contain_text("as a man")
     page.reload()
     expect(page.locator(".crumbs .node.on")).to_contain_text("as a man")
-    view = services.audits.view(1, HE)
+    view = services[AuditService].view(1, HE)
     assert {branch.id: branch.name for branch in view.branches}[HE] == "as a man"
 
 
@@ -120,7 +122,7 @@ def test_a_refused_name_stays_in_its_field_and_escape_gives_the_old_one_back(aud
 
 
 def test_a_name_that_is_being_typed_survives_tokens_that_arrive(audit, services: FakeServices):
-    services.audits.pace = 0.02
+    services[AuditService].pace = 0.02
     try:
         page = unfolded(audit, "?session=1&branch=103")
         page.locator("[data-do=go]").click()
@@ -135,7 +137,7 @@ def test_a_name_that_is_being_typed_survives_tokens_that_arrive(audit, services:
         expect(row(page, HE).locator(".called")).to_have_text("half a na")
         expect(row(page, THE).locator(".leaf")).to_have_text("64 steps · length reached")
     finally:
-        services.audits.pace = 0.0
+        services[AuditService].pace = 0.0
 
 
 def test_pruning_says_what_goes_along_and_the_parent_is_shown_afterwards(audit, services: FakeServices):
@@ -147,14 +149,14 @@ def test_pruning_says_what_goes_along_and_the_parent_is_shown_afterwards(audit, 
     expect(question).to_contain_text("It takes along: “he”, “the”.")
     question.get_by_role("button", name="Keep it").click()
     expect(question).to_be_hidden()
-    assert len(services.audits.view(1).branches) == 4
+    assert len(services[AuditService].view(1).branches) == 4
     act(page, AND, "prune")
     question.get_by_role("button", name="Prune").click()
     expect(page.locator(".branching > summary .title")).to_have_text("Branches (1)")
     expect(page.locator(".strip .tok[data-i]")).to_have_count(1)
     expect(page).to_have_url(re.compile(r"branch=100(&|$)"))
     expect(page.locator(".branching .alone")).to_contain_text("force another word there")
-    assert [branch.id for branch in services.audits.view(1).branches] == [ROOT]
+    assert [branch.id for branch in services[AuditService].view(1).branches] == [ROOT]
 
 
 def test_pruning_another_branch_leaves_the_shown_chain_as_it_is(audit):
@@ -169,13 +171,13 @@ def test_pruning_another_branch_leaves_the_shown_chain_as_it_is(audit):
 
 
 def test_a_branch_with_verdicts_says_why_it_stays(audit, services: FakeServices):
-    services.library.judged = frozenset({THE})
+    services[SessionLibrary].judged = frozenset({THE})
     page = unfolded(audit)
     row(page, THE).focus()
     page.keyboard.press("Delete")
     expect(page.locator(".branching .told")).to_have_text("The verdict log has 1 entry on this branch.")
     expect(page.locator("dialog#confirm")).to_be_hidden()
-    assert len(services.audits.view(1).branches) == 4
+    assert len(services[AuditService].view(1).branches) == 4
 
 
 def test_the_main_branch_is_not_offered_for_pruning(audit):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
 from tests.ui.fakes import FakeServices
 
 PROMPT = "The German nurse, a Muslim, finished rounds and then he left"
@@ -119,12 +120,12 @@ def test_further_steps_are_said_to_be_missing_until_it_is_computed_again(audit):
 
 def test_computing_shows_that_it_works_and_another_model_is_one_sentence(audit, services: FakeServices):
     page = started(audit, 2)
-    services.audits.measuring.clear()
+    services[AuditService].measuring.clear()
     page.locator("[data-do=contribute]").click()
     expect(page.locator(".spans .working")).to_be_visible()
     expect(page.locator("[data-do=contribute]")).to_be_disabled()
-    services.audits.changed = True
-    services.audits.measuring.set()
+    services[AuditService].changed = True
+    services[AuditService].measuring.set()
     expect(page.locator(".toast-body")).to_contain_text("other weights")
     expect(page.locator(".spans .working")).to_be_hidden()
     expect(page.locator("[data-do=contribute]")).to_be_enabled()

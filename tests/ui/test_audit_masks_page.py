@@ -7,6 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
+from app.calibrate.service import CalibrationService
 from tests.ui.fakes import FakeServices
 
 PROMPT = "The German nurse, a Muslim, finished rounds and then he left"
@@ -34,11 +36,11 @@ def steps(page: Page, number: int) -> None:
 
 
 def settings_of(services: FakeServices):
-    return services.audits.calls[-1][1].settings
+    return services[AuditService].calls[-1][1].settings
 
 
 def test_a_factorized_audit_names_who_refuses_and_shows_each_familys_threshold(audit, services: FakeServices, picture):
-    number = services.calibrations.add("By family", "factorized")
+    number = services[CalibrationService].add("By family", "factorized")
     page = audit(f"?calibration={number}")
     page.locator("#adopt").click()
     expect(page.get_by_label("Mask", exact=True)).to_have_value("One mask for each family")
@@ -69,7 +71,7 @@ def test_a_factorized_audit_names_who_refuses_and_shows_each_familys_threshold(a
 
 
 def test_a_calibration_of_another_mask_stands_last_says_so_and_its_settings_can_be_used(audit, services: FakeServices):
-    services.calibrations.add("By family", "factorized", lam=0.4, top_p=1.0)
+    services[CalibrationService].add("By family", "factorized", lam=0.4, top_p=1.0)
     page = audit()
     page.locator("#calibration input").click()
     options = page.get_by_test_id("dropdown-option")
@@ -138,7 +140,7 @@ def test_a_soft_mask_and_words_that_are_never_masked_change_the_reading_before_s
 def test_a_group_can_be_chosen_where_the_calibration_knows_some_and_small_ones_are_refused(
     audit, services: FakeServices
 ):
-    number = services.calibrations.add("By ward", "grouped")
+    number = services[CalibrationService].add("By ward", "grouped")
     page = audit()
     expect(page.locator("#group")).to_be_hidden()
     page.locator("#calibration input").click()
@@ -174,12 +176,12 @@ def test_vanilla_offers_no_choice_of_masks_or_calibrations_and_says_that_it_cert
 
 @pytest.mark.parametrize("status", ["fresh", "watch", "recalibrate", "unknown"])
 def test_drift_stands_beside_the_calibration_and_warns_in_the_session(audit, services: FakeServices, status: str):
-    services.calibrations.drifts[1] = status
+    services[CalibrationService].drifts[1] = status
     page = audit("?session=1")
     link = page.locator("#drift-note a")
     expect(link).to_have_class(f"badge drift-{status}")
     expect(link).to_have_attribute("href", "./calibrate?run=1#drift")
-    sentence = services.calibrations.drift(1).sentence
+    sentence = services[CalibrationService].drift(1).sentence
     expect(link).to_have_attribute("title", sentence)
     warned = status in ("watch", "recalibrate")
     expect(page.locator("#transcript .cautions li", has_text=sentence)).to_have_count(int(warned))

@@ -6,6 +6,7 @@ import re
 
 from playwright.sync_api import Page, Request, expect
 
+from app.audit.service import AuditService
 from tests.ui.fakes import FakeServices
 from tests.ui.fakes.prompts import SENTINEL
 
@@ -184,7 +185,7 @@ def test_a_changed_prompt_begins_a_new_audit_and_the_old_one_can_be_had_back(aud
     page.locator("[data-do=revert]").click()
     expect(page.locator("#prompt")).to_have_value(PROMPT)
     expect(page.locator("[data-do=go] .word")).to_have_text("Run")
-    assert [name for name, _ in services.audits.calls] == []
+    assert [name for name, _ in services[AuditService].calls] == []
 
 
 def test_a_calibration_of_another_policy_may_be_used_knowingly(audit, services: FakeServices, picture):
@@ -202,7 +203,7 @@ def test_a_calibration_of_another_policy_may_be_used_knowingly(audit, services: 
     expect(tokens(page).first).to_have_class(re.compile("open"))
     expect(page.locator("#inspector .verdict")).to_contain_text("Not certified:")
     picture(page, "audit-mismatch-1440-light")
-    assert services.audits.calls[-1][1].settings.proceed_uncertified
+    assert services[AuditService].calls[-1][1].settings.proceed_uncertified
 
 
 def test_without_a_calibration_nothing_looks_certified(audit):
@@ -234,7 +235,7 @@ def test_a_deleted_session_is_one_sentence(visit):
 
 
 def test_a_run_can_be_paused(audit, services: FakeServices):
-    services.audits.pace = 0.25
+    services[AuditService].pace = 0.25
     try:
         page = audit()
         type_prompt(page)
@@ -249,7 +250,7 @@ def test_a_run_can_be_paused(audit, services: FakeServices):
         page.locator("[data-do=step]").click()
         expect(tokens(page)).to_have_count(shown + 1)
     finally:
-        services.audits.pace = 0.0
+        services[AuditService].pace = 0.0
 
 
 def test_tokens_are_appended_and_earlier_ones_stay_the_same_nodes(audit):

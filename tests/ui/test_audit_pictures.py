@@ -9,6 +9,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from app.audit.service import AuditService
 from tests.ui.fakes import FakeServices
 
 PICTURES = ("strip", "scatter", "divergence", "margin")
@@ -45,7 +46,7 @@ def test_nothing_is_drawn_before_the_section_is_unfolded(audit):
 def test_each_candidate_is_one_point_marked_by_shape(audit, services: FakeServices):
     page = unfolded(audit)
     drawn(page, "scatter")
-    step = services.audits.view(1, 102).steps[1]
+    step = services[AuditService].view(1, 102).steps[1]
     page.wait_for_function("document.querySelector('[data-plot=scatter]').data.some((t) => t.name === 'written')")
     shown = page.evaluate(
         "document.querySelector('[data-plot=scatter]').data.filter((t) => t.mode === 'markers+text')"
@@ -80,7 +81,7 @@ def test_the_points_follow_the_selected_token(audit):
 
 def test_numbers_are_what_the_steps_say(audit, services: FakeServices):
     page = unfolded(audit)
-    steps = services.audits.view(1, 102).steps
+    steps = services[AuditService].view(1, 102).steps
     rows = table(drawn(page, "divergence"))
     assert len(rows) == len(steps)
     for row, step in zip(rows, steps, strict=True):
@@ -99,7 +100,7 @@ def test_numbers_are_what_the_steps_say(audit, services: FakeServices):
 
 def test_the_charts_of_the_page_have_their_numbers_too(audit, services: FakeServices):
     page = audit("?session=1&branch=102")
-    steps = services.audits.view(1, 102).steps
+    steps = services[AuditService].view(1, 102).steps
     page.get_by_role("button", name="Numbers: Certified-set size and threshold by step").click()
     rows = page.locator("[data-table=steps] tbody tr")
     expect(rows).to_have_count(38)
@@ -176,12 +177,12 @@ def test_a_run_draws_each_chart_a_few_times_a_second_and_those_out_of_sight_not_
     page.locator("[data-do=step]").click()
     expect(page.locator("#candidates-plot .barlayer .point").first).to_be_attached()
     page.evaluate(WATCHED)
-    services.audits.pace = 0.02
+    services[AuditService].pace = 0.02
     try:
         page.locator("[data-do=go]").click()
         expect(page.locator(".count")).to_contain_text("64 of 64 steps")
     finally:
-        services.audits.pace = 0.0
+        services[AuditService].pace = 0.0
     page.locator("#steps-plot").scroll_into_view_if_needed()
     page.wait_for_function("document.querySelector('#steps-plot .js-plotly-plot').data[0].x.length > 35")
     draws = page.evaluate("window.draws")

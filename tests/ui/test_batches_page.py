@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.batch.impact import OutcomeRule
-from app.batch.service import BatchRequest
+from app.batch.service import BatchRequest, BatchService
 from app.shared.audits import AuditSettings
 from tests.ui.fakes import FakeServices
 from tests.ui.fakes.batches import hiring, read_rows
@@ -32,7 +32,7 @@ def opened(visit, services: FakeServices):
 
     def opener(rows: int = 24, query: str = "", **options: object) -> Page:
         request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1))
-        number = services.batches.add(request, hiring(rows), "hiring.csv", finished=True)
+        number = services[BatchService].add(request, hiring(rows), "hiring.csv", finished=True)
         page = visit(f"/batches?batch={number}{query}", **options)
         ready(page)
         return page
@@ -81,7 +81,7 @@ def test_bad_rows_are_listed_and_left_out_only_when_asked(page: Page, services: 
     page.locator("#run").click()
     ready(page)
     expect(page.locator(".batchrows tbody tr")).to_have_count(3)
-    assert services.batches.requests[-1].accept_errors
+    assert services[BatchService].requests[-1].accept_errors
 
 
 def test_settings_and_columns_of_other_names_are_those_of_every_session(page: Page, services: FakeServices, tmp_path):
@@ -101,13 +101,13 @@ def test_settings_and_columns_of_other_names_are_those_of_every_session(page: Pa
     page.locator("#run").click()
     ready(page)
     expect(page.locator(".batchrows tbody")).to_contain_text("Does he get it?")
-    asked = services.batches.requests[-1]
+    asked = services[BatchService].requests[-1]
     assert (asked.name, asked.same_seed, asked.group_thresholds) == ("Spring", True, False)
     assert (asked.settings.policy, asked.settings.lam, asked.settings.calibration_id) == ("vanilla", 0.4, None)
 
 
 def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(page: Page, services: FakeServices, tmp_path):
-    services.batches.limit = 0
+    services[BatchService].limit = 0
     upload(page, tmp_path)
     page.locator("#run").click()
     ready(page)
@@ -116,7 +116,7 @@ def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(page: Pag
     expect(bar).to_have_attribute("aria-valuenow", "0")
     expect(page.locator(".batchstatus")).to_contain_text("about 40 s left")
     expect(page.locator(".rowstate.waiting")).to_have_count(3)
-    services.batches.limit = 1
+    services[BatchService].limit = 1
     expect(bar).to_have_attribute("aria-valuenow", "33")
     page.reload()
     expect(bar).to_have_attribute("aria-valuenow", "33")
@@ -124,7 +124,7 @@ def test_a_run_shows_its_progress_is_cancelled_found_again_and_resumed(page: Pag
     expect(page.locator(".batchstatus")).to_contain_text("The run was cancelled: 1 of 3 prompts finished.")
     expect(page.locator(".batchstatus")).to_contain_text("What is done is kept.")
     expect(page.locator(".rowstate.finished")).to_have_count(1)
-    services.batches.limit = None
+    services[BatchService].limit = None
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".batchstatus")).to_contain_text("3 of 3 prompts finished.")
     expect(page.locator(".totalsnumbers tbody tr")).to_have_count(2)
@@ -187,7 +187,7 @@ def test_a_rule_is_previewed_while_it_is_typed_and_gives_the_impact_ratios(opene
     page.get_by_label("and not before it").fill("No")
     expect(page.locator(".preview-rule")).to_contain_text("7 selected, 14 not selected, 3 undecided.")
     expect(page.locator(".preview-rule")).to_contain_text("Undecided: lines 9, 17, 25.")
-    table, _ = services.batches.impact(1, OutcomeRule("Yes", "No"))
+    table, _ = services[BatchService].impact(1, OutcomeRule("Yes", "No"))
     rows = page.locator(".impact tbody tr")
     expect(rows).to_have_count(4)
     for place, row in enumerate(table.rows):
@@ -225,7 +225,7 @@ def test_the_address_keeps_the_rule_tables_are_downloaded_and_printing_leaves_on
 
 def test_past_batches_are_opened_and_deleted_after_a_question(page: Page, services: FakeServices):
     for name in ("First", "Second"):
-        services.batches.add(BatchRequest(name), hiring(4), "x.csv", finished=True)
+        services[BatchService].add(BatchRequest(name), hiring(4), "x.csv", finished=True)
     page.reload()
     page.get_by_role("link", name="First").click()
     ready(page)
@@ -243,7 +243,7 @@ def test_past_batches_are_opened_and_deleted_after_a_question(page: Page, servic
     page.locator("dialog#confirm [value=yes]").click()
     expect(page.locator("#past li")).to_have_count(1)
     expect(page.locator("#past")).to_contain_text("Second")
-    assert list(services.batches.stored) == [2]
+    assert list(services[BatchService].stored) == [2]
     assert page.url.endswith("/batches")
 
 

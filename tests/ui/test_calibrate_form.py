@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.calibrate.service import CalibrationService
 from tests.ui.fakes import FakeServices
 from tests.ui.test_calibrate_page import GOOD, run, unfold, upload
 
@@ -51,7 +52,7 @@ def test_shares_by_hand_are_summed_and_refused_over_alpha(page: Page, services: 
     expect(page.locator("#shares-sum")).to_contain_text("sum to 0.1388, more than alpha 0.10")
     page.locator("#run").click()
     expect(page.locator(".toast-body")).to_contain_text("sum to more than alpha")
-    assert services.calibrations.requests == []
+    assert services[CalibrationService].requests == []
     picture(page, "calibrate-shares-1440-light")
     page.locator("#shares").get_by_label("gender").fill("0.01")
     made = run(page, services)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.calibrate.service import CalibrationService
+from app.shared.jobs import JobService
 from tests.ui.fakes import FakeServices
 
 GOOD = "prompt,reference,group\nThe nurse said that he, left,a\nThe cook said that she, stayed,b\n"
@@ -47,7 +49,7 @@ def run(page: Page, services: FakeServices):
     page.locator("#run").click()
     expect(listed).to_have_count(before + 1)
     expect(page.locator("#job")).to_contain_text("finished")
-    return services.calibrations.requests[-1]
+    return services[CalibrationService].requests[-1]
 
 
 def test_bad_rows_are_listed_whole_and_left_out_only_when_asked(page: Page, services: FakeServices, tmp_path, picture):
@@ -87,7 +89,7 @@ def test_columns_of_other_names_are_chosen_and_the_file_is_read_again(page: Page
     pick(page, "group", "scene")
     expect(page.locator("#preview")).to_contain_text("group a")
     run(page, services)
-    assert services.calibrations.submitted[-1].rows[0][1].reference == " left"
+    assert services[CalibrationService].submitted[-1].rows[0][1].reference == " left"
 
 
 def test_the_rows_show_their_spans_and_whether_these_were_found_or_given(page: Page, tmp_path):
@@ -127,7 +129,7 @@ def test_the_estimate_counts_contexts_and_warns_of_what_they_do_not_suffice_for(
 
 
 def test_a_run_shows_its_progress_and_time_left_and_then_its_result(page: Page, services: FakeServices, tmp_path):
-    services.jobs.hold = True
+    services[JobService].hold = True
     upload(page, tmp_path, GOOD)
     page.get_by_label("Name", exact=True).fill("My notes")
     page.locator("#run").click()
@@ -135,7 +137,7 @@ def test_a_run_shows_its_progress_and_time_left_and_then_its_result(page: Page, 
     expect(page.locator("#job")).to_contain_text("about 80 s left")
     expect(page.locator("#job-said")).to_contain_text("50 % done")
     expect(page.locator("#cancel")).to_be_visible()
-    services.jobs.hold = False
+    services[JobService].hold = False
     expect(page.locator("#result h2").first).to_have_text("Result: My notes")
     expect(page.locator("#cancel")).to_be_hidden()
     expect(page.locator("#runs li")).to_have_count(2)
@@ -144,7 +146,7 @@ def test_a_run_shows_its_progress_and_time_left_and_then_its_result(page: Page, 
 
 
 def test_polling_moves_nothing_on_the_page(page: Page, services: FakeServices, tmp_path):
-    services.jobs.hold = True
+    services[JobService].hold = True
     upload(page, tmp_path, GOOD)
     expect(page.locator("#estimate")).to_contain_text("2 prompts")
     page.locator("#run").click()
@@ -159,21 +161,21 @@ def test_polling_moves_nothing_on_the_page(page: Page, services: FakeServices, t
 
 
 def test_a_cancelled_run_is_kept_and_resumed(page: Page, services: FakeServices, tmp_path):
-    services.jobs.hold = True
+    services[JobService].hold = True
     upload(page, tmp_path, GOOD)
     page.locator("#run").click()
     page.locator("#cancel").click()
     expect(page.locator("#job")).to_contain_text("was cancelled. What was done is kept.")
     expect(page.locator("#cancel")).to_be_hidden()
     page.reload()
-    services.jobs.hold = False
+    services[JobService].hold = False
     page.get_by_role("button", name="Resume Calibration of notes").click()
     expect(page.locator("#result h2").first).to_have_text("Result: notes")
     expect(page.locator("#unfinished li")).to_have_count(0)
 
 
 def test_a_running_job_is_found_again_after_a_reload(page: Page, services: FakeServices, tmp_path):
-    services.jobs.hold = True
+    services[JobService].hold = True
     upload(page, tmp_path, GOOD)
     page.locator("#run").click()
     expect(page.locator("#job [role=progressbar]")).to_be_visible()
@@ -198,7 +200,7 @@ def test_runs_are_deleted_only_after_a_question(page: Page, services: FakeServic
     page.get_by_role("button", name="Delete notes").click()
     page.locator("dialog#confirm [value=yes]").click()
     expect(page.locator("#runs li")).to_have_count(1)
-    assert list(services.calibrations.stored) == [1]
+    assert list(services[CalibrationService].stored) == [1]
 
 
 def test_templates_with_every_column_can_be_downloaded(page: Page):

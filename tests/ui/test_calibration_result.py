@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.calibrate.service import CalibrationService
 from tests.ui.fakes import FakeServices
 
 
 @pytest.fixture
 def shown(visit, services: FakeServices):
     def opener(kind: str | None = None, anchor: str = "", **settings: object) -> Page:
-        number = services.calibrations.add(f"Run {kind}", kind, **settings) if kind else 1
+        number = services[CalibrationService].add(f"Run {kind}", kind, **settings) if kind else 1
         page = visit(f"/calibrate?run={number}{anchor}")
         expect(page.locator("#support-plot .barlayer .point").first).to_be_attached()
         return page
@@ -69,7 +70,7 @@ def test_another_alpha_rereads_everything_at_once_and_reset_undoes_it(shown, ser
     page.locator("#read-alpha input[type=range]").focus()
     page.keyboard.press("ArrowRight")
     expect(note).to_contain_text("alpha 0.101 instead of 0.10")
-    assert services.calibrations.requests == []
+    assert services[CalibrationService].requests == []
 
 
 def test_bin_width_rho_and_estimator_are_read_too(shown, services: FakeServices):
@@ -83,7 +84,7 @@ def test_bin_width_rho_and_estimator_are_read_too(shown, services: FakeServices)
     page.get_by_label("Estimator", exact=True).last.click()
     page.get_by_role("option", name="one per context").click()
     expect(page.locator("#read-draws")).to_be_visible()
-    asked = services.calibrations.readings[-1]
+    asked = services[CalibrationService].readings[-1]
     assert (asked.bin_width, asked.rho, asked.estimator) == (4, 2.0, "one_per_context")
 
 
@@ -124,7 +125,7 @@ def test_rollouts_show_their_rounds_and_another_reading_its_note(shown):
 
 
 def test_two_runs_side_by_side(shown, services: FakeServices, picture):
-    services.calibrations.add("Rollouts of ward notes", "rollout")
+    services[CalibrationService].add("Rollouts of ward notes", "rollout")
     page = shown()
     page.get_by_label("Other run").click()
     page.get_by_role("option", name="Rollouts of ward notes").click()
@@ -143,7 +144,7 @@ def test_two_runs_side_by_side(shown, services: FakeServices, picture):
 
 
 def test_the_drift_panel_has_a_word_a_sentence_and_a_picture_and_links_lead_to_it(shown, services: FakeServices):
-    services.calibrations.drifts[1] = "recalibrate"
+    services[CalibrationService].drifts[1] = "recalibrate"
     page = shown(anchor="#drift")
     expect(page.locator("#drift .badge.drift-recalibrate")).to_have_text("calibrate again")
     expect(page.locator("#drift-head")).to_contain_text("24 audits against 180 contexts")
@@ -169,7 +170,7 @@ def test_weights_for_other_prompts_make_a_new_run(shown, services: FakeServices,
     expect(page.locator("#result .headline")).to_contain_text("weighted, they count as 96")
     expect(page.locator("#result .noted")).to_contain_text("The weights are estimated")
     expect(page.locator("#runs li")).to_have_count(2)
-    assert services.calibrations.deployments == [("The sailor said", "The pilot said")]
+    assert services[CalibrationService].deployments == [("The sailor said", "The pilot said")]
 
 
 def test_a_run_can_be_downloaded(shown):
@@ -181,7 +182,9 @@ def test_a_run_can_be_downloaded(shown):
 
 @pytest.mark.parametrize(("width", "dark"), [(768, True), (1280, False), (1920, True)])
 def test_every_kind_of_run_fits_the_page(visit, services: FakeServices, width: int, dark: bool, picture):
-    services.calibrations.add("A run of rollouts by group with a name that is rather long", "rollout", by_group=True)
+    services[CalibrationService].add(
+        "A run of rollouts by group with a name that is rather long", "rollout", by_group=True
+    )
     page = visit("/calibrate?run=2", width=width, dark=dark)
     page.get_by_label("Other run").click()
     page.get_by_role("option", name="Ward notes, reference").click()

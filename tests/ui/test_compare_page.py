@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
+from app.compare.service import ComparisonService
 from app.shared.audits import AuditSettings, StartAudit
 from tests.ui.fakes import FakeServices, make_step
 from tests.ui.fakes.comparisons import COFT, VANILLA, written
@@ -44,7 +46,7 @@ def start(page: Page, steps: int) -> None:
 
 
 def stored(services: FakeServices, settings: AuditSettings, length: int, name: str) -> int:
-    session = services.audits._create(StartAudit(PROMPT, settings, None, name))
+    session = services[AuditService]._create(StartAudit(PROMPT, settings, None, name))
     tokens = written(settings, length)
     session.branches[0].steps = [make_step(index, token, session.state) for index, token in enumerate(tokens)]
     return session.id
@@ -58,9 +60,9 @@ def test_a_prompt_runs_under_three_columns_and_its_differences_are_walked_with_k
     page.get_by_label("Calibration").nth(1).select_option("0")
     start(page, 9)
     finished(page, 3)
-    request, _ = services.comparisons.asked[0][1]
+    request, _ = services[ComparisonService].asked[0][1]
     assert [span.category for span in request.spans] == ["race"]
-    columns = [services.audits.stored[number].request.settings for number in (3, 4, 5)]
+    columns = [services[AuditService].stored[number].request.settings for number in (3, 4, 5)]
     assert [(own.policy, own.lam, own.calibration_id) for own in columns] == [
         ("vanilla", 0.6, None),
         ("coft", 0.6, 1),
@@ -120,21 +122,21 @@ def test_numbers_pictures_and_the_table_are_taken_away(visit, services):
 
 
 def test_a_run_is_paused_gone_on_with_and_discarded(page, services):
-    services.comparisons.gate.clear()
+    services[ComparisonService].gate.clear()
     start(page, 6)
     expect(rows(page)).not_to_have_count(0)
     pause = page.locator("[data-cmp=pause]")
     expect(pause).to_be_enabled()
     pause.click()
     finished(page, 2)
-    made = [number for number in services.audits.stored if number > 2]
-    assert sum(len(services.audits.stored[number].branches[0].steps) for number in made) < 12
+    made = [number for number in services[AuditService].stored if number > 2]
+    assert sum(len(services[AuditService].stored[number].branches[0].steps) for number in made) < 12
     expect(page.locator("[data-cmp=go]")).to_contain_text("Continue")
     page.locator("[data-cmp=discard]").click()
     page.locator("dialog#confirm [value=yes]").click()
     expect(page.locator(".nothing")).to_be_visible()
     expect(page.locator("#prompt")).to_have_value(PROMPT)
-    assert [number for number in services.audits.stored if number > 2] == []
+    assert [number for number in services[AuditService].stored if number > 2] == []
     assert "sessions" not in page.url
 
 
@@ -145,7 +147,7 @@ def test_a_calibration_of_another_policy_is_asked_about_by_its_column(page, serv
     expect(page.locator("#comparison .notice")).to_contain_text("Column 2: This calibration belongs to another policy")
     page.get_by_role("button", name="Proceed uncertified").click()
     finished(page, 2)
-    assert services.comparisons.asked[-1][1][1][1].proceed_uncertified
+    assert services[ComparisonService].asked[-1][1][1][1].proceed_uncertified
     expect(page.locator("#cmp-rest .notes")).to_contain_text("policy mismatch")
 
 

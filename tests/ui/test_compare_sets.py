@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.compare.sets import SetComparisonService
 from app.compare.types import SetRequest
 from app.shared.audits import AuditSettings
 from app.shared.prompt_sets import ParsedPromptSet
@@ -38,7 +39,7 @@ def begun(services: FakeServices, rows: int = 6) -> int:
         (line, Example(f"Question {line}: who got it?", group=f"group {line % 2}")) for line in range(2, 2 + rows)
     )
     parsed = ParsedPromptSet("people.csv", 100, "CSV, comma", examples, (), rows, (), "digest")
-    return services.compared_sets.submit(parsed, SetRequest("Hiring", COLUMNS))
+    return services[SetComparisonService].submit(parsed, SetRequest("Hiring", COLUMNS))
 
 
 def prompts(page: Page):
@@ -57,7 +58,7 @@ def test_an_upload_runs_under_columns_with_parameters_of_their_own(page, service
     expect(page.locator("[data-cmp=go]")).to_contain_text("Run all three on the set")
     page.locator("[data-cmp=go]").click()
     expect(page.locator(".set-open h2")).to_have_text("Hiring, three ways")
-    request = services.compared_sets.stored[1].request
+    request = services[SetComparisonService].stored[1].request
     assert [own.policy for own in request.columns] == ["vanilla", "coft", "dexperts"]
     assert request.columns[2].parameters == (("weight", 3.0),)
     expect(prompts(page)).to_have_count(6)
@@ -74,7 +75,7 @@ def test_a_parameter_that_does_not_fit_keeps_the_run_from_beginning(page, servic
     page.locator(".colcard").nth(1).get_by_label("Weight", exact=True).fill("99")
     page.locator("[data-cmp=go]").click()
     expect(page.locator("#comparison .notice")).to_contain_text("Column 2: Weight is 99")
-    assert services.compared_sets.stored == {}
+    assert services[SetComparisonService].stored == {}
 
 
 def test_prompts_are_sorted_and_one_opens_its_chains_and_stays_in_the_address(visit, services, picture):
@@ -101,7 +102,7 @@ def test_prompts_are_sorted_and_one_opens_its_chains_and_stays_in_the_address(vi
 
 
 def test_a_run_is_followed_cancelled_and_resumed(visit, services):
-    services.compared_sets.pace = 1
+    services[SetComparisonService].pace = 1
     number = begun(services, rows=40)
     page = visit(f"/compare?set={number}")
     cancel = page.get_by_role("button", name="Cancel")
@@ -110,7 +111,7 @@ def test_a_run_is_followed_cancelled_and_resumed(visit, services):
     cancel.click()
     resume = page.get_by_role("button", name="Resume")
     expect(resume).to_be_visible()
-    services.compared_sets.pace = 1000
+    services[SetComparisonService].pace = 1000
     resume.click()
     expect(page.locator(".set-progress li").first).to_contain_text("40 of 40")
     expect(cancel).to_be_hidden()
@@ -129,7 +130,7 @@ def test_rows_and_means_are_taken_away_and_the_comparison_deleted(visit, service
     page.get_by_role("button", name="Delete").click()
     page.locator("dialog#confirm [value=yes]").click()
     expect(page.locator(".set-open")).to_be_hidden()
-    assert services.compared_sets.stored == {}
+    assert services[SetComparisonService].stored == {}
     assert "set=" not in page.url
 
 
@@ -140,7 +141,7 @@ def test_an_earlier_comparison_and_a_stored_set_are_gone_on_with(visit, services
     page.get_by_role("button", name="A prompt set").click()
     page.locator("#set-stored").select_option("7")
     expect(page.locator("#parsed")).to_contain_text("ward.jsonl")
-    assert services.compared_sets.taken == [7]
+    assert services[SetComparisonService].taken == [7]
     page.get_by_role("button", name="Open Hiring").click()
     expect(prompts(page)).to_have_count(6)
     page.get_by_role("button", name="Change").click()

@@ -10,6 +10,8 @@ import pytest
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
+from app.calibrate.service import CalibrationService
+from app.tune.service import TuningService
 from bench.api_reference import BEGIN, END, reference
 from tests.ui.fakes import FakeServices
 
@@ -58,13 +60,13 @@ def test_agents_are_not_served_unless_they_are_asked_for(client: Client, address
 
 
 def test_methods_are_tuned_over_the_endpoints(client: Client, services: FakeServices):
-    (sample,) = services.tunings.samples()
+    (sample,) = services[TuningService].samples()
     with pytest.raises(AppError, match="must be a list of names"):
         client.predict(handle_file(str(sample.path)), {"policies": "sdd"}, api_name="/tune")
     job = client.predict(
         handle_file(str(sample.path)), {"policies": ["coft", "sdd"], "temperature": 0.7}, api_name="/tune"
     )
-    assert services.tunings.requests[0].settings.temperature == 0.7
+    assert services[TuningService].requests[0].settings.temperature == 0.7
     while client.predict(job["job_id"], api_name="/job")["status"] != "done":
         pass
     (found,) = client.predict(api_name="/list_tunings")
@@ -154,7 +156,7 @@ def test_a_calibration_over_the_endpoints(client: Client, tmp_path: Path):
 
 def test_finished_calibrations_are_listed(client: Client, services: FakeServices):
     listed = client.predict(api_name="/list_calibrations")
-    assert [item["calibration_id"] for item in listed] == [item.id for item in services.calibrations.list()]
+    assert [item["calibration_id"] for item in listed] == [item.id for item in services[CalibrationService].list()]
 
 
 def test_a_calibration_takes_columns_and_shares_from_json(client: Client, services: FakeServices, tmp_path: Path):
@@ -165,8 +167,8 @@ def test_a_calibration_takes_columns_and_shares_from_json(client: Client, servic
         "masked_families": ["gender"], "alpha_by_family": {"gender": 0.05},
     }  # fmt: skip
     client.predict(handle_file(path), settings, api_name="/calibrate")
-    assert services.calibrations.requests[-1].alpha_by_family == (("gender", 0.05),)
-    assert services.calibrations.submitted[-1].rows[0][1].prompt == "The nurse said that he"
+    assert services[CalibrationService].requests[-1].alpha_by_family == (("gender", 0.05),)
+    assert services[CalibrationService].submitted[-1].rows[0][1].prompt == "The nurse said that he"
 
 
 def test_a_finished_calibration_is_read_and_watched_over_the_endpoints(client: Client, services: FakeServices):
@@ -175,7 +177,7 @@ def test_a_finished_calibration_is_read_and_watched_over_the_endpoints(client: C
     other = client.predict(1, 0.05, "pooled", 4, api_name="/read_calibration")
     assert (other["alpha"], other["estimator"], other["bins"][0]["label"]) == (0.05, "pooled", "1–4")
     assert other["bins"][0]["tau"] < as_calibrated["bins"][0]["tau"]
-    services.calibrations.drifts[1] = "watch"
+    services[CalibrationService].drifts[1] = "watch"
     report = client.predict(1, api_name="/drift")
     assert report["status"] == "watch"
     assert len(report["p_values"]) == report["audits"]

@@ -7,6 +7,7 @@ import threading
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
 from app.shared.errors import ServiceError
 from tests.ui.fakes import FakeServices
 
@@ -29,7 +30,7 @@ def choose_model(page: Page, name: str) -> None:
 def test_the_models_note_is_the_newest_models_however_late_the_others_are_loaded_or_refused(
     visit, services: FakeServices, monkeypatch: pytest.MonkeyPatch
 ):
-    loaded, load = threading.Event(), services.audits.model
+    loaded, load = threading.Event(), services[AuditService].model
 
     def slow(name: str):
         loaded.wait(60)
@@ -37,7 +38,7 @@ def test_the_models_note_is_the_newest_models_however_late_the_others_are_loaded
             raise ServiceError(f"There is no model {name}.")
         return load(name)
 
-    monkeypatch.setattr(services.audits, "model", slow)
+    monkeypatch.setattr(services[AuditService], "model", slow)
     page = visit("/")
     note = page.locator(".rail .note").first
     expect(note).to_contain_text("Loading the model")

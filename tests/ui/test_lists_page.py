@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
+from app.calibrate.service import CalibrationService
+from app.lists.service import UserListService
 from tests.ui.fakes import FakeServices
 
 GOOD = "term,family,action\nrounds,race,mask\nnurse,,keep\nSt. Mary's,religion,\n"
@@ -59,18 +62,18 @@ def test_plain_text_takes_the_chosen_action_and_family(lists: Page, tmp_path: Pa
     lists.get_by_role("option", name="keep: always visible").click()
     save(lists, tmp_path, "nurse\nrounds\n", "ward.txt")
     expect(lists.locator("#terms")).to_contain_text("0 to mask, 2 to keep")
-    assert all(term.keep for term in services.user_lists.view(1).terms)
+    assert all(term.keep for term in services[UserListService].view(1).terms)
 
 
 def test_a_list_in_use_is_not_deleted_and_another_one_is_after_a_question(
     lists: Page, tmp_path: Path, services: FakeServices
 ):
     save(lists, tmp_path)
-    services.user_lists.used.add(1)
+    services[UserListService].used.add(1)
     lists.get_by_role("button", name="Delete hiring").click()
     lists.locator("#confirm [value=yes]").click()
     expect(lists.locator(".toast-body")).to_contain_text("delete the calibration first")
-    services.user_lists.used.clear()
+    services[UserListService].used.clear()
     lists.get_by_role("button", name="Delete hiring").click()
     lists.locator("#confirm [value=yes]").click()
     expect(lists.locator("#lists")).to_contain_text("No word list yet")
@@ -120,7 +123,7 @@ def test_a_picked_list_marks_its_terms_and_the_mismatch_is_shown(
     expect(page.locator(".notice")).to_contain_text("used with list 'hiring'")
     page.get_by_role("button", name="Proceed uncertified").click()
     expect(page.locator(".count")).to_contain_text("0 of 64")
-    assert services.audits.calls[-1][1].settings.user_list_id == 1
+    assert services[AuditService].calls[-1][1].settings.user_list_id == 1
 
 
 def test_a_term_that_a_list_keeps_can_be_masked_for_good(lists: Page, tmp_path: Path, audit):
@@ -146,6 +149,6 @@ def test_a_calibration_uses_the_picked_list(lists: Page, tmp_path: Path, visit, 
     choose(page)
     page.locator("#run").click()
     expect(page.locator("#job")).to_contain_text("finished")
-    (request,) = services.calibrations.requests
+    (request,) = services[CalibrationService].requests
     assert request.user_list_id == 1
-    assert request.masked_families == services.audits.masked_families
+    assert request.masked_families == services[AuditService].masked_families

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, expect
 
-from app.shared.page_files import PAGES
+from app.bootstrap import FEATURES
 
 pytestmark = pytest.mark.ui
 
@@ -16,7 +16,7 @@ DRAWN = """() => { const style = getComputedStyle(document.documentElement);
   return [style.colorScheme, style.getPropertyValue('--surface').trim()]; }"""
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [feature.page.path for feature in FEATURES if feature.page])
 def test_a_page_loads_its_own_files_once(browser: Browser, address: str, services, path: str):
     context = browser.new_context()
     page = context.new_page()

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app.bootstrap import Services
+from app.audit.service import AuditService
 from app.bootstrap import services as open_services
 from app.settings import Settings
 from app.shared.audits import AuditSettings, AuditView, StartAudit
 from app.shared.policies import policy_info
+from app.shared.wiring import Services
 from coft_core.types import Step
 from tests.ui.conftest import PATIENCE_MS, open_page, served
 
@@ -55,7 +56,7 @@ class Gates:
     """Lets the runs of each session write so many steps and no more, so that a test decides what happens meanwhile."""
 
     def __init__(self, wired: Services) -> None:
-        self._run = wired.audits.run
+        self._run = wired[AuditService].run
         self._allowed: defaultdict[int, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(0))
 
     def run(self, session_id: int, *more: object) -> Iterator[Step]:
@@ -141,7 +142,7 @@ def test_three_reviewers_at_once_see_only_their_own_audits_and_get_the_chains_th
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'together.sqlite3'}")
     with open_services(settings, owns_store=True) as wired, served(wired) as url:
         gates = Gates(wired)
-        monkeypatch.setattr(wired.audits, "run", gates.run)
+        monkeypatch.setattr(wired[AuditService], "run", gates.run)
         for page in pages:
             page.goto(url)
         for page, reviewer in zip(pages, REVIEWERS, strict=True):
@@ -161,8 +162,8 @@ def test_three_reviewers_at_once_see_only_their_own_audits_and_get_the_chains_th
         gates.open(sessions[0])
         expect(nurse.locator("[data-do=pause]")).to_be_disabled()
         expect(nurse.locator("[data-do=go]")).to_be_enabled()
-        assert len(wired.audits.view(sessions[0]).steps) < NURSE.steps
-        assert wired.audits.running(sessions[1])
+        assert len(wired[AuditService].view(sessions[0]).steps) < NURSE.steps
+        assert wired[AuditService].running(sessions[1])
         expect(tourist.locator("[data-do=pause]")).to_be_enabled()
         gates.open(sessions[1])
         gates.open(sessions[2])
@@ -170,7 +171,7 @@ def test_three_reviewers_at_once_see_only_their_own_audits_and_get_the_chains_th
             page.locator("[data-do=go]").click()
         for page in pages:
             expect(page.locator(".count")).to_contain_text(" · ")
-        whole = [wired.audits.view(number) for number in sessions]
+        whole = [wired[AuditService].view(number) for number in sessions]
 
         # Each looks at another step, and one departs from her chain.
         tourist.locator(".tok[data-i='2']").click()
@@ -181,7 +182,7 @@ def test_three_reviewers_at_once_see_only_their_own_audits_and_get_the_chains_th
         expect(tokens(imam)).to_have_count(2)
         expect(imam.locator("#inspector .where")).to_contain_text("you forced it")
         expect(imam.locator(".crumbs .node.on")).to_contain_text(TYPED.strip())
-        now = [wired.audits.view(number) for number in sessions]
+        now = [wired[AuditService].view(number) for number in sessions]
         assert [view.branch_id == before.branch_id for view, before in zip(now, whole, strict=True)] == [
             True, True, False,
         ]  # fmt: skip
@@ -194,8 +195,8 @@ def test_three_reviewers_at_once_see_only_their_own_audits_and_get_the_chains_th
         for reviewer, together in zip(REVIEWERS, whole, strict=True):
             wanted = replace(reviewer.settings, masked_families=together.settings.masked_families)
             assert together.settings == wanted
-            view = alone.audits.start(StartAudit(reviewer.prompt, wanted, None))
-            list(alone.audits.run(view.session_id))
-            assert chain(alone.audits.view(view.session_id)) == chain(together)
-        forked = alone.audits.fork(view.session_id, view.branch_id, 1, TYPED)
+            view = alone[AuditService].start(StartAudit(reviewer.prompt, wanted, None))
+            list(alone[AuditService].run(view.session_id))
+            assert chain(alone[AuditService].view(view.session_id)) == chain(together)
+        forked = alone[AuditService].fork(view.session_id, view.branch_id, 1, TYPED)
         assert chain(forked) == chain(now[2])

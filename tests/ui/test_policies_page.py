@@ -7,6 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
+from app.batch.service import BatchService
 from app.shared.errors import ServiceError
 from app.shared.policies import KNOWN_POLICIES, parameter_values, policy_info
 from tests.ui.fakes import FakeServices
@@ -27,7 +29,7 @@ def start(page: Page) -> None:
 
 
 def settings_of(services: FakeServices):
-    return services.audits.calls[-1][1].settings
+    return services[AuditService].calls[-1][1].settings
 
 
 def refusal_of(policy: str, **given: object) -> str:
@@ -100,7 +102,7 @@ def test_a_bad_value_is_refused_beside_its_field_in_the_words_of_the_service_and
     expect(page.locator(".toast-body")).to_have_count(0)
     page.locator("[data-do=go]").click()
     expect(page.locator(".toast-body")).to_contain_text(sentence)
-    assert services.audits.calls == []
+    assert services[AuditService].calls == []
     page.reload()
     expect(page.get_by_label("Omega", exact=True)).to_have_value("900.5")
     expect(page.locator("#parameters .wrong").filter(has_text="Omega")).to_have_text(sentence)
@@ -190,7 +192,7 @@ def test_other_pages_take_every_method_with_its_parameters(visit, services: Fake
     page.get_by_label("Decay", exact=True).fill("20")
     page.locator("#run").click()
     expect(page.locator(".batchhead")).to_contain_text("Self-debiasing, Decay 20")
-    assert services.batches.requests[-1].settings.parameters == (("decay", 20.0),)
+    assert services[BatchService].requests[-1].settings.parameters == (("decay", 20.0),)
 
 
 def test_the_folded_settings_of_a_swap_say_the_method_and_keep_it_when_they_are_unfolded_again(visit):

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.bootstrap import services as open_services
+from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from coft_core import load_calibration
 from tests.ui.conftest import served
@@ -104,7 +105,7 @@ def test_a_reviewer_calibrates_on_her_own_prompts_and_uses_it(settings, page, pi
         expect(page.locator("#thresholds tbody tr").first).to_contain_text("needs at least 33 contexts, has 30")
         page.locator("#read-reset").click()
         expect(page.locator("#promises")).to_contain_text("at least 9 times in 10")
-        made = [c for c in wired.calibrations.list("demo") if not c.embedded]
+        made = [c for c in wired[CalibrationService].list("demo") if not c.embedded]
         assert [c.contexts for c in made] == [30]
         with page.expect_download() as waiting:
             page.locator("#result").get_by_role("button", name="Download").click()

@@ -7,6 +7,7 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from app.batch.impact import OutcomeRule
+from app.batch.service import BatchService
 from app.bootstrap import services as open_services
 from app.settings import Settings
 from tests.ui.conftest import served
@@ -40,10 +41,10 @@ def test_four_prompts_become_four_certified_sessions_and_a_table_by_group(page, 
         expect(page.locator(".totalsnumbers tbody tr")).to_have_count(2)
         page.get_by_label("Selected if the text has").fill("Yes")
         expect(page.locator(".impact tbody tr")).to_have_count(2)
-        (batch,) = wired.batches.list()
-        found = wired.batches.outcomes(batch.id, OutcomeRule("Yes"))
+        (batch,) = wired[BatchService].list()
+        found = wired[BatchService].outcomes(batch.id, OutcomeRule("Yes"))
         expect(page.locator(".preview-rule")).to_contain_text(f"{sum(row.selected for row in found.rows)} selected")
         page.locator(".batchrows tbody a").first.click()
         expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
-        view = wired.batches.view(batch.id)
+        view = wired[BatchService].view(batch.id)
         assert all(row.steps <= 6 and row.certificate == "certified" for row in view.rows)

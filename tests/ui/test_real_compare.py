@@ -6,8 +6,12 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
+from app.audit.service import AuditService
 from app.bootstrap import services as open_services
+from app.compare.service import ComparisonService
+from app.compare.sets import SetComparisonService
 from app.settings import Settings
+from db.sessions import SessionsRepository
 from tests.ui.conftest import PATIENCE_MS, served
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
@@ -28,11 +32,11 @@ def test_two_policies_run_beside_each_other_and_open_again_without_a_model(page,
         expect(page.locator(".lanehead")).to_have_count(2)
         expect(page.locator("[data-cmp=csv]")).to_be_enabled(timeout=4 * PATIENCE_MS)
         expect(page.locator("[data-cmp=go]")).to_be_hidden()
-        ids = sorted(item.id for item in wired.sessions.list())
-        views = [wired.audits.view(number) for number in ids]
+        ids = sorted(item.id for item in wired[SessionsRepository].list())
+        views = [wired[AuditService].view(number) for number in ids]
         assert [view.settings.policy for view in views] == ["vanilla", "coft"]
         assert [view.certificate for view in views] == ["uncertified: vanilla decoding", "certified"]
-        compared = wired.comparisons.compare(ids)
+        compared = wired[ComparisonService].compare(ids)
         expect(page.locator(".cmp-rows tbody tr")).to_have_count(len(compared.rows))
         for place, chain in enumerate(compared.chains):
             expect(page.locator(".lanetext").nth(place)).to_have_text(chain.text, use_inner_text=False)
@@ -64,8 +68,8 @@ def test_a_set_runs_under_three_methods_and_shows_what_is_stored(page, picture, 
         done = page.locator(".set-progress li", has_text="2 of 2")
         expect(done).to_have_count(3, timeout=6 * PATIENCE_MS)
         expect(page.locator(".set-open [data-set=cancel]")).to_be_hidden(timeout=4 * PATIENCE_MS)
-        (stored,) = wired.compared_sets.list()
-        view = wired.compared_sets.view(stored.id)
+        (stored,) = wired[SetComparisonService].list()
+        view = wired[SetComparisonService].view(stored.id)
         for row, shown in zip(view.rows, page.locator(".set-rows tbody tr").all(), strict=True):
             for cell in row.cells:
                 expect(shown).to_contain_text(f"{cell.mean_tv_factual:.3f}")

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
 
+from app.audit.service import AuditService
 from app.bootstrap import services as open_services
+from app.report.tables import ReportService
+from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from tests.ui.conftest import PATIENCE_MS, served
@@ -30,8 +33,8 @@ def judge(page: Page, address: str, key: str, said: str) -> None:
 def test_two_people_judge_blind_and_a_third_decides(browser: Browser, tmp_path: Path):
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'real.sqlite3'}")
     with open_services(settings, owns_store=True) as wired, served(wired) as url:
-        view = wired.audits.start(StartAudit("The nurse said that he", AuditSettings(max_new_tokens=4)))
-        list(wired.audits.run(view.session_id))
+        view = wired[AuditService].start(StartAudit("The nurse said that he", AuditSettings(max_new_tokens=4)))
+        list(wired[AuditService].run(view.session_id))
         audit, review = f"{url}/?session={view.session_id}", f"{url}/review?session={view.session_id}"
         first, second, third = (browse(browser, name) for name in ("R. Osei", "A. Lee", "C. Ruiz"))
         judge(first, audit, "u", "Saved: unfair on step 2, log entry 1.")
@@ -51,12 +54,12 @@ def test_two_people_judge_blind_and_a_third_decides(browser: Browser, tmp_path: 
         expect(third.locator(".told")).to_have_text("Decided: unfair on step 2, log entry 5.")
         expect(third.locator(".check")).to_have_text("The chain of 5 entries holds.")
         expect(third.locator(".targets .words")).to_have_text(view_words(wired, view.session_id))
-        rows = wired.reports.csv(view.session_id).splitlines()
-        assert wired.verdicts.verify_log(view.session_id).whole
+        rows = wired[ReportService].csv(view.session_id).splitlines()
+        assert wired[VerdictService].verify_log(view.session_id).whole
         for page in (first, second, third):
             page.context.close()
     assert "unfair" in rows[2]
 
 
 def view_words(wired, session_id: int) -> str:
-    return wired.audits.view(session_id).steps[1].token.strip()
+    return wired[AuditService].view(session_id).steps[1].token.strip()

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Request, expect
 
+from app.audit.service import AuditService
 from app.bootstrap import services
+from app.report.service import ExportService
 from app.review.log import VerdictRequest
+from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from coft_core.types import Span
@@ -28,11 +31,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         request = StartAudit(
             "The nurse said he would come", AuditSettings(max_new_tokens=24), (Span(15, 17, "gender"),)
         )
-        view = wired.audits.start(request)
-        list(wired.audits.run(view.session_id))
-        wired.audits.fork(view.session_id, view.branch_id, 2, "x")
-        wired.verdicts.add(VerdictRequest(view.session_id, "A", "unfair", view.branch_id, 1, note="why"))
-        return wired.exports.write(view.session_id, "html", folder)
+        view = wired[AuditService].start(request)
+        list(wired[AuditService].run(view.session_id))
+        wired[AuditService].fork(view.session_id, view.branch_id, 2, "x")
+        wired[VerdictService].add(VerdictRequest(view.session_id, "A", "unfair", view.branch_id, 1, note="why"))
+        return wired[ExportService].write(view.session_id, "html", folder)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from gradio_client import Client
 from gradio_client.exceptions import AppError
 from playwright.sync_api import Page, expect
 
+from app.audit.reread_service import RereadService
+from app.audit.service import AuditService
 from app.bootstrap import services as open_services
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
@@ -77,16 +79,16 @@ def test_a_row_selects_its_token_and_a_number_outside_the_range_is_refused_in_pl
 
 def test_the_newest_wish_is_shown_last_and_what_is_typed_stays(audit, services: FakeServices):
     page = opened(audit)
-    services.rereads.answering.clear()
+    services[RereadService].answering.clear()
     try:
         page.locator("#reread-lam-number").fill("0.4")
         page.wait_for_function("() => window.performance && document.querySelector('#reread-lam').value === '0.4'")
         page.locator("#reread-lam-number").fill("0.25")
     finally:
-        services.rereads.answering.set()
+        services[RereadService].answering.set()
     expect(marked(page, "other")).to_have_count(4)
     expect(page.locator("#reread-lam-number")).to_have_value("0.25")
-    assert services.rereads.calls[-1].lam == 0.25
+    assert services[RereadService].calls[-1].lam == 0.25
 
 
 def test_a_lambda_with_a_calibration_of_its_own_is_offered_by_name(audit):
@@ -100,16 +102,16 @@ def test_a_lambda_with_a_calibration_of_its_own_is_offered_by_name(audit):
 def test_the_token_of_the_reading_is_forced_in_a_branch_of_this_audit(audit, services: FakeServices):
     page = opened(audit)
     page.locator("#reread-lam-number").fill("0.5")
-    services.audits.stored[1].branches[2].steps[3] = with_candidate(services, 3, " her")
+    services[AuditService].stored[1].branches[2].steps[3] = with_candidate(services, 3, " her")
     page.get_by_role("button", name="Fork with “her” at step 4").click()
     expect(page.locator(".crumbs .node.on")).to_contain_text("her")
     expect(page.locator("#inspector .where")).to_contain_text("step 4 of 4")
-    assert services.audits.view(1).settings.lam == 0.6
+    assert services[AuditService].view(1).settings.lam == 0.6
 
 
 def with_candidate(services: FakeServices, index: int, token: str):
     """A stored step that knows the token as a candidate, so that it can be forced by its number."""
-    step = services.audits.view(1).steps[index]
+    step = services[AuditService].view(1).steps[index]
     row = replace(step.candidates[-1], token_id=100 + sum(map(ord, token)), token=token)
     return replace(step, candidates=(*step.candidates[:-1], row))
 
@@ -121,7 +123,7 @@ def test_a_new_audit_with_these_settings_opens_where_it_departs_and_leads_back(a
     expect(page.locator(".rereading .came")).to_contain_text("repeats the first 3 tokens of audit 1")
     expect(page.locator(".strip .tok[data-i]")).to_have_count(4)
     expect(page.locator("#reread-lam-number")).to_have_value("0.5")
-    assert services.audits.view(3).settings.lam == 0.5
+    assert services[AuditService].view(3).settings.lam == 0.5
     page.get_by_role("button", name="Back to audit 1").click()
     expect(page.locator(".strip .tok[data-i]")).to_have_count(38)
     expect(page.locator(".rereading .came")).to_be_hidden()
@@ -139,7 +141,7 @@ def test_new_tokens_join_the_reading_while_the_audit_runs(audit, services: FakeS
 
 
 def test_without_thresholds_only_lambda_can_be_moved(visit, services: FakeServices):
-    services.audits.step(2)
+    services[AuditService].step(2)
     page = visit("/?session=2")
     expect(page.locator("#reread-lam")).to_be_enabled()
     expect(page.locator("#reread-alpha")).to_be_disabled()
@@ -148,8 +150,8 @@ def test_without_thresholds_only_lambda_can_be_moved(visit, services: FakeServic
 
 
 def test_a_chain_that_cannot_be_read_says_why(audit, services: FakeServices):
-    made = services.audits._create(StartAudit("The nurse", AuditSettings(policy="vanilla"), None, "plain"))
-    services.audits.step(made.id)
+    made = services[AuditService]._create(StartAudit("The nurse", AuditSettings(policy="vanilla"), None, "plain"))
+    services[AuditService].step(made.id)
     page = audit(f"?session={made.id}")
     expect(page.locator(".rereading .why")).to_contain_text("Vanilla decoding mixes no readings")
     expect(page.locator("#reread-lam")).to_be_hidden()
@@ -171,8 +173,8 @@ def test_a_real_audit_is_read_at_another_lambda_and_continued_from_there(page: P
     with open_services(settings, owns_store=True) as wired, served(wired) as url:
         audit = AuditSettings(max_new_tokens=12, seed=5)
         prompt = "The nurse finished rounds and then he prepared the reports"
-        first = wired.audits.start(StartAudit(prompt, audit))
-        for _ in wired.audits.run(first.session_id):
+        first = wired[AuditService].start(StartAudit(prompt, audit))
+        for _ in wired[AuditService].run(first.session_id):
             pass
         page.goto(f"{url}/?session={first.session_id}")
         expect(page.locator("#reread-lam")).to_be_enabled(timeout=60_000)

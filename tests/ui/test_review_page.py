@@ -7,6 +7,7 @@ import csv
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.review.service import VerdictService
 from tests.ui.conftest import PATIENCE_MS
 from tests.ui.fakes import FakeServices
 
@@ -29,11 +30,11 @@ def review(visit):
 @pytest.fixture
 def disputed(services: FakeServices) -> FakeServices:
     """Two reviewers who differ on a token, agree on another, and one opinion on a span."""
-    services.verdicts.say("A. Lee", "fair", 1, note="zebra\nfrom it")
-    services.verdicts.say("R. Osei", "unfair", 1)
-    services.verdicts.say("A. Lee", "unclear", 7)
-    services.verdicts.say("R. Osei", "unclear", 7)
-    services.verdicts.say("A. Lee", "unfair", 3, 5)
+    services[VerdictService].say("A. Lee", "fair", 1, note="zebra\nfrom it")
+    services[VerdictService].say("R. Osei", "unfair", 1)
+    services[VerdictService].say("A. Lee", "unclear", 7)
+    services[VerdictService].say("R. Osei", "unclear", 7)
+    services[VerdictService].say("A. Lee", "unfair", 3, 5)
     return services
 
 
@@ -61,7 +62,7 @@ def test_a_second_reviewer_judges_blind_and_sees_the_first_only_when_she_has_fin
     expect(page.locator(".told")).to_contain_text("finished")
     expect(rows(page)).to_have_count(3)
     expect(page.locator(".reviews")).to_contain_text("C. Ruiz blind")
-    assert [entry.kind for entry in disputed.verdicts.history(1)][-2:] == ["review_started", "review_finished"]
+    assert [entry.kind for entry in disputed[VerdictService].history(1)][-2:] == ["review_started", "review_finished"]
 
 
 def test_a_dispute_is_decided_by_a_third_person_with_a_note(review, disputed: FakeServices, picture):
@@ -87,7 +88,7 @@ def test_a_dispute_is_decided_by_a_third_person_with_a_note(review, disputed: Fa
     page.get_by_label("Show", exact=True).select_option("adjudicated")
     expect(rows(page)).to_contain_text("Decided: unfair")
     expect(rows(page).locator(".decision .judge-note")).to_have_text("copied\nfrom the prompt")
-    made = disputed.verdicts.history(1)[-1]
+    made = disputed[VerdictService].history(1)[-1]
     assert (made.kind, made.reviewer, made.note) == ("adjudication", "C. Ruiz", "copied\nfrom the prompt")
     page.get_by_role("link", name="Step 2").click()
     expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
@@ -97,8 +98,8 @@ def test_a_dispute_is_decided_by_a_third_person_with_a_note(review, disputed: Fa
 def test_agreement_shows_kappa_with_its_interval_and_the_counts(review, services: FakeServices, picture):
     for step in range(24):
         first = "fair" if step < 14 else "unfair"
-        services.verdicts.say("A. Lee", first, step)
-        services.verdicts.say("R. Osei", "unfair" if step == 3 else first, step)
+        services[VerdictService].say("A. Lee", first, step)
+        services[VerdictService].say("R. Osei", "unfair" if step == 3 else first, step)
     page = review("A. Lee")
     result = page.locator(".agree-result")
     expect(result.locator(".kappa-value")).to_contain_text("κ 0.92")
@@ -126,7 +127,7 @@ def test_the_log_is_shown_verified_and_downloaded(review, disputed: FakeServices
     found = list(csv.DictReader((tmp_path / "log.csv").open(newline="", encoding="utf-8")))
     assert [row["verdict"] for row in found] == ["fair", "unfair", "unclear", "unclear", "unfair"]
     assert found[0]["note"] == "zebra\nfrom it"
-    del disputed.verdicts.log.entries[1][2]
+    del disputed[VerdictService].log.entries[1][2]
     page.get_by_role("button", name="Refresh").click()
     expect(page.locator(".check")).to_contain_text("The chain breaks. Entry 3 is missing")
 

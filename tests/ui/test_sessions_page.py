@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
+from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from tests.ui.fakes import FakeServices
 
@@ -38,8 +40,8 @@ def test_sessions_are_searched_and_reopened(page: Page, services: FakeServices, 
     picture(page, "sessions-1440-light")
     page.get_by_label("Search").press_sequentially("nurse")
     expect(rows(page)).to_have_count(1)
-    assert [query.text for query in services.library.queries].count("nurse") == 1
-    assert len(services.library.queries) < 2 + len("nurse")
+    assert [query.text for query in services[SessionLibrary].queries].count("nurse") == 1
+    assert len(services[SessionLibrary].queries) < 2 + len("nurse")
     page.get_by_label("Search").fill("nothing like it")
     expect(page.locator("#sessions")).to_contain_text("No session matches")
     page.get_by_role("button", name="Show all sessions").click()
@@ -101,11 +103,11 @@ def test_a_session_is_deleted_only_after_a_question(page: Page, services: FakeSe
     expect(page.locator("dialog#confirm")).to_contain_text("Delete “Nurse handover”?")
     page.keyboard.press("Escape")
     expect(page.locator("dialog#confirm")).to_be_hidden()
-    assert 1 in services.audits.stored
+    assert 1 in services[AuditService].stored
     more(page, "Nurse handover", "Delete")
     page.locator("dialog#confirm [value=yes]").click()
     expect(rows(page)).to_have_count(1)
-    assert list(services.audits.stored) == [2]
+    assert list(services[AuditService].stored) == [2]
 
 
 def test_a_session_is_renamed_tagged_and_put_away(page: Page, services: FakeServices):
@@ -126,7 +128,7 @@ def test_a_session_is_renamed_tagged_and_put_away(page: Page, services: FakeServ
     expect(rows(page)).to_contain_text("archived")
     more(page, "Ward 4", "Take out of the archive")
     expect(page.locator(".told")).to_have_text("1 session unarchived.")
-    assert services.library.archived == set()
+    assert services[SessionLibrary].archived == set()
 
 
 def test_several_sessions_are_tagged_exported_and_deleted_together(page: Page, services: FakeServices, picture):
@@ -146,12 +148,12 @@ def test_several_sessions_are_tagged_exported_and_deleted_together(page: Page, s
     page.locator("dialog#confirm [value=yes]").click()
     expect(page.locator(".told")).to_have_text("2 sessions deleted.")
     expect(page.get_by_role("toolbar")).to_be_hidden()
-    assert services.audits.stored == {}
+    assert services[AuditService].stored == {}
 
 
 def test_pages_are_turned_and_all_that_match_are_chosen(visit, services: FakeServices):
     for number in range(28):
-        services.audits._create(StartAudit(f"Letter {number}", AuditSettings(), (), f"Letter {number}"))
+        services[AuditService]._create(StartAudit(f"Letter {number}", AuditSettings(), (), f"Letter {number}"))
     page = visit("/sessions?order=steps&down=false")
     expect(rows(page)).to_have_count(25)
     page.get_by_role("button", name="Next").click()
@@ -161,7 +163,7 @@ def test_pages_are_turned_and_all_that_match_are_chosen(visit, services: FakeSer
     expect(page.locator(".chosen")).to_have_text("30 sessions chosen, 25 not on this page")
     page.get_by_role("toolbar").get_by_role("button", name="Archive").click()
     expect(page.locator(".told")).to_have_text("30 sessions archived.")
-    assert len(services.library.archived) == 30
+    assert len(services[SessionLibrary].archived) == 30
 
 
 def test_a_duplicate_opens_the_audit_page_with_prompt_and_settings_and_starts_anew(page: Page, services: FakeServices):
@@ -171,14 +173,14 @@ def test_a_duplicate_opens_the_audit_page_with_prompt_and_settings_and_starts_an
     expect(page.locator(".spanlist tbody tr")).to_have_count(2)
     page.locator("[data-do=go]").click()
     expect(page.locator("#transcript .count")).to_contain_text("0 of 64 steps")
-    started = services.audits.calls[-1][1]
+    started = services[AuditService].calls[-1][1]
     assert (started.settings.calibration_id, [span.kept for span in started.spans]) == (1, [True, False])
     assert "duplicate" not in page.url
-    assert len(services.audits.stored) == 3
+    assert len(services[AuditService].stored) == 3
 
 
 def test_no_session_teaches_the_next_step(visit, services: FakeServices):
-    services.audits.stored.clear()
+    services[AuditService].stored.clear()
     page = visit("/sessions")
     expect(page.locator("#sessions")).to_contain_text("No audit yet.")
     page.get_by_role("link", name="Start an audit").click()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
 from tests.ui.fakes import FakeServices
 
 PROMPT = "The nurse finished rounds and then he prepared the reports"
@@ -102,7 +103,7 @@ def test_a_kept_span_stays_readable_in_the_masked_branch(page: Page, services: F
     expect(page.locator(".backdrop .white .fam")).to_have_text("family role, kept")
     page.locator("[data-do=go]").click()
     expect(page.locator(".count")).to_contain_text("0 of 64")
-    sent = services.audits.calls[-1][1].spans
+    sent = services[AuditService].calls[-1][1].spans
     assert [(span.start, span.end, span.kept) for span in sent] == [(4, 9, True), (35, 37, False)]
     page.get_by_role("button", name="Mask: nurse").click()
     expect(page.locator(".masked b")).to_have_count(2)
@@ -136,7 +137,7 @@ def test_offsets_count_characters_even_after_an_emoji(audit, services: FakeServi
     expect(rows(page)).to_have_count(1)
     page.locator("[data-do=go]").click()
     expect(page.locator(".count")).to_contain_text("0 of 64")
-    request = services.audits.calls[-1][1]
+    request = services[AuditService].calls[-1][1]
     span = request.spans[0]
     assert request.prompt[span.start : span.end] == "he"
     expect(page.locator(".backdrop .f-gender")).to_contain_text("he")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from coft_core.types import Span
 from tests.ui.fakes import FakeServices
@@ -39,7 +40,7 @@ def open_fresh(visit, services: FakeServices) -> Callable[..., Page]:
 
     def opener(steps: int = 64, calibration: int | None = 1, **options: object) -> Page:
         settings = AuditSettings(calibration_id=calibration, max_new_tokens=steps)
-        made = services.audits.start(StartAudit(PROMPT, settings, (Span(35, 37, "gender"),)))
+        made = services[AuditService].start(StartAudit(PROMPT, settings, (Span(35, 37, "gender"),)))
         page = visit(f"/?session={made.session_id}", **options)
         expect(page.locator(".count")).to_have_text(f"0 of {steps} steps")
         expect(page.locator("[data-do=until]")).to_be_enabled()

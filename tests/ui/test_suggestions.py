@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
 from tests.ui.fakes import FakeServices
 
 PROMPT = "Emily met a blind man and Emily left"
@@ -42,7 +43,7 @@ def test_accepting_a_suggestion_masks_it_as_the_reviewers_own(page: Page, servic
     expect(page.locator(".offers")).to_contain_text("1 suggestion:")
     page.locator("[data-do=go]").click()
     expect(page.locator(".count")).to_contain_text("0 of 64")
-    sent = services.audits.calls[-1][1].spans
+    sent = services[AuditService].calls[-1][1].spans
     assert [(span.start, span.source, span.suggested, span.score) for span in sent] == [
         (0, "user", False, None),
         (12, "lexicon", False, 1.0),
@@ -87,7 +88,7 @@ def test_the_masked_families_are_a_setting_and_change_what_is_suggested(page: Pa
     expect(page.locator(".offers")).to_contain_text("1 suggestion")
     page.locator("[data-do=go]").click()
     expect(page.locator(".count")).to_contain_text("0 of 64")
-    settings = services.audits.calls[-1][1].settings
+    settings = services[AuditService].calls[-1][1].settings
     assert "name" in settings.masked_families
     assert "disability" not in settings.masked_families
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.audit.service import AuditService
+from app.swap.service import SwapService
 from tests.ui.fakes import FakeServices
 
 BOTH = "The Muslim doctor saw her before he left"
@@ -77,7 +79,7 @@ def test_a_prompt_with_a_pronoun_is_exchanged_compared_and_its_numbers_are_shown
     page.locator(".numbers summary").click()
     expect(page.locator(".numbers tbody tr")).to_have_count(8)
     picture(page, "swap-1440-light")
-    (asked,) = services.swaps.asked
+    (asked,) = services[SwapService].asked
     assert (asked.pronouns, asked.groups, asked.answer_step, asked.max_new_tokens) == (("she", "he"), (), 0, 12)
 
 
@@ -115,7 +117,7 @@ def test_words_can_be_left_as_they_are_and_a_doubtful_pronoun_is_corrected(swap,
     page.locator(".spans input").first.uncheck()
     expect(page.locator(".texts")).to_have_attribute("aria-busy", "false")
     compare(page)
-    asked = services.swaps.asked[-1]
+    asked = services[SwapService].asked[-1]
     assert (asked.roles, asked.targets) == (((7, "object"),), (21,))
 
 
@@ -123,7 +125,7 @@ def test_another_token_is_compared_without_a_second_run_and_a_late_answer_is_voi
     page = swap()
     write(page, PRONOUN)
     compare(page)
-    services.swaps.reading.clear()
+    services[SwapService].reading.clear()
     field = page.locator("#swap-at")
     field.fill("3")
     field.press("Tab")
@@ -131,19 +133,19 @@ def test_another_token_is_compared_without_a_second_run_and_a_late_answer_is_voi
     field.fill("2")
     field.press("Tab")
     expect(page.locator(".lead")).to_contain_text("up to 0.20")
-    services.swaps.reading.set()
+    services[SwapService].reading.set()
     expect(page.locator(".captioned")).to_contain_text("for token 2")
     field.fill("5")
     field.press("Tab")
     expect(page.locator(".captioned")).to_contain_text("for token 5")
     expect(page.locator(".tok.now").first).to_contain_text("notes")
-    assert services.swaps.read == [2, 1, 4]
-    assert len(services.swaps.asked) == 1
+    assert services[SwapService].read == [2, 1, 4]
+    assert len(services[SwapService].asked) == 1
 
 
 def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swap, services):
     mine, other = swap(), swap()
-    services.swaps.going.clear()
+    services[SwapService].going.clear()
     for page in (mine, other):
         write(page, PRONOUN)
         expect(page.locator("[data-do=run]")).to_be_enabled()
@@ -153,7 +155,7 @@ def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swa
     expect(mine.locator(".told")).to_have_text("Cancelled. Nothing of it is kept.")
     expect(mine.locator("[data-do=run]")).to_be_enabled()
     expect(mine.locator(".found")).to_be_hidden()
-    services.swaps.going.set()
+    services[SwapService].going.set()
     expect(other.locator(".lead")).to_be_visible()
 
 
@@ -174,7 +176,7 @@ def test_a_chain_is_opened_as_an_audit_of_its_own(swap, services):
     compare(page)
     page.get_by_role("button", name="Open as audit: COFT, he").click()
     expect(page.locator("#prompt")).to_have_value("Then he opened the letter and smiled")
-    session = list(services.audits.stored.values())[-1]
+    session = list(services[AuditService].stored.values())[-1]
     assert (session.request.settings.policy, session.request.settings.max_new_tokens) == ("coft", 12)
     assert session.request.name == "he · COFT"
 
@@ -220,7 +222,7 @@ def test_a_calibration_of_another_policy_is_said_and_one_may_proceed(swap, servi
     page.locator("[data-do=run]").click()
     page.get_by_role("button", name="Proceed uncertified").click()
     expect(page.locator(".lead")).to_be_visible()
-    assert [item.settings.proceed_uncertified for item in services.swaps.asked] == [False, True]
+    assert [item.settings.proceed_uncertified for item in services[SwapService].asked] == [False, True]
 
 
 def test_nothing_runs_out_of_a_narrow_page(swap, picture):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.tune.service import TuningService
 from tests.ui.fakes import FakeServices
 
 
@@ -37,7 +38,7 @@ def test_a_set_is_tuned_on_and_the_best_point_of_each_method_is_named(tune: Page
     expect(notes.filter(has_text="GeDi was left out")).to_contain_text("no model at nowhere")
     expect(notes.filter(has_text="DExperts")).to_contain_text("no point keeps enough accuracy")
     expect(tune.locator("#tuning-plot .scatterlayer .trace")).to_have_count(4)
-    (request,) = services.tunings.requests
+    (request,) = services[TuningService].requests
     assert set(request.policies) == {"coft", "sdd", "gedi", "dexperts"}
     assert request.name == "tuning_demo"
 
@@ -105,7 +106,7 @@ def test_the_sampling_controls_and_the_source_of_the_calibration_reach_the_run(
     tune.locator("#run").click()
     expect(tune.locator("#tuned-head")).to_contain_text("on rollouts, what it writes itself on the prompts of prompts")
     expect(tune.locator("#tuned-head")).to_contain_text("temperature 0.7, top-p 0.8, top-k 5")
-    (request,) = services.tunings.requests
+    (request,) = services[TuningService].requests
     assert request.calibration_source == "rollout"
     own = request.settings
     assert (own.temperature, own.top_p, own.top_k, own.max_new_tokens) == (0.7, 0.8, 5, 32)
@@ -117,7 +118,7 @@ def test_a_run_that_was_cancelled_shows_the_points_that_it_kept_and_chooses_none
     take_sample(tune)
     for name in ("Self-debiasing", "DExperts"):
         tune.get_by_label(name, exact=True).check()
-    services.tunings.cancelled_after = 1
+    services[TuningService].cancelled_after = 1
     tune.locator("#run").click()
     notes = tune.locator("#tuned-points .cautions li")
     expect(notes.first).to_contain_text("was cancelled after 3 of 9 points")

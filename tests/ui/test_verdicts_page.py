@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from app.review.service import VerdictService
 from tests.ui.fakes import FakeServices
 
 Reviewer = Callable[..., Page]
@@ -50,7 +51,9 @@ def mark(page: Page, step: int):
 
 
 def log(services: FakeServices) -> list[tuple[str, str | None, int | None, int | None]]:
-    return [(e.reviewer, e.verdict, e.target.first_step, e.target.last_step) for e in services.verdicts.history(1)]
+    return [
+        (e.reviewer, e.verdict, e.target.first_step, e.target.last_step) for e in services[VerdictService].history(1)
+    ]
 
 
 def test_a_name_is_asked_once_and_a_key_then_judges_the_selected_token(audit, services: FakeServices):
@@ -120,7 +123,7 @@ def test_the_branch_and_the_session_are_judged_and_the_session_s_verdict_stands_
     page.locator("#judge-on").select_option("branch")
     expect(radio(page, "fair")).to_have_attribute("aria-checked", "false")
     expect(page.locator("#session-verdict")).to_have_text("Session: unclear")
-    assert [entry.target.kind for entry in services.verdicts.history(1)] == ["session", "branch"]
+    assert [entry.target.kind for entry in services[VerdictService].history(1)] == ["session", "branch"]
 
 
 def test_a_note_with_a_line_break_and_a_tag_are_kept_and_shown_as_typed(reviewer, services: FakeServices):
@@ -132,7 +135,7 @@ def test_a_note_with_a_line_break_and_a_tag_are_kept_and_shown_as_typed(reviewer
     page.locator("#judge-tag").fill("pronoun")
     page.keyboard.press("Enter")
     expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 2.")
-    made = services.verdicts.history(1)[-1]
+    made = services[VerdictService].history(1)[-1]
     assert (made.note, made.tag) == ("copied from the prompt\nx and c <b>stay</b> letters", "pronoun")
     pick(page, 3)
     expect(page.locator("#judge-note")).to_have_value("")
@@ -150,27 +153,27 @@ def test_what_is_typed_is_never_cleared_by_a_late_reply_and_is_saved_when_the_fi
 ):
     page = reviewer()
     pick(page, 2)
-    services.verdicts.log.gate.clear()
+    services[VerdictService].log.gate.clear()
     page.keyboard.press("u")
     expect(page.locator("#verdicts .said")).to_have_text("Saving …")
     page.locator("#judge-note").press_sequentially("while it was")
-    services.verdicts.log.gate.set()
+    services[VerdictService].log.gate.set()
     expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
     expect(page.locator("#judge-note")).to_have_value("while it was")
     page.locator("#judge-note").press_sequentially(" saved")
     page.locator(".tok[data-i='4']").click()
     expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 2.")
-    assert services.verdicts.history(1)[-1].note == "while it was saved"
+    assert services[VerdictService].history(1)[-1].note == "while it was saved"
 
 
 def test_changes_reach_the_log_in_the_order_in_which_they_were_made(reviewer, services: FakeServices):
     page = reviewer()
     pick(page, 2)
-    services.verdicts.log.gate.clear()
+    services[VerdictService].log.gate.clear()
     for key in ("u", "c", "x"):
         page.keyboard.press(key)
     expect(radio(page, "unclear")).to_have_attribute("aria-checked", "true")
-    services.verdicts.log.gate.set()
+    services[VerdictService].log.gate.set()
     expect(page.locator("#verdicts .said")).to_have_text("Saved: unclear on step 2, log entry 3.")
     assert [verdict for _, verdict, *_ in log(services)] == ["unfair", "fair", "unclear"]
     expect(radio(page, "unclear")).to_have_attribute("aria-checked", "true")
@@ -241,9 +244,9 @@ def test_two_reviewers_in_two_browsers_see_each_other_after_a_refresh(reviewer, 
 
 
 def test_a_blind_review_hides_what_others_said_and_says_so(reviewer, services: FakeServices):
-    services.verdicts.say("A. Lee", "unfair", 1, note="secret")
-    services.verdicts.say("A. Lee", "unfair")
-    services.verdicts.start_review(1, "R. Osei")
+    services[VerdictService].say("A. Lee", "unfair", 1, note="secret")
+    services[VerdictService].say("A. Lee", "unfair")
+    services[VerdictService].start_review(1, "R. Osei")
     page = reviewer("R. Osei")
     expect(page.locator("#verdicts .blindly")).to_contain_text(
         "what others say of this session is hidden until you finish it"
@@ -256,7 +259,7 @@ def test_a_blind_review_hides_what_others_said_and_says_so(reviewer, services: F
     expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 4.")
     expect(mark(page, 2)).to_have_class("vd fair")
     assert "secret" not in page.content()
-    services.verdicts.finish_review(1, "R. Osei")
+    services[VerdictService].finish_review(1, "R. Osei")
     page.get_by_role("button", name="Refresh verdicts").click()
     expect(page.locator("#verdicts .status")).to_contain_text("secret")
     expect(page.locator("#verdicts .blindly")).to_be_hidden()

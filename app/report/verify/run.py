@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from app.report.verify.findings import Check, Verification, failed
@@ -30,6 +31,8 @@ from app.report.verify.thresholds import check_certificate, check_chains, check_
 from app.report.verify.untold import untold
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost
+from app.shared.planning import detector_of
+from app.shared.wiring import Services
 from coft_core.text.detection import SpanDetector
 
 
@@ -44,6 +47,11 @@ class BundleVerifier:
             detector: The program's own span detector, for calibrations that are made again.
         """
         self._host, self._detector = host, detector
+
+    @classmethod
+    def wired(cls, services: Services) -> BundleVerifier:
+        """It opens no store, and loads a model only for a replay."""
+        return cls(ModelHost.of(services, faster_steps="off"), partial(detector_of, services.settings))
 
     def verify(self, path: Path, replay: bool = False) -> Verification:
         """Check everything in a bundle, or in a report alone, that can be computed again.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from app.bootstrap import FEATURES
+from app.shared.wiring import Services
 from tests.ui.fakes.audits import FakeAudits
 from tests.ui.fakes.batches import FakeBatches
 from tests.ui.fakes.calibrations import FakeCalibrations
@@ -15,6 +19,24 @@ from tests.ui.fakes.swaps import FakeSwaps
 from tests.ui.fakes.tunings import FakeTunings
 from tests.ui.fakes.user_lists import FakeUserLists
 from tests.ui.fakes.verdicts import FakeVerdicts
+
+STANDS_FOR = {
+    "AuditService": "audits",
+    "BatchService": "batches",
+    "CalibrationService": "calibrations",
+    "ComparisonService": "comparisons",
+    "ExportService": "exports",
+    "JobService": "jobs",
+    "ReportService": "reports",
+    "RereadService": "rereads",
+    "SessionLibrary": "library",
+    "SessionsRepository": "sessions",
+    "SetComparisonService": "compared_sets",
+    "SwapService": "swaps",
+    "TuningService": "tunings",
+    "UserListService": "user_lists",
+    "VerdictService": "verdicts",
+}
 
 __all__ = ["FakeServices", "make_step", "position_bins"]
 
@@ -39,6 +61,12 @@ class FakeServices:
         self.rereads = FakeRereads(self.audits)
         self.tunings = FakeTunings(self.jobs)
         self.verdicts = FakeVerdicts(self.audits)
+
+    features = FEATURES
+    pages = Services.pages
+
+    def __getitem__(self, kind: type) -> Any:
+        return getattr(self, STANDS_FOR[kind.__name__])
 
     def reset(self) -> None:
         """Forget everything that a test did; the pages keep their references."""

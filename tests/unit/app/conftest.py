@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from app.bootstrap import Services, services
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.cli import main
 from app.settings import Settings
 from app.shared.audits import CalibrationRequest
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
 from tests.conftest import load_tiny, prompt_set_csv
 
 
@@ -17,7 +20,7 @@ def calibrated(wired: Services, tmp_path: Path) -> int:
     path = tmp_path / "set.csv"
     path.write_text(prompt_set_csv())
     request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     assert job.status == "done", job.error
     return int(job.result["calibration_id"])
 

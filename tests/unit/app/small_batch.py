@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from app.batch.service import BatchRequest
-from app.bootstrap import Services
+from app.batch.service import BatchRequest, BatchService
 from app.shared.audits import AuditSettings
+from app.shared.jobs import JobService
 from app.shared.prompt_sets import ParsedPromptSet
+from app.shared.wiring import Services
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0, seed=5)
 REQUEST = BatchRequest("hiring", SETTINGS)
@@ -21,12 +22,12 @@ def parsed(wired: Services, tmp_path: Path, text: str = SET) -> ParsedPromptSet:
     """The prompts of a file with this text."""
     path = tmp_path / "prompts.csv"
     path.write_text(text)
-    return wired.batches.parse(path)
+    return wired[BatchService].parse(path)
 
 
 def run(wired: Services, tmp_path: Path, request: BatchRequest = REQUEST, text: str = SET) -> int:
     """The number of a batch that has run to its end."""
-    batch_id = wired.batches.submit(parsed(wired, tmp_path, text), request)
-    job = wired.jobs.wait(wired.batches.view(batch_id).job.id)
+    batch_id = wired[BatchService].submit(parsed(wired, tmp_path, text), request)
+    job = wired[JobService].wait(wired[BatchService].view(batch_id).job.id)
     assert job.status == "done", job.error
     return batch_id

@@ -5,10 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from app.bootstrap import Services, services
+from app.audit.service import AuditService
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
 from coft_core.conformal.chain import certify_chain
 from coft_core.decode.contributions import leave_one_out
 from coft_core.errors import InvalidInputError
@@ -40,7 +44,7 @@ def calibrated(wired, folder, **changes) -> int:
     path = folder / "set.csv"
     path.write_text(prompt_set_csv(60))
     request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.2, **changes)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     assert job.status == "done", job.error
     return int(job.result["calibration_id"])
 
@@ -51,58 +55,58 @@ def joint(wired, tmp_path_factory):
 
 
 def start(wired, **changes):
-    return wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
+    return wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
 
 
 def test_the_chains_certificate_is_the_cores_for_the_steps_so_far(wired, joint):
     session = start(wired, calibration_id=joint)
     assert session.chain is None
-    reading = wired.calibrations.load(joint)
+    reading = wired[CalibrationService].load(joint)
     for _ in range(4):
-        wired.audits.step(session.session_id)
-        view = wired.audits.view(session.session_id)
+        wired[AuditService].step(session.session_id)
+        view = wired[AuditService].view(session.session_id)
         assert view.chain == certify_chain(reading, view.steps)
-        assert wired.audits.progress(session.session_id).chain == view.chain
+        assert wired[AuditService].progress(session.session_id).chain == view.chain
 
 
 def test_a_branchs_certificate_counts_its_whole_chain(wired, joint):
     session = start(wired, calibration_id=joint)
     for _ in range(4):
-        wired.audits.step(session.session_id)
-    fork = wired.audits.fork(session.session_id, session.branch_id, 2, "x")
+        wired[AuditService].step(session.session_id)
+    fork = wired[AuditService].fork(session.session_id, session.branch_id, 2, "x")
     assert fork.chain.steps == 3
-    assert wired.audits.progress(session.session_id, fork.branch_id).chain == fork.chain
-    assert wired.audits.progress(session.session_id, session.branch_id).chain.steps == 4
+    assert wired[AuditService].progress(session.session_id, fork.branch_id).chain == fork.chain
+    assert wired[AuditService].progress(session.session_id, session.branch_id).chain.steps == 4
 
 
 def test_the_certificate_of_a_reopened_chain_needs_no_model(wired, store, joint):
     session = start(wired, calibration_id=joint)
-    list(wired.audits.run(session.session_id))
-    now = wired.audits.progress(session.session_id)
+    list(wired[AuditService].run(session.session_id))
+    now = wired[AuditService].progress(session.session_id)
 
     def none(name, **_):
         raise AssertionError("no model is needed to read a session")
 
     with services(store, loader=none) as restarted:
-        assert restarted.audits.progress(session.session_id) == now
-        assert restarted.audits.view(session.session_id).chain == now.chain
+        assert restarted[AuditService].progress(session.session_id) == now
+        assert restarted[AuditService].view(session.session_id).chain == now.chain
     assert now.finished in ("length", "end")
 
 
 def test_the_level_of_a_chain_is_the_sessions_and_not_the_calibrations(wired, joint):
     session = start(wired, calibration_id=joint, alpha=0.3)
-    wired.audits.step(session.session_id)
-    chain = wired.audits.progress(session.session_id).chain
+    wired[AuditService].step(session.session_id)
+    chain = wired[AuditService].progress(session.session_id).chain
     assert (chain.sequence.alpha, chain.union.alpha) == (0.3, 0.3)
 
 
 def test_without_a_calibration_or_with_another_policys_there_is_no_claim_for_a_chain(wired, joint):
     plain = start(wired)
-    wired.audits.step(plain.session_id)
-    assert wired.audits.view(plain.session_id).chain is None
+    wired[AuditService].step(plain.session_id)
+    assert wired[AuditService].view(plain.session_id).chain is None
     other = start(wired, calibration_id=joint, lam=0.1, proceed_uncertified=True)
-    wired.audits.step(other.session_id)
-    chain = wired.audits.view(other.session_id).chain
+    wired[AuditService].step(other.session_id)
+    chain = wired[AuditService].view(other.session_id).chain
     assert (chain.sequence_certified, chain.union_certified) == (None, None)
     assert "another policy" in chain.reason
 
@@ -110,15 +114,15 @@ def test_without_a_calibration_or_with_another_policys_there_is_no_claim_for_a_c
 def test_a_sessions_drift_is_its_calibrations(wired, joint):
     assert start(wired).drift is None
     view = start(wired, calibration_id=joint)
-    assert view.drift == wired.calibrations.drift(joint)
+    assert view.drift == wired[CalibrationService].drift(joint)
 
 
 def test_contributions_are_the_cores_for_the_stored_chain(wired):
     session = start(wired)
     for _ in range(3):
-        wired.audits.step(session.session_id)
-    tokens = [step.token_id for step in wired.audits.view(session.session_id).steps]
-    found = wired.audits.contributions(session.session_id)
+        wired[AuditService].step(session.session_id)
+    tokens = [step.token_id for step in wired[AuditService].view(session.session_id).steps]
+    found = wired[AuditService].contributions(session.session_id)
     own = leave_one_out(
         tiny_model(), PROMPT, CoftPolicy(top_p=1.0), tokens, SPANS, detector=SpanDetector(pipeline=None)
     )
@@ -132,20 +136,20 @@ def test_contributions_are_the_cores_for_the_stored_chain(wired):
 def test_contributions_need_a_token_and_the_model_that_the_session_was_made_with(wired, store):
     session = start(wired)
     with pytest.raises(InvalidInputError, match="at least one step"):
-        wired.audits.contributions(session.session_id)
-    wired.audits.step(session.session_id)
+        wired[AuditService].contributions(session.session_id)
+    wired[AuditService].step(session.session_id)
     with (
         services(store, loader=lambda name, **_: tiny_model(seed=1)) as changed,
         pytest.raises(ServiceError, match="other weights"),
     ):
-        changed.audits.contributions(session.session_id)
+        changed[AuditService].contributions(session.session_id)
 
 
 def test_a_deleted_calibration_is_no_obstacle_to_contributions(wired, tmp_path):
     session = start(wired, calibration_id=(number := calibrated(wired, tmp_path)))
-    wired.audits.step(session.session_id)
-    wired.calibrations.delete(number)
-    assert len(wired.audits.contributions(session.session_id).log_ratio) == 1
+    wired[AuditService].step(session.session_id)
+    wired[CalibrationService].delete(number)
+    assert len(wired[AuditService].contributions(session.session_id).log_ratio) == 1
 
 
 @pytest.mark.parametrize(
@@ -155,17 +159,17 @@ def test_a_deleted_calibration_is_no_obstacle_to_contributions(wired, tmp_path):
 )
 def test_the_cost_is_measured_against_one_branch_of_vanilla_decoding(wired, changes, branches):
     session = start(wired, **changes)
-    found = wired.audits.overhead(session.session_id)
+    found = wired[AuditService].overhead(session.session_id)
     assert (found.branches, found.baseline_branches) == (branches, 1)
     assert all(ratio > 0 for ratio in found.ratios)
-    assert len(wired.audits.view(session.session_id).preview.branches) == branches
-    assert wired.audits.view(session.session_id).steps == ()
+    assert len(wired[AuditService].view(session.session_id).preview.branches) == branches
+    assert wired[AuditService].view(session.session_id).steps == ()
 
 
 def test_a_prompt_that_leaves_room_for_few_steps_is_timed_on_those(wired):
     room = tiny_model().context_length
-    view = wired.audits.start(StartAudit("x" * (room - 4), SETTINGS, ()))
-    assert wired.audits.overhead(view.session_id).branches == 2
-    full = wired.audits.start(StartAudit("x" * (room - 1), SETTINGS, ()))
+    view = wired[AuditService].start(StartAudit("x" * (room - 4), SETTINGS, ()))
+    assert wired[AuditService].overhead(view.session_id).branches == 2
+    full = wired[AuditService].start(StartAudit("x" * (room - 1), SETTINGS, ()))
     with pytest.raises(ServiceError, match="shorten"):
-        wired.audits.overhead(full.session_id)
+        wired[AuditService].overhead(full.session_id)

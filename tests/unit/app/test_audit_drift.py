@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.operations import drift_json
+from app.calibrate.service import CalibrationService
 from app.calibrate.words import drift_foot
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.calibrations import drift_of
+from app.shared.jobs import JobService
 from coft_core import audit_summary, drift_report
 from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
@@ -39,7 +42,7 @@ def calibrated(wired, folder, **changes):
         name="set", model="tiny", top_p=1.0, alpha=0.2, max_new_tokens=9, max_iterations=1, verification_share=0.5,
         **changes,
     )  # fmt: skip
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     assert job.status == "done", job.error
     return int(job.result["calibration_id"])
 
@@ -50,9 +53,9 @@ def recorded(wired, tmp_path_factory):
 
 
 def audit(wired, prompt, **changes):
-    session = wired.audits.start(StartAudit(prompt, replace(SETTINGS, **changes))).session_id
-    list(wired.audits.run(session))
-    return wired.audits.view(session)
+    session = wired[AuditService].start(StartAudit(prompt, replace(SETTINGS, **changes))).session_id
+    list(wired[AuditService].run(session))
+    return wired[AuditService].view(session)
 
 
 def beginning(number, *supports, **changes):
@@ -62,8 +65,8 @@ def beginning(number, *supports, **changes):
 
 
 def test_audits_that_used_a_calibration_are_compared_with_its_chains(wired, recorded):
-    stored = wired.calibrations.load(recorded)
-    assert wired.calibrations.drift(recorded).status == "unknown"
+    stored = wired[CalibrationService].load(recorded)
+    assert wired[CalibrationService].drift(recorded).status == "unknown"
     views = [audit(wired, f"He took number {i} home", calibration_id=recorded, seed=i) for i in range(4)]
     assert {view.certificate for view in views} == {"certified"}
     audit(wired, "He was audited at another level", calibration_id=recorded, alpha=0.3)
@@ -72,7 +75,7 @@ def test_audits_that_used_a_calibration_are_compared_with_its_chains(wired, reco
     audit(wired, "He was cut short", calibration_id=recorded, max_new_tokens=3)
     audit(wired, "He took number 1 home", calibration_id=recorded, seed=99)
     counted = [view for view in views if len(view.steps) >= 8]
-    report = wired.calibrations.drift(recorded)
+    report = wired[CalibrationService].drift(recorded)
     expected = drift_report(stored, [audit_summary(view.steps) for view in counted])
     assert replace(report, reason="", left_out=()) == expected
     assert report.audits == len(counted) > 0
@@ -82,7 +85,7 @@ def test_audits_that_used_a_calibration_are_compared_with_its_chains(wired, reco
 
 
 def test_a_calibration_without_chains_says_so(wired, tmp_path):
-    report = wired.calibrations.drift(calibrated(wired, tmp_path))
+    report = wired[CalibrationService].drift(calibrated(wired, tmp_path))
     assert report.status == "unknown"
     assert "record chains" in report.sentence
 
@@ -90,8 +93,8 @@ def test_a_calibration_without_chains_says_so(wired, tmp_path):
 def test_drift_of_factorized_masks_is_measured_against_their_own_chains(wired, tmp_path):
     number = calibrated(wired, tmp_path, mask_layout="factorized", source="rollout")
     views = [audit(wired, f"He went {i}", calibration_id=number, mask_layout="factorized", seed=i) for i in range(3)]
-    report = wired.calibrations.drift(number)
-    stored = wired.calibrations.load(number)
+    report = wired[CalibrationService].drift(number)
+    stored = wired[CalibrationService].load(number)
     assert replace(report, reason="", left_out=()) == drift_report(
         stored, [audit_summary(view.steps) for view in views if len(view.steps) >= 8]
     )
@@ -112,7 +115,7 @@ def test_only_audits_like_the_chains_count_and_each_prompt_once(wired, recorded)
         beginning(9, *(-3.0,) * 8, prompt="again"),
         beginning(10, *(-4.0,) * 8),
     ]
-    stored = wired.calibrations.load(recorded)
+    stored = wired[CalibrationService].load(recorded)
     report = drift_of(stored, audits)
     assert report.p_values == drift_report(stored, [-1.0, -2.0, -4.0]).p_values
     for part in (
@@ -158,8 +161,8 @@ def test_steps_keep_their_families_and_refusals_in_the_store(wired):
     )
     candidates = (Candidate(1, "a", -1.0, -2.0, -1.5, False, ("race",)), Candidate(2, "b", -1.0, -2.0, -1.5, True))
     step = replace(STEP, families=families, candidates=candidates)
-    session = wired.audits.start(StartAudit("He", SETTINGS)).session_id
-    sessions = wired.calibrations._sessions
+    session = wired[AuditService].start(StartAudit("He", SETTINGS)).session_id
+    sessions = wired[CalibrationService]._sessions
     branch = sessions.get(session).active_branch_id
     sessions.append_step(branch, step)
     assert sessions.chain(branch) == (step,)

@@ -9,12 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from app.bootstrap import Services, services
+from app.audit.service import AuditService
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
+from app.report.tables import ReportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.types import Span
+from db.sessions import SessionsRepository
 from tests.conftest import load_tiny
 
 PROMPT = "The Muslim nurse said he would come"
@@ -44,7 +50,7 @@ def calibrated(wired: Services, folder, **changes) -> int:
     path = folder / "set.csv"
     path.write_text(ROWS, "utf-8")
     request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.2, **changes)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     assert job.status == "done", job.error
     return int(job.result["calibration_id"])
 
@@ -65,20 +71,20 @@ def grouped(wired, tmp_path_factory):
 
 
 def start(wired, **changes):
-    return wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
+    return wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
 
 
 def ran(wired, **changes):
     session = start(wired, **changes).session_id
-    list(wired.audits.run(session))
-    return wired.audits.view(session)
+    list(wired[AuditService].run(session))
+    return wired[AuditService].view(session)
 
 
 def test_a_factorized_audit_certifies_each_token_for_every_family_that_the_prompt_masks(wired, factorized):
     view = ran(wired, calibration_id=factorized, mask_layout="factorized", alpha=0.8)
     assert view.certificate == "certified"
     assert view.preview.branches == ("factual", "gender", "religion")
-    stored = wired.calibrations.load(factorized).read(alpha=0.8)
+    stored = wired[CalibrationService].load(factorized).read(alpha=0.8)
     for step in view.steps:
         assert [part.family for part in step.families] == ["gender", "religion"]
         for part in step.families:
@@ -89,8 +95,8 @@ def test_a_factorized_audit_certifies_each_token_for_every_family_that_the_promp
 
 def test_a_forced_token_that_a_family_refuses_is_not_certified(wired, factorized):
     view = start(wired, calibration_id=factorized, mask_layout="factorized", alpha=0.98)
-    wired.audits.step(view.session_id)
-    forced = [wired.audits.fork(view.session_id, view.branch_id, 0, token).steps[0] for token in "xzq~^%"]
+    wired[AuditService].step(view.session_id)
+    forced = [wired[AuditService].fork(view.session_id, view.branch_id, 0, token).steps[0] for token in "xzq~^%"]
     own = [next(row for row in step.candidates if row.token_id == step.token_id) for step in forced]
     assert any(row.refused_by for row in own)
     for step, row in zip(forced, own, strict=True):
@@ -100,7 +106,7 @@ def test_a_forced_token_that_a_family_refuses_is_not_certified(wired, factorized
 
 def test_a_factorized_audits_bins_are_those_of_its_weakest_family(wired, factorized):
     view = start(wired, calibration_id=factorized, mask_layout="factorized")
-    stored = wired.calibrations.load(factorized)
+    stored = wired[CalibrationService].load(factorized)
     first = [stored.part(family).bins[0] for family in ("gender", "religion")]
     assert math.isclose(view.bins[0].tau, min(entry.tau for entry in first))
     assert view.bins[0].contexts == min(entry.contexts for entry in first)
@@ -110,20 +116,20 @@ def test_a_factorized_audits_bins_are_those_of_its_weakest_family(wired, factori
 
 def test_a_family_that_was_never_calibrated_makes_its_audit_uninformative(wired, factorized):
     spans = (Span(11, 16, "age"), *SPANS)
-    view = wired.audits.start(
+    view = wired[AuditService].start(
         StartAudit(PROMPT, replace(SETTINGS, calibration_id=factorized, mask_layout="factorized"), spans)
     )
     assert [entry.state for entry in view.bins] == ["uninformative"]
-    assert wired.audits.step(view.session_id).state == "uninformative"
+    assert wired[AuditService].step(view.session_id).state == "uninformative"
 
 
 @pytest.mark.parametrize(("made", "layout"), [("joint", "factorized"), ("factorized", "joint")])
 def test_a_calibration_of_another_layout_is_refused_by_name_or_used_without_any_threshold(wired, request, made, layout):
     number = request.getfixturevalue(made)
-    before = len(wired.sessions.list())
+    before = len(wired[SessionsRepository].list())
     with pytest.raises(CalibrationMismatch, match=f"mask_layout: calibrated with {made}, used with {layout}"):
         start(wired, calibration_id=number, mask_layout=layout)
-    assert len(wired.sessions.list()) == before
+    assert len(wired[SessionsRepository].list()) == before
     view = ran(wired, calibration_id=number, mask_layout=layout, proceed_uncertified=True)
     assert view.certificate.startswith("uncertified: policy mismatch (mask_layout")
     assert view.bins == ()
@@ -164,17 +170,17 @@ def test_a_soft_mask_and_a_whitelist_are_part_of_the_policy_and_of_the_reading(w
 
 def test_what_is_never_masked_is_kept_when_it_is_detected_and_said_when_it_is_marked(wired):
     settings = replace(SETTINGS, whitelist=("muslim",))
-    found = {PROMPT[s.start : s.end]: s for s in wired.audits.detect(PROMPT, settings)}
+    found = {PROMPT[s.start : s.end]: s for s in wired[AuditService].detect(PROMPT, settings)}
     assert found["Muslim"].kept
     assert found["he"].masked
-    preview = wired.audits.preview(PROMPT, SPANS, settings)
+    preview = wired[AuditService].preview(PROMPT, SPANS, settings)
     assert any("“Muslim” is on the whitelist" in warning for warning in preview.warnings)
-    assert not any("whitelist" in warning for warning in wired.audits.preview(PROMPT, SPANS, SETTINGS).warnings)
+    assert not any("whitelist" in warning for warning in wired[AuditService].preview(PROMPT, SPANS, SETTINGS).warnings)
 
 
 def test_a_groups_audit_uses_the_thresholds_of_that_group_alone(wired, grouped):
     view = ran(wired, calibration_id=grouped, group="ward")
-    alone = wired.calibrations.load(grouped).for_group("ward")
+    alone = wired[CalibrationService].load(grouped).for_group("ward")
     assert view.certificate == "certified"
     assert [step.log_tau for step in view.steps] == [alone.threshold(step.index) for step in view.steps]
     assert view.bins[0].contexts == alone.bins[0].contexts
@@ -205,43 +211,43 @@ def test_a_group_that_cannot_be_used_is_refused_with_a_reason(wired, request, nu
 def test_taking_over_a_calibrations_settings_leaves_no_difference(wired, tmp_path, made):
     number = calibrated(wired, tmp_path, **made)
     other = replace(SETTINGS, calibration_id=number, lam=0.9, top_p=0.5, masked_families=("age",), sentinel="#")
-    before = wired.audits.fit(other)
+    before = wired[AuditService].fit(other)
     assert {"lam", "top_p", "masked_families", "sentinel"} <= {name for name, _, _ in before.differences}
     assert before.adoptable
-    adopted = wired.audits.adopt(other)
-    assert wired.audits.fit(adopted).differences == ()
-    assert "policy mismatch" not in wired.audits.start(StartAudit(PROMPT, adopted, SPANS)).certificate
+    adopted = wired[AuditService].adopt(other)
+    assert wired[AuditService].fit(adopted).differences == ()
+    assert "policy mismatch" not in wired[AuditService].start(StartAudit(PROMPT, adopted, SPANS)).certificate
 
 
 def test_what_differs_is_named_before_an_audit_starts(wired, joint, factorized):
-    fields = [name for name, _, _ in wired.audits.fit(replace(SETTINGS, calibration_id=factorized)).differences]
+    fields = [name for name, _, _ in wired[AuditService].fit(replace(SETTINGS, calibration_id=factorized)).differences]
     assert fields == ["mask_layout"]
-    assert wired.audits.fit(replace(SETTINGS, calibration_id=joint)).differences == ()
-    assert wired.audits.fit(SETTINGS).differences == ()
-    vanilla = wired.audits.fit(replace(SETTINGS, calibration_id=joint, policy="vanilla"))
+    assert wired[AuditService].fit(replace(SETTINGS, calibration_id=joint)).differences == ()
+    assert wired[AuditService].fit(SETTINGS).differences == ()
+    vanilla = wired[AuditService].fit(replace(SETTINGS, calibration_id=joint, policy="vanilla"))
     assert vanilla.differences == (("policy", "coft", "vanilla"),)
 
 
 def test_a_calibration_of_another_model_is_named_and_cannot_be_taken_over(wired, joint):
-    fit = wired.audits.fit(replace(SETTINGS, model="never-loaded", calibration_id=joint))
+    fit = wired[AuditService].fit(replace(SETTINGS, model="never-loaded", calibration_id=joint))
     assert fit.differences == (("model", "tiny-0", "never-loaded"),)
     assert not fit.adoptable
 
 
 def test_without_a_calibration_there_is_nothing_to_take_over(wired):
     with pytest.raises(ServiceError, match="choose one"):
-        wired.audits.adopt(SETTINGS)
+        wired[AuditService].adopt(SETTINGS)
 
 
 def rows_of(wired, session):
-    return list(csv.DictReader(io.StringIO(wired.reports.csv(session), newline="")))
+    return list(csv.DictReader(io.StringIO(wired[ReportService].csv(session), newline="")))
 
 
 def test_a_factorized_audits_report_holds_every_familys_threshold_and_refusals(wired, factorized):
     view = start(wired, calibration_id=factorized, mask_layout="factorized", alpha=0.98)
-    wired.audits.step(view.session_id)
+    wired[AuditService].step(view.session_id)
     for token in "xzq~^%":
-        wired.audits.fork(view.session_id, view.branch_id, 0, token)
+        wired[AuditService].fork(view.session_id, view.branch_id, 0, token)
     rows = rows_of(wired, view.session_id)
     for row in rows:
         parts = json.loads(row["family_thresholds"])
@@ -259,7 +265,7 @@ def test_a_factorized_audits_report_holds_every_familys_threshold_and_refusals(w
 
 def test_a_grouped_audits_report_names_group_mask_and_the_certificate_of_each_chain(wired, grouped, tmp_path):
     view = ran(wired, calibration_id=grouped, group="ward")
-    fork = wired.audits.fork(view.session_id, view.branch_id, 1, "x")
+    fork = wired[AuditService].fork(view.session_id, view.branch_id, 1, "x")
     rows = rows_of(wired, view.session_id)
     assert {(row["group"], row["mask_layout"], row["mask_mode"], row["refused_by"]) for row in rows} == {
         ("ward", "joint", "hard", "")

@@ -6,12 +6,15 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from app.audit.service import AuditService
 from app.batch.impact import OutcomeRule, impact_table
-from app.batch.service import BatchRequest
+from app.batch.service import BatchRequest, BatchService
 from app.review.log import VerdictRequest
-from app.sessions.service import LibraryQuery
+from app.review.service import VerdictService
+from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import StartAudit
 from app.shared.errors import ServiceError
+from app.shared.jobs import JobService
 from app.shared.step_words import fused_overruled
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from db.types import NotFoundError
@@ -20,12 +23,12 @@ from tests.unit.app.small_batch import REQUEST, SET, SETTINGS, parsed, run
 
 def test_every_prompt_becomes_a_session_of_its_own_with_its_spans_group_and_seed(wired, tmp_path):
     batch_id = run(wired, tmp_path)
-    view = wired.batches.view(batch_id)
+    view = wired[BatchService].view(batch_id)
     assert [row.line for row in view.rows] == [2, 3, 4, 5]
     assert [row.state for row in view.rows] == ["finished"] * 4
     assert (view.counts, view.resumable, view.filename) == ({"finished": 4}, False, "prompts.csv")
     assert view.request == REQUEST
-    sessions = [wired.audits.view(row.session_id) for row in view.rows]
+    sessions = [wired[AuditService].view(row.session_id) for row in view.rows]
     assert [s.prompt for s in sessions] == ["He is a nurse", "She is a nurse", "=He left", "Nobody left"]
     assert [(x.start, x.end, x.source) for x in sessions[0].spans] == [(0, 2, "user")]
     assert [(x.start, x.end, x.source) for x in sessions[1].spans] == [(0, 3, "lexicon")]
@@ -34,26 +37,26 @@ def test_every_prompt_becomes_a_session_of_its_own_with_its_spans_group_and_seed
     for row, session in zip(view.rows, sessions, strict=True):
         assert row.text == "".join(step.token for step in session.steps)
         assert row.steps == len(session.steps) == 4
-    found = wired.library.search(LibraryQuery(batch_id=batch_id))
+    found = wired[SessionLibrary].search(LibraryQuery(batch_id=batch_id))
     assert found.total == 4
     assert {entry.batch_id for entry in found.entries} == {batch_id}
 
 
 def test_a_batch_writes_the_tokens_that_a_session_of_its_own_would_write(wired, tmp_path):
     batch_id = run(wired, tmp_path, replace(REQUEST, same_seed=True))
-    row = wired.batches.view(batch_id).rows[1]
-    alone = wired.audits.start(StartAudit("She is a nurse", SETTINGS))
-    list(wired.audits.run(alone.session_id))
-    tokens = [[s.token_id for s in wired.audits.view(i).steps] for i in (row.session_id, alone.session_id)]
+    row = wired[BatchService].view(batch_id).rows[1]
+    alone = wired[AuditService].start(StartAudit("She is a nurse", SETTINGS))
+    list(wired[AuditService].run(alone.session_id))
+    tokens = [[s.token_id for s in wired[AuditService].view(i).steps] for i in (row.session_id, alone.session_id)]
     assert tokens[0] == tokens[1]
 
 
 def test_the_summary_is_what_the_steps_of_the_sessions_say(wired, tmp_path, calibrated):
     settings = replace(SETTINGS, calibration_id=calibrated, max_new_tokens=12, alpha=0.9)
     batch_id = run(wired, tmp_path, replace(REQUEST, settings=settings))
-    rows = wired.batches.view(batch_id).rows
+    rows = wired[BatchService].view(batch_id).rows
     for row in rows:
-        steps = wired.audits.view(row.session_id).steps
+        steps = wired[AuditService].view(row.session_id).steps
         ratios = [abs(step.diagnostics.log_ratio) for step in steps]
         assert row.certificate == "certified"
         assert row.certified_share == pytest.approx(sum(s.certified for s in steps) / len(steps))
@@ -65,7 +68,7 @@ def test_the_summary_is_what_the_steps_of_the_sessions_say(wired, tmp_path, cali
 
 
 def test_nothing_is_claimed_of_thresholds_where_there_are_none(wired, tmp_path):
-    row = wired.batches.view(run(wired, tmp_path)).rows[0]
+    row = wired[BatchService].view(run(wired, tmp_path)).rows[0]
     assert row.certificate == "uncertified: no calibration"
     assert (row.certified_share, row.fallbacks, row.overruled, row.min_margin) == (None, None, None, None)
     assert row.mean_log_ratio > 0
@@ -73,23 +76,23 @@ def test_nothing_is_claimed_of_thresholds_where_there_are_none(wired, tmp_path):
 
 def test_verdicts_stand_beside_the_rows(wired, tmp_path):
     batch_id = run(wired, tmp_path)
-    first, second, *_ = wired.batches.view(batch_id).rows
+    first, second, *_ = wired[BatchService].view(batch_id).rows
     for reviewer, verdict in (("A", "fair"), ("B", "unfair")):
-        wired.verdicts.add(VerdictRequest(session_id=first.session_id, reviewer=reviewer, verdict=verdict))
-    wired.verdicts.add(VerdictRequest(session_id=second.session_id, reviewer="A", verdict="unclear"))
-    branch = wired.audits.view(second.session_id).branch_id
+        wired[VerdictService].add(VerdictRequest(session_id=first.session_id, reviewer=reviewer, verdict=verdict))
+    wired[VerdictService].add(VerdictRequest(session_id=second.session_id, reviewer="A", verdict="unclear"))
+    branch = wired[AuditService].view(second.session_id).branch_id
     token = VerdictRequest(
         session_id=second.session_id, reviewer="A", verdict="fair", branch_id=branch, first_step=1, last_step=1
     )
-    wired.verdicts.add(token)
-    rows = wired.batches.view(batch_id, "verdict").rows
+    wired[VerdictService].add(token)
+    rows = wired[BatchService].view(batch_id, "verdict").rows
     assert [(row.line, row.verdict, row.verdicts) for row in rows] == [
         (2, "disputed", 1),
         (3, "unclear", 2),
         (4, "", 0),
         (5, "", 0),
     ]
-    assert [row.line for row in wired.batches.view(batch_id, "verdict", descending=True).rows] == [3, 2, 4, 5]
+    assert [row.line for row in wired[BatchService].view(batch_id, "verdict", descending=True).rows] == [3, 2, 4, 5]
 
 
 def test_a_set_or_settings_that_cannot_be_used_leave_nothing_behind(wired, tmp_path, calibrated):
@@ -110,34 +113,34 @@ def test_a_set_or_settings_that_cannot_be_used_leave_nothing_behind(wired, tmp_p
         ),
     ):
         with pytest.raises(error, match=words):
-            wired.batches.submit(prompts, replace(REQUEST, **changes))
-    assert wired.batches.list() == ()
-    accepted = wired.batches.submit(long, replace(REQUEST, accept_errors=True))
-    wired.jobs.wait(wired.batches.view(accepted).job.id)
-    assert wired.batches.view(accepted).counts == {"finished": 4}
+            wired[BatchService].submit(prompts, replace(REQUEST, **changes))
+    assert wired[BatchService].list() == ()
+    accepted = wired[BatchService].submit(long, replace(REQUEST, accept_errors=True))
+    wired[JobService].wait(wired[BatchService].view(accepted).job.id)
+    assert wired[BatchService].view(accepted).counts == {"finished": 4}
 
 
 def test_batches_are_listed_and_deleted_without_their_sessions(wired, tmp_path):
     batch_id = run(wired, tmp_path)
-    (listed,) = wired.batches.list()
+    (listed,) = wired[BatchService].list()
     assert (listed.id, listed.name, listed.rows, listed.job.status) == (batch_id, "hiring", 4, "done")
-    wired.batches.delete(batch_id)
-    assert wired.batches.list() == ()
-    entries = wired.library.search(LibraryQuery()).entries
+    wired[BatchService].delete(batch_id)
+    assert wired[BatchService].list() == ()
+    entries = wired[SessionLibrary].search(LibraryQuery()).entries
     assert len(entries) == 4
     assert {entry.batch_id for entry in entries} == {None}
 
 
 def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, tmp_path):
     batch_id = run(wired, tmp_path)
-    rows = wired.batches.view(batch_id).rows
+    rows = wired[BatchService].view(batch_id).rows
     rule = OutcomeRule(".", regex=True)
-    found = wired.batches.outcomes(batch_id, rule)
+    found = wired[BatchService].outcomes(batch_id, rule)
     assert found.pairs == [("men", True), ("women", True), ("men", True), (None, True)]
-    table, again = wired.batches.impact(batch_id, rule)
+    table, again = wired[BatchService].impact(batch_id, rule)
     assert (table, again) == (impact_table(found.pairs), found)
     assert table.unknown == 1
-    nobody = wired.batches.outcomes(batch_id, OutcomeRule("nowhere to be found", "neither is this"))
+    nobody = wired[BatchService].outcomes(batch_id, OutcomeRule("nowhere to be found", "neither is this"))
     assert nobody.rows == ()
     assert nobody.undecided == tuple(row.line for row in rows)
     assert nobody.notes == ("4 rows with neither word in the continuation: in no rate.",)
@@ -145,9 +148,9 @@ def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, tmp_p
 
 def test_exports_hold_every_row_and_no_formula(wired, tmp_path):
     batch_id = run(wired, tmp_path)
-    rows_file, groups_file = wired.batches.write_csv(batch_id, tmp_path / "out")
-    assert rows_file.read_bytes().decode() == wired.batches.csv(batch_id)
-    rows = list(csv.DictReader(io.StringIO(wired.batches.csv(batch_id))))
+    rows_file, groups_file = wired[BatchService].write_csv(batch_id, tmp_path / "out")
+    assert rows_file.read_bytes().decode() == wired[BatchService].csv(batch_id)
+    rows = list(csv.DictReader(io.StringIO(wired[BatchService].csv(batch_id))))
     assert [row["prompt"] for row in rows] == ["He is a nurse", "She is a nurse", "'=He left", "Nobody left"]
     assert [row["reference"] for row in rows] == ["", "", "x", ""]
     groups = list(csv.DictReader(groups_file.open(newline="")))
@@ -163,22 +166,22 @@ def test_a_request_survives_the_store(wired, tmp_path):
     settings = replace(SETTINGS, masked_families=("gender", "race"), whitelist=("nurse",))
     request = BatchRequest("b", settings, accept_errors=True, same_seed=True)
     batch_id = run(wired, tmp_path, request)
-    assert asdict(wired.batches.view(batch_id).request) == asdict(request)
+    assert asdict(wired[BatchService].view(batch_id).request) == asdict(request)
 
 
 def test_an_estimate_counts_what_can_be_used_and_grows_with_the_length_of_chains(wired, tmp_path):
     prompts = parsed(wired, tmp_path)
-    found = wired.batches.estimate(prompts, REQUEST)
+    found = wired[BatchService].estimate(prompts, REQUEST)
     assert (found.prompts, found.contexts, found.groups, found.tokens) == (4, 3, 2, 16)
-    longer = wired.batches.estimate(prompts, replace(REQUEST, settings=replace(SETTINGS, max_new_tokens=4000)))
+    longer = wired[BatchService].estimate(prompts, replace(REQUEST, settings=replace(SETTINGS, max_new_tokens=4000)))
     assert longer.seconds > found.seconds > 0
-    assert wired.library.search(LibraryQuery()).total == 0
+    assert wired[SessionLibrary].search(LibraryQuery()).total == 0
     with pytest.raises(ServiceError, match="No row can be audited"):
-        wired.batches.estimate(parsed(wired, tmp_path, "prompt,group\n,a\n"), REQUEST)
+        wired[BatchService].estimate(parsed(wired, tmp_path, "prompt,group\n,a\n"), REQUEST)
 
 
 def test_the_samples_to_audit_begin_with_one_that_has_groups(wired):
-    first, *_ = wired.batches.samples()
-    read = wired.batches.parse(first.path)
+    first, *_ = wired[BatchService].samples()
+    read = wired[BatchService].parse(first.path)
     assert read.errors == ()
     assert len({example.group for _, example in read.rows}) == 6

@@ -10,10 +10,10 @@ import pytest
 import coft_core as cc
 from app.bootstrap import services
 from app.calibrate.run import SAVE_SECONDS, KeptLedger
-from app.calibrate.service import request_from_json
+from app.calibrate.service import CalibrationService, request_from_json
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobContext
+from app.shared.jobs import JobContext, JobRunner, JobService
 from coft_core.calibrate import chains
 from coft_core.calibrate import true_tokens as scoring
 from coft_core.errors import CoftError
@@ -34,7 +34,7 @@ class Stop(Exception):  # noqa: N818 - no error of the program
 def prompts(wired, tmp_path):
     path = tmp_path / "set.csv"
     path.write_text(prompt_set_csv(120))
-    return wired.calibrations.parse(path)
+    return wired[CalibrationService].parse(path)
 
 
 @pytest.fixture
@@ -59,11 +59,11 @@ def scored_prompts(monkeypatch, after=None, error=None):
 
 
 def ledgers(wired):
-    return LedgersRepository(wired.calibrations._prompt_sets._database)
+    return LedgersRepository(wired[CalibrationService]._prompt_sets._database)
 
 
 def stored(wired, job):
-    return wired.calibrations.load(job.result["calibration_id"])
+    return wired[CalibrationService].load(job.result["calibration_id"])
 
 
 def same(first, second):
@@ -78,11 +78,11 @@ def timeless(calibration):
 
 
 def test_a_failed_calibration_is_resumed_without_doing_anything_twice(wired, prompts, small_batches, monkeypatch):
-    whole = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST))
+    whole = wired[JobService].wait(wired[CalibrationService].submit(prompts, REQUEST))
     with monkeypatch.context() as patch:
         counted = scored_prompts(patch, after=60, error=Stop("the lights went out"))
-        job_id = wired.calibrations.submit(prompts, REQUEST)
-        failed = wired.jobs.wait(job_id)
+        job_id = wired[CalibrationService].submit(prompts, REQUEST)
+        failed = wired[JobService].wait(job_id)
     done = len(counted)
     assert 60 <= done < 120
     assert (failed.status, failed.error, failed.resumable) == ("failed", "the lights went out", True)
@@ -90,13 +90,13 @@ def test_a_failed_calibration_is_resumed_without_doing_anything_twice(wired, pro
     assert ledgers(wired).load(job_id)
     with monkeypatch.context() as patch:
         counted = scored_prompts(patch)
-        resumed = wired.jobs.wait(wired.calibrations.resume(job_id))
+        resumed = wired[JobService].wait(wired[CalibrationService].resume(job_id))
     assert resumed.status == "done"
     assert len(counted) == 120 - done
     assert same(stored(wired, resumed), stored(wired, whole))
     # What is finished, and what was handed over, is kept no longer.
     assert ledgers(wired).load(resumed.id) is ledgers(wired).load(job_id) is None
-    before = wired.jobs.get(job_id)
+    before = wired[JobService].get(job_id)
     assert (before.status, before.resumable, before.result) == ("failed", False, {"resumed_as": resumed.id})
 
 
@@ -110,19 +110,19 @@ def test_a_cancelled_calibration_stores_nothing_and_goes_on_in_another_process(
         found = score(*arguments)
         if not started.is_set():
             started.set()
-            wired.jobs.cancel(wired.jobs.list()[0].id)
+            wired[JobService].cancel(wired[JobService].list()[0].id)
         return found
 
-    before = wired.calibrations.list("tiny")
+    before = wired[CalibrationService].list("tiny")
     with monkeypatch.context() as patch:
         patch.setattr(scoring, "_batch_supports", cancel_soon)
-        job_id = wired.calibrations.submit(prompts, REQUEST)
-        assert wired.jobs.wait(job_id, LONG).status == "cancelled"
-    assert wired.calibrations.list("tiny") == before
-    assert wired.jobs.get(job_id).resumable
+        job_id = wired[CalibrationService].submit(prompts, REQUEST)
+        assert wired[JobService].wait(job_id, LONG).status == "cancelled"
+    assert wired[CalibrationService].list("tiny") == before
+    assert wired[JobService].get(job_id).resumable
     with services(settings, loader=load_tiny) as other:
         counted = scored_prompts(monkeypatch)
-        job = other.jobs.wait(other.calibrations.resume(job_id), LONG)
+        job = other[JobService].wait(other[CalibrationService].resume(job_id), LONG)
         assert job.status == "done"
         assert 0 < len(counted) < 120
 
@@ -143,14 +143,14 @@ def test_a_calibration_that_the_program_ended_under_goes_on_at_the_next_start(
     with services(settings, loader=load_tiny) as first:
         # Stopping at once would leave nothing done; the job checks after each batch.
         monkeypatch.setattr(scoring, "_batch_supports", signal)
-        job_id = first.calibrations.submit(first.calibrations.parse(path), REQUEST)
+        job_id = first[CalibrationService].submit(first[CalibrationService].parse(path), REQUEST)
         assert begun.wait(LONG)
     with services(settings, loader=load_tiny, owns_store=True) as second:
-        job = second.jobs.get(job_id)
+        job = second[JobService].get(job_id)
         assert (job.status, job.resumable) in (("interrupted", True), ("done", False))
         if job.resumable:
             counted = scored_prompts(monkeypatch)
-            assert second.jobs.wait(second.calibrations.resume(job_id), LONG).status == "done"
+            assert second[JobService].wait(second[CalibrationService].resume(job_id), LONG).status == "done"
             assert len(counted) < 120
 
 
@@ -160,7 +160,7 @@ def test_rollouts_and_recorded_chains_are_resumed_exactly(wired, prompts, monkey
     go_on = chains._continue
     for changes, stop_at in (({"source": "rollout"}, 5), ({"record_chains": True}, 3)):
         asked = replace(request, **changes)
-        whole = wired.jobs.wait(wired.calibrations.submit(prompts, asked))
+        whole = wired[JobService].wait(wired[CalibrationService].submit(prompts, asked))
         batches = []
 
         def fail(*arguments, seen=batches, last=stop_at):
@@ -171,13 +171,13 @@ def test_rollouts_and_recorded_chains_are_resumed_exactly(wired, prompts, monkey
 
         with monkeypatch.context() as patch:
             patch.setattr(chains, "_continue", fail)
-            failed = wired.jobs.wait(wired.calibrations.submit(prompts, asked))
+            failed = wired[JobService].wait(wired[CalibrationService].submit(prompts, asked))
         assert (failed.status, failed.resumable) == ("failed", True)
         assert 0 < failed.progress < 1
         again = []
         with monkeypatch.context() as patch:
             patch.setattr(chains, "_continue", lambda *a, seen=again: (seen.append(a), go_on(*a))[1])
-            resumed = wired.jobs.wait(wired.calibrations.resume(failed.id))
+            resumed = wired[JobService].wait(wired[CalibrationService].resume(failed.id))
         assert resumed.status == "done", resumed.error
         assert same(stored(wired, resumed), stored(wired, whole))
         assert again
@@ -193,11 +193,11 @@ def test_the_message_says_which_phase_is_at_work(wired, prompts, monkeypatch):
 
     monkeypatch.setattr(JobContext, "progress", note)
     request = replace(REQUEST, max_new_tokens=8, max_iterations=2, tolerance=0.0)
-    wired.jobs.wait(wired.calibrations.submit(prompts, replace(request, source="rollout")))
+    wired[JobService].wait(wired[CalibrationService].submit(prompts, replace(request, source="rollout")))
     phases = list(dict.fromkeys(message.rsplit(", ", 1)[0] for _, message in said))
     assert phases == ["rollouts", "round 1 of rollouts", "round 2 of rollouts", "prompts kept apart"]
     said.clear()
-    wired.jobs.wait(wired.calibrations.submit(prompts, replace(request, record_chains=True)))
+    wired[JobService].wait(wired[CalibrationService].submit(prompts, replace(request, record_chains=True)))
     phases = list(dict.fromkeys(message.rsplit(", ", 1)[0] for _, message in said))
     assert phases == ["references", "chains of the calibrated policy"]
     shares = [fraction for fraction, _ in said]
@@ -208,13 +208,13 @@ def test_the_message_says_which_phase_is_at_work(wired, prompts, monkeypatch):
 def test_a_job_without_its_prompt_set_is_not_resumed(wired, prompts, monkeypatch):
     with monkeypatch.context() as patch:
         scored_prompts(patch, after=0, error=Stop("stop"))
-        job_id = wired.calibrations.submit(prompts, REQUEST)
-        wired.jobs.wait(job_id)
-    sets = PromptSetsRepository(wired.calibrations._prompt_sets._database)
+        job_id = wired[CalibrationService].submit(prompts, REQUEST)
+        wired[JobService].wait(job_id)
+    sets = PromptSetsRepository(wired[CalibrationService]._prompt_sets._database)
     sets.delete(sets.list()[0].id)
-    assert not wired.jobs.get(job_id).resumable
+    assert not wired[JobService].get(job_id).resumable
     with pytest.raises(ServiceError, match="prompt set of job 1 has been deleted"):
-        wired.calibrations.resume(job_id)
+        wired[CalibrationService].resume(job_id)
 
 
 def test_only_an_unfinished_calibration_that_nobody_resumed_is_resumed(wired, prompts, monkeypatch):
@@ -228,47 +228,47 @@ def test_only_an_unfinished_calibration_that_nobody_resumed_is_resumed(wired, pr
 
     with monkeypatch.context() as patch:
         patch.setattr(scoring, "_batch_supports", wait)
-        running = wired.calibrations.submit(prompts, REQUEST)
+        running = wired[CalibrationService].submit(prompts, REQUEST)
         assert entered.wait(LONG)
-        assert not wired.jobs.get(running).resumable
+        assert not wired[JobService].get(running).resumable
         with pytest.raises(ServiceError, match="still at work"):
-            wired.calibrations.resume(running)
+            wired[CalibrationService].resume(running)
         released.set()
-        assert wired.jobs.wait(running, LONG).status == "done"
+        assert wired[JobService].wait(running, LONG).status == "done"
     with pytest.raises(ServiceError, match="is done; there is nothing left"):
-        wired.calibrations.resume(running)
+        wired[CalibrationService].resume(running)
     with monkeypatch.context() as patch:
         scored_prompts(patch, after=0, error=Stop("stop"))
-        failed = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST)).id
-    heir = wired.calibrations.resume(failed)
+        failed = wired[JobService].wait(wired[CalibrationService].submit(prompts, REQUEST)).id
+    heir = wired[CalibrationService].resume(failed)
     with pytest.raises(ServiceError, match=f"was resumed as job {heir} already"):
-        wired.calibrations.resume(failed)
-    wired.jobs.wait(heir, LONG)
-    other = wired.runner.submit("sweep", "t", lambda _: 1 / 0)
-    wired.jobs.wait(other)
-    assert not wired.jobs.get(other).resumable
+        wired[CalibrationService].resume(failed)
+    wired[JobService].wait(heir, LONG)
+    other = wired[JobRunner].submit("sweep", "t", lambda _: 1 / 0)
+    wired[JobService].wait(other)
+    assert not wired[JobService].get(other).resumable
     with pytest.raises(ServiceError, match="is no calibration"):
-        wired.calibrations.resume(other)
+        wired[CalibrationService].resume(other)
     with pytest.raises(StoreError, match="no job"):
-        wired.calibrations.resume(404)
+        wired[CalibrationService].resume(404)
 
 
 def test_a_job_of_the_first_version_is_resumed_with_what_it_was_asked(wired, prompts):
     """Its payload knows fewer settings; those that came later have the values that it had without them."""
     request = replace(REQUEST, bin_spacing="even")
-    wired.jobs.wait(wired.calibrations.submit(prompts, request))
+    wired[JobService].wait(wired[CalibrationService].submit(prompts, request))
     names = (
         "name", "model", "lam", "alpha", "estimator", "temperature", "top_p", "top_k", "sentinel", "seed",
         "verification_share", "accept_errors", "masked_families", "user_list_id",
     )  # fmt: skip
     old = {name: value for name, value in asdict(request).items() if name in names}
-    rows = wired.calibrations._prompt_sets.list()[0].id
-    job = wired.calibrations._jobs.add("calibration", "set", {"prompt_set_id": rows, "request": old})
-    wired.calibrations._jobs.mark_interrupted()
-    assert wired.jobs.get(job.id).resumable
-    resumed = wired.jobs.wait(wired.calibrations.resume(job.id))
+    rows = wired[CalibrationService]._prompt_sets.list()[0].id
+    job = wired[CalibrationService]._jobs.add("calibration", "set", {"prompt_set_id": rows, "request": old})
+    wired[CalibrationService]._jobs.mark_interrupted()
+    assert wired[JobService].get(job.id).resumable
+    resumed = wired[JobService].wait(wired[CalibrationService].resume(job.id))
     assert resumed.status == "done"
-    first, second = (stored(wired, item) for item in (resumed, wired.jobs.get(1)))
+    first, second = (stored(wired, item) for item in (resumed, wired[JobService].get(1)))
     assert same(first, second)
 
 
@@ -281,24 +281,24 @@ def test_a_job_of_the_first_version_is_resumed_with_what_it_was_asked(wired, pro
     ],
 )
 def test_a_payload_that_cannot_be_read_is_refused_in_one_sentence(wired, payload, message):
-    jobs = wired.calibrations._jobs
+    jobs = wired[CalibrationService]._jobs
     job = jobs.add("calibration", "set", payload)
     jobs.mark_interrupted()
     with pytest.raises(ServiceError, match=message) as caught:
-        wired.calibrations.resume(job.id)
+        wired[CalibrationService].resume(job.id)
     assert "\n" not in str(caught.value)
 
 
 def test_what_was_worked_out_for_other_inputs_is_refused(wired, prompts, small_batches, monkeypatch):
     with monkeypatch.context() as patch:
         scored_prompts(patch, after=60, error=Stop("stop"))
-        job_id = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST)).id
-    jobs = wired.calibrations._jobs
+        job_id = wired[JobService].wait(wired[CalibrationService].submit(prompts, REQUEST)).id
+    jobs = wired[CalibrationService]._jobs
     payload = jobs.get(job_id).payload
     other = jobs.add("calibration", "set", {**payload, "request": {**payload["request"], "lam": 0.1}}).id
     jobs.mark_interrupted()
     ledgers(wired).move(job_id, other)
-    job = wired.jobs.wait(wired.calibrations.resume(other))
+    job = wired[JobService].wait(wired[CalibrationService].resume(other))
     assert job.status == "failed"
     assert "belongs to another model, prompt set or setting" in job.error
 
@@ -319,8 +319,8 @@ def test_a_request_that_was_stored_before_bins_could_widen_keeps_even_ones():
 
 
 def test_a_ledger_is_saved_every_two_seconds_and_when_the_work_ends_early(wired, prompts):
-    job_id = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST)).id
-    set_id = wired.calibrations._prompt_sets.list()[0].id
+    job_id = wired[JobService].wait(wired[CalibrationService].submit(prompts, REQUEST)).id
+    set_id = wired[CalibrationService]._prompt_sets.list()[0].id
     now = [0.0]
     saved = []
 
@@ -329,7 +329,7 @@ def test_a_ledger_is_saved_every_two_seconds_and_when_the_work_ends_early(wired,
             saved.append(now[0])
             super().save(*arguments)
 
-    kept = Counting(wired.calibrations._prompt_sets._database)
+    kept = Counting(wired[CalibrationService]._prompt_sets._database)
     ledger = KeptLedger(kept, job_id, set_id, lambda: now[0])
     stage = ledger.stage("calibration")
     stage.bind("key")
@@ -347,7 +347,7 @@ def test_a_ledger_is_saved_every_two_seconds_and_when_the_work_ends_early(wired,
 
 
 def test_a_damaged_ledger_is_refused_in_one_sentence(wired, prompts):
-    job_id = wired.jobs.wait(wired.calibrations.submit(prompts, REQUEST)).id
-    ledgers(wired).save(job_id, wired.calibrations._prompt_sets.list()[0].id, b"not a ledger")
+    job_id = wired[JobService].wait(wired[CalibrationService].submit(prompts, REQUEST)).id
+    ledgers(wired).save(job_id, wired[CalibrationService]._prompt_sets.list()[0].id, b"not a ledger")
     with pytest.raises(CoftError, match="damaged"):
         KeptLedger(ledgers(wired), job_id, 1)

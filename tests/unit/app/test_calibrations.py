@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 import coft_core as cc
+from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate import trial as estimates
 from app.calibrate.operations import calibration_json, drift_json
+from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.jobs import JobService
 from app.shared.thresholds import CalibrationReadings
 from coft_core.errors import InvalidInputError
 from db.types import StoreError
@@ -67,10 +70,10 @@ def made(wired, tmp_path):
     """Calibrate on rows, and give the view."""
 
     def calibrate(rows=None, **changes):
-        parsed = wired.calibrations.parse(write(tmp_path, rows_csv(rows) if rows else prompt_set_csv()))
-        job = wired.jobs.wait(wired.calibrations.submit(parsed, replace(REQUEST, **changes)))
+        parsed = wired[CalibrationService].parse(write(tmp_path, rows_csv(rows) if rows else prompt_set_csv()))
+        job = wired[JobService].wait(wired[CalibrationService].submit(parsed, replace(REQUEST, **changes)))
         assert job.status == "done", job.error
-        return wired.calibrations.view(job.result["calibration_id"])
+        return wired[CalibrationService].view(job.result["calibration_id"])
 
     return calibrate
 
@@ -80,8 +83,8 @@ def test_a_calibration_is_stored_with_its_values_and_read_at_another_alpha(wired
     assert view.summary.contexts + view.coverage[0].contexts == 20
     assert view.bins[0].state == "calibrated"
     assert view.bins[0].contexts == view.summary.contexts
-    assert wired.calibrations.view(view.summary.id, ReadingRequest(alpha=0.3)).bins[0].tau >= view.bins[0].tau
-    fine = wired.calibrations.view(view.summary.id, ReadingRequest(alpha=0.001))
+    assert wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.3)).bins[0].tau >= view.bins[0].tau
+    fine = wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.001))
     assert fine.bins[0].state == "uninformative"
     assert fine.smallest_alpha == view.smallest_alpha
     assert fine.smallest_alpha.overall == pytest.approx(1 / (view.summary.contexts + 1))
@@ -99,7 +102,7 @@ def test_bins_without_data_stand_in_one_row_and_name_their_lender(made):
 
 def test_every_reading_is_that_of_the_calibration_itself(wired, made):
     view = made(estimator="one_per_context", draws=3)
-    stored = wired.calibrations.load(view.summary.id)
+    stored = wired[CalibrationService].load(view.summary.id)
     assert view.reading == stored.reading
     for asked in (
         {"alpha": 0.2},
@@ -110,7 +113,7 @@ def test_every_reading_is_that_of_the_calibration_itself(wired, made):
         {"rho": 2.0},
         {"alpha": 0.3, "rho": 1.5, "bin_width": 1},
     ):
-        read, expected = wired.calibrations.view(view.summary.id, ReadingRequest(**asked)), stored.read(**asked)
+        read, expected = wired[CalibrationService].view(view.summary.id, ReadingRequest(**asked)), stored.read(**asked)
         assert read.reading == expected.reading
         assert read.notes == expected.notes
         assert read.smallest_alpha == expected.smallest_alpha()
@@ -120,65 +123,70 @@ def test_every_reading_is_that_of_the_calibration_itself(wired, made):
             if entry.contexts:
                 shown = by_step[entry.first_step]
                 assert (shown.tau, shown.state, shown.rank) == (entry.tau, entry.state, entry.rank)
-    assert wired.calibrations.view(view.summary.id) == view
+    assert wired[CalibrationService].view(view.summary.id) == view
 
 
 def test_bad_rows_stop_a_calibration_unless_the_reviewer_goes_on(wired, tmp_path):
-    prompts = wired.calibrations.parse(write(tmp_path, prompt_set_csv() + "only a prompt,,\n" + "x" * 300 + ",y,\n"))
-    before = wired.jobs.list()
+    prompts = wired[CalibrationService].parse(
+        write(tmp_path, prompt_set_csv() + "only a prompt,,\n" + "x" * 300 + ",y,\n")
+    )
+    before = wired[JobService].list()
     with pytest.raises(ServiceError, match=r"2 of 42 rows cannot be used, the first on line 42 \(reference is empty\)"):
-        wired.calibrations.submit(prompts, REQUEST)
-    assert wired.jobs.list() == before
+        wired[CalibrationService].submit(prompts, REQUEST)
+    assert wired[JobService].list() == before
     accepted = replace(REQUEST, accept_errors=True)
-    assert wired.jobs.wait(wired.calibrations.submit(prompts, accepted)).status == "done"
+    assert wired[JobService].wait(wired[CalibrationService].submit(prompts, accepted)).status == "done"
 
 
 @pytest.mark.parametrize("change", [{"lam": 2.0}, {"alpha": 0.0}, {"temperature": -1.0}])
 def test_settings_outside_their_range_are_refused_before_a_job_is_made(wired, tmp_path, change):
-    prompts = wired.calibrations.parse(write(tmp_path, prompt_set_csv()))
-    before = wired.jobs.list()
+    prompts = wired[CalibrationService].parse(write(tmp_path, prompt_set_csv()))
+    before = wired[JobService].list()
     with pytest.raises(InvalidInputError):
-        wired.calibrations.submit(prompts, replace(REQUEST, **change))
-    assert wired.jobs.list() == before
+        wired[CalibrationService].submit(prompts, replace(REQUEST, **change))
+    assert wired[JobService].list() == before
 
 
 def test_another_version_of_the_embedded_calibration_is_stored_once_beside_the_older_one(wired, made, tmp_path):
-    new = wired.calibrations.load(made().summary.id)
+    new = wired[CalibrationService].load(made().summary.id)
     for name, calibration in (("old.zip", new.read(bin_spacing="even")), ("new.zip", new)):
         calibration.save(tmp_path / name)
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'own.sqlite3'}", pipeline="none")
     with services(settings, loader=load_tiny) as own:
-        old = own.calibrations.install_embedded(tmp_path / "old.zip")
-        first = own.calibrations.install_embedded(tmp_path / "new.zip")
+        old = own[CalibrationService].install_embedded(tmp_path / "old.zip")
+        first = own[CalibrationService].install_embedded(tmp_path / "new.zip")
         assert [entry.last_step for entry in old.bins[:2]] == [7, 15]
         assert [entry.last_step for entry in first.bins[:2]] == [0, 1]
         for name, record in (("old.zip", old), ("new.zip", first)):
-            assert own.calibrations.install_embedded(tmp_path / name).id == record.id
+            assert own[CalibrationService].install_embedded(tmp_path / name).id == record.id
 
 
 def test_the_embedded_calibration_cannot_be_deleted(wired):
-    embedded = [c for c in wired.calibrations.list() if c.embedded]
+    embedded = [c for c in wired[CalibrationService].list() if c.embedded]
     assert embedded
     with pytest.raises(ServiceError, match="comes with the program"):
-        wired.calibrations.delete(embedded[0].id)
+        wired[CalibrationService].delete(embedded[0].id)
 
 
 def test_a_calibration_by_group_is_read_for_each_group(wired, made):
     view = made(grouped_rows(), by_group=True)
     assert [group.name for group in view.groups] == ["a", "b"]
     assert sum(group.contexts for group in view.groups) == view.summary.contexts
-    stored = wired.calibrations.load(view.summary.id)
-    part = wired.calibrations.view(view.summary.id, ReadingRequest(group="b"))
+    stored = wired[CalibrationService].load(view.summary.id)
+    part = wired[CalibrationService].view(view.summary.id, ReadingRequest(group="b"))
     assert part.group == "b"
     assert part.tokens == len(stored.for_group("b").values)
     assert part.bins[0].tau == stored.for_group("b").bins[0].tau
     assert part.groups == view.groups == stored.groups
     # What each group needs follows alpha, although its size is looked up once.
-    assert wired.calibrations.view(view.summary.id, ReadingRequest(alpha=0.3)).groups == stored.read(alpha=0.3).groups
+    assert (
+        wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.3)).groups
+        == stored.read(alpha=0.3).groups
+    )
     with pytest.raises(InvalidInputError, match="nothing is certified for it"):
-        wired.calibrations.view(view.summary.id, ReadingRequest(alpha=0.01, group="b"))
+        wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.01, group="b"))
     with pytest.raises(InvalidInputError, match="no group 'c'"):
-        wired.calibrations.view(view.summary.id, ReadingRequest(group="c"))
+        wired[CalibrationService].view(view.summary.id, ReadingRequest(group="c"))
 
 
 def test_a_factorized_calibration_is_stored_read_by_family_exported_and_deleted(wired, made, tmp_path):
@@ -187,31 +195,33 @@ def test_a_factorized_calibration_is_stored_read_by_family_exported_and_deleted(
     assert view.summary.mask_layout == "factorized"
     assert [(part.family, part.alpha) for part in view.families] == list(shares)
     assert (view.alpha, view.family, view.sequence) == (0.2, "gender", None)
-    stored = wired.calibrations.load(view.summary.id)
+    stored = wired[CalibrationService].load(view.summary.id)
     assert view.bins[0].tau == stored.part("gender").bins[0].tau
     assert view.coverage[0].kept == stored.coverage.kept
-    race = wired.calibrations.view(view.summary.id, ReadingRequest(family="race"))
+    race = wired[CalibrationService].view(view.summary.id, ReadingRequest(family="race"))
     assert (race.family, race.tokens) == ("race", len(stored.part("race").values))
     assert race.bins[0].contexts == race.families[1].contexts
-    equal = wired.calibrations.view(view.summary.id, ReadingRequest(alpha=0.3))
+    equal = wired[CalibrationService].view(view.summary.id, ReadingRequest(alpha=0.3))
     assert [part.alpha for part in equal.families] == [0.15, 0.15]
-    other = wired.calibrations.view(view.summary.id, ReadingRequest(alpha_by_family=(("gender", 0.1), ("race", 0.1))))
+    other = wired[CalibrationService].view(
+        view.summary.id, ReadingRequest(alpha_by_family=(("gender", 0.1), ("race", 0.1)))
+    )
     assert [part.alpha for part in other.families] == [0.1, 0.1]
     with pytest.raises(ServiceError, match="“age” was not calibrated"):
-        wired.calibrations.view(view.summary.id, ReadingRequest(family="age"))
-    path = wired.calibrations.export(view.summary.id, tmp_path)
+        wired[CalibrationService].view(view.summary.id, ReadingRequest(family="age"))
+    path = wired[CalibrationService].export(view.summary.id, tmp_path)
     assert cc.load_calibration(path.read_bytes()) == stored
-    wired.calibrations.delete(view.summary.id)
+    wired[CalibrationService].delete(view.summary.id)
     with pytest.raises(StoreError):
-        wired.calibrations.view(view.summary.id)
-    assert view.summary.id not in [item.id for item in wired.calibrations.list()]
+        wired[CalibrationService].view(view.summary.id)
+    assert view.summary.id not in [item.id for item in wired[CalibrationService].list()]
 
 
 def test_one_masked_branch_has_no_families_to_read(wired, made):
     number = made().summary.id
     for asked in (ReadingRequest(family="gender"), ReadingRequest(alpha_by_family=(("gender", 0.1),))):
         with pytest.raises(ServiceError, match="one masked branch"):
-            wired.calibrations.view(number, asked)
+            wired[CalibrationService].view(number, asked)
 
 
 def test_a_calibration_on_rollouts_keeps_its_rounds_and_chains(made):
@@ -226,10 +236,10 @@ def test_a_calibration_on_rollouts_keeps_its_rounds_and_chains(made):
 def test_chains_are_recorded_on_the_contexts_kept_apart_where_they_are_enough(wired, made, layout):
     request = {"record_chains": True, "max_new_tokens": 9, "mask_layout": layout, "verification_share": 0.45}
     few = made(grouped_rows(20), by_group=True, **request)
-    stored = wired.calibrations.load(few.summary.id)
+    stored = wired[CalibrationService].load(few.summary.id)
     assert set(np.unique(stored.chosen.contexts)) == set(range(20))
     many = made(grouped_rows(60), by_group=True, **request)
-    stored = wired.calibrations.load(many.summary.id)
+    stored = wired[CalibrationService].load(many.summary.id)
     parts = [part for _, part in stored.parts] if layout == "factorized" else [stored]
     held_out = {n for part in parts for n in np.unique(part.verification.contexts).tolist()}
     assert set(np.unique(stored.chosen.contexts).tolist()) == held_out
@@ -240,10 +250,10 @@ def test_chains_are_recorded_on_the_contexts_kept_apart_where_they_are_enough(wi
 def test_weights_of_a_column_are_those_of_the_contexts(wired, made):
     rows = grouped_rows(80)
     view = made(rows, weighting="column", by_group=True)
-    stored = wired.calibrations.load(view.summary.id)
+    stored = wired[CalibrationService].load(view.summary.id)
     assert dict(zip(stored.shift.contexts, stored.shift.weights, strict=True)) == {i: 1 + i % 2 for i in range(80)}
     assert view.effective_contexts == stored.effective_contexts < view.summary.contexts
-    plain = wired.calibrations.load(made(rows, by_group=True).summary.id)
+    plain = wired[CalibrationService].load(made(rows, by_group=True).summary.id)
     assert stored == replace(plain.reweighted({i: 1 + i % 2 for i in range(80)}), created=stored.created)
 
 
@@ -263,7 +273,7 @@ def test_a_bound_that_leaves_no_level_is_read_without_a_threshold(made):
 
 
 def test_an_upload_is_tokenized_before_its_estimate_takes_the_models_turn(wired, tmp_path, monkeypatch):
-    parsed = wired.calibrations.parse(write(tmp_path, rows_csv(grouped_rows(12))))
+    parsed = wired[CalibrationService].parse(write(tmp_path, rows_csv(grouped_rows(12))))
     tokenized, made = Event(), []
     trial = estimates.Trial.__init__
 
@@ -272,8 +282,8 @@ def test_an_upload_is_tokenized_before_its_estimate_takes_the_models_turn(wired,
         tokenized.set()
 
     monkeypatch.setattr(estimates.Trial, "__init__", told)
-    asking = Thread(target=lambda: made.append(wired.calibrations.estimate(parsed, REQUEST)))
-    with wired.calibrations._host.turn():
+    asking = Thread(target=lambda: made.append(wired[CalibrationService].estimate(parsed, REQUEST)))
+    with wired[CalibrationService]._host.turn():
         asking.start()
         assert tokenized.wait(20)
         assert not made
@@ -284,7 +294,7 @@ def test_an_upload_is_tokenized_before_its_estimate_takes_the_models_turn(wired,
 def test_estimated_weights_favour_prompts_like_those_in_use(wired, made):
     deployment = tuple(f"The Black man said number {i} to them," for i in range(40))
     view = made(grouped_rows(120), weighting="estimated", by_group=True, deployment=deployment)
-    stored = wired.calibrations.load(view.summary.id)
+    stored = wired[CalibrationService].load(view.summary.id)
     weights = np.array(stored.shift.weights)
     assert stored.shift.estimated
     assert weights[1::2].mean() > 2 * weights[::2].mean()
@@ -293,9 +303,9 @@ def test_estimated_weights_favour_prompts_like_those_in_use(wired, made):
 
 def test_weights_that_leave_too_few_contexts_are_refused_in_the_cores_words(wired, tmp_path):
     rows = [dict(row, weight=1000 if i == 0 else 0.001) for i, row in enumerate(grouped_rows())]
-    parsed = wired.calibrations.parse(write(tmp_path, rows_csv(rows)))
+    parsed = wired[CalibrationService].parse(write(tmp_path, rows_csv(rows)))
     request = replace(REQUEST, weighting="column", by_group=True)
-    job = wired.jobs.wait(wired.calibrations.submit(parsed, request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(parsed, request))
     assert job.status == "failed"
     assert "The weights leave 60 contexts worth 1.0 and at least 30 are needed" in job.error
 
@@ -303,34 +313,34 @@ def test_weights_that_leave_too_few_contexts_are_refused_in_the_cores_words(wire
 @pytest.mark.parametrize("layout", ["joint", "factorized"])
 def test_a_stored_calibration_is_weighted_anew_without_the_model(wired, made, monkeypatch, layout):
     view = made(grouped_rows(160), by_group=True, mask_layout=layout)
-    monkeypatch.setattr(wired.calibrations._host, "get", None)
+    monkeypatch.setattr(wired[CalibrationService]._host, "get", None)
     mixed = tuple(f"{who} said number {i} to them," for i in range(30) for who in ("He", "The Black man", "A man"))
-    number = wired.calibrations.reweight(view.summary.id, mixed, "for the ward")
-    shown = wired.calibrations.view(number)
+    number = wired[CalibrationService].reweight(view.summary.id, mixed, "for the ward")
+    shown = wired[CalibrationService].view(number)
     assert (shown.summary.name, shown.summary.mask_layout) == ("for the ward", layout)
     assert any("estimated" in note for note in shown.notes)
     assert shown.effective_contexts is not None
-    before = wired.calibrations.load(view.summary.id)
-    assert wired.calibrations.load(number).fingerprint == before.fingerprint
-    assert wired.calibrations.view(view.summary.id) == view
-    assert wired.calibrations.view(wired.calibrations.reweight(view.summary.id, mixed, " ")).summary.name == (
-        "set, weighted"
-    )
+    before = wired[CalibrationService].load(view.summary.id)
+    assert wired[CalibrationService].load(number).fingerprint == before.fingerprint
+    assert wired[CalibrationService].view(view.summary.id) == view
+    assert wired[CalibrationService].view(
+        wired[CalibrationService].reweight(view.summary.id, mixed, " ")
+    ).summary.name == ("set, weighted")
 
 
 def test_a_calibration_whose_prompts_are_not_stored_cannot_be_weighted_anew(wired, made):
-    embedded = next(item for item in wired.calibrations.list() if item.embedded)
+    embedded = next(item for item in wired[CalibrationService].list() if item.embedded)
     number = made().summary.id
-    wired.calibrations._prompt_sets.delete(wired.calibrations._store.get(number).prompt_set_id)
+    wired[CalibrationService]._prompt_sets.delete(wired[CalibrationService]._store.get(number).prompt_set_id)
     for gone in (embedded.id, number):
         with pytest.raises(ServiceError, match="are not stored"):
-            wired.calibrations.reweight(gone, tuple(f"he {i}" for i in range(30)), "new")
+            wired[CalibrationService].reweight(gone, tuple(f"he {i}" for i in range(30)), "new")
 
 
 def test_an_exported_calibration_is_the_stored_one(wired, made, tmp_path):
     number = made().summary.id
-    path = wired.calibrations.export(number, tmp_path)
-    assert cc.Calibration.load(path) == wired.calibrations.load(number)
+    path = wired[CalibrationService].export(number, tmp_path)
+    assert cc.Calibration.load(path) == wired[CalibrationService].load(number)
 
 
 def test_soft_masks_and_whitelists_are_part_of_the_policy_that_is_calibrated(wired, made):
@@ -342,29 +352,29 @@ def test_soft_masks_and_whitelists_are_part_of_the_policy_that_is_calibrated(wir
         mask_hint="someone",
         whitelist=("she", "The  Nurse"),
     )
-    assert wired.audits.start(StartAudit("He saw her", settings)).certificate == "certified"
+    assert wired[AuditService].start(StartAudit("He saw her", settings)).certificate == "certified"
     other = replace(settings, whitelist=())
     with pytest.raises(cc.CalibrationMismatch):
-        wired.audits.start(StartAudit("He saw her", other))
+        wired[AuditService].start(StartAudit("He saw her", other))
 
 
 def test_a_reading_reuses_what_does_not_depend_on_alpha_and_never_a_deleted_runs(wired, made):
     number = made(grouped_rows(), by_group=True).summary.id
-    readings: CalibrationReadings = wired.calibrations._readings
+    readings: CalibrationReadings = wired[CalibrationService]._readings
     first = readings.view(number, ReadingRequest(alpha=0.2))
     second = readings.view(number, ReadingRequest(alpha=0.3))
     assert first.log_values is second.log_values
     assert first.bins[0].tau != second.bins[0].tau
     assert readings.view(number, ReadingRequest(bin_width=4)).log_values is not first.log_values
     assert readings.view(number, ReadingRequest(group="a")).log_values is not first.log_values
-    wired.calibrations.delete(number)
+    wired[CalibrationService].delete(number)
     with pytest.raises(StoreError, match="no calibration"):
         readings.view(number)
 
 
 def test_smaller_alphas_never_give_larger_thresholds(wired, made):
     number = made().summary.id
-    taus = [wired.calibrations.view(number, ReadingRequest(alpha=a)).bins[0].tau for a in (0.4, 0.3, 0.2, 0.1)]
+    taus = [wired[CalibrationService].view(number, ReadingRequest(alpha=a)).bins[0].tau for a in (0.4, 0.3, 0.2, 0.1)]
     assert all(larger >= smaller for larger, smaller in pairwise(taus))
 
 
@@ -379,17 +389,17 @@ def test_what_a_calibration_says_is_json(wired, made):
         view = made(**changes)
         text = json.dumps(calibration_json(view), allow_nan=False)
         assert json.loads(text)["calibration_id"] == view.summary.id
-        json.dumps(drift_json(wired.calibrations.drift(view.summary.id)), allow_nan=False)
+        json.dumps(drift_json(wired[CalibrationService].drift(view.summary.id)), allow_nan=False)
 
 
 def test_weights_are_not_estimated_for_contexts_that_an_earlier_version_counted_otherwise(wired, made):
     view = made(grouped_rows(80))
-    stored = wired.calibrations.load(view.summary.id)
+    stored = wired[CalibrationService].load(view.summary.id)
     parts = (stored.values, stored.verification)
     merged = [replace(values, contexts=values.contexts // 40) for values in parts]
-    record = wired.calibrations._store.get(view.summary.id)
-    older = wired.calibrations._store.add(
+    record = wired[CalibrationService]._store.get(view.summary.id)
+    older = wired[CalibrationService]._store.add(
         replace(stored, values=merged[0], verification=merged[1]), record.prompt_set_id
     )
     with pytest.raises(ServiceError, match="counted rows of one group as one context"):
-        wired.calibrations.reweight(older.id, tuple(f"he {i}" for i in range(30)), "new")
+        wired[CalibrationService].reweight(older.id, tuple(f"he {i}" for i in range(30)), "new")

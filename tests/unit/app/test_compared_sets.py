@@ -8,10 +8,16 @@ from statistics import fmean, median
 import pytest
 import scipy.stats
 
+from app.audit.service import AuditService
+from app.batch.service import BatchService
+from app.calibrate.service import CalibrationService
 from app.compare.chains import mean_of, parted
+from app.compare.service import ComparisonService
+from app.compare.sets import SetComparisonService
 from app.compare.types import SetCell, SetRequest
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ColumnMismatch, ServiceError
+from app.shared.jobs import JobService
 from db.comparisons import MeasuredStepRecord
 from db.types import NotFoundError
 from tests.conftest import prompt_set_csv
@@ -25,19 +31,19 @@ PROMPTS = "prompt,group,context\nThe nurse said he,men,1\nThe nurse said she,wom
 def prompts(wired, tmp_path):
     path = tmp_path / "people.csv"
     path.write_text(PROMPTS)
-    return wired.batches.parse(path)
+    return wired[BatchService].parse(path)
 
 
 def finish(wired, number):
-    for column in wired.compared_sets.view(number).columns:
-        job = wired.jobs.wait(column.job.id)
+    for column in wired[SetComparisonService].view(number).columns:
+        job = wired[JobService].wait(column.job.id)
         assert job.status == "done", job.error
-    return wired.compared_sets.view(number)
+    return wired[SetComparisonService].view(number)
 
 
 @pytest.fixture
 def view(wired, prompts):
-    return finish(wired, wired.compared_sets.submit(prompts, SetRequest("people", COLUMNS)))
+    return finish(wired, wired[SetComparisonService].submit(prompts, SetRequest("people", COLUMNS)))
 
 
 def test_every_prompt_is_decoded_under_every_column_from_one_stored_set(wired, view):
@@ -48,16 +54,16 @@ def test_every_prompt_is_decoded_under_every_column_from_one_stored_set(wired, v
     assert [own.finished for own in view.columns] == [3, 3, 3]
     assert not view.running
     assert not view.resumable
-    assert len(wired.compared_sets.prompt_sets()) == 1
-    assert len({wired.batches._batches.get(own.batch_id).prompt_set_id for own in view.columns}) == 1
+    assert len(wired[SetComparisonService].prompt_sets()) == 1
+    assert len({wired[BatchService]._batches.get(own.batch_id).prompt_set_id for own in view.columns}) == 1
     for row in view.rows:
-        seeds = {wired.audits.view(cell.session_id).settings.seed for cell in row.cells}
+        seeds = {wired[AuditService].view(cell.session_id).settings.seed for cell in row.cells}
         assert len(seeds) == 1, "columns differ by their policy, not by chance"
 
 
 def test_the_numbers_of_a_cell_are_those_of_its_session(wired, view):
     for row in view.rows:
-        shown = [wired.audits.view(cell.session_id) for cell in row.cells]
+        shown = [wired[AuditService].view(cell.session_id) for cell in row.cells]
         tokens = [[step.token_id for step in own.steps] for own in shown]
         for place, (cell, own) in enumerate(zip(row.cells, shown, strict=True)):
             assert cell.steps == len(own.steps) == 5
@@ -87,14 +93,14 @@ def test_means_count_a_context_once_and_have_its_t_interval(view):
 
 def test_rows_are_sorted_by_a_columns_number(wired, view):
     for descending in (False, True):
-        rows = wired.compared_sets.view(view.id, "mean_kl_factual", 1, descending).rows
+        rows = wired[SetComparisonService].view(view.id, "mean_kl_factual", 1, descending).rows
         values = [row.cells[1].mean_kl_factual for row in rows]
         assert values == sorted(values, reverse=descending)
-    assert [row.group for row in wired.compared_sets.view(view.id, "group").rows] == ["men", "men", "women"]
+    assert [row.group for row in wired[SetComparisonService].view(view.id, "group").rows] == ["men", "men", "women"]
 
 
 def test_the_tables_hold_every_prompt_and_column_and_every_mean(wired, view, tmp_path):
-    rows, summary = wired.compared_sets.write_csv(view.id, tmp_path)
+    rows, summary = wired[SetComparisonService].write_csv(view.id, tmp_path)
     found = list(csv.DictReader(rows.open(newline="", encoding="utf-8")))
     assert len(found) == 9
     second = next(row for row in found if (row["line"], row["column"]) == ("3", "2"))
@@ -113,13 +119,13 @@ def test_a_column_whose_calibration_does_not_fit_is_named_and_nothing_is_stored(
     path = tmp_path / "set.csv"
     path.write_text(prompt_set_csv())
     request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     misfit = replace(SETTINGS, policy="coft", lam=0.2, calibration_id=job.result["calibration_id"])
     with pytest.raises(ColumnMismatch) as refused:
-        wired.compared_sets.submit(prompts, SetRequest("people", (SETTINGS, misfit)))
+        wired[SetComparisonService].submit(prompts, SetRequest("people", (SETTINGS, misfit)))
     assert refused.value.column == 1
-    assert wired.batches.list() == ()
-    assert wired.compared_sets.list() == ()
+    assert wired[BatchService].list() == ()
+    assert wired[SetComparisonService].list() == ()
 
 
 @pytest.mark.parametrize(
@@ -132,39 +138,39 @@ def test_a_column_whose_calibration_does_not_fit_is_named_and_nothing_is_stored(
 )
 def test_columns_that_cannot_be_compared_are_refused(wired, prompts, columns, sentence):
     with pytest.raises(ServiceError, match=sentence):
-        wired.compared_sets.submit(prompts, SetRequest("people", columns))
-    assert wired.batches.list() == ()
+        wired[SetComparisonService].submit(prompts, SetRequest("people", columns))
+    assert wired[BatchService].list() == ()
 
 
 def test_a_cancelled_comparison_goes_on_where_it_was_left(wired, prompts):
     long = tuple(replace(own, max_new_tokens=24) for own in COLUMNS)
-    number = wired.compared_sets.submit(prompts, SetRequest("people", long))
-    wired.compared_sets.cancel(number)
-    for column in wired.compared_sets.view(number).columns:
-        wired.jobs.wait(column.job.id)
-    before = wired.compared_sets.view(number)
+    number = wired[SetComparisonService].submit(prompts, SetRequest("people", long))
+    wired[SetComparisonService].cancel(number)
+    for column in wired[SetComparisonService].view(number).columns:
+        wired[JobService].wait(column.job.id)
+    before = wired[SetComparisonService].view(number)
     assert before.resumable
     kept = {cell.session_id for row in before.rows for cell in row.cells} - {None}
-    wired.compared_sets.resume(number)
+    wired[SetComparisonService].resume(number)
     after = finish(wired, number)
     assert kept <= {cell.session_id for row in after.rows for cell in row.cells}
     with pytest.raises(ServiceError, match="nothing to resume"):
-        wired.compared_sets.resume(number)
+        wired[SetComparisonService].resume(number)
 
 
 def test_a_deleted_comparison_leaves_its_sessions(wired, view):
     ids = [cell.session_id for row in view.rows for cell in row.cells]
-    wired.compared_sets.delete(view.id)
-    assert wired.compared_sets.list() == ()
-    assert wired.batches.list() == ()
-    assert len([wired.audits.view(number) for number in ids]) == 9
+    wired[SetComparisonService].delete(view.id)
+    assert wired[SetComparisonService].list() == ()
+    assert wired[BatchService].list() == ()
+    assert len([wired[AuditService].view(number) for number in ids]) == 9
     with pytest.raises(NotFoundError):
-        wired.compared_sets.view(view.id)
+        wired[SetComparisonService].view(view.id)
 
 
 def test_a_stored_prompt_set_can_be_used_again_as_it_was(wired, view, prompts, tmp_path):
-    (stored,) = wired.compared_sets.prompt_sets()
-    again = wired.batches.parse(wired.compared_sets.write_prompt_set(stored.id, tmp_path / "again"))
+    (stored,) = wired[SetComparisonService].prompt_sets()
+    again = wired[BatchService].parse(wired[SetComparisonService].write_prompt_set(stored.id, tmp_path / "again"))
     assert again.errors == ()
     assert [example for _, example in again.rows] == [example for _, example in prompts.rows]
 
@@ -194,6 +200,6 @@ def test_a_chain_with_a_step_of_an_earlier_store_has_no_divergence_from_vanilla(
 
 def test_time_per_token_leaves_the_first_step_out_which_reads_the_prompt(wired, view):
     cell = view.rows[0].cells[0]
-    branch = wired.audits.view(cell.session_id).branch_id
-    taken = [item.seconds for item in wired.comparisons._measured.branch_steps(branch)]
+    branch = wired[AuditService].view(cell.session_id).branch_id
+    taken = [item.seconds for item in wired[ComparisonService]._measured.branch_steps(branch)]
     assert cell.seconds_per_token == median(taken[1:])

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.audit.service import AuditService
 from app.compare.chains import align, beside, first_divergence
 from app.compare.operations import comparison_json
-from app.sessions.service import LibraryQuery
+from app.compare.service import ComparisonService
+from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.step_words import fused_overruled
@@ -74,15 +76,15 @@ def test_what_two_chains_insert_at_one_place_stands_side_by_side():
 
 
 def run(wired, request=REQUEST, policies=("vanilla", "coft")):
-    ids = wired.comparisons.run_beside(request, policies)
-    taken = list(wired.comparisons.advance(ids))
+    ids = wired[ComparisonService].run_beside(request, policies)
+    taken = list(wired[ComparisonService].advance(ids))
     return ids, taken
 
 
 def test_policies_run_beside_each_other_share_prompt_spans_and_seed(wired, calibrated):
     request = replace(REQUEST, spans=None, settings=replace(SETTINGS, calibration_id=calibrated))
     ids, taken = run(wired, request)
-    vanilla, coft = (wired.audits.view(session_id) for session_id in ids)
+    vanilla, coft = (wired[AuditService].view(session_id) for session_id in ids)
     assert (vanilla.prompt, vanilla.spans, vanilla.settings.seed) == (coft.prompt, coft.spans, coft.settings.seed)
     assert [view.name for view in (vanilla, coft)] == ["night · Vanilla", "night · COFT"]
     assert (vanilla.certificate, coft.certificate) == ("uncertified: vanilla decoding", "certified")
@@ -95,8 +97,8 @@ def test_policies_run_beside_each_other_share_prompt_spans_and_seed(wired, calib
 def test_a_comparison_says_what_the_chains_say(wired, calibrated):
     request = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated, alpha=0.9))
     ids, _ = run(wired, request)
-    result = wired.comparisons.compare(ids)
-    views = [wired.audits.view(session_id) for session_id in ids]
+    result = wired[ComparisonService].compare(ids)
+    views = [wired[AuditService].view(session_id) for session_id in ids]
     (pair,) = result.pairs
     tokens = [[step.token_id for step in view.steps] for view in views]
     assert pair.first_divergence == first_divergence(*tokens)
@@ -123,15 +125,15 @@ def test_a_comparison_says_what_the_chains_say(wired, calibrated):
 
 def test_equal_chains_are_said_to_be_equal_and_shorter_ones_end(wired):
     ids, _ = run(wired)
-    copy = wired.audits.start(wired.library.prefill(ids[0]).request)
+    copy = wired[AuditService].start(wired[SessionLibrary].prefill(ids[0]).request)
     for _ in range(3):
-        wired.audits.step(copy.session_id)
-    shorter = wired.comparisons.compare([ids[0], copy.session_id])
+        wired[AuditService].step(copy.session_id)
+    shorter = wired[ComparisonService].compare([ids[0], copy.session_id])
     assert (shorter.pairs[0].first_divergence, shorter.pairs[0].removed) == (3, 5)
     assert shorter.divergence[5].kl[1] is None
     assert any("not finished" in note for note in shorter.notes)
-    list(wired.audits.run(copy.session_id))
-    equal = wired.comparisons.compare([ids[0], copy.session_id]).pairs[0]
+    list(wired[AuditService].run(copy.session_id))
+    equal = wired[ComparisonService].compare([ids[0], copy.session_id]).pairs[0]
     assert (equal.first_divergence, equal.same) == (None, 8)
     assert equal.sentence == "Both chains have the same 8 tokens."
     assert equal.differences == ()
@@ -139,29 +141,29 @@ def test_equal_chains_are_said_to_be_equal_and_shorter_ones_end(wired):
 
 def test_branches_of_one_session_are_compared(wired):
     ids, _ = run(wired)
-    view = wired.audits.view(ids[0])
+    view = wired[AuditService].view(ids[0])
     token = view.steps[2].token_id ^ 1
-    fork = wired.audits.fork(ids[0], view.branch_id, 2, token)
-    result = wired.comparisons.compare([ids[0], ids[0]], [view.branch_id, fork.branch_id])
+    fork = wired[AuditService].fork(ids[0], view.branch_id, 2, token)
+    result = wired[ComparisonService].compare([ids[0], ids[0]], [view.branch_id, fork.branch_id])
     assert result.pairs[0].first_divergence == 2
     assert result.chains[0].branch == "main"
     with pytest.raises(ServiceError, match="chosen twice"):
-        wired.comparisons.compare([ids[0], ids[0]])
+        wired[ComparisonService].compare([ids[0], ids[0]])
 
 
 def test_different_prompts_and_seeds_are_pointed_out(wired):
-    first = wired.audits.start(REQUEST)
-    other = wired.audits.start(replace(REQUEST, prompt="The nurse said hey", settings=replace(SETTINGS, seed=2)))
+    first = wired[AuditService].start(REQUEST)
+    other = wired[AuditService].start(replace(REQUEST, prompt="The nurse said hey", settings=replace(SETTINGS, seed=2)))
     for view in (first, other):
-        wired.audits.step(view.session_id)
-    notes = wired.comparisons.compare([first.session_id, other.session_id]).notes
+        wired[AuditService].step(view.session_id)
+    notes = wired[ComparisonService].compare([first.session_id, other.session_id]).notes
     assert any("different prompts" in note for note in notes)
     assert any("different seeds" in note for note in notes)
 
 
 def test_a_comparison_that_cannot_be_made_is_refused_and_starts_nothing(wired, calibrated):
     ids, _ = run(wired)
-    total = wired.library.search(LibraryQuery()).total
+    total = wired[SessionLibrary].search(LibraryQuery()).total
     for sessions, branches, error in (
         (ids[:1], (), ServiceError),
         (ids * 5, (), ServiceError),
@@ -169,7 +171,7 @@ def test_a_comparison_that_cannot_be_made_is_refused_and_starts_nothing(wired, c
         ((ids[0], 999), (), NotFoundError),
     ):
         with pytest.raises(error):
-            wired.comparisons.compare(sessions, branches)
+            wired[ComparisonService].compare(sessions, branches)
     mismatch = replace(REQUEST, settings=replace(SETTINGS, calibration_id=calibrated, lam=0.1))
     for request, policies, error in (
         (REQUEST, ("coft",), ServiceError),
@@ -178,38 +180,38 @@ def test_a_comparison_that_cannot_be_made_is_refused_and_starts_nothing(wired, c
         (mismatch, ("vanilla", "coft"), CalibrationMismatch),
     ):
         with pytest.raises(error):
-            wired.comparisons.run_beside(request, policies)
-    assert wired.library.search(LibraryQuery()).total == total
+            wired[ComparisonService].run_beside(request, policies)
+    assert wired[SessionLibrary].search(LibraryQuery()).total == total
 
 
 def test_pausing_one_chain_lets_the_others_go_on_and_none_stays_marked_as_running(wired):
-    ids = wired.comparisons.run_beside(REQUEST, ("vanilla", "coft"))
-    running = wired.comparisons.advance(ids)
+    ids = wired[ComparisonService].run_beside(REQUEST, ("vanilla", "coft"))
+    running = wired[ComparisonService].advance(ids)
     next(running)
-    wired.audits.pause(ids[0])
+    wired[AuditService].pause(ids[0])
     rest = list(running)
     assert {session_id for session_id, _ in rest} == {ids[1]}
     assert len(rest) == 8
-    cut = wired.comparisons.advance(ids[:1])
+    cut = wired[ComparisonService].advance(ids[:1])
     next(cut)
-    assert wired.audits.running(ids[0])
+    assert wired[AuditService].running(ids[0])
     cut.close()
-    assert not wired.audits.running(ids[0])
+    assert not wired[AuditService].running(ids[0])
 
 
 def test_one_policy_runs_beside_itself_with_other_settings_and_its_tokens_are_timed(wired, calibrated, tmp_path):
     settings = replace(SETTINGS, calibration_id=calibrated)
     columns = (replace(settings, policy="vanilla"), settings, replace(settings, calibration_id=None, lam=1.0))
-    ids = wired.comparisons.run_columns(replace(REQUEST, settings=settings), columns)
-    list(wired.comparisons.advance(ids))
-    views = [wired.audits.view(session_id) for session_id in ids]
+    ids = wired[ComparisonService].run_columns(replace(REQUEST, settings=settings), columns)
+    list(wired[ComparisonService].advance(ids))
+    views = [wired[AuditService].view(session_id) for session_id in ids]
     assert [view.name for view in views] == ["night · Vanilla", "night · COFT 2", "night · COFT 3"]
     assert [view.settings.calibration_id for view in views] == [None, calibrated, None]
-    result = wired.comparisons.compare(ids)
+    result = wired[ComparisonService].compare(ids)
     assert all(chain.seconds_per_token > 0 for chain in result.chains)
     tokens = [[step.token_id for step in view.steps] for view in views]
     assert result.rows == beside(8, [align(tokens[0], other) for other in tokens[1:]])
-    path = wired.comparisons.write_csv(ids, (), tmp_path)
+    path = wired[ComparisonService].write_csv(ids, (), tmp_path)
     rows = list(csv.DictReader(path.open(newline="", encoding="utf-8")))
     assert len(rows) == 3 * len(result.rows)
     third = [row for row in rows if row["chain"] == "3" and row["step"]]
@@ -219,32 +221,32 @@ def test_one_policy_runs_beside_itself_with_other_settings_and_its_tokens_are_ti
 
 
 def test_columns_that_are_alike_or_do_not_fit_start_nothing_and_say_which(wired, calibrated):
-    total = wired.library.search(LibraryQuery()).total
+    total = wired[SessionLibrary].search(LibraryQuery()).total
     settings = replace(SETTINGS, calibration_id=calibrated)
     alike = (replace(SETTINGS, policy="vanilla"), replace(settings, policy="vanilla"))
     with pytest.raises(ServiceError, match="same policy and settings"):
-        wired.comparisons.run_columns(REQUEST, alike)
+        wired[ComparisonService].run_columns(REQUEST, alike)
     with pytest.raises(ServiceError, match="no policy 'guess'"):
-        wired.comparisons.run_columns(REQUEST, (SETTINGS, replace(SETTINGS, policy="guess")))
+        wired[ComparisonService].run_columns(REQUEST, (SETTINGS, replace(SETTINGS, policy="guess")))
     with pytest.raises(ColumnMismatch, match="lam: calibrated") as caught:
-        wired.comparisons.run_columns(REQUEST, (replace(SETTINGS, policy="vanilla"), replace(settings, lam=0.1)))
+        wired[ComparisonService].run_columns(REQUEST, (replace(SETTINGS, policy="vanilla"), replace(settings, lam=0.1)))
     assert caught.value.column == 1
-    assert wired.library.search(LibraryQuery()).total == total
+    assert wired[SessionLibrary].search(LibraryQuery()).total == total
 
 
 def test_a_pause_stops_all_columns_also_those_that_have_not_begun(wired):
-    ids = wired.comparisons.run_beside(REQUEST, ("vanilla", "coft"))
-    running = wired.comparisons.advance(ids)
+    ids = wired[ComparisonService].run_beside(REQUEST, ("vanilla", "coft"))
+    running = wired[ComparisonService].advance(ids)
     next(running)
-    wired.comparisons.pause(ids)
+    wired[ComparisonService].pause(ids)
     assert list(running) == []
-    assert [len(wired.audits.view(session_id).steps) for session_id in ids] == [1, 0]
-    assert len(list(wired.comparisons.advance(ids))) == 15
+    assert [len(wired[AuditService].view(session_id).steps) for session_id in ids] == [1, 0]
+    assert len(list(wired[ComparisonService].advance(ids))) == 15
 
 
 def test_a_token_is_overruled_only_where_another_one_is_certified(wired):
-    view = wired.audits.start(REQUEST)
-    step = wired.audits.step(view.session_id)
+    view = wired[AuditService].start(REQUEST)
+    step = wired[AuditService].step(view.session_id)
 
     def with_candidates(*certified):
         rows = tuple(Candidate(i, "t", -1.0, -1.0, -1.0 - i, member) for i, member in enumerate(certified))

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from app.audit import live
+from app.audit.service import AuditService
 from app.audit.words import session_message, steps_message
-from app.report.tables import COLUMNS, COMPUTED
+from app.report.service import ExportService
+from app.report.tables import COLUMNS, COMPUTED, ReportService
 from app.report.verify.run import BundleVerifier
 from app.shared import computations
 from app.shared.audits import AuditSettings, Computation, KeptMemory, StartAudit
@@ -23,11 +25,11 @@ SETTINGS = AuditSettings(model="tiny", max_new_tokens=4, top_p=1.0)
 
 @pytest.fixture
 def audit(wired):
-    return wired.audits.start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
+    return wired[AuditService].start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
 
 
 def stored(wired, session_id):
-    return wired.audits.view(session_id).computed
+    return wired[AuditService].view(session_id).computed
 
 
 def test_nothing_is_said_before_the_first_step_and_each_way_is_said_once(wired, audit, monkeypatch):
@@ -36,21 +38,21 @@ def test_nothing_is_said_before_the_first_step_and_each_way_is_said_once(wired, 
     for path in (waits, waits, runs, runs):
         monkeypatch.setattr(live, "path_of", lambda model, path=path: path)
         monkeypatch.setattr(computations, "path_text", lambda model, path=path: path.text)
-        wired.audits.step(audit)
+        wired[AuditService].step(audit)
     first, second = stored(wired, audit)
     assert (first.steps, second.steps) == ("eager: not yet", "traced")
     assert first.dtype == "float32"
     assert first.numeric_noise == BOUNDS["float32"]
     assert [item.kind for item in first.memory] == ["slots"]
-    assert wired.audits.progress(audit).computed == (first, second)
+    assert wired[AuditService].progress(audit).computed == (first, second)
 
 
 def test_a_rebuilt_rollout_says_nothing_new_and_the_settings_stay_what_they_were(wired, audit):
-    before = wired.audits._sessions.get(audit)
-    wired.audits.step(audit)
-    wired.audits._host.memory.budget.close_idle()
-    wired.audits.step(audit)
-    after = wired.audits._sessions.get(audit)
+    before = wired[AuditService]._sessions.get(audit)
+    wired[AuditService].step(audit)
+    wired[AuditService]._host.memory.budget.close_idle()
+    wired[AuditService].step(audit)
+    after = wired[AuditService]._sessions.get(audit)
     assert len(stored(wired, audit)) == 1
     assert {**after.policy_settings, computations.STORED_AS: None} == {
         **before.policy_settings,
@@ -59,29 +61,29 @@ def test_a_rebuilt_rollout_says_nothing_new_and_the_settings_stay_what_they_were
 
 
 def test_reports_name_the_way_and_the_bound_and_verify_against_themselves(wired, audit, tmp_path):
-    list(wired.audits.run(audit))
+    list(wired[AuditService].run(audit))
     (way,) = stored(wired, audit)
-    header, *rows = wired.reports.csv(audit).splitlines()
+    header, *rows = wired[ReportService].csv(audit).splitlines()
     assert header.split(",") == [*COLUMNS, *COMPUTED]
     assert all("0.00005 nats, float32" in row and way.steps in row for row in rows)
-    document = json.loads(wired.exports.json(audit))
+    document = json.loads(wired[ExportService].json(audit))
     (told,) = document["session"]["policy_settings"]["computed"]
     assert (told["steps"], told["numeric_noise"]) == (way.steps, BOUNDS["float32"])
     assert told["memory"][0]["kind"] == "slots"
-    page = wired.exports.html(audit)
+    page = wired[ExportService].html(audit)
     assert "preallocated memory" in page
     assert "log-probabilities agree within 0.00005 nats, float32" in page
-    found = BundleVerifier(wired.audits._host, SpanDetector).verify(
-        wired.exports.write(audit, "bundle", tmp_path), replay=True
+    found = BundleVerifier(wired[AuditService]._host, SpanDetector).verify(
+        wired[ExportService].write(audit, "bundle", tmp_path), replay=True
     )
     assert [check for check in found.checks if check.status == "failed"] == []
 
 
 def test_an_audit_that_was_stored_without_it_keeps_its_table_and_its_type_is_unknown(wired, audit, monkeypatch):
     monkeypatch.setattr(live.LiveBranches, "_note", lambda *_: None)
-    list(wired.audits.run(audit))
-    assert wired.reports.csv(audit).splitlines()[0].split(",") == list(COLUMNS)
-    record = wired.audits._sessions.get(audit)
+    list(wired[AuditService].run(audit))
+    assert wired[ReportService].csv(audit).splitlines()[0].split(",") == list(COLUMNS)
+    record = wired[AuditService]._sessions.get(audit)
     older = replace(record, fingerprint={k: v for k, v in record.fingerprint.items() if k != "dtype"})
     assert computations.session_noise(record).text == "0.00005 nats, float32"
     assert "the number type is unknown" in computations.session_noise(older).text
@@ -89,11 +91,13 @@ def test_an_audit_that_was_stored_without_it_keeps_its_table_and_its_type_is_unk
 
 
 def test_the_page_says_how_and_within_which_bound_of_the_models_own_type(wired, audit):
-    list(wired.audits.run(audit))
-    view = wired.audits.view(audit)
+    list(wired[AuditService].run(audit))
+    view = wired[AuditService].view(audit)
     lines = dict(session_message(view)["computed"])
     assert lines["Computed"] == view.computed[0].sentence
-    assert steps_message(view.steps, wired.audits.progress(audit))["computed"] == session_message(view)["computed"]
+    assert (
+        steps_message(view.steps, wired[AuditService].progress(audit))["computed"] == session_message(view)["computed"]
+    )
     step = replace(view.steps[0], log_tau=view.steps[0].candidates[0].log_joint - 0.1, state="calibrated")
     narrow = replace(view, noise=computations.noise_of("bfloat16"), steps=(step,))
     assert "0.2 nats, bfloat16" in session_message(narrow)["steps"][0]["facts"][0][2]
@@ -102,7 +106,7 @@ def test_the_page_says_how_and_within_which_bound_of_the_models_own_type(wired, 
 
 
 def test_a_model_says_how_its_keys_and_values_are_kept(wired):
-    details = wired.audits.model("tiny").details
+    details = wired[AuditService].model("tiny").details
     assert details.startswith("Keys and values: preallocated memory, may share forwards with other sessions.")
     assert "0.00005 nats, float32" in details
 

@@ -7,11 +7,14 @@ import pytest
 import torch
 
 import coft_core as cc
-from app.batch.service import BatchRequest
+from app.audit.service import AuditService
+from app.batch.service import BatchRequest, BatchService
 from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
-from app.shared.jobs import JobContext
+from app.shared.jobs import JobContext, JobRunner
 from app.shared.memory import FOR_MEMORY
+from app.swap.service import SwapService
 from app.swap.types import SwapRequest
 from coft_core.errors import DeviceMemoryError
 from coft_core.model.branches import BranchBatch
@@ -27,11 +30,11 @@ SECONDS = 120
 
 
 def start(wired):
-    return wired.audits.start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
+    return wired[AuditService].start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
 
 
 def chain(wired, session_id, branch_id=None):
-    return [step.token_id for step in wired.audits.view(session_id, branch_id).steps]
+    return [step.token_id for step in wired[AuditService].view(session_id, branch_id).steps]
 
 
 @pytest.fixture(scope="module")
@@ -61,45 +64,45 @@ class Exhausted:
 
 def test_a_step_is_tried_once_more_with_what_is_idle_closed(wired, alone, monkeypatch):
     other, session_id = start(wired), start(wired)
-    wired.audits.step(other)
-    wired.audits.step(session_id)
-    pool = wired.audits._live._pool
+    wired[AuditService].step(other)
+    wired[AuditService].step(session_id)
+    pool = wired[AuditService]._live._pool
     assert len(pool._rollouts) == 2
     failing = Exhausted(BranchBatch.logits, at={0})
     monkeypatch.setattr(BranchBatch, "logits", failing.bound())
-    assert wired.audits.step(session_id).token_id == alone[1]
-    assert list(pool._rollouts) == [wired.audits.view(session_id).branch_id]
-    list(wired.audits.run(session_id))
-    list(wired.audits.run(other))
+    assert wired[AuditService].step(session_id).token_id == alone[1]
+    assert list(pool._rollouts) == [wired[AuditService].view(session_id).branch_id]
+    list(wired[AuditService].run(session_id))
+    list(wired[AuditService].run(other))
     assert chain(wired, session_id) == chain(wired, other) == alone
 
 
 def test_a_step_that_fails_twice_says_so_and_leaves_the_chain_as_it_was(wired, alone, monkeypatch):
     session_id = start(wired)
-    wired.audits.step(session_id)
+    wired[AuditService].step(session_id)
     with monkeypatch.context() as patch:
         patch.setattr(BranchBatch, "logits", Exhausted(BranchBatch.logits, at=range(100)).bound())
         with pytest.raises(DeviceMemoryError, match=r"run out of memory.*COFT_KV_MEMORY_MB"):
-            wired.audits.step(session_id)
+            wired[AuditService].step(session_id)
     assert chain(wired, session_id) == alone[:1]
-    assert wired.audits._host.memory.budget.size == 0
-    list(wired.audits.run(session_id))
+    assert wired[AuditService]._host.memory.budget.size == 0
+    list(wired[AuditService].run(session_id))
     assert chain(wired, session_id) == alone
 
 
 def test_a_fork_that_fails_twice_leaves_no_branch(wired, alone, monkeypatch):
     session_id = start(wired)
-    list(wired.audits.run(session_id))
-    view = wired.audits.view(session_id)
+    list(wired[AuditService].run(session_id))
+    view = wired[AuditService].view(session_id)
     forced = next(row.token_id for row in view.steps[2].candidates if row.token_id != alone[2])
     with monkeypatch.context() as patch:
         patch.setattr(BranchBatch, "logits", Exhausted(BranchBatch.logits, at=range(100)).bound())
         with pytest.raises(DeviceMemoryError):
-            wired.audits.fork(session_id, view.branch_id, 2, forced)
-    assert len(wired.audits.view(session_id).branches) == 1
+            wired[AuditService].fork(session_id, view.branch_id, 2, forced)
+    assert len(wired[AuditService].view(session_id).branches) == 1
     with monkeypatch.context() as patch:
         patch.setattr(BranchBatch, "fork", Exhausted(BranchBatch.fork, at={0}).bound())
-        made = wired.audits.fork(session_id, view.branch_id, 2, forced)
+        made = wired[AuditService].fork(session_id, view.branch_id, 2, forced)
     assert [step.token_id for step in made.steps] == [*alone[:2], forced]
 
 
@@ -138,10 +141,10 @@ def small(settings, kilobytes, monkeypatch):
 
 def test_swaps_in_a_budget_for_one_chain_give_what_they_give_without_a_limit(wired, settings, monkeypatch):
     request = SwapRequest(PROMPT, SETTINGS, SPANS, pronouns=("she",), max_new_tokens=4, answer_step=1)
-    expected = wired.swaps.compare(request)
+    expected = wired[SwapService].compare(request)
     with services(small(settings, 40, monkeypatch), loader=load_tiny) as tight:
-        found = tight.swaps.compare(request)
-        assert tight.swaps._host.memory.budget.size == 0
+        found = tight[SwapService].compare(request)
+        assert tight[SwapService]._host.memory.budget.size == 0
     for own, other in zip(found.outcomes, expected.outcomes, strict=True):
         assert [step.token_id for step in own.policy.steps] == [step.token_id for step in other.policy.steps]
         assert own.vanilla.text == other.vanilla.text
@@ -174,7 +177,7 @@ def test_a_calibration_that_waits_for_memory_says_so_and_leaves_its_turn_to_othe
         name="c", model="tiny", alpha=0.3, source="rollout", max_new_tokens=3, max_iterations=1, accept_errors=True
     )
     with services(small(settings, 200, monkeypatch), loader=load_tiny) as wired:
-        host, turns = wired.audits._host, []
+        host, turns = wired[AuditService]._host, []
 
         def turn():
             with host.turn():
@@ -182,12 +185,12 @@ def test_a_calibration_that_waits_for_memory_says_so_and_leaves_its_turn_to_othe
 
         other = threading.Thread(target=turn, daemon=True)
         with host.memory.budget.room(190 << 10):
-            job_id = wired.calibrations.submit(wired.calibrations.parse(path), request)
+            job_id = wired[CalibrationService].submit(wired[CalibrationService].parse(path), request)
             assert waits.wait(SECONDS)
             other.start()
             other.join(SECONDS)
             assert turns == [True]
-        assert wired.runner.wait(job_id, SECONDS).status == "done"
+        assert wired[JobRunner].wait(job_id, SECONDS).status == "done"
     assert not messages[-1].endswith(FOR_MEMORY)
 
 
@@ -196,12 +199,12 @@ def test_a_job_that_waits_for_memory_can_be_cancelled(settings, monkeypatch, tmp
     path.write_text(prompt_set_csv(20))
     request = CalibrationRequest(name="c", model="tiny", alpha=0.3, source="rollout", accept_errors=True)
     with services(small(settings, 200, monkeypatch), loader=load_tiny) as wired:
-        budget = wired.audits._host.memory.budget
+        budget = wired[AuditService]._host.memory.budget
         with budget.room(190 << 10):
-            job_id = wired.calibrations.submit(wired.calibrations.parse(path), request)
+            job_id = wired[CalibrationService].submit(wired[CalibrationService].parse(path), request)
             assert told[0].wait(SECONDS)
-            wired.runner.cancel(job_id)
-            assert wired.runner.wait(job_id, SECONDS).status == "cancelled"
+            wired[JobRunner].cancel(job_id)
+            assert wired[JobRunner].wait(job_id, SECONDS).status == "cancelled"
         assert budget.size == 0
 
 
@@ -211,12 +214,12 @@ def test_a_batch_of_audits_says_that_it_waits_for_memory_and_goes_on(settings, m
     path = tmp_path / "set.csv"
     path.write_text(f"prompt\n{PROMPT}\n")
     with services(small(settings, 200, monkeypatch), loader=load_tiny) as wired:
-        parsed = wired.batches.parse(path)
-        budget = wired.audits._host.memory.budget
+        parsed = wired[BatchService].parse(path)
+        budget = wired[AuditService]._host.memory.budget
         with budget.room(190 << 10):
-            batch = wired.batches.submit(parsed, BatchRequest("b", settings=SETTINGS))
+            batch = wired[BatchService].submit(parsed, BatchRequest("b", settings=SETTINGS))
             assert waits.wait(SECONDS)
-        record = wired.runner.wait(wired.batches.view(batch).job.id, SECONDS)
+        record = wired[JobRunner].wait(wired[BatchService].view(batch).job.id, SECONDS)
     assert record.status == "done"
     assert not messages[-1].endswith(FOR_MEMORY)
 

@@ -5,12 +5,16 @@ from dataclasses import replace
 
 import pytest
 
+from app.audit.service import AuditService
 from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
+from app.shared.jobs import JobService
 from app.shared.policies import KNOWN_POLICIES, fitted, parameter_values, policy_info
 from app.tune.runs import TuningRequest, tuning_csv
+from app.tune.service import TuningService
 from coft_core.errors import CalibrationMismatch
 from coft_core.policies.registry import METHODS
 from coft_core.tuning.sweep import LAMS
@@ -39,7 +43,7 @@ def factual(wired, tmp_path_factory):
     path = tmp_path_factory.mktemp("set") / "set.csv"
     path.write_text(prompt_set_csv(60))
     request = CalibrationRequest(name="factual", model="tiny", certified_in="factual", alpha=0.2)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     assert job.error is None
     return int(job.result["calibration_id"])
 
@@ -86,15 +90,15 @@ def test_changing_the_policy_drops_what_it_does_not_have():
 @pytest.mark.parametrize("policy", [item.key for item in KNOWN_POLICIES if item.key != "iti"])
 def test_a_session_of_every_method_is_stored_and_goes_on_as_it_was_begun(wired, policy):
     parameters = parameter_values(policy_info(policy), NEEDS_FILES.get(policy, {}))
-    started = wired.audits.start(StartAudit(PROMPT, replace(TINY, policy=policy, parameters=parameters)))
-    first = wired.audits.step(started.session_id)
-    view = wired.audits.view(started.session_id)
+    started = wired[AuditService].start(StartAudit(PROMPT, replace(TINY, policy=policy, parameters=parameters)))
+    first = wired[AuditService].step(started.session_id)
+    view = wired[AuditService].view(started.session_id)
     assert view.settings.policy == policy
     assert view.settings.parameters == parameters
     assert view.steps == (first,)
     if policy not in ("coft", "coft-no-fusion"):
         assert view.certificate.startswith("uncertified")
-    assert len(list(wired.audits.run(started.session_id))) == 2
+    assert len(list(wired[AuditService].run(started.session_id))) == 2
 
 
 def test_parameters_survive_the_way_through_json():
@@ -105,15 +109,15 @@ def test_parameters_survive_the_way_through_json():
 
 def test_a_calibration_of_the_factual_reading_serves_methods_of_one_branch_alone(wired, factual):
     single = replace(TINY, policy="coft-single-branch", calibration_id=factual, alpha=0.2)
-    assert wired.audits.fit(single).differences == ()
-    view = wired.audits.start(StartAudit(PROMPT, single))
+    assert wired[AuditService].fit(single).differences == ()
+    view = wired[AuditService].start(StartAudit(PROMPT, single))
     assert view.certificate == "certified"
     joint = replace(single, policy="coft")
-    assert [name for name, _, _ in wired.audits.fit(joint).differences] == ["certified_in"]
+    assert [name for name, _, _ in wired[AuditService].fit(joint).differences] == ["certified_in"]
     with pytest.raises(CalibrationMismatch, match="method"):
-        wired.audits.start(StartAudit(PROMPT, joint))
-    assert wired.audits.adopt(joint).policy == "coft-single-branch"
-    (listed,) = (item for item in wired.calibrations.list() if item.id == factual)
+        wired[AuditService].start(StartAudit(PROMPT, joint))
+    assert wired[AuditService].adopt(joint).policy == "coft-single-branch"
+    (listed,) = (item for item in wired[CalibrationService].list() if item.id == factual)
     assert listed.certified_in == "factual"
 
 
@@ -131,7 +135,7 @@ def test_what_thresholds_of_one_reading_cannot_have_is_refused(wired, tmp_path, 
     path.write_text(prompt_set_csv(60))
     request = replace(CalibrationRequest(name="x", model="tiny", certified_in="factual"), **change)
     with pytest.raises(ServiceError, match=sentence):
-        wired.calibrations.submit(wired.calibrations.parse(path), request)
+        wired[CalibrationService].submit(wired[CalibrationService].parse(path), request)
 
 
 def tuning_rows():
@@ -153,12 +157,12 @@ def tuning_file(folder):
 
 
 def test_a_tuning_is_kept_and_its_strengths_are_used_again(wired, tmp_path):
-    tuning_set = wired.tunings.read(tuning_file(tmp_path))
+    tuning_set = wired[TuningService].read(tuning_file(tmp_path))
     assert (tuning_set.graded, tuning_set.pairs) == (24, 12)
     request = TuningRequest("small", ("coft", "sdd", "cda"), TINY)
-    job = wired.jobs.wait(wired.tunings.submit(tuning_set, request))
+    job = wired[JobService].wait(wired[TuningService].submit(tuning_set, request))
     assert job.error is None
-    view = wired.tunings.view(job.id)
+    view = wired[TuningService].view(job.id)
     coft, sdd, cda = view.methods
     assert len(coft.points) == 9
     assert len(sdd.points) == 5
@@ -166,11 +170,11 @@ def test_a_tuning_is_kept_and_its_strengths_are_used_again(wired, tmp_path):
     kept = [point for point in coft.points if point.accuracy[0] >= view.floor]
     assert kept
     assert coft.best.gap[0] == min(point.gap[0] for point in kept)
-    assert wired.tunings.applied(TINY).lam == dict(coft.best.values)["lam"]
-    assert wired.tunings.tuned(TINY).run_id == job.id
-    assert wired.tunings.tuned(replace(TINY, temperature=0.7)) is None
+    assert wired[TuningService].applied(TINY).lam == dict(coft.best.values)["lam"]
+    assert wired[TuningService].tuned(TINY).run_id == job.id
+    assert wired[TuningService].tuned(replace(TINY, temperature=0.7)) is None
     with pytest.raises(ServiceError, match="No finished tuning fits GeDi"):
-        wired.tunings.applied(replace(TINY, policy="gedi"))
+        wired[TuningService].applied(replace(TINY, policy="gedi"))
     assert tuning_csv(view).count("\r\n") == 1 + 1 + 9 + 5 + 1
 
 
@@ -178,9 +182,9 @@ def test_coft_is_certified_at_every_lambda_where_it_is_calibrated_for_the_sweep(
     references = tmp_path / "references.csv"
     references.write_text(prompt_set_csv(60))
     request = TuningRequest("certified", ("coft",), TINY, alphas=(0.2, 0.4))
-    number = wired.tunings.submit(wired.tunings.read(tuning_file(tmp_path)), request, references)
-    assert wired.jobs.wait(number).error is None
-    view = wired.tunings.view(number)
+    number = wired[TuningService].submit(wired[TuningService].read(tuning_file(tmp_path)), request, references)
+    assert wired[JobService].wait(number).error is None
+    view = wired[TuningService].view(number)
     (coft,) = view.methods
     assert view.calibrated_on == "references.csv"
     assert coft.error == ""
@@ -189,7 +193,7 @@ def test_coft_is_certified_at_every_lambda_where_it_is_calibrated_for_the_sweep(
     ]
     references.write_text("prompt,reference\nHe said,\n")
     with pytest.raises(ServiceError, match="without a reference"):
-        wired.tunings.submit(wired.tunings.read(tuning_file(tmp_path)), request, references)
+        wired[TuningService].submit(wired[TuningService].read(tuning_file(tmp_path)), request, references)
 
 
 @pytest.mark.parametrize(
@@ -207,11 +211,11 @@ def test_a_row_that_cannot_be_tuned_on_is_named(wired, tmp_path, line, sentence)
     path = tuning_file(tmp_path)
     path.write_text(f"{path.read_text()}{line}\n")
     with pytest.raises(ServiceError, match=sentence):
-        wired.tunings.read(path)
+        wired[TuningService].read(path)
 
 
 def test_the_set_that_comes_with_the_program_can_be_tuned_on(wired):
-    (sample,) = wired.tunings.samples()
-    found = wired.tunings.read(sample.path)
+    (sample,) = wired[TuningService].samples()
+    found = wired[TuningService].read(sample.path)
     assert len(found.items) == sample.rows == 220
     assert (found.graded, found.pairs) == (100, 60)

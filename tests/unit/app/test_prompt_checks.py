@@ -5,9 +5,11 @@ import json
 import pytest
 
 from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
+from app.shared.jobs import JobService
 from coft_core.errors import InvalidInputError, SentinelError
 from tests.conftest import load_tiny
 
@@ -27,11 +29,11 @@ def wired(tmp_path_factory):
 def prompts(wired, tmp_path, *rows):
     path = tmp_path / "set.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return wired.calibrations.parse(path)
+    return wired[CalibrationService].parse(path)
 
 
 def problems(wired, parsed, request):
-    return [(error.line, error.column) for error in wired.calibrations.row_errors(parsed, request)]
+    return [(error.line, error.column) for error in wired[CalibrationService].row_errors(parsed, request)]
 
 
 def test_a_missing_reference_only_matters_where_references_are_read(wired, tmp_path):
@@ -52,7 +54,7 @@ def test_by_group_every_row_needs_a_group_and_every_context_one(wired, tmp_path)
     request = CalibrationRequest(name="set", model="tiny", by_group=True)
     assert problems(wired, parsed, REFERENCE) == []
     assert problems(wired, parsed, request) == [(2, "group"), (3, "group")]
-    assert "line 1 of the same context has “g”" in wired.calibrations.row_errors(parsed, request)[0].message
+    assert "line 1 of the same context has “g”" in wired[CalibrationService].row_errors(parsed, request)[0].message
 
 
 def test_rows_of_one_context_share_a_weight_where_weights_are_asked_for(wired, tmp_path):
@@ -72,7 +74,7 @@ def test_a_prompt_may_fill_the_context_with_its_reference_but_a_rollout_needs_ro
     # The tiny model takes 256 tokens, one a character.
     parsed = prompts(wired, tmp_path, {"prompt": "x" * 256}, {"prompt": "x" * 255})
     assert problems(wired, parsed, ROLLOUT) == [(1, "prompt")]
-    assert "has 256 tokens, the model takes 255" in wired.calibrations.row_errors(parsed, ROLLOUT)[0].message
+    assert "has 256 tokens, the model takes 255" in wired[CalibrationService].row_errors(parsed, ROLLOUT)[0].message
     rows = [{"prompt": "x" * 200, "reference": " " + "y" * more} for more in (56, 55)]
     assert problems(wired, prompts(wired, tmp_path, *rows), REFERENCE) == [(1, "prompt")]
 
@@ -83,7 +85,7 @@ def test_factorized_masks_need_something_masked_in_some_row(wired, tmp_path):
     assert problems(wired, nothing, REFERENCE) == []
     assert problems(wired, nothing, request) == [(1, "spans")]
     with pytest.raises(ServiceError, match="Nothing is masked in any prompt"):
-        wired.calibrations.submit(nothing, CalibrationRequest("set", model="tiny", mask_layout="factorized",
+        wired[CalibrationService].submit(nothing, CalibrationRequest("set", model="tiny", mask_layout="factorized",
                                                               accept_errors=True))  # fmt: skip
     some = prompts(wired, tmp_path, {"prompt": "two", "reference": "x"}, {"prompt": "he", "reference": "x"})
     assert problems(wired, some, request) == []
@@ -124,13 +126,17 @@ def test_what_does_not_fit_the_prompts_is_refused_before_a_job_is_made(wired, tm
         ({"name": "  "}, ServiceError, "no name"),
     ):
         with pytest.raises(kind, match=message):
-            wired.calibrations.submit(parsed, CalibrationRequest(**{"name": "set", "model": "tiny", **changes}))
-    assert wired.jobs.list() == ()
+            wired[CalibrationService].submit(parsed, CalibrationRequest(**{"name": "set", "model": "tiny", **changes}))
+    assert wired[JobService].list() == ()
 
 
 def test_a_set_without_a_column_of_prompts_is_refused_with_its_columns(wired, tmp_path):
     parsed = prompts(wired, tmp_path, {"body": "he", "label": "x"})
-    for refuse in (wired.calibrations.row_errors, wired.calibrations.submit, wired.calibrations.estimate):
+    for refuse in (
+        wired[CalibrationService].row_errors,
+        wired[CalibrationService].submit,
+        wired[CalibrationService].estimate,
+    ):
         with pytest.raises(ServiceError, match="no column “prompt”; its columns are “body”, “label”"):
             refuse(parsed, REFERENCE)
 
@@ -143,22 +149,22 @@ def test_the_preview_shows_given_spans_or_what_the_request_would_mask(wired, tmp
         {"prompt": "he met Emily", "reference": "x"},
         {"prompt": "nobody"},
     )
-    given, found = wired.calibrations.preview(parsed, REFERENCE, limit=2)
+    given, found = wired[CalibrationService].preview(parsed, REFERENCE, limit=2)
     assert (given.line, given.detected, given.group, given.context) == (1, False, "g", "c")
     assert [(span.start, span.end) for span in given.spans] == [(0, 3)]
     assert (found.detected, found.reference) == (True, "x")
     assert [span.category for span in found.spans] == ["gender", "name"]
     other = CalibrationRequest(name="set", model="tiny", masked_families=("name",), whitelist=("emily",))
-    masked = wired.calibrations.preview(parsed, other)[1].spans
+    masked = wired[CalibrationService].preview(parsed, other)[1].spans
     assert [(span.category, span.kept) for span in masked] == [("name", True)]
-    assert len(wired.calibrations.preview(parsed, REFERENCE)) == 3
+    assert len(wired[CalibrationService].preview(parsed, REFERENCE)) == 3
 
 
 def test_the_samples_are_read_without_a_problem_and_have_references(wired):
-    samples = wired.calibrations.samples()
+    samples = wired[CalibrationService].samples()
     assert len({sample.title for sample in samples}) == len(samples) > 1
     assert "to_audit.csv" not in {sample.name for sample in samples}
     for sample in samples:
-        parsed = wired.calibrations.parse(sample.path)
+        parsed = wired[CalibrationService].parse(sample.path)
         assert (len(parsed.rows), parsed.errors, parsed.ignored_columns) == (sample.rows, (), ())
         assert all(example.reference for _, example in parsed.rows)

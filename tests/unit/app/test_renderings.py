@@ -11,18 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from app.batch.service import BatchRequest
-from app.bootstrap import Services, services, verifier
+from app.audit.service import AuditService
+from app.batch.service import BatchRequest, BatchService
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.cli import main
+from app.report.service import ExportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.jobs import JobService
 from app.shared.settings_json import calibration_request
 from app.shared.settings_json import settings_from_json as audit_settings
+from app.shared.wiring import Services
+from app.swap.service import SwapService
 from app.swap.types import SwapRequest, SwapResult
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
 from coft_core.types import Span
+from tests.conftest import verifier
 
 TURN = "{% for message in messages %}[{{ message['content'] }}]{% endfor %}"
 TEMPLATES = {
@@ -72,7 +79,7 @@ def calibrated(wired: Services, folder: Path, **changes: object) -> int:
     path = folder / "set.csv"
     path.write_text(ROWS, "utf-8")
     request = replace(CalibrationRequest(name="set", model="dated", top_p=1.0, alpha=0.2), **changes)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     assert job.status == "done", job.error
     assert job.result is not None
     return int(str(job.result["calibration_id"]))
@@ -80,13 +87,13 @@ def calibrated(wired: Services, folder: Path, **changes: object) -> int:
 
 def stepped(wired: Services, session: int, count: int) -> list[int]:
     for _ in range(count):
-        wired.audits.step(session)
-    return [step.token_id for step in wired.audits.view(session).steps]
+        wired[AuditService].step(session)
+    return [step.token_id for step in wired[AuditService].view(session).steps]
 
 
 def fresh(wired: Services) -> None:
     """Forget every live rollout, so that sessions are rebuilt from the store."""
-    while wired.audits._live._pool.close_oldest():
+    while wired[AuditService]._live._pool.close_oldest():
         pass
 
 
@@ -95,27 +102,27 @@ def test_an_audit_goes_on_tomorrow_with_the_prompt_that_it_was_begun_with(
     wired: Services, today: type[Today], name: str
 ):
     settings = replace(SETTINGS, model=name, greedy=True)
-    whole = wired.audits.start(StartAudit(PROMPT, settings, SPANS)).session_id
-    record = wired.audits._sessions.get(whole)
-    cut = wired.audits.start(StartAudit(PROMPT, settings, SPANS, repeats=whole)).session_id
+    whole = wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).session_id
+    record = wired[AuditService]._sessions.get(whole)
+    cut = wired[AuditService].start(StartAudit(PROMPT, settings, SPANS, repeats=whole)).session_id
     tokens = stepped(wired, whole, 4)
     stepped(wired, cut, 2)
     today.now_is = TUESDAY
     fresh(wired)
     assert stepped(wired, cut, 2) == tokens
-    plan = wired.audits._live.plan(wired.audits._sessions.get(cut))
+    plan = wired[AuditService]._live.plan(wired[AuditService]._sessions.get(cut))
     assert record.rendering is not None
     assert list(plan.prompt.factual_ids) == record.rendering["texts"][0]["ids"]
 
 
 def test_a_session_of_an_earlier_version_renders_its_prompt_anew(wired: Services, today: type[Today]):
-    session = wired.audits.start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
-    before = wired.audits._sessions.get(session)
+    session = wired[AuditService].start(StartAudit(PROMPT, SETTINGS, SPANS)).session_id
+    before = wired[AuditService]._sessions.get(session)
     old = replace(before, rendering=None)
-    first = wired.audits._live.plan(old)
+    first = wired[AuditService]._live.plan(old)
     assert first.warnings == ()
     today.now_is = TUESDAY
-    second = wired.audits._live.plan(old)
+    second = wired[AuditService]._live.plan(old)
     assert first.prompt.factual_ids != second.prompt.factual_ids
     assert len(first.prompt.factual_ids) == len(second.prompt.factual_ids)
     assert first.policy.fingerprint(first.model, "d").rendering == ""
@@ -126,17 +133,17 @@ def test_a_calibration_of_yesterday_is_named_and_adopted_with_its_day(
 ):
     number = calibrated(wired, tmp_path)
     settings = replace(SETTINGS, calibration_id=number)
-    assert wired.audits.fit(settings).differences == ()
-    assert wired.audits.start(StartAudit(PROMPT, settings, SPANS)).certificate == "certified"
+    assert wired[AuditService].fit(settings).differences == ()
+    assert wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).certificate == "certified"
     today.now_is = TUESDAY
-    ((name, made, used),) = wired.audits.fit(settings).differences
+    ((name, made, used),) = wired[AuditService].fit(settings).differences
     assert (name, made.rpartition(" ")[2], used.rpartition(" ")[2]) == ("rendering", "2026-03-02", "2026-03-03")
     with pytest.raises(CalibrationMismatch, match="as of 2026-03-02"):
-        wired.audits.start(StartAudit(PROMPT, settings, SPANS))
-    adopted = wired.audits.adopt(settings)
+        wired[AuditService].start(StartAudit(PROMPT, settings, SPANS))
+    adopted = wired[AuditService].adopt(settings)
     assert adopted.chat_date == "2026-03-02"
-    assert wired.audits.fit(adopted).differences == ()
-    view = wired.audits.start(StartAudit(PROMPT, adopted, SPANS))
+    assert wired[AuditService].fit(adopted).differences == ()
+    view = wired[AuditService].start(StartAudit(PROMPT, adopted, SPANS))
     assert view.certificate == "certified"
     assert any("as of 2026-03-02" in warning for warning in view.warnings)
 
@@ -144,17 +151,17 @@ def test_a_calibration_of_yesterday_is_named_and_adopted_with_its_day(
 def test_a_calibration_of_a_steady_template_fits_on_all_days(wired: Services, today: type[Today], tmp_path: Path):
     settings = replace(SETTINGS, model="steady", calibration_id=calibrated(wired, tmp_path, model="steady"))
     today.now_is = TUESDAY
-    assert wired.audits.fit(settings).differences == ()
-    assert wired.audits.start(StartAudit(PROMPT, settings, SPANS)).certificate == "certified"
+    assert wired[AuditService].fit(settings).differences == ()
+    assert wired[AuditService].start(StartAudit(PROMPT, settings, SPANS)).certificate == "certified"
 
 
 def test_a_calibration_keeps_the_day_on_which_it_was_asked_for(wired: Services, today: type[Today], tmp_path: Path):
     path = tmp_path / "set.csv"
     path.write_text(ROWS, "utf-8")
     request = CalibrationRequest(name="set", model="dated", top_p=1.0, alpha=0.2)
-    job = wired.calibrations.submit(wired.calibrations.parse(path), request)
-    wired.jobs.wait(job)
-    stored = wired.calibrations._runner.get(job).payload["request"]
+    job = wired[CalibrationService].submit(wired[CalibrationService].parse(path), request)
+    wired[JobService].wait(job)
+    stored = wired[CalibrationService]._runner.get(job).payload["request"]
     assert stored["chat_date"] == "2026-03-02"
 
 
@@ -163,33 +170,33 @@ def test_a_model_with_a_template_is_prompted_without_it_and_its_calibrations_are
 ):
     number = calibrated(wired, tmp_path, prompt_format="plain")
     settings = replace(SETTINGS, calibration_id=number)
-    assert [name for name, _, _ in wired.audits.fit(settings).differences] == ["chat_template"]
-    adopted = wired.audits.adopt(settings)
+    assert [name for name, _, _ in wired[AuditService].fit(settings).differences] == ["chat_template"]
+    adopted = wired[AuditService].adopt(settings)
     assert adopted.prompt_format == "plain"
-    session = wired.audits.start(StartAudit(PROMPT, adopted, SPANS)).session_id
-    record = wired.audits._sessions.get(session)
+    session = wired[AuditService].start(StartAudit(PROMPT, adopted, SPANS)).session_id
+    record = wired[AuditService]._sessions.get(session)
     assert record.fingerprint["chat_template"] == "none"
     assert record.rendering is not None
     assert (record.rendering["chat"], record.rendering["at"]) == (False, None)
     assert len(record.rendering["texts"][0]["ids"]) == len(PROMPT.encode())
     with pytest.raises(InvalidInputError, match="no chat template"):
-        wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, model="plain", prompt_format="chat"), SPANS))
+        wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, model="plain", prompt_format="chat"), SPANS))
 
 
 def test_a_model_without_a_template_keeps_the_fingerprint_that_it_had(wired: Services):
-    session = wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, model="plain"), SPANS)).session_id
-    assert "rendering" not in wired.audits._sessions.get(session).fingerprint
+    session = wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, model="plain"), SPANS)).session_id
+    assert "rendering" not in wired[AuditService]._sessions.get(session).fingerprint
 
 
 @pytest.mark.parametrize("name", ["dated", "random", "plain"])
 def test_a_report_is_replayed_tomorrow_and_a_forged_reading_is_found(
     wired: Services, today: type[Today], tmp_path: Path, name: str
 ):
-    session = wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, model=name), SPANS)).session_id
+    session = wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, model=name), SPANS)).session_id
     stepped(wired, session, 3)
     today.now_is = TUESDAY
     fresh(wired)
-    path = wired.exports.write(session, "json", tmp_path)
+    path = wired[ExportService].write(session, "json", tmp_path)
     checker = verifier(Settings(pipeline="none"), loader=load)
     found = checker.verify(path, True)
     assert not [check for check in found.checks if check.status == "failed"], found.checks
@@ -239,11 +246,11 @@ def test_the_preview_a_session_and_its_report_tell_of_a_text_in_another_language
     prompt = "La enfermera dijo que el médico no quería hablar con ella."
     settings = replace(SETTINGS, model="plain")
     told = [
-        wired.audits.preview(prompt, (), settings).warnings,
-        wired.audits.start(StartAudit(prompt, settings)).warnings,
+        wired[AuditService].preview(prompt, (), settings).warnings,
+        wired[AuditService].start(StartAudit(prompt, settings)).warnings,
     ]
     assert all(any("in Spanish" in warning for warning in warnings) for warnings in told)
-    page = wired.exports.write(1, "html", tmp_path).read_text("utf-8")
+    page = wired[ExportService].write(1, "html", tmp_path).read_text("utf-8")
     assert "in Spanish" in page
     assert "plain text" in page
 
@@ -258,22 +265,22 @@ def test_a_batch_is_begun_and_resumed_as_of_the_day_on_which_it_was_asked_for(wi
     path = tmp_path / "prompts.csv"
     path.write_text("prompt\nThe nurse said he\nThe doctor said she\n", "utf-8")
     settings = replace(SETTINGS, policy="vanilla", max_new_tokens=1)
-    number = wired.batches.submit(wired.batches.parse(path), BatchRequest("two", settings))
-    assert wired.batches.view(number).request.settings.chat_date == "2026-03-02"
+    number = wired[BatchService].submit(wired[BatchService].parse(path), BatchRequest("two", settings))
+    assert wired[BatchService].view(number).request.settings.chat_date == "2026-03-02"
 
 
 def test_a_chain_of_a_swap_is_begun_as_a_session_with_the_prompt_that_it_had(wired: Services, today: type[Today]):
     settings = replace(SETTINGS, policy="vanilla", max_new_tokens=3, greedy=True)
     change = SwapRequest(PROMPT, settings, SPANS, pronouns=("she",), max_new_tokens=3)
-    *_, result = wired.swaps.run(change)
+    *_, result = wired[SwapService].run(change)
     assert isinstance(result, SwapResult)
     chain = result.outcomes[0].policy
     today.now_is = TUESDAY
-    session = wired.audits.start(chain.start).session_id
+    session = wired[AuditService].start(chain.start).session_id
     assert stepped(wired, session, 3) == [step.token_id for step in chain.steps]
 
 
 def test_the_page_says_how_a_model_is_prompted(wired: Services):
-    assert "chat template, which prints the date." in wired.audits.model("dated").details
-    assert "chat template." in wired.audits.model("steady").details
-    assert "chat template" not in wired.audits.model("plain").details
+    assert "chat template, which prints the date." in wired[AuditService].model("dated").details
+    assert "chat template." in wired[AuditService].model("steady").details
+    assert "chat template" not in wired[AuditService].model("plain").details

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.report.tables import COLUMNS
+from app.audit.service import AuditService
+from app.report.tables import COLUMNS, ReportService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.files import FORMULA_STARTS, neutralised, to_csv
 from coft_core.types import Span
@@ -30,18 +31,20 @@ def rows_of(text):
 @pytest.fixture
 def session(wired):
     settings = AuditSettings(model="tiny", max_new_tokens=8)
-    view = wired.audits.start(StartAudit("=SUM(he)", settings, (Span(5, 7, "gender"), Span(1, 4, "other", kept=True))))
-    list(wired.audits.run(view.session_id))
-    wired.audits.fork(view.session_id, view.branch_id, 2, "x")
+    view = wired[AuditService].start(
+        StartAudit("=SUM(he)", settings, (Span(5, 7, "gender"), Span(1, 4, "other", kept=True)))
+    )
+    list(wired[AuditService].run(view.session_id))
+    wired[AuditService].fork(view.session_id, view.branch_id, 2, "x")
     return view
 
 
 def test_the_report_has_every_designed_column_and_one_row_a_stored_step(wired, session):
-    text = wired.reports.csv(session.session_id)
+    text = wired[ReportService].csv(session.session_id)
     assert text.startswith(",".join(DESIGNED))
     rows = rows_of(text)
     assert text.count("\r\n") >= len(rows) + 1
-    steps = wired.audits.view(session.session_id, session.branch_id).steps
+    steps = wired[AuditService].view(session.session_id, session.branch_id).steps
     root = [r for r in rows if r["branch"] == "0"]
     assert [int(r["step"]) for r in root] == list(range(1, len(steps) + 1))
     assert next(r for r in rows if r["branch"] != "0")["chosen_by"] == "reviewer"
@@ -49,8 +52,8 @@ def test_the_report_has_every_designed_column_and_one_row_a_stored_step(wired, s
 
 
 def test_the_report_says_what_the_session_says(wired, session):
-    steps = wired.audits.view(session.session_id, session.branch_id).steps
-    for row, step in zip(rows_of(wired.reports.csv(session.session_id)), steps, strict=False):
+    steps = wired[AuditService].view(session.session_id, session.branch_id).steps
+    for row, step in zip(rows_of(wired[ReportService].csv(session.session_id)), steps, strict=False):
         assert int(row["token_id"]) == step.token_id
         assert float(row["p_factual"]) == math.exp(step.log_p_factual)
         assert float(row["p_masked"]) == math.exp(step.log_p_masked)
@@ -64,14 +67,14 @@ def test_the_report_says_what_the_session_says(wired, session):
 
 
 def test_a_branchs_report_is_its_whole_chain(wired, session):
-    fork = wired.audits.view(session.session_id)
-    rows = rows_of(wired.reports.csv(session.session_id, fork.branch_id))
+    fork = wired[AuditService].view(session.session_id)
+    rows = rows_of(wired[ReportService].csv(session.session_id, fork.branch_id))
     assert [int(r["step"]) for r in rows] == [1, 2, 3]
     assert {r["branch"] for r in rows[:2]} == {"0"}
 
 
 def test_a_prompt_that_looks_like_a_formula_is_neutralised(wired, session):
-    assert rows_of(wired.reports.csv(session.session_id))[0]["prompt"] == "'=SUM(he)"
+    assert rows_of(wired[ReportService].csv(session.session_id))[0]["prompt"] == "'=SUM(he)"
 
 
 @given(st.text())
@@ -91,9 +94,9 @@ def test_numbers_keep_all_their_digits_and_booleans_are_words():
 
 
 def test_writing_a_report_leaves_no_draft_behind(wired, session, tmp_path):
-    path = wired.reports.write_csv(session.session_id, tmp_path / "out")
+    path = wired[ReportService].write_csv(session.session_id, tmp_path / "out")
     assert [p.name for p in path.parent.iterdir()] == [path.name]
-    assert path.read_bytes().decode() == wired.reports.csv(session.session_id)
+    assert path.read_bytes().decode() == wired[ReportService].csv(session.session_id)
 
 
 def test_columns_are_unique():

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from app.audit.reread_service import NO_ALPHA, NOT_COFT, NOT_KEPT, StoredChains
+from app.audit.reread_service import NO_ALPHA, NOT_COFT, NOT_KEPT, RereadService, StoredChains
 from app.audit.rereading import RereadRequest
-from app.bootstrap import Services, services
+from app.audit.service import AuditService
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.wiring import Services
 from coft_core.conformal.calibration import Calibration
 from coft_core.decode.loop import Rollout
 from coft_core.errors import InvalidInputError
@@ -41,27 +44,27 @@ def wired(store) -> Iterator[Services]:
 @pytest.fixture(scope="module")
 def adopted(wired) -> AuditSettings:
     """Settings that the embedded calibration fits."""
-    embedded = next(item for item in wired.calibrations.list() if item.embedded)
+    embedded = next(item for item in wired[CalibrationService].list() if item.embedded)
     plain = AuditSettings(calibration_id=embedded.id, max_new_tokens=LENGTH, seed=5)
-    return wired.audits.adopt(plain)
+    return wired[AuditService].adopt(plain)
 
 
 def ran(wired, settings, prompt=PROMPT, spans=SPANS):
-    view = wired.audits.start(StartAudit(prompt, settings, spans, "first"))
-    for _ in wired.audits.run(view.session_id):
+    view = wired[AuditService].start(StartAudit(prompt, settings, spans, "first"))
+    for _ in wired[AuditService].run(view.session_id):
         pass
-    return wired.audits.view(view.session_id)
+    return wired[AuditService].view(view.session_id)
 
 
 def calibrated_at(wired, settings, lam):
     """A stored calibration of the same policy at another lambda, with values that move its thresholds."""
-    stored = wired.calibrations.load(settings.calibration_id)
+    stored = wired[CalibrationService].load(settings.calibration_id)
     moved = replace(stored.values, values=stored.values.values + math.log(0.5))
     other = replace(
         stored, fingerprint=replace(stored.fingerprint, lam=lam), values=moved, name=f"made for {lam:g}", chains=None
     )
     assert isinstance(other, Calibration)
-    return wired.rereads._choice._store.add(other).id
+    return wired[RereadService]._choice._store.add(other).id
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +77,12 @@ def test_a_step_read_at_another_lambda_and_alpha_equals_scoring_the_same_text_un
 ):
     lam, alpha = 0.15, 0.3
     other = calibrated_at(wired, adopted, lam)
-    read = wired.rereads.read(RereadRequest(session.session_id, lam, alpha))
+    read = wired[RereadService].read(RereadRequest(session.session_id, lam, alpha))
     assert (read.thresholds.kind, read.thresholds.calibration_id) == ("other", other)
     assert "made for 0.15" in read.thresholds.sentence
 
     settings = replace(adopted, lam=lam, alpha=alpha, calibration_id=other)
-    prepared = wired.audits._planner.plan(wired.audits._host.get("demo"), PROMPT, SPANS, settings)
+    prepared = wired[AuditService]._planner.plan(wired[AuditService]._host.get("demo"), PROMPT, SPANS, settings)
     assert isinstance(prepared.policy, CoftPolicy)
     # The independent path: no stored number, every prefix run through the model, one step at a time.
     walk = Rollout(prepared)
@@ -96,8 +99,8 @@ def test_a_step_read_at_another_lambda_and_alpha_equals_scoring_the_same_text_un
 
 
 def test_at_the_audits_own_values_nothing_differs_and_without_any_the_same_is_read(wired, adopted, session):
-    plain = wired.rereads.read(RereadRequest(session.session_id))
-    same = wired.rereads.read(RereadRequest(session.session_id, adopted.lam, adopted.alpha))
+    plain = wired[RereadService].read(RereadRequest(session.session_id))
+    same = wired[RereadService].read(RereadRequest(session.session_id, adopted.lam, adopted.alpha))
     assert plain == same
     assert plain.thresholds.kind == "own"
     assert plain.certified_now == sum(step.certified for step in session.steps)
@@ -106,7 +109,7 @@ def test_at_the_audits_own_values_nothing_differs_and_without_any_the_same_is_re
 
 
 def test_a_lambda_without_a_calibration_of_its_own_certifies_nothing_and_says_so(wired, session):
-    read = wired.rereads.read(RereadRequest(session.session_id, 0.77))
+    read = wired[RereadService].read(RereadRequest(session.session_id, 0.77))
     assert read.thresholds.kind == "mismatch"
     assert read.thresholds.certificate == "uncertified: policy mismatch (lam)"
     assert read.thresholds.sentence.startswith("Uncertified at this lambda")
@@ -116,20 +119,20 @@ def test_a_lambda_without_a_calibration_of_its_own_certifies_nothing_and_says_so
 
 def test_alpha_is_read_off_the_calibration_exactly(wired, adopted, session):
     for alpha in (0.02, 0.4):
-        read = wired.rereads.read(RereadRequest(session.session_id, alpha=alpha))
-        thresholds = wired.calibrations.load(adopted.calibration_id).read(alpha=alpha)
+        read = wired[RereadService].read(RereadRequest(session.session_id, alpha=alpha))
+        thresholds = wired[CalibrationService].load(adopted.calibration_id).read(alpha=alpha)
         assert read.thresholds.kind == "own"
         assert [row.now.log_tau for row in read.rows] == [thresholds.threshold(row.index) for row in read.rows]
     with pytest.raises(InvalidInputError):
-        wired.rereads.read(RereadRequest(session.session_id, alpha=1.5))
+        wired[RereadService].read(RereadRequest(session.session_id, alpha=1.5))
     with pytest.raises(InvalidInputError):
-        wired.rereads.read(RereadRequest(session.session_id, lam=-0.1))
+        wired[RereadService].read(RereadRequest(session.session_id, lam=-0.1))
 
 
 def differing(wired, session_id, branch_id=None):
     """A reading that changes a token which is neither the first nor the last one."""
     for lam in (0.0, 1.0, 0.2, 0.9, 0.05, 0.8, 0.35):
-        read = wired.rereads.read(RereadRequest(session_id, lam, branch_id=branch_id))
+        read = wired[RereadService].read(RereadRequest(session_id, lam, branch_id=branch_id))
         if read.first is not None and 0 < read.first.index < read.steps - 1:
             return read
     raise AssertionError("no lambda moves a token; choose another seed")
@@ -140,8 +143,8 @@ def test_a_new_audit_repeats_the_chain_to_the_first_step_that_differs_and_writes
 ):
     old = ran(wired, replace(adopted, calibration_id=None))
     read = differing(wired, old.session_id)
-    *_, last = wired.rereads.depart(RereadRequest(old.session_id, read.lam))
-    made = wired.audits.view(last.session_id, last.branch_id)
+    *_, last = wired[RereadService].depart(RereadRequest(old.session_id, read.lam))
+    made = wired[AuditService].view(last.session_id, last.branch_id)
     at = read.first.index
     assert (last.done, last.repeats, last.departs, last.written) == (True, at, at, at + 1)
     assert [step.token_id for step in made.steps[:at]] == [step.token_id for step in old.steps[:at]]
@@ -151,7 +154,7 @@ def test_a_new_audit_repeats_the_chain_to_the_first_step_that_differs_and_writes
     assert f"departs at step {at + 1}" in last.sentence
     assert made.finished is None
     # What it kept can be read again: back at the old lambda it says what the old audit wrote.
-    back = wired.rereads.read(RereadRequest(last.session_id, old.settings.lam))
+    back = wired[RereadService].read(RereadRequest(last.session_id, old.settings.lam))
     assert back.rows[at].now.policy_token_id == old.steps[at].token_id
 
 
@@ -159,14 +162,14 @@ def test_a_branch_with_forced_tokens_is_repeated_with_the_same_tokens_forced(wir
     free = replace(adopted, calibration_id=None)
     root = ran(wired, free)
     other = next(c for c in root.steps[2].candidates if c.token_id != root.steps[2].token_id)
-    fork = wired.audits.fork(root.session_id, root.branch_id, 2, other.token_id)
-    for _ in wired.audits.run(root.session_id, fork.branch_id):
+    fork = wired[AuditService].fork(root.session_id, root.branch_id, 2, other.token_id)
+    for _ in wired[AuditService].run(root.session_id, fork.branch_id):
         pass
-    old = wired.audits.view(root.session_id, fork.branch_id)
-    same = wired.rereads.read(RereadRequest(root.session_id, branch_id=fork.branch_id))
+    old = wired[AuditService].view(root.session_id, fork.branch_id)
+    same = wired[RereadService].read(RereadRequest(root.session_id, branch_id=fork.branch_id))
     assert not any(row.remarkable for row in same.rows)
-    *_, last = wired.rereads.depart(RereadRequest(root.session_id, branch_id=fork.branch_id))
-    made = wired.audits.view(last.session_id, last.branch_id)
+    *_, last = wired[RereadService].depart(RereadRequest(root.session_id, branch_id=fork.branch_id))
+    made = wired[AuditService].view(last.session_id, last.branch_id)
     assert last.departs is None
     assert [step.token_id for step in made.steps] == [step.token_id for step in old.steps]
     assert [step.forced for step in made.steps] == [step.forced for step in old.steps]
@@ -176,20 +179,20 @@ def test_a_new_audit_takes_the_calibration_of_the_reading_or_goes_on_knowingly_w
     wired, session, adopted
 ):
     other = calibrated_at(wired, adopted, 0.45)
-    *_, fitting = wired.rereads.depart(RereadRequest(session.session_id, 0.45))
-    made = wired.audits.view(fitting.session_id)
+    *_, fitting = wired[RereadService].depart(RereadRequest(session.session_id, 0.45))
+    made = wired[AuditService].view(fitting.session_id)
     assert (made.certificate, made.settings.calibration_id) == ("certified", other)
-    *_, loose = wired.rereads.depart(RereadRequest(session.session_id, 0.46))
-    assert wired.audits.view(loose.session_id).certificate == "uncertified: policy mismatch (lam)"
+    *_, loose = wired[RereadService].depart(RereadRequest(session.session_id, 0.46))
+    assert wired[AuditService].view(loose.session_id).certificate == "uncertified: policy mismatch (lam)"
 
 
 def test_a_running_audit_can_be_read_and_each_new_step_joins(wired, adopted):
-    view = wired.audits.start(StartAudit(PROMPT, adopted, SPANS))
-    assert wired.rereads.read(RereadRequest(view.session_id, 0.2)).rows == ()
+    view = wired[AuditService].start(StartAudit(PROMPT, adopted, SPANS))
+    assert wired[RereadService].read(RereadRequest(view.session_id, 0.2)).rows == ()
     seen = []
-    for _ in wired.audits.run(view.session_id):
-        seen.append(len(wired.rereads.read(RereadRequest(view.session_id, 0.2)).rows))
-    assert seen == list(range(1, len(wired.audits.view(view.session_id).steps) + 1))
+    for _ in wired[AuditService].run(view.session_id):
+        seen.append(len(wired[RereadService].read(RereadRequest(view.session_id, 0.2)).rows))
+    assert seen == list(range(1, len(wired[AuditService].view(view.session_id).steps) + 1))
     assert len(seen) > 1
 
 
@@ -197,24 +200,24 @@ def test_an_audit_that_is_taken_up_again_keeps_the_logits_of_all_its_steps(tmp_p
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'a.sqlite3'}", device="cpu")
     audit = AuditSettings(max_new_tokens=6)
     with services(settings) as wired:
-        view = wired.audits.start(StartAudit(PROMPT, audit, SPANS))
-        wired.audits.step(view.session_id)
+        view = wired[AuditService].start(StartAudit(PROMPT, audit, SPANS))
+        wired[AuditService].step(view.session_id)
     with services(settings) as wired:
-        wired.audits.step(view.session_id)
-        read = wired.rereads.read(RereadRequest(view.session_id, 0.1))
+        wired[AuditService].step(view.session_id)
+        read = wired[RereadService].read(RereadRequest(view.session_id, 0.1))
         assert (len(read.rows), read.unread, {row.now.mode for row in read.rows}) == (2, (), {"full"})
     with services(replace_settings(settings, full_logits_kb=0)) as wired:
-        wired.audits.step(view.session_id)
-        read = wired.rereads.read(RereadRequest(view.session_id, 0.1))
+        wired[AuditService].step(view.session_id)
+        read = wired[RereadService].read(RereadRequest(view.session_id, 0.1))
         assert (len(read.rows), read.unread) == (2, (2,))
         assert "Step 3 was stored without its logits" in read.summary
-        other = wired.audits.start(StartAudit(PROMPT, audit, SPANS))
-        wired.audits.step(other.session_id)
+        other = wired[AuditService].start(StartAudit(PROMPT, audit, SPANS))
+        wired[AuditService].step(other.session_id)
         with pytest.raises(ServiceError, match="COFT_FULL_LOGITS_KB"):
-            wired.rereads.read(RereadRequest(other.session_id, 0.1))
+            wired[RereadService].read(RereadRequest(other.session_id, 0.1))
     with services(replace_settings(settings, full_logits_kb=1)) as wired:
-        wired.audits.step(view.session_id)
-        heads = wired.rereads.read(RereadRequest(view.session_id, 0.1))
+        wired[AuditService].step(view.session_id)
+        heads = wired[RereadService].read(RereadRequest(view.session_id, 0.1))
         assert heads.rows[-1].now.mode == "head"
 
 
@@ -225,16 +228,16 @@ def replace_settings(settings: Settings, **changes: object) -> Settings:
 def test_what_cannot_be_read_says_why(wired, adopted):
     vanilla = ran(wired, AuditSettings(policy="vanilla", max_new_tokens=2))
     with pytest.raises(ServiceError) as refused:
-        wired.rereads.read(RereadRequest(vanilla.session_id, 0.2))
+        wired[RereadService].read(RereadRequest(vanilla.session_id, 0.2))
     assert str(refused.value) == NOT_COFT.format("Vanilla")
     free = ran(wired, replace(adopted, calibration_id=None, max_new_tokens=2))
     with pytest.raises(ServiceError) as refused:
-        wired.rereads.read(RereadRequest(free.session_id, 0.2, 0.2))
+        wired[RereadService].read(RereadRequest(free.session_id, 0.2, 0.2))
     assert str(refused.value) == NO_ALPHA
-    assert wired.rereads.read(RereadRequest(free.session_id, 0.2)).alpha is None
+    assert wired[RereadService].read(RereadRequest(free.session_id, 0.2)).alpha is None
     assert NOT_KEPT.endswith("COFT_FULL_LOGITS_KB.")
     with pytest.raises(ServiceError, match="does not belong"):
-        wired.rereads.read(RereadRequest(free.session_id, branch_id=vanilla.branch_id))
+        wired[RereadService].read(RereadRequest(free.session_id, branch_id=vanilla.branch_id))
 
 
 def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once(wired, store, session, monkeypatch):
@@ -261,9 +264,9 @@ def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once
 
 
 def test_a_live_chain_does_not_hold_the_logits_that_are_stored(wired, adopted):
-    view = wired.audits.start(StartAudit(PROMPT, replace(adopted, max_new_tokens=3), SPANS))
-    wired.audits.step(view.session_id)
-    live = wired.audits._live.steps(view.branch_id)
+    view = wired[AuditService].start(StartAudit(PROMPT, replace(adopted, max_new_tokens=3), SPANS))
+    wired[AuditService].step(view.session_id)
+    live = wired[AuditService]._live.steps(view.branch_id)
     assert [step.logits for step in live] == [None]
 
 
@@ -271,6 +274,6 @@ def test_a_calibration_is_found_only_for_the_very_same_policy(wired, adopted):
     warm = replace(adopted, temperature=0.8, proceed_uncertified=True, max_new_tokens=2)
     calibrated_at(wired, adopted, 0.31)
     session = ran(wired, warm)
-    read = wired.rereads.read(RereadRequest(session.session_id, 0.31))
+    read = wired[RereadService].read(RereadRequest(session.session_id, 0.31))
     assert read.thresholds.kind == "mismatch"
     assert read.offers == ()

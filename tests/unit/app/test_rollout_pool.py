@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import coft_core as cc
+from app.audit.service import AuditService
 from app.bootstrap import services
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
@@ -39,11 +40,11 @@ def spans_of(prompt):
 
 
 def start(wired, prompt):
-    return wired.audits.start(StartAudit(prompt, SETTINGS, spans_of(prompt))).session_id
+    return wired[AuditService].start(StartAudit(prompt, SETTINGS, spans_of(prompt))).session_id
 
 
 def chain(wired, session_id):
-    return [step.token_id for step in wired.audits.view(session_id).steps]
+    return [step.token_id for step in wired[AuditService].view(session_id).steps]
 
 
 def run_all(wired, sessions):
@@ -52,7 +53,7 @@ def run_all(wired, sessions):
 
     def run(session_id):
         try:
-            list(wired.audits.run(session_id))
+            list(wired[AuditService].run(session_id))
         except Exception as error:
             errors.append(error)
 
@@ -191,8 +192,8 @@ def test_sessions_that_drive_each_other_out_of_memory_end_in_the_same_chains(set
         sessions = [start(wired, prompt) for prompt in PROMPTS[:3]]
         for _ in range(SETTINGS.max_new_tokens + 1):
             for session_id in sessions:
-                wired.audits.step(session_id)
-        assert wired.audits._host.memory.budget.size <= 80 << 10
+                wired[AuditService].step(session_id)
+        assert wired[AuditService]._host.memory.budget.size <= 80 << 10
         assert [chain(wired, session_id) for session_id in sessions] == alone[:3]
 
 
@@ -229,19 +230,19 @@ def test_an_error_in_one_session_loses_no_step_of_another(wired, alone, monkeypa
     assert chains[2] == alone[2][:2]
     assert chains[:2] + chains[3:] == alone[:2] + alone[3:]
     monkeypatch.undo()
-    list(wired.audits.run(sessions[2]))
+    list(wired[AuditService].run(sessions[2]))
     assert chain(wired, sessions[2]) == alone[2]
 
 
 def test_steps_of_sessions_that_wait_for_long_work_share_a_forward(wired):
     sessions = [start(wired, prompt) for prompt in PROMPTS[:4]]
     for session_id in sessions:
-        wired.audits.step(session_id)
-    host = wired.audits._host
+        wired[AuditService].step(session_id)
+    host = wired[AuditService]._host
     forwards: JointForwards = host.forwards
     before, served = forwards.forwards, forwards.served
     with host.turn():
-        threads = [threading.Thread(target=wired.audits.step, args=(one,), daemon=True) for one in sessions]
+        threads = [threading.Thread(target=wired[AuditService].step, args=(one,), daemon=True) for one in sessions]
         for thread in threads:
             thread.start()
         while forwards.waiting < 4:

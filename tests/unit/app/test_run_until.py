@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.audit.service import AuditService
 from app.audit.until import met, stop_sentence, until_from_text
 from app.shared.audits import AuditSettings, RunUntil, StartAudit
 from app.shared.errors import ServiceError
@@ -16,11 +17,11 @@ SETTINGS = AuditSettings(model="tiny", max_new_tokens=12, top_p=1.0, alpha=0.3)
 
 
 def start(wired, **changes):
-    return wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
+    return wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
 
 
 def test_a_run_ends_with_the_first_step_that_meets_its_condition_and_goes_on_from_there(wired, calibrated):
-    whole = list(wired.audits.run(start(wired, calibration_id=calibrated).session_id))
+    whole = list(wired[AuditService].run(start(wired, calibration_id=calibrated).session_id))
     ratios = [abs(step.diagnostics.log_ratio) for step in whole]
     conditions = [
         RunUntil("steps", steps=5),
@@ -31,20 +32,20 @@ def test_a_run_ends_with_the_first_step_that_meets_its_condition_and_goes_on_fro
     stopped = 0
     for until in conditions:
         session = start(wired, calibration_id=calibrated).session_id
-        part = list(wired.audits.run(session, until=until))
+        part = list(wired[AuditService].run(session, until=until))
         meeting = [at for at, step in enumerate(whole) if met(until, step, at + 1)]
         assert len(part) == (meeting[0] + 1 if meeting else len(whole))
-        assert wired.audits.view(session).steps == tuple(part)
+        assert wired[AuditService].view(session).steps == tuple(part)
         stopped += bool(meeting)
-        rest = list(wired.audits.run(session))
+        rest = list(wired[AuditService].run(session))
         assert [s.token_id for s in (*part, *rest)] == [s.token_id for s in whole]
     assert stopped >= 2
 
 
 def test_a_condition_counts_only_steps_of_its_own_run(wired):
     session = start(wired).session_id
-    list(wired.audits.run(session, until=RunUntil("steps", steps=3)))
-    again = list(wired.audits.run(session, until=RunUntil("steps", steps=3)))
+    list(wired[AuditService].run(session, until=RunUntil("steps", steps=3)))
+    again = list(wired[AuditService].run(session, until=RunUntil("steps", steps=3)))
     assert [step.index for step in again] == [3, 4, 5]
 
 
@@ -52,9 +53,9 @@ def test_a_condition_counts_only_steps_of_its_own_run(wired):
 def test_what_needs_a_threshold_is_refused_without_one_before_anything_is_written(wired, kind):
     session = start(wired).session_id
     with pytest.raises(ServiceError, match="no threshold"):
-        next(wired.audits.run(session, until=RunUntil(kind)))
-    assert wired.audits.view(session).steps == ()
-    assert not wired.audits.running(session)
+        next(wired[AuditService].run(session, until=RunUntil(kind)))
+    assert wired[AuditService].view(session).steps == ()
+    assert not wired[AuditService].running(session)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_what_needs_a_threshold_is_refused_without_one_before_anything_is_writte
 )
 def test_numbers_outside_their_range_are_refused(wired, until):
     with pytest.raises(ServiceError, match="must be"):
-        next(wired.audits.run(start(wired).session_id, until=until))
+        next(wired[AuditService].run(start(wired).session_id, until=until))
 
 
 def test_conditions_meet_what_their_names_say():

@@ -8,11 +8,16 @@ from dataclasses import replace
 import pytest
 
 from app.audit.operations import print_audit
-from app.bootstrap import Services, services
+from app.audit.service import AuditService
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
+from app.report.service import ExportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.jobs import JobService
 from app.shared.json import session_json
 from app.shared.prompt_words import preview_message
+from app.shared.wiring import Services
 from coft_core.errors import SentinelError
 from coft_core.types import Span
 from tests.conftest import load_tiny
@@ -38,9 +43,9 @@ def tiny(settings: Settings) -> Iterator[Services]:
 
 
 def ran(wired: Services, **changes: object):
-    session = wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS)).session_id
-    list(wired.audits.run(session))
-    return wired.audits.view(session)
+    session = wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS)).session_id
+    list(wired[AuditService].run(session))
+    return wired[AuditService].view(session)
 
 
 def numbers(view) -> list[float]:
@@ -50,20 +55,20 @@ def numbers(view) -> list[float]:
 
 def test_a_method_that_masks_nothing_runs_on_a_model_without_a_sentinel_and_says_so(without):
     vanilla = replace(SETTINGS, policy="vanilla")
-    preview = without.audits.preview(PROMPT, SPANS, vanilla)
+    preview = without[AuditService].preview(PROMPT, SPANS, vanilla)
     assert (preview.masked_count, preview.sentinel) == (0, "")
     assert "no token that could stand for a masked one" in preview.warnings[0]
-    assert "No token of this vocabulary" in without.audits.model("tiny").sentinel
+    assert "No token of this vocabulary" in without[AuditService].model("tiny").sentinel
     view = ran(without, policy="vanilla")
     assert view.steps
     assert preview.warnings[0] in view.warnings
-    assert without.exports.bundle(view.session_id)
+    assert without[ExportService].bundle(view.session_id)
 
 
 def test_a_method_that_masks_is_refused_on_a_model_without_a_sentinel_unless_nothing_is_masked(without):
     with pytest.raises(SentinelError, match="no token that could stand for a masked one"):
-        without.audits.start(StartAudit(PROMPT, SETTINGS, SPANS))
-    assert without.audits.start(StartAudit(PROMPT, SETTINGS, ()))
+        without[AuditService].start(StartAudit(PROMPT, SETTINGS, SPANS))
+    assert without[AuditService].start(StartAudit(PROMPT, SETTINGS, ()))
 
 
 @pytest.mark.parametrize(
@@ -83,40 +88,40 @@ def test_a_named_sentinel_serves_calibrations_of_a_model_that_has_none_of_its_ow
     request = CalibrationRequest(
         name="set", model="tiny", top_p=1.0, alpha=0.5, sentinel="home", source=source, max_new_tokens=4
     )
-    parsed = without.calibrations.parse(path)
-    job = without.jobs.wait(without.calibrations.submit(parsed, request))
+    parsed = without[CalibrationService].parse(path)
+    job = without[JobService].wait(without[CalibrationService].submit(parsed, request))
     assert job.status == "done", job.error
     number = int(job.result["calibration_id"])
     assert ran(without, sentinel="home", calibration_id=number, alpha=0.5).certificate == "certified"
     with pytest.raises(SentinelError, match="no token that could stand for a masked one"):
-        without.calibrations.submit(parsed, replace(request, sentinel=None))
+        without[CalibrationService].submit(parsed, replace(request, sentinel=None))
 
 
 def test_thresholds_of_the_factual_reading_alone_need_no_sentinel(without, tmp_path):
     path = tmp_path / "set.csv"
     path.write_text(ROWS, "utf-8")
     request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.5, certified_in="factual")
-    job = without.jobs.wait(without.calibrations.submit(without.calibrations.parse(path), request))
+    job = without[JobService].wait(without[CalibrationService].submit(without[CalibrationService].parse(path), request))
     assert job.status == "done", job.error
 
 
 def test_the_sentinel_and_the_reason_for_it_stand_where_the_masked_prompt_stands(tiny, capsys):
     view = ran(tiny)
     sentence = "“<mask>” stands for every masked token: the tokenizer's mask token."
-    assert view.preview.sentinel == tiny.audits.model("tiny").sentinel == sentence
+    assert view.preview.sentinel == tiny[AuditService].model("tiny").sentinel == sentence
     assert preview_message(view.preview)["branches"] == sentence
     assert session_json(view)["sentinel"] == sentence
     print_audit(view)
     assert sentence in capsys.readouterr().out
-    assert "the tokenizer&#39;s mask token" in tiny.exports.html(view.session_id)
-    unmasked = tiny.audits.preview(PROMPT, (), SETTINGS)
+    assert "the tokenizer&#39;s mask token" in tiny[ExportService].html(view.session_id)
+    unmasked = tiny[AuditService].preview(PROMPT, (), SETTINGS)
     assert preview_message(unmasked)["branches"] == ""
 
 
 def test_a_stored_session_goes_on_with_the_sentinel_that_it_began_with(tiny, settings):
     whole = ran(tiny, sentinel="#")
-    begun = tiny.audits.start(StartAudit(PROMPT, replace(SETTINGS, sentinel="#"), SPANS)).session_id
-    tiny.audits.step(begun)
+    begun = tiny[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, sentinel="#"), SPANS)).session_id
+    tiny[AuditService].step(begun)
     with sqlite3.connect(settings.database_url.removeprefix("sqlite:///")) as file:
         (stored,) = file.execute("SELECT policy_settings FROM audit_sessions WHERE id = ?", (begun,)).fetchone()
         # As an earlier version left it that would have chosen this one by itself.
@@ -124,9 +129,9 @@ def test_a_stored_session_goes_on_with_the_sentinel_that_it_began_with(tiny, set
         data["settings"]["sentinel"] = None
         file.execute("UPDATE audit_sessions SET policy_settings = ? WHERE id = ?", (json.dumps(data), begun))
     with services(settings, loader=load_tiny) as reopened:
-        list(reopened.audits.run(begun))
-        assert reopened.audits.view(begun).settings.sentinel is None
-        assert numbers(reopened.audits.view(begun)) == pytest.approx(numbers(whole), abs=1e-4)
+        list(reopened[AuditService].run(begun))
+        assert reopened[AuditService].view(begun).settings.sentinel is None
+        assert numbers(reopened[AuditService].view(begun)) == pytest.approx(numbers(whole), abs=1e-4)
     assert numbers(ran(tiny)) != pytest.approx(numbers(whole), abs=1e-4)
 
 
@@ -134,7 +139,7 @@ def test_a_kept_word_that_shares_a_token_with_a_masked_one_is_a_warning_of_the_p
     model = random_model(byte_level(["<m>"], "<m>", [("h", "e"), ("he", "r"), ("her", "s")]))
     spans = (Span(7, 10, "gender"), Span(10, 11, "other", kept=True))
     with services(settings, loader=lambda name, **_: model) as wired:
-        shown = preview_message(wired.audits.preview("it was hers", spans, SETTINGS))
-        stored = wired.audits.start(StartAudit("it was hers", SETTINGS, spans)).warnings
+        shown = preview_message(wired[AuditService].preview("it was hers", spans, SETTINGS))
+        stored = wired[AuditService].start(StartAudit("it was hers", SETTINGS, spans)).warnings
     told = [found for found in (*shown["warnings"], *stored) if "“s” is kept, but shares a token with “her”" in found]
     assert len(told) == 2

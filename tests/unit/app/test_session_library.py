@@ -8,9 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.audit.service import AuditService
 from app.bootstrap import services
+from app.calibrate.service import CalibrationService
+from app.report.tables import ReportService
 from app.review.log import VerdictRequest
-from app.sessions.service import LibraryQuery
+from app.review.service import VerdictService
+from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.errors import CalibrationMismatch
@@ -23,29 +27,29 @@ SETTINGS = AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0)
 
 def start(wired, name="session", steps=0, **changes):
     request = StartAudit(PROMPT, replace(SETTINGS, **changes), (Span(15, 17, "gender"),), name)
-    view = wired.audits.start(request)
+    view = wired[AuditService].start(request)
     for _ in range(steps):
-        wired.audits.step(view.session_id)
+        wired[AuditService].step(view.session_id)
     return view
 
 
 def names(wired, **query):
-    return [entry.name for entry in wired.library.search(LibraryQuery(**query)).entries]
+    return [entry.name for entry in wired[SessionLibrary].search(LibraryQuery(**query)).entries]
 
 
 def test_a_query_past_the_end_shows_the_last_page_and_the_true_total(wired):
     for index in range(5):
         start(wired, f"s{index}")
-    page = wired.library.search(LibraryQuery(page=9, page_size=2, order="created", descending=False))
+    page = wired[SessionLibrary].search(LibraryQuery(page=9, page_size=2, order="created", descending=False))
     assert ([entry.name for entry in page.entries], page.total, page.page, page.pages) == (["s4"], 5, 3, 3)
-    assert wired.library.search(LibraryQuery(text="nothing")).pages == 1
-    assert len(wired.library.ids(LibraryQuery(page_size=2))) == 5
+    assert wired[SessionLibrary].search(LibraryQuery(text="nothing")).pages == 1
+    assert len(wired[SessionLibrary].ids(LibraryQuery(page_size=2))) == 5
 
 
 @pytest.mark.parametrize("change", [{"page": 0}, {"page_size": 0}, {"page_size": 10_000}])
 def test_a_page_that_cannot_be_shown_is_refused(wired, change):
     with pytest.raises(ServiceError, match="count pages from 1"):
-        wired.library.search(LibraryQuery(**change))
+        wired[SessionLibrary].search(LibraryQuery(**change))
 
 
 def test_days_are_inclusive_and_in_order(wired):
@@ -56,24 +60,24 @@ def test_days_are_inclusive_and_in_order(wired):
     assert names(wired, until=today - day) == []
     assert names(wired, since=today + day) == []
     with pytest.raises(ServiceError, match="earlier one first"):
-        wired.library.search(LibraryQuery(since=today, until=today - day))
+        wired[SessionLibrary].search(LibraryQuery(since=today, until=today - day))
 
 
 def test_an_action_on_many_sessions_counts_what_it_changed_and_what_is_gone(wired):
     first, second = start(wired, "a").session_id, start(wired, "b").session_id
-    tagged = wired.library.tag([first, second, first, 999], "  to   check ")
+    tagged = wired[SessionLibrary].tag([first, second, first, 999], "  to   check ")
     assert (tagged.asked, tagged.changed, tagged.unchanged, tagged.missing) == (3, 2, 0, 1)
     assert tagged.sentence == "2 sessions tagged; 1 no longer exists."
-    again = wired.library.tag([first, second], "TO CHECK")
+    again = wired[SessionLibrary].tag([first, second], "TO CHECK")
     assert (again.changed, again.unchanged) == (0, 2)
-    assert wired.library.choices().tags == (("to check", 2),)
+    assert wired[SessionLibrary].choices().tags == (("to check", 2),)
     assert names(wired, tag="to check", order="name", descending=False) == ["a", "b"]
-    assert wired.library.untag([first], "to check").changed == 1
-    archived = wired.library.archive([first])
+    assert wired[SessionLibrary].untag([first], "to check").changed == 1
+    archived = wired[SessionLibrary].archive([first])
     assert archived.sentence == "1 session archived."
     assert names(wired) == ["b"]
-    assert wired.library.archive([first], archived=False).action == "unarchived"
-    deleted = wired.library.delete([first, 999, second])
+    assert wired[SessionLibrary].archive([first], archived=False).action == "unarchived"
+    deleted = wired[SessionLibrary].delete([first, 999, second])
     assert (deleted.asked, deleted.changed, deleted.missing) == (3, 2, 1)
     assert names(wired, archived=None) == []
 
@@ -82,9 +86,9 @@ def test_an_action_on_many_sessions_counts_what_it_changed_and_what_is_gone(wire
 def test_empty_and_endless_names_are_refused(wired, bad):
     view = start(wired)
     for act in (
-        lambda: wired.library.rename(view.session_id, bad),
-        lambda: wired.library.tag([view.session_id], bad),
-        lambda: wired.library.rename_branch(view.session_id, view.branch_id, bad),
+        lambda: wired[SessionLibrary].rename(view.session_id, bad),
+        lambda: wired[SessionLibrary].tag([view.session_id], bad),
+        lambda: wired[SessionLibrary].rename_branch(view.session_id, view.branch_id, bad),
     ):
         with pytest.raises(ServiceError):
             act()
@@ -92,103 +96,103 @@ def test_empty_and_endless_names_are_refused(wired, bad):
 
 def test_a_renamed_session_is_found_by_its_new_name(wired):
     view = start(wired, "old")
-    wired.library.rename(view.session_id, " New  name ")
-    assert wired.audits.view(view.session_id).name == "New name"
+    wired[SessionLibrary].rename(view.session_id, " New  name ")
+    assert wired[AuditService].view(view.session_id).name == "New name"
     assert names(wired, text="new NAME") == ["New name"]
 
 
 def test_a_copy_under_the_same_settings_writes_the_same_tokens(wired):
     original = start(wired, steps=4)
-    copy = wired.audits.start(wired.library.prefill(original.session_id).request)
+    copy = wired[AuditService].start(wired[SessionLibrary].prefill(original.session_id).request)
     assert (copy.name, copy.prompt, copy.spans) == ("Copy of session", original.prompt, original.spans)
     for _ in range(4):
-        wired.audits.step(copy.session_id)
-    tokens = [[s.token_id for s in wired.audits.view(v.session_id).steps] for v in (original, copy)]
+        wired[AuditService].step(copy.session_id)
+    tokens = [[s.token_id for s in wired[AuditService].view(v.session_id).steps] for v in (original, copy)]
     assert tokens[0] == tokens[1]
 
 
 def test_a_copy_takes_other_settings_and_a_name(wired):
     original = start(wired)
-    made = wired.library.prefill(original.session_id)
+    made = wired[SessionLibrary].prefill(original.session_id)
     assert made.notes == ()
     settings = replace(made.request.settings, policy="vanilla")
-    copy = wired.audits.start(replace(made.request, settings=settings, name="other"))
+    copy = wired[AuditService].start(replace(made.request, settings=settings, name="other"))
     assert (copy.settings.policy, copy.name, copy.spans) == ("vanilla", "other", original.spans)
 
 
 def test_a_copy_never_drops_a_deleted_calibration_silently(wired, calibrated):
     view = start(wired, calibration_id=calibrated)
-    wired.calibrations.delete(calibrated)
-    made = wired.library.prefill(view.session_id)
+    wired[CalibrationService].delete(calibrated)
+    made = wired[SessionLibrary].prefill(view.session_id)
     assert made.request.settings.calibration_id is None
     assert "has been deleted" in made.notes[0]
-    copy = wired.audits.start(made.request)
+    copy = wired[AuditService].start(made.request)
     assert copy.certificate == "uncertified: no calibration"
 
 
 def test_a_copy_is_checked_against_its_calibration(wired, calibrated):
     view = start(wired, calibration_id=calibrated)
-    before = len(wired.library.ids(LibraryQuery()))
-    request = wired.library.prefill(view.session_id).request
+    before = len(wired[SessionLibrary].ids(LibraryQuery()))
+    request = wired[SessionLibrary].prefill(view.session_id).request
     with pytest.raises(CalibrationMismatch):
-        wired.audits.start(replace(request, settings=replace(view.settings, lam=0.1)))
-    assert len(wired.library.ids(LibraryQuery())) == before
+        wired[AuditService].start(replace(request, settings=replace(view.settings, lam=0.1)))
+    assert len(wired[SessionLibrary].ids(LibraryQuery())) == before
 
 
 def test_the_archive_holds_each_report_as_it_is_exported_alone_and_an_index(wired, tmp_path):
     first, second = start(wired, "=cmd()", steps=2), start(wired, "b", steps=1)
     ids = [first.session_id, 999, second.session_id]
-    wired.library.tag([first.session_id], "x")
-    made = wired.library.export(ids, tmp_path / "out")
+    wired[SessionLibrary].tag([first.session_id], "x")
+    made = wired[SessionLibrary].export(ids, tmp_path / "out")
     assert (made.sessions, made.missing) == (2, 1)
     with zipfile.ZipFile(made.path) as archive:
         assert archive.testzip() is None
         for view in (first, second):
             report = archive.read(f"coft-audit-session-{view.session_id}.csv").decode()
-            assert report == wired.reports.csv(view.session_id)
+            assert report == wired[ReportService].csv(view.session_id)
         index = list(csv.DictReader(io.StringIO(archive.read("sessions.csv").decode())))
     assert [row["name"] for row in index] == ["'=cmd()", "b"]
     assert [row["steps"] for row in index] == ["2", "1"]
     assert [row["tags"] for row in index] == ["x", ""]
     assert [path.name for path in (tmp_path / "out").iterdir()] == [made.path.name]
-    again = wired.library.export(ids, tmp_path / "again")
+    again = wired[SessionLibrary].export(ids, tmp_path / "again")
     assert again.path.read_bytes() == made.path.read_bytes()
     with pytest.raises(ServiceError, match="nothing to export"):
-        wired.library.export([999], tmp_path / "none")
+        wired[SessionLibrary].export([999], tmp_path / "none")
 
 
 def fork(wired, view, index, token):
-    return wired.audits.fork(view.session_id, view.branch_id, index, token)
+    return wired[AuditService].fork(view.session_id, view.branch_id, index, token)
 
 
 def test_pruning_says_before_what_goes_and_then_takes_exactly_that(wired):
     view = start(wired, steps=4)
     first = fork(wired, view, 1, "x")
-    wired.audits.step(view.session_id, first.branch_id)
+    wired[AuditService].step(view.session_id, first.branch_id)
     inner = fork(wired, first, 2, "y")
     kept = fork(wired, view, 3, "z")
-    wired.library.rename_branch(view.session_id, first.branch_id, "a man")
-    preview = wired.library.prune_preview(view.session_id, first.branch_id)
+    wired[SessionLibrary].rename_branch(view.session_id, first.branch_id, "a man")
+    preview = wired[SessionLibrary].prune_preview(view.session_id, first.branch_id)
     assert (preview.branches, preview.steps, preview.verdicts, preview.allowed) == (("a man", "y"), 3, 0, True)
     assert preview.sentence == (
         "“a man” and 1 branch that departs from it will be deleted with 3 steps of their own; this cannot be undone."
     )
-    wired.audits.view(view.session_id, inner.branch_id)
-    after = wired.library.prune(view.session_id, first.branch_id)
+    wired[AuditService].view(view.session_id, inner.branch_id)
+    after = wired[SessionLibrary].prune(view.session_id, first.branch_id)
     assert [branch.id for branch in after.branches] == [view.branch_id, kept.branch_id]
     assert after.branch_id == kept.branch_id
     with pytest.raises(NotFoundError):
-        wired.audits.view(view.session_id, inner.branch_id)
+        wired[AuditService].view(view.session_id, inner.branch_id)
     again = fork(wired, view, 1, "x")
     assert again.branch_id not in {first.branch_id, inner.branch_id}
-    assert wired.audits.step(view.session_id, view.branch_id) is not None
+    assert wired[AuditService].step(view.session_id, view.branch_id) is not None
 
 
 def test_the_tree_tells_length_end_and_token_of_branches_also_of_renamed_ones(wired):
     view = start(wired, steps=6)
     branch = fork(wired, view, 1, "x")
-    wired.library.rename_branch(view.session_id, branch.branch_id, "as a man")
-    main, renamed = wired.audits.view(view.session_id, view.branch_id).branches
+    wired[SessionLibrary].rename_branch(view.session_id, branch.branch_id, "as a man")
+    main, renamed = wired[AuditService].view(view.session_id, view.branch_id).branches
     assert (main.length, main.finished, main.token) == (6, "length", None)
     assert (renamed.length, renamed.finished, renamed.fork_step) == (2, None, 1)
     assert (renamed.token, renamed.name) == (branch.steps[1].token, "as a man")
@@ -197,32 +201,32 @@ def test_the_tree_tells_length_end_and_token_of_branches_also_of_renamed_ones(wi
 def test_the_main_branch_a_running_session_and_a_judged_branch_are_not_pruned(wired):
     view = start(wired, steps=3)
     judged, free = fork(wired, view, 1, "x"), fork(wired, view, 2, "y")
-    wired.verdicts.add(
+    wired[VerdictService].add(
         VerdictRequest(session_id=view.session_id, reviewer="A", verdict="unfair", branch_id=judged.branch_id)
     )
-    running = wired.audits.run(view.session_id, view.branch_id)
+    running = wired[AuditService].run(view.session_id, view.branch_id)
     next(running)
     for branch_id, reason in (
         (view.branch_id, "main branch"),
         (free.branch_id, "is running; pause it"),
     ):
-        assert reason in wired.library.prune_preview(view.session_id, branch_id).refusal
+        assert reason in wired[SessionLibrary].prune_preview(view.session_id, branch_id).refusal
         with pytest.raises(ServiceError, match=reason):
-            wired.library.prune(view.session_id, branch_id)
+            wired[SessionLibrary].prune(view.session_id, branch_id)
     running.close()
-    preview = wired.library.prune_preview(view.session_id, judged.branch_id)
+    preview = wired[SessionLibrary].prune_preview(view.session_id, judged.branch_id)
     assert (preview.verdicts, preview.allowed) == (1, False)
     with pytest.raises(ServiceError, match="nothing can be taken out of the log"):
-        wired.library.prune(view.session_id, judged.branch_id)
-    assert len(wired.audits.view(view.session_id).branches) == 3
-    wired.library.prune(view.session_id, free.branch_id)
-    assert len(wired.audits.view(view.session_id).branches) == 2
+        wired[SessionLibrary].prune(view.session_id, judged.branch_id)
+    assert len(wired[AuditService].view(view.session_id).branches) == 3
+    wired[SessionLibrary].prune(view.session_id, free.branch_id)
+    assert len(wired[AuditService].view(view.session_id).branches) == 2
 
 
 def test_a_branch_of_another_session_is_not_touched(wired):
     view, other = start(wired, steps=2), start(wired, steps=2)
     branch = fork(wired, view, 1, "x")
-    for act in (wired.library.prune_preview, wired.library.prune):
+    for act in (wired[SessionLibrary].prune_preview, wired[SessionLibrary].prune):
         with pytest.raises(ConflictError, match="not a branch"):
             act(other.session_id, branch.branch_id)
 
@@ -234,6 +238,6 @@ def test_the_library_needs_no_model(wired, settings, tmp_path):
         raise AssertionError("a model was loaded")
 
     with services(settings, loader=none) as reopened:
-        assert reopened.library.search(LibraryQuery()).total == 1
-        reopened.library.prefill(view.session_id)
-        assert reopened.library.export([view.session_id], tmp_path).sessions == 1
+        assert reopened[SessionLibrary].search(LibraryQuery()).total == 1
+        reopened[SessionLibrary].prefill(view.session_id)
+        assert reopened[SessionLibrary].export([view.session_id], tmp_path).sessions == 1

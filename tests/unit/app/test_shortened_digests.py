@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap import Services, services, verifier
+from app.audit.service import AuditService
+from app.bootstrap import services
 from app.report.bundle import REPORT
+from app.report.service import ExportService
 from app.settings import Settings
 from app.shared.audits import StartAudit
+from app.shared.wiring import Services
 from coft_core.fingerprint import Fingerprint
 from coft_core.model.language_model import LanguageModel
 from coft_core.text.detection import SpanDetector
-from tests.conftest import load_tiny
+from tests.conftest import load_tiny, verifier
 from tests.unit.app.reporting.conftest import PROMPT, SETTINGS, SPANS, audit, calibrate, check_named, failures, files_of
 
 
@@ -49,7 +52,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Earlier]:
         patch.setattr(SpanDetector, "version", property(lambda self: _shortened(version(self))))
         calibration = calibrate(wired, folder)
         session = audit(wired, "earlier", calibration_id=calibration)
-        bundle = wired.exports.bundle(session)
+        bundle = wired[ExportService].bundle(session)
     with services(settings, loader=load_tiny) as wired:
         yield Earlier(wired, settings, calibration, session, bundle)
 
@@ -66,17 +69,17 @@ def test_the_earlier_version_wrote_shortened_digests(earlier: Earlier) -> None:
 
 
 def test_a_session_of_an_earlier_version_is_continued(earlier: Earlier) -> None:
-    view = earlier.wired.audits.view(earlier.session)
-    first = earlier.wired.audits.view(earlier.session, view.branches[0].id)
+    view = earlier.wired[AuditService].view(earlier.session)
+    first = earlier.wired[AuditService].view(earlier.session, view.branches[0].id)
     other = next(row for row in first.steps[0].candidates if row.token_id != first.steps[0].token_id)
-    fork = earlier.wired.audits.fork(earlier.session, view.branches[0].id, 0, other.token_id)
-    assert earlier.wired.audits.step(earlier.session, fork.branch_id) is not None
+    fork = earlier.wired[AuditService].fork(earlier.session, view.branches[0].id, 0, other.token_id)
+    assert earlier.wired[AuditService].step(earlier.session, fork.branch_id) is not None
 
 
 def test_a_calibration_of_an_earlier_version_certifies_a_new_audit(earlier: Earlier) -> None:
     settings = replace(SETTINGS, calibration_id=earlier.calibration)
-    assert earlier.wired.audits.fit(settings).differences == ()
-    made = earlier.wired.audits.start(StartAudit(PROMPT, settings, SPANS, "new"))
+    assert earlier.wired[AuditService].fit(settings).differences == ()
+    made = earlier.wired[AuditService].start(StartAudit(PROMPT, settings, SPANS, "new"))
     assert made.certificate == "certified"
     assert len(made.fingerprint_digest) == 64
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from app.audit.handlers import AuditHandlers
+from app.audit.service import AuditService
 from app.bootstrap import services
 from app.shared.audits import AuditSettings, StartAudit
 from coft_core.model.fake import scripted_model
@@ -34,7 +35,7 @@ def test_a_step_passes_at_most_eight_functions_from_the_handler_to_the_models_fo
 
     model.module.forward = seen
     with services(settings, loader=lambda name, **_: model) as wired:
-        view = wired.audits.start(StartAudit("The he a", AuditSettings(model="scripted", max_new_tokens=3)))
+        view = wired[AuditService].start(StartAudit("The he a", AuditSettings(model="scripted", max_new_tokens=3)))
         event = SimpleNamespace(session=view.session_id, branch=view.branch_id, nonce=1)
         handlers = AuditHandlers(wired)
         for _ in range(2):

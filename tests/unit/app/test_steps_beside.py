@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
+from app.audit.service import AuditService
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.types import Span
@@ -18,11 +19,11 @@ PROMPTS = [f"The nurse said {'very ' * n}he would come" for n in range(8)]
 
 def start(wired, prompt, **changes):
     at = prompt.index(" he ") + 1
-    return wired.audits.start(StartAudit(prompt, replace(SETTINGS, **changes), (Span(at, at + 2, "gender"),)))
+    return wired[AuditService].start(StartAudit(prompt, replace(SETTINGS, **changes), (Span(at, at + 2, "gender"),)))
 
 
 def chain(wired, session_id):
-    view = wired.audits.view(session_id)
+    view = wired[AuditService].view(session_id)
     return [(step.token_id, step.set_size, step.state) for step in view.steps], view.finished
 
 
@@ -32,7 +33,7 @@ def test_eight_reviewers_at_once_store_the_chains_that_each_would_store_alone(wi
     assert not run_all(wired, beside)
     for prompt, own, session_id in zip(PROMPTS, settings, beside, strict=True):
         alone = start(wired, prompt, **own).session_id
-        list(wired.audits.run(alone))
+        list(wired[AuditService].run(alone))
         assert chain(wired, session_id) == chain(wired, alone)
 
 
@@ -43,13 +44,13 @@ def test_a_step_of_a_live_chain_reads_nothing_that_is_known_however_long_it_is(w
     def note(_connection, _cursor, statement, *_rest):
         asked.append(" ".join(statement.split()))
 
-    wired.audits.step(view.session_id, view.branch_id)
-    engine = wired.audits._sessions._database.engine
+    wired[AuditService].step(view.session_id, view.branch_id)
+    engine = wired[AuditService]._sessions._database.engine
     event.listen(engine, "before_cursor_execute", note)
     counts = []
     for _ in range(5):
         asked.clear()
-        assert wired.audits.step(view.session_id, view.branch_id) is not None
+        assert wired[AuditService].step(view.session_id, view.branch_id) is not None
         counts.append(len(asked))
         # Where the step is to be stored, and nothing that is known already.
         assert len([statement for statement in asked if statement.startswith("SELECT")]) == 1
@@ -59,23 +60,23 @@ def test_a_step_of_a_live_chain_reads_nothing_that_is_known_however_long_it_is(w
 
 def test_what_is_known_of_a_branch_is_asked_again_where_it_may_have_changed(wired):
     view, other = start(wired, PROMPTS[0]), start(wired, PROMPTS[1])
-    wired.audits.step(view.session_id, view.branch_id)
+    wired[AuditService].step(view.session_id, view.branch_id)
     with pytest.raises(ServiceError, match="does not belong to session"):
-        wired.audits.step(other.session_id, view.branch_id)
-    assert wired.audits.step(view.session_id, view.branch_id).index == 1
-    list(wired.audits.run(view.session_id, view.branch_id))
-    changed = wired.audits.view(view.session_id)
-    assert wired.audits.step(view.session_id, view.branch_id) is None
-    assert wired.audits.view(view.session_id) == changed
-    wired.audits.step(other.session_id, other.branch_id)
-    wired.audits.delete(other.session_id)
+        wired[AuditService].step(other.session_id, view.branch_id)
+    assert wired[AuditService].step(view.session_id, view.branch_id).index == 1
+    list(wired[AuditService].run(view.session_id, view.branch_id))
+    changed = wired[AuditService].view(view.session_id)
+    assert wired[AuditService].step(view.session_id, view.branch_id) is None
+    assert wired[AuditService].view(view.session_id) == changed
+    wired[AuditService].step(other.session_id, other.branch_id)
+    wired[AuditService].delete(other.session_id)
     with pytest.raises(NotFoundError):
-        wired.audits.step(other.session_id, other.branch_id)
+        wired[AuditService].step(other.session_id, other.branch_id)
 
 
 def test_a_live_branch_that_another_process_has_deleted_is_not_stepped(wired):
     view = start(wired, PROMPTS[0])
-    wired.audits.step(view.session_id, view.branch_id)
-    wired.audits._sessions.delete(view.session_id)
+    wired[AuditService].step(view.session_id, view.branch_id)
+    wired[AuditService]._sessions.delete(view.session_id)
     with pytest.raises(NotFoundError, match="may have been deleted"):
-        wired.audits.step(view.session_id, view.branch_id)
+        wired[AuditService].step(view.session_id, view.branch_id)

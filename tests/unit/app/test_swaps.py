@@ -6,10 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from app.sessions.service import LibraryQuery
+from app.audit.service import AuditService
+from app.calibrate.service import CalibrationService
+from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, CalibrationRequest
 from app.shared.errors import ServiceError
-from app.swap.service import SwapCancelled, SwapRuns
+from app.shared.jobs import JobService
+from app.swap.service import SwapCancelled, SwapRuns, SwapService
 from app.swap.types import SwapRequest, SwapResult
 from app.swap.variants import SwapWords
 from coft_core.decode.loop import Rollout
@@ -48,13 +51,13 @@ def calibrated(wired, tmp_path):
     path = tmp_path / "set.csv"
     path.write_text(prompt_set_csv())
     request = CalibrationRequest(name="set", model="tiny", top_p=1.0, lam=0.25)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     assert job.status == "done", job.error
     return job.result["calibration_id"]
 
 
 def test_distances_are_those_of_the_whole_distributions(wired):
-    result = wired.swaps.compare(REQUEST)
+    result = wired[SwapService].compare(REQUEST)
     assert [outcome.variant.label for outcome in result.outcomes] == ["as typed (she)", "he"]
     hers, his = ids_of(PROMPT), ids_of("The nurse read his note")
     masked = next_token(ids_of(PROMPT, masked=(15, 18)))
@@ -77,7 +80,7 @@ def test_distances_are_those_of_the_whole_distributions(wired):
 
 
 def test_candidates_unite_the_likeliest_of_every_variant_and_the_most_different_come_first(wired):
-    result = wired.swaps.compare(replace(REQUEST, top=2))
+    result = wired[SwapService].compare(replace(REQUEST, top=2))
     expected = set()
     for text in (PROMPT, "The nurse read his note"):
         masked = next_token(ids_of(PROMPT, masked=(15, 18)))
@@ -90,19 +93,19 @@ def test_candidates_unite_the_likeliest_of_every_variant_and_the_most_different_
 
 
 def test_each_chain_is_the_one_that_its_session_would_write(wired):
-    result = wired.swaps.compare(REQUEST)
-    assert wired.library.search(LibraryQuery()).total == 0
+    result = wired[SwapService].compare(REQUEST)
+    assert wired[SessionLibrary].search(LibraryQuery()).total == 0
     for outcome in result.outcomes:
         for chain in (outcome.vanilla, outcome.policy):
-            view = wired.audits.start(chain.start)
-            steps = list(wired.audits.run(view.session_id))
+            view = wired[AuditService].start(chain.start)
+            steps = list(wired[AuditService].run(view.session_id))
             assert [s.token_id for s in steps] == [s.token_id for s in chain.steps]
             assert (view.certificate, len(chain.steps)) == (chain.certificate, 3)
     assert {outcome.vanilla.start.settings.policy for outcome in result.outcomes} == {"vanilla"}
 
 
 def test_variants_of_other_lengths_are_compared_and_said_to_have_another_masked_view(wired):
-    result = wired.swaps.compare(replace(REQUEST, pronouns=("she", "they")))
+    result = wired[SwapService].compare(replace(REQUEST, pronouns=("she", "they")))
     assert result.outcomes[1].variant.prompt == "The nurse read their note"
     assert [outcome.masked_like_first for outcome in result.outcomes] == [True, False]
     assert result.gaps[0].of("masked") > 0
@@ -112,14 +115,14 @@ def test_variants_of_other_lengths_are_compared_and_said_to_have_another_masked_
 def test_words_outside_the_spans_that_change_are_said_to_change_the_masked_view(wired):
     spans = (Span(7, 9, "other"),)
     request = SwapRequest("See an ox", SETTINGS, spans, groups=("ax", "yo"), include_original=False, max_new_tokens=1)
-    result = wired.swaps.compare(request)
+    result = wired[SwapService].compare(request)
     assert [outcome.variant.prompt for outcome in result.outcomes] == ["See an ax", "See a yo"]
     assert [outcome.masked_like_first for outcome in result.outcomes] == [True, False]
 
 
 def test_what_the_policy_draws_from_is_compared_where_thresholds_restrict_it(wired, calibrated):
     settings = replace(SETTINGS, calibration_id=calibrated, alpha=0.9)
-    result = wired.swaps.compare(replace(REQUEST, settings=settings))
+    result = wired[SwapService].compare(replace(REQUEST, settings=settings))
     assert result.views == ("factual", "fused", "drawn", "masked")
     assert {outcome.policy.certificate for outcome in result.outcomes} == {"certified"}
     log_tau = result.outcomes[0].policy.steps[0].log_tau
@@ -134,8 +137,8 @@ def test_what_the_policy_draws_from_is_compared_where_thresholds_restrict_it(wir
 
 
 def test_a_later_token_follows_each_variants_own_chain(wired):
-    first = wired.swaps.compare(REQUEST)
-    result = wired.swaps.compare(replace(REQUEST, answer_step=2))
+    first = wired[SwapService].compare(REQUEST)
+    result = wired[SwapService].compare(replace(REQUEST, answer_step=2))
     expected = []
     for outcome in first.outcomes:
         before = [step.token_id for step in outcome.vanilla.steps[:2]]
@@ -147,7 +150,7 @@ def test_a_later_token_follows_each_variants_own_chain(wired):
 
 def test_progress_is_told_token_by_token_and_names_the_variants_in_turn(wired):
     told = []
-    wired.swaps.compare(REQUEST, lambda share, label: told.append((share, label)))
+    wired[SwapService].compare(REQUEST, lambda share, label: told.append((share, label)))
     assert [share for share, _ in told] == pytest.approx([token / 12 for token in range(12)])
     assert [label for _, label in told] == ["as typed (she)"] * 6 + ["he"] * 6
 
@@ -164,47 +167,47 @@ def test_what_progress_raises_ends_the_comparison_and_passes_through(wired):
             raise Enough
 
     with pytest.raises(Enough):
-        wired.swaps.compare(REQUEST, progress)
+        wired[SwapService].compare(REQUEST, progress)
     assert len(told) == 2
     # the model is free again, and the next comparison is whole
-    assert len(wired.swaps.compare(REQUEST).outcomes) == 2
+    assert len(wired[SwapService].compare(REQUEST).outcomes) == 2
 
 
 def test_a_comparison_is_cancelled_by_its_own_number_and_leaves_others_alone(wired):
-    first, second = wired.swaps.run(REQUEST), wired.swaps.run(REQUEST)
+    first, second = wired[SwapService].run(REQUEST), wired[SwapService].run(REQUEST)
     mine, other = next(first), next(second)
     assert mine.number != other.number
-    wired.swaps.cancel(mine.number)
+    wired[SwapService].cancel(mine.number)
     with pytest.raises(SwapCancelled, match="cancelled"):
         list(first)
     *_, result = second
     assert result.number == other.number
-    wired.swaps.cancel(other.number)
-    assert wired.swaps.at(other.number, 0) is result
+    wired[SwapService].cancel(other.number)
+    assert wired[SwapService].at(other.number, 0) is result
     with pytest.raises(ServiceError, match="not kept any more"):
-        wired.swaps.at(mine.number, 0)
+        wired[SwapService].at(mine.number, 0)
 
 
 def test_another_step_is_read_from_the_chains_that_are_there(wired, monkeypatch):
-    expected = wired.swaps.compare(replace(REQUEST, answer_step=2))
-    kept = wired.swaps.compare(REQUEST)
+    expected = wired[SwapService].compare(replace(REQUEST, answer_step=2))
+    kept = wired[SwapService].compare(REQUEST)
 
     def refuse(*_):
         raise AssertionError("a chain was decoded again")
 
     monkeypatch.setattr(Rollout, "step", refuse)
-    later = wired.swaps.at(kept.number, 2)
+    later = wired[SwapService].at(kept.number, 2)
     assert (later.answer_step, later.notes, later.common_steps) == (2, expected.notes, 3)
     assert later.outcomes == kept.outcomes
     for view in later.views:
         assert later.gaps[0].of(view) == pytest.approx(expected.gaps[0].of(view), abs=1e-6)
     with pytest.raises(ServiceError, match="ends after 3 tokens"):
-        wired.swaps.at(kept.number, 3)
+        wired[SwapService].at(kept.number, 3)
 
 
 def test_tables_hold_every_candidate_and_every_distance(wired, tmp_path):
-    result = wired.swaps.compare(REQUEST)
-    tokens = list(csv.DictReader(wired.swaps.write_csv(result.number, 0, "tokens", tmp_path).open(newline="")))
+    result = wired[SwapService].compare(REQUEST)
+    tokens = list(csv.DictReader(wired[SwapService].write_csv(result.number, 0, "tokens", tmp_path).open(newline="")))
     assert len(tokens) == len(result.tokens) * 2 * 3
     first = result.tokens[0]
     own = [row for row in tokens if row["token_id"] == str(first.token_id) and row["view"] == "fused"]
@@ -212,7 +215,9 @@ def test_tables_hold_every_candidate_and_every_distance(wired, tmp_path):
         ("as typed (she)", first.of("fused")[0]),
         ("he", first.of("fused")[1]),
     ]
-    distances = list(csv.DictReader(wired.swaps.write_csv(result.number, 0, "distances", tmp_path).open(newline="")))
+    distances = list(
+        csv.DictReader(wired[SwapService].write_csv(result.number, 0, "distances", tmp_path).open(newline=""))
+    )
     assert {row["view"]: float(row["total_variation"]) for row in distances} == dict(result.gaps[0].distances)
     assert {row["step"] for row in [*tokens, *distances]} == {"1"}
 
@@ -232,14 +237,14 @@ def test_only_the_newest_comparisons_are_kept():
 def test_targets_tell_pronouns_from_words_and_say_what_a_form_can_be(wired):
     prompt = "He saw her Muslim friend"
     spans = (Span(0, 2, "gender"), Span(7, 10, "gender", kept=True), Span(11, 17, "religion"))
-    found = wired.swaps.targets(prompt, spans)
+    found = wired[SwapService].targets(prompt, spans)
     assert [(item.text, item.pronoun) for item in found.spans] == [("He", True), ("Muslim", False)]
     assert (found.families, found.has_pronoun) == (("religion",), True)
     assert [(item.text, item.role, item.roles, item.sure) for item in found.pronouns] == [
         ("He", "subject", ("subject",), True),
         ("her", "possessive", ("object", "possessive"), False),
     ]
-    assert not wired.swaps.targets(prompt, spans[1:]).has_pronoun
+    assert not wired[SwapService].targets(prompt, spans[1:]).has_pronoun
 
 
 REFUSED = (
@@ -275,7 +280,7 @@ REFUSED = (
 def test_what_cannot_be_swapped_is_refused_in_one_sentence(wired):
     for changes, error, words in REFUSED:
         with pytest.raises(error, match=words) as caught:
-            wired.swaps.compare(replace(REQUEST, **changes))
+            wired[SwapService].compare(replace(REQUEST, **changes))
         assert "\n" not in str(caught.value)
 
 
@@ -283,7 +288,7 @@ def test_a_calibration_of_another_policy_is_refused_before_any_chain(wired, cali
     told = []
     settings = replace(SETTINGS, calibration_id=calibrated, lam=0.5)
     with pytest.raises(CalibrationMismatch):
-        wired.swaps.compare(replace(REQUEST, settings=settings), lambda *args: told.append(args))
+        wired[SwapService].compare(replace(REQUEST, settings=settings), lambda *args: told.append(args))
     assert told == []
 
 
@@ -291,7 +296,7 @@ def test_groups_take_the_place_of_words_with_plurals_and_their_pronouns(wired):
     prompt = "A Muslim man said he likes Muslims"
     spans = (Span(2, 8, "religion"), Span(9, 12, "gender"), Span(18, 20, "gender"), Span(27, 34, "religion"))
     request = SwapRequest(prompt, SETTINGS, spans, groups=("atheist", "Sikh"), category="religion")
-    made = wired.swaps.variants(request)
+    made = wired[SwapService].variants(request)
     assert [variant.prompt for variant in made] == [
         prompt,
         "An atheist man said he likes atheists",
@@ -300,7 +305,7 @@ def test_groups_take_the_place_of_words_with_plurals_and_their_pronouns(wired):
     both = replace(
         request, groups=("woman", "man"), group_pronouns=("she", "he"), category="gender", include_original=False
     )
-    made = wired.swaps.variants(both)
+    made = wired[SwapService].variants(both)
     assert [(v.label, v.prompt) for v in made] == [
         ("woman, she", "A Muslim woman said she likes Muslims"),
         ("man, he", prompt),
@@ -310,7 +315,7 @@ def test_groups_take_the_place_of_words_with_plurals_and_their_pronouns(wired):
 
 
 def test_detected_spans_serve_where_none_are_given(wired):
-    made = wired.swaps.variants(SwapRequest("Then she left", SETTINGS, pronouns=("he",)))
+    made = wired[SwapService].variants(SwapRequest("Then she left", SETTINGS, pronouns=("he",)))
     assert [variant.prompt for variant in made] == ["Then she left", "Then he left"]
     assert made[1].spans == (Span(5, 7, "gender", "user", "pronouns"),)
 

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 import app.tune.service as tuning_work
-from app.bootstrap import Services, services
+from app.bootstrap import services
 from app.settings import Settings
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
 from app.tune.runs import TuningRequest, tuning_csv, tuning_json
+from app.tune.service import TuningService
 from app.tune.sets import TuningSet
 from app.tune.words import calibrated_sentence, kept_sentence, run_details, runs_list, sampling_sentence
 from coft_core.errors import InvalidInputError
@@ -50,7 +53,7 @@ def tuning_set(wired: Services, tmp_path: Path) -> TuningSet:
     ]
     path = tmp_path / "tune.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return wired.tunings.read(path)
+    return wired[TuningService].read(path)
 
 
 def cancel_in(wired: Services, monkeypatch: pytest.MonkeyPatch, call: int) -> None:
@@ -60,8 +63,8 @@ def cancel_in(wired: Services, monkeypatch: pytest.MonkeyPatch, call: int) -> No
     def measuring(*given: Any, **options: Any) -> Any:
         calls.append(1)
         if len(calls) == call:
-            (job,) = wired.jobs.list("tuning")
-            wired.jobs.cancel(job.id)
+            (job,) = wired[JobService].list("tuning")
+            wired[JobService].cancel(job.id)
         return measure_many(*given, **options)
 
     monkeypatch.setattr(tuning_work, "measure_many", measuring)
@@ -73,9 +76,9 @@ def test_a_cancelled_run_keeps_whole_points_says_how_many_and_chooses_none(
     request = TuningRequest("small", ("coft", "sdd", "detox"), TINY)
     # Vanilla is measured first, then COFT; the run is cancelled while self-debiasing is measured.
     cancel_in(wired, monkeypatch, 3)
-    job = wired.jobs.wait(wired.tunings.submit(tuning_set, request))
+    job = wired[JobService].wait(wired[TuningService].submit(tuning_set, request))
     assert job.status == "cancelled"
-    view = wired.tunings.view(job.id)
+    view = wired[TuningService].view(job.id)
     assert not view.complete
     assert [(own.policy, len(own.points), own.planned) for own in view.methods] == [
         ("coft", 9, 9), ("sdd", 0, 5), ("detox", 0, 5),
@@ -87,17 +90,17 @@ def test_a_cancelled_run_keeps_whole_points_says_how_many_and_chooses_none(
         "points that are kept were measured on all prompts. None is chosen, because a choice needs every point; run it "
         "again for one."
     )
-    assert wired.tunings.tuned(TINY) is None
+    assert wired[TuningService].tuned(TINY) is None
     with pytest.raises(ServiceError, match="No finished tuning fits COFT"):
-        wired.tunings.applied(TINY)
+        wired[TuningService].applied(TINY)
     monkeypatch.setattr(tuning_work, "measure_many", measure_many)
-    whole = wired.jobs.wait(wired.tunings.submit(tuning_set, request))
-    finished = wired.tunings.view(whole.id)
+    whole = wired[JobService].wait(wired[TuningService].submit(tuning_set, request))
+    finished = wired[TuningService].view(whole.id)
     same = [replace(point, chosen=False) for point in finished.methods[0].points]
     assert list(view.methods[0].points) == same
     assert view.vanilla == finished.vanilla
-    assert [run.id for run in wired.tunings.list()] == [whole.id, job.id]
-    assert wired.tunings.tuned(TINY).run_id == whole.id
+    assert [run.id for run in wired[TuningService].list()] == [whole.id, job.id]
+    assert wired[TuningService].tuned(TINY).run_id == whole.id
     assert kept_sentence(finished) == ""
 
 
@@ -105,9 +108,9 @@ def test_a_cancelled_run_is_marked_on_the_page_in_the_table_and_in_json(
     wired: Services, tuning_set: TuningSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancel_in(wired, monkeypatch, 3)
-    number = wired.tunings.submit(tuning_set, TuningRequest("small", ("coft", "sdd"), TINY))
-    wired.jobs.wait(number)
-    view = wired.tunings.view(number)
+    number = wired[TuningService].submit(tuning_set, TuningRequest("small", ("coft", "sdd"), TINY))
+    wired[JobService].wait(number)
+    view = wired[TuningService].view(number)
     head, table = run_details(view)
     assert "This run was cancelled after 9 of 14 points" in table
     assert "<strong>chosen</strong>" not in table
@@ -128,9 +131,9 @@ def test_what_is_kept_begins_with_vanilla(
     wired: Services, tuning_set: TuningSet, monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
     cancel_in(wired, monkeypatch, call)
-    number = wired.tunings.submit(tuning_set, TuningRequest("small", ("coft",), TINY))
-    assert wired.jobs.wait(number).status == "cancelled"
-    found = wired.tunings.list()
+    number = wired[TuningService].submit(tuning_set, TuningRequest("small", ("coft",), TINY))
+    assert wired[JobService].wait(number).status == "cancelled"
+    found = wired[TuningService].list()
     assert [view.measured for view in found] == ([] if call == 1 else [0])
 
 
@@ -146,9 +149,9 @@ def test_a_run_that_fails_midway_keeps_its_points_too(
         return measure_many(*given, **options)
 
     monkeypatch.setattr(tuning_work, "measure_many", failing)
-    number = wired.tunings.submit(tuning_set, TuningRequest("small", ("coft", "sdd"), TINY))
-    assert wired.jobs.wait(number).error == "the disk is full"
-    view = wired.tunings.view(number)
+    number = wired[TuningService].submit(tuning_set, TuningRequest("small", ("coft", "sdd"), TINY))
+    assert wired[JobService].wait(number).error == "the disk is full"
+    view = wired[TuningService].view(number)
     assert (view.status, view.measured, view.planned) == ("failed", 9, 14)
     assert "This run failed after 9 of 14 points" in kept_sentence(view)
 
@@ -157,12 +160,12 @@ def test_figures_are_those_of_the_temperature_that_was_asked_for(wired: Services
     found = {}
     for temperature in (1.0, 0.5):
         settings = replace(TINY, temperature=temperature, top_p=0.8, top_k=7)
-        number = wired.tunings.submit(tuning_set, TuningRequest(f"at {temperature}", ("coft",), settings))
-        assert wired.jobs.wait(number).error is None
-        found[temperature] = wired.tunings.view(number)
+        number = wired[TuningService].submit(tuning_set, TuningRequest(f"at {temperature}", ("coft",), settings))
+        assert wired[JobService].wait(number).error is None
+        found[temperature] = wired[TuningService].view(number)
         assert sampling_sentence(found[temperature]) == f"temperature {temperature:g}, top-p 0.8, top-k 7"
         best = found[temperature].methods[0].best
-        offered = wired.tunings.tuned(settings)
+        offered = wired[TuningService].tuned(settings)
         assert (offered is None) == (best is None)
     # The same logits at half the temperature tell the answers of a pair further apart.
     assert found[0.5].vanilla.gap[0] > found[1.0].vanilla.gap[0]
@@ -182,8 +185,8 @@ def test_what_cannot_be_used_is_refused_before_a_run_begins(
 ) -> None:
     request = TuningRequest("small", ("coft",), replace(TINY, **settings), **request_changes)
     with pytest.raises((ServiceError, InvalidInputError), match=sentence):
-        wired.tunings.submit(tuning_set, request)
-    assert wired.jobs.list("tuning") == ()
+        wired[TuningService].submit(tuning_set, request)
+    assert wired[JobService].list("tuning") == ()
 
 
 def test_coft_can_be_calibrated_on_what_it_writes_itself_where_there_are_no_references(
@@ -193,10 +196,10 @@ def test_coft_can_be_calibrated_on_what_it_writes_itself_where_there_are_no_refe
     prompts.write_text("prompt\n" + "".join(f"He took number {number}\n" for number in range(25)))
     request = TuningRequest("certified", ("coft",), TINY, alphas=(0.2, 0.4))
     with pytest.raises(ServiceError, match="calibrate on rollouts, which need no references"):
-        wired.tunings.submit(tuning_set, request, prompts)
-    number = wired.tunings.submit(tuning_set, replace(request, calibration_source="rollout"), prompts)
-    assert wired.jobs.wait(number).error is None
-    view = wired.tunings.view(number)
+        wired[TuningService].submit(tuning_set, request, prompts)
+    number = wired[TuningService].submit(tuning_set, replace(request, calibration_source="rollout"), prompts)
+    assert wired[JobService].wait(number).error is None
+    view = wired[TuningService].view(number)
     (coft,) = view.methods
     assert coft.error == ""
     assert [dict(point.values) for point in coft.points] == [
@@ -212,7 +215,9 @@ def test_coft_can_be_calibrated_on_what_it_writes_itself_where_there_are_no_refe
 def test_a_calibration_on_references_says_so(wired: Services, tuning_set: TuningSet, tmp_path: Path) -> None:
     references = tmp_path / "references.csv"
     references.write_text(prompt_set_csv(60))
-    number = wired.tunings.submit(tuning_set, TuningRequest("certified", ("coft",), TINY, alphas=(0.3,)), references)
-    assert wired.jobs.wait(number).error is None
-    view = wired.tunings.view(number)
+    number = wired[TuningService].submit(
+        tuning_set, TuningRequest("certified", ("coft",), TINY, alphas=(0.3,)), references
+    )
+    assert wired[JobService].wait(number).error is None
+    view = wired[TuningService].view(number)
     assert calibrated_sentence(view) == "COFT calibrated on the references of references.csv at every lambda"

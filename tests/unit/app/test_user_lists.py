@@ -5,12 +5,19 @@ from dataclasses import replace
 
 import pytest
 
+from app.audit.service import AuditService
+from app.batch.service import BatchService
 from app.bootstrap import services
+from app.calibrate.service import CalibrationService
+from app.lists.service import UserListService
 from app.lists.upload import LARGEST, parse_user_list, user_list_csv
+from app.report.tables import ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.jobs import JobService
 from app.shared.planning import families_from_text
 from app.tune.runs import TuningRequest
+from app.tune.service import TuningService
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.types import FAMILIES, PROXY_FAMILIES, UserTerm
 from tests.conftest import load_tiny, prompt_set_csv
@@ -34,7 +41,7 @@ def problems(tmp_path, content, name="hiring.csv"):
 @pytest.fixture
 def stored(wired, tmp_path):
     """A stored word list."""
-    return wired.user_lists.add("hiring", wired.user_lists.parse(write(tmp_path, TERMS)))
+    return wired[UserListService].add("hiring", wired[UserListService].parse(write(tmp_path, TERMS)))
 
 
 def test_csv_columns_may_come_in_any_order_with_any_delimiter_and_be_left_out(tmp_path):
@@ -99,28 +106,28 @@ def test_a_downloaded_list_can_be_uploaded_again(tmp_path):
 
 
 def test_a_file_with_a_bad_line_stores_nothing(wired, tmp_path):
-    parsed = wired.user_lists.parse(write(tmp_path, "term,family\na,race\nb,colour\n"))
+    parsed = wired[UserListService].parse(write(tmp_path, "term,family\na,race\nb,colour\n"))
     with pytest.raises(ServiceError, match=r"1 of 2 terms .* line 3 \(family: .*nothing was stored"):
-        wired.user_lists.add("x", parsed)
-    assert wired.user_lists.list() == ()
+        wired[UserListService].add("x", parsed)
+    assert wired[UserListService].list() == ()
 
 
 def test_a_taken_name_is_refused_unless_it_replaces(wired, stored, tmp_path):
-    other = wired.user_lists.parse(write(tmp_path, "term\nonly\n"))
+    other = wired[UserListService].parse(write(tmp_path, "term\nonly\n"))
     with pytest.raises(ServiceError, match="already"):
-        wired.user_lists.add(" hiring ", other)
-    made = wired.user_lists.add("hiring", other, replace=True)
+        wired[UserListService].add(" hiring ", other)
+    made = wired[UserListService].add("hiring", other, replace=True)
     assert made.summary.id != stored.summary.id
-    assert wired.user_lists.named("hiring").terms == (UserTerm("only"),)
+    assert wired[UserListService].named("hiring").terms == (UserTerm("only"),)
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones(wired, stored):
     with pytest.raises(ServiceError, match="no word list “lending”; the lists are: “hiring”"):
-        wired.user_lists.named("lending")
+        wired[UserListService].named("lending")
 
 
 def start(wired, **changes):
-    return wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes)))
+    return wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes)))
 
 
 def test_an_audit_with_a_list_keeps_and_masks_its_terms_and_names_it(wired, stored):
@@ -137,8 +144,8 @@ def test_an_audit_with_a_list_keeps_and_masks_its_terms_and_names_it(wired, stor
     assert "mother" in masked
     assert "come" not in masked
     assert view.user_list == "hiring"
-    wired.audits.step(view.session_id)
-    report = wired.reports.csv(view.session_id)
+    wired[AuditService].step(view.session_id)
+    report = wired[ReportService].csv(view.session_id)
     assert "hiring" in report
     assert json.dumps("suggested") in report.replace('""', '"')
 
@@ -147,14 +154,14 @@ def test_without_a_list_the_report_names_none_and_the_families_that_are_masked(w
     view = start(wired, masked_families=("gender", "family"))
     assert view.user_list == ""
     assert [PROMPT[s.start : s.end] for s in view.spans if s.masked] == ["his", "mother"]
-    wired.audits.step(view.session_id)
-    assert "gender family" in wired.reports.csv(view.session_id)
+    wired[AuditService].step(view.session_id)
+    assert "gender family" in wired[ReportService].csv(view.session_id)
 
 
 def test_spans_come_back_from_the_store_with_score_and_suggestion(wired, settings):
     view = start(wired, masked_families=("gender",))
     with services(settings, loader=load_tiny) as other:
-        assert other.audits.view(view.session_id).spans == view.spans
+        assert other[AuditService].view(view.session_id).spans == view.spans
     assert {span.suggested for span in view.spans} == {True, False}
     assert all(span.score is not None for span in view.spans)
 
@@ -163,7 +170,7 @@ def calibrate(wired, tmp_path, **changes):
     path = tmp_path / "set.csv"
     path.write_text(prompt_set_csv())
     request = replace(CalibrationRequest(name="set", model="tiny", top_p=1.0), **changes)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     assert job.status == "done", job.error
     return int(job.result["calibration_id"])
 
@@ -185,19 +192,19 @@ def test_a_calibration_without_the_list_or_with_other_families_mismatches_and_sa
 def test_a_list_that_a_calibration_uses_is_neither_deleted_nor_replaced(wired, stored, tmp_path):
     number = calibrate(wired, tmp_path, user_list_id=stored.summary.id)
     with pytest.raises(ServiceError, match="calibration “set” was made with the word list “hiring”"):
-        wired.user_lists.delete(stored.summary.id)
+        wired[UserListService].delete(stored.summary.id)
     with pytest.raises(ServiceError, match="calibration “set”"):
-        wired.user_lists.add("hiring", wired.user_lists.parse(write(tmp_path, "term\nx\n")), replace=True)
-    wired.calibrations.delete(number)
-    wired.user_lists.delete(stored.summary.id)
-    assert wired.user_lists.list() == ()
+        wired[UserListService].add("hiring", wired[UserListService].parse(write(tmp_path, "term\nx\n")), replace=True)
+    wired[CalibrationService].delete(number)
+    wired[UserListService].delete(stored.summary.id)
+    assert wired[UserListService].list() == ()
 
 
 def submit_calibration(wired, tmp_path, user_list_id):
     path = tmp_path / "set.csv"
     path.write_text(prompt_set_csv())
     request = CalibrationRequest(name="job", model="tiny", top_p=1.0, user_list_id=user_list_id)
-    return wired.calibrations.submit(wired.calibrations.parse(path), request)
+    return wired[CalibrationService].submit(wired[CalibrationService].parse(path), request)
 
 
 def submit_tuning(wired, tmp_path, user_list_id):
@@ -205,60 +212,60 @@ def submit_tuning(wired, tmp_path, user_list_id):
     rows = [f"{who} said {number}, yes, no,{number}" for number in range(10) for who in ("She", "He")]
     path.write_text("\n".join(["prompt,answer,others,pair", *rows]))
     settings = AuditSettings(model="tiny", top_p=1.0, user_list_id=user_list_id)
-    return wired.tunings.submit(wired.tunings.read(path), TuningRequest("job", ("coft",), settings))
+    return wired[TuningService].submit(wired[TuningService].read(path), TuningRequest("job", ("coft",), settings))
 
 
 @pytest.mark.parametrize("submit", [submit_calibration, submit_tuning])
 def test_a_list_that_an_unfinished_job_uses_is_not_deleted(wired, stored, tmp_path, submit):
-    with wired.calibrations._host.turn():
+    with wired[CalibrationService]._host.turn():
         job = submit(wired, tmp_path, stored.summary.id)
         with pytest.raises(ServiceError, match="“job” uses the word list “hiring” and has not ended"):
-            wired.user_lists.delete(stored.summary.id)
-        wired.jobs.cancel(job)
-    wired.jobs.wait(job)
+            wired[UserListService].delete(stored.summary.id)
+        wired[JobService].cancel(job)
+    wired[JobService].wait(job)
 
 
 def test_a_list_that_a_batch_needs_to_go_on_is_not_deleted(wired, stored, tmp_path):
     request = replace(REQUEST, settings=replace(SETTINGS, user_list_id=stored.summary.id))
-    with wired.calibrations._host.turn():
-        batch_id = wired.batches.submit(parsed(wired, tmp_path), request)
-        wired.batches.cancel(batch_id)
-    wired.jobs.wait(wired.batches.view(batch_id).job.id)
+    with wired[CalibrationService]._host.turn():
+        batch_id = wired[BatchService].submit(parsed(wired, tmp_path), request)
+        wired[BatchService].cancel(batch_id)
+    wired[JobService].wait(wired[BatchService].view(batch_id).job.id)
     with pytest.raises(ServiceError, match="batch “hiring” uses the word list “hiring” and has rows"):
-        wired.user_lists.delete(stored.summary.id)
-    wired.jobs.wait(wired.batches.resume(batch_id))
-    wired.user_lists.delete(stored.summary.id)
-    assert wired.batches.view(batch_id).counts == {"finished": 4}
+        wired[UserListService].delete(stored.summary.id)
+    wired[JobService].wait(wired[BatchService].resume(batch_id))
+    wired[UserListService].delete(stored.summary.id)
+    assert wired[BatchService].view(batch_id).counts == {"finished": 4}
 
 
 def test_a_session_whose_list_is_gone_is_shown_and_not_continued(wired, stored, settings):
     view = start(wired, user_list_id=stored.summary.id)
-    wired.user_lists.delete(stored.summary.id)
-    shown = wired.audits.view(view.session_id)
+    wired[UserListService].delete(stored.summary.id)
+    shown = wired[AuditService].view(view.session_id)
     assert shown.user_list == "hiring"
     assert shown.warnings[-1] == "The word list “hiring” has been deleted or replaced."
     with (
         services(settings, loader=load_tiny) as restarted,
         pytest.raises(ServiceError, match="word list “hiring” has been deleted or replaced, so this session cannot"),
     ):
-        restarted.audits.step(view.session_id)
+        restarted[AuditService].step(view.session_id)
 
 
 def test_a_session_with_a_list_goes_on_after_a_restart(wired, stored, settings):
     view = start(wired, user_list_id=stored.summary.id)
     with services(settings, loader=load_tiny) as restarted:
-        assert restarted.audits.step(view.session_id) is not None
+        assert restarted[AuditService].step(view.session_id) is not None
 
 
 def test_the_programs_own_families_come_from_its_settings_and_a_session_keeps_those_it_was_made_with(settings):
     everything = settings.model_copy(update={"mask_families": "all"})
     with services(everything, loader=load_tiny) as wired:
-        assert wired.audits.masked_families == FAMILIES
+        assert wired[AuditService].masked_families == FAMILIES
         view = start(wired)
         assert not any(span.suggested for span in view.spans)
     with services(settings, loader=load_tiny) as usual:
-        assert usual.audits.view(view.session_id).settings.masked_families == FAMILIES
-        assert usual.audits.step(view.session_id) is not None
+        assert usual[AuditService].view(view.session_id).settings.masked_families == FAMILIES
+        assert usual[AuditService].step(view.session_id) is not None
 
 
 @pytest.mark.parametrize(

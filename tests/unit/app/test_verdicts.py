@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from app.bootstrap import Services
+from app.audit.service import AuditService
 from app.review.log import Target, VerdictRequest, verdict_at
 from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.wiring import Services
 from coft_core.types import Span
 from db.types import StoreError
 
@@ -22,15 +23,17 @@ Give = Callable[..., object]
 @pytest.fixture
 def session(wired: Services):
     """Six steps on the main branch and a fork at the third."""
-    view = wired.audits.start(StartAudit("he said", AuditSettings(model="tiny", max_new_tokens=6), (Span(0, 2),)))
-    list(wired.audits.run(view.session_id))
-    fork = wired.audits.fork(view.session_id, view.branch_id, 2, "x")
+    view = wired[AuditService].start(
+        StartAudit("he said", AuditSettings(model="tiny", max_new_tokens=6), (Span(0, 2),))
+    )
+    list(wired[AuditService].run(view.session_id))
+    fork = wired[AuditService].fork(view.session_id, view.branch_id, 2, "x")
     return view.session_id, view.branch_id, fork.branch_id
 
 
 @pytest.fixture
 def verdicts(wired: Services) -> VerdictService:
-    return wired.verdicts
+    return wired[VerdictService]
 
 
 @pytest.fixture
@@ -244,7 +247,7 @@ def test_a_sheet_names_the_words_that_verdicts_are_about_and_hides_what_others_s
 ) -> None:
     give("Ann", "unfair", 1, 3, note="=why\nso")
     give("Ann", "fair")
-    tokens = [step.token for step in wired.audits.view(session[0], session[1]).steps]
+    tokens = [step.token for step in wired[AuditService].view(session[0], session[1]).steps]
     sheet = verdicts.sheet(session[0])
     assert sheet.words == {("0", 1, 3): "".join(tokens[1:4])}
     assert (sheet.reviewers, sheet.current.newest, sheet.check.entries) == (("Ann",), 2, 2)

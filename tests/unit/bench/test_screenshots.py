@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app.shared.web import PAGES
+from app.bootstrap import FEATURES
 from bench.screenshots import COLOURS, Story, main, scenes, smaller
 
 
 def test_every_page_of_the_program_has_a_picture_of_its_own():
     pictured = {scene.address.split("?")[0] for scene in scenes(Story(1, 2, 3, 4, 5, 6))}
-    assert pictured == {address.removeprefix(".") for _, address, _ in PAGES}
+    assert pictured == {f"/{feature.page.path}" for feature in FEATURES if feature.page}
 
 
 def test_a_smaller_picture_has_few_colours_and_looks_the_same():

@@ -12,9 +12,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app.shared.page_files import FIRST, PAGES, PageFiles, PageHeads, page_files, served, styles_of
+from app.bootstrap import FEATURES
+from app.shared.page_files import FIRST, PageFiles, PageHeads, page_files, served, styles_of
 from app.shared.web import ASSETS
 
+PAGES = [feature.page for feature in FEATURES if feature.page]
 GRADIO_SETS = {"range_progress"}
 """Custom properties that Gradio's own sliders set."""
 
@@ -34,8 +36,8 @@ def test_every_file_belongs_to_a_page_and_every_page_finds_its_files(files: Page
 
 
 def test_no_page_takes_the_scripts_of_another(files: PageFiles) -> None:
-    for page, (scripts, _) in PAGES.items():
-        own = tuple(script for script in scripts if script.startswith("pages/"))
+    for page in PAGES:
+        own = tuple(script for script in page.scripts if script.startswith("pages/"))
         foreign = [path for path in files.scripts_of(page) if path.startswith("pages/") and not path.startswith(own)]
         assert foreign == []
 
@@ -56,7 +58,7 @@ def test_every_rule_is_closed(files: PageFiles) -> None:
 
 
 def test_files_are_kept_for_good_under_an_address_that_changes_with_them(files: PageFiles) -> None:
-    client = TestClient(Starlette(routes=served()["routes"]))  # type: ignore[arg-type]
+    client = TestClient(Starlette(routes=served(PAGES)["routes"]))  # type: ignore[arg-type]
     answer = client.get(f"/{files.root}/base/core.js")
     assert answer.text == files.contents["base/core.js"]
     assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"

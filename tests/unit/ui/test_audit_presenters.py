@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from app.audit.service import AuditService
 from app.audit.words import contributions_message, session_message, steps_message
 from app.shared.chain_words import chain_panel, no_chain
 from app.shared.prompt_words import branches_text, reading_text
@@ -162,18 +163,18 @@ def test_the_weakest_token_is_the_chains_least_supported_step():
 
 
 def test_factorized_sessions_say_why_there_is_no_certificate_and_uncertified_ones_expect_none(services):
-    view = services.audits.view(1)
+    view = services[AuditService].view(1)
     assert no_chain(view) == ""
     assert "no certificate for the whole chain" in no_chain(
         replace(view, settings=replace(view.settings, mask_layout="factorized"))
     )
-    assert no_chain(services.audits.view(2)) == ""
-    assert session_message(services.audits.view(2))["chain"] is None
+    assert no_chain(services[AuditService].view(2)) == ""
+    assert session_message(services[AuditService].view(2))["chain"] is None
     assert session_message(view)["chain"]["parts"]
 
 
 def test_new_steps_bring_the_certificate_of_the_longer_chain(services):
-    now = services.audits.progress(1)
+    now = services[AuditService].progress(1)
     message = steps_message([make_step(37, " chart")], now, done=True)
     assert message["chain"]["weakest"] == now.chain.weakest
     assert message["finished"] is None

@@ -8,9 +8,11 @@ import gradio as gr
 import pytest
 
 from app.audit.handlers import BranchHandlers
-from app.bootstrap import Services
+from app.audit.service import AuditService
 from app.review.log import VerdictRequest
+from app.review.service import VerdictService
 from app.shared.audits import AuditSettings, StartAudit
+from app.shared.wiring import Services
 from coft_core.types import Span
 
 PROMPT = "The nurse said he would come"
@@ -25,11 +27,11 @@ def event(**data: object) -> gr.EventData:
 def session(wired: Services) -> tuple[int, int, int, int]:
     """A session with a chain of four steps, a fork of it, and a fork of that fork: their ids."""
     request = StartAudit(PROMPT, AuditSettings(model="tiny", max_new_tokens=6, top_p=1.0), (Span(15, 17, "gender"),))
-    view = wired.audits.start(request)
+    view = wired[AuditService].start(request)
     for _ in range(4):
-        wired.audits.step(view.session_id)
-    first = wired.audits.fork(view.session_id, view.branch_id, 1, "x")
-    inner = wired.audits.fork(view.session_id, first.branch_id, 2, "y")
+        wired[AuditService].step(view.session_id)
+    first = wired[AuditService].fork(view.session_id, view.branch_id, 1, "x")
+    inner = wired[AuditService].fork(view.session_id, first.branch_id, 2, "y")
     return view.session_id, view.branch_id, first.branch_id, inner.branch_id
 
 
@@ -49,7 +51,7 @@ def test_a_renamed_branch_keeps_its_token_and_a_pruned_one_takes_its_own_along(w
     pruned = handlers.prune(event(session=number, shown=inner, branch=first))
     assert list(tree(pruned)) == [root]
     assert pruned["branch"] == root
-    assert [branch.id for branch in wired.audits.view(number).branches] == [root]
+    assert [branch.id for branch in wired[AuditService].view(number).branches] == [root]
 
 
 def test_what_is_shown_stays_shown_when_another_branch_is_pruned(wired, session):
@@ -60,7 +62,7 @@ def test_what_is_shown_stays_shown_when_another_branch_is_pruned(wired, session)
 
 def test_a_judged_branch_says_why_it_stays_and_stays(wired, session):
     number, root, first, inner = session
-    wired.verdicts.add(VerdictRequest(session_id=number, reviewer="A", verdict="unfair", branch_id=inner))
+    wired[VerdictService].add(VerdictRequest(session_id=number, reviewer="A", verdict="unfair", branch_id=inner))
     handlers = BranchHandlers(wired)
     asked = handlers.ponder(event(session=number, shown=root, branch=first))
     assert (asked["allowed"], "nothing can be taken out of the log" in asked["text"]) == (False, True)
@@ -72,7 +74,7 @@ def test_a_judged_branch_says_why_it_stays_and_stays(wired, session):
 def test_chains_beside_each_other_are_those_of_the_store(wired, session):
     number, root, first, _ = session
     found = BranchHandlers(wired).beside(event(session=number, pair=[root, first]))
-    own = wired.audits.view(number, root).steps
+    own = wired[AuditService].view(number, root).steps
     assert found["apart"] == 1
     assert [line[0] for line in found["left"]["steps"]] == [step.token.strip() for step in own[1:]]
     assert [line[0] for line in found["right"]["steps"]] == ["x"]

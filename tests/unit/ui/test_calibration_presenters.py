@@ -25,6 +25,7 @@ from app.calibrate.result_words import (
     smallest_alpha,
     thresholds,
 )
+from app.calibrate.service import CalibrationService
 from app.calibrate.words import (
     comparison_choices,
     comparison_settings,
@@ -37,6 +38,7 @@ from app.calibrate.words import (
 from app.shared.audits import CalibrationView, ReadingRequest
 from app.shared.chain_words import calibration_status
 from app.shared.job_watch import job_said, job_status, resumable_jobs
+from app.shared.jobs import JobService
 from app.shared.prompt_form import marked_text, needs_mapping, preview_rows, prompt_set, row_errors
 from app.shared.prompt_sets import CalibrationEstimate, ParsedPromptSet, PromptPreview, RowError
 from app.shared.step_words import duration
@@ -53,14 +55,14 @@ def services() -> FakeServices:
 
 
 def view(services: FakeServices, kind: str = "reference", **reading: object) -> CalibrationView:
-    number = services.calibrations.add("A run", kind)
-    return services.calibrations.view(number, ReadingRequest(**reading))  # type: ignore[arg-type]
+    number = services[CalibrationService].add("A run", kind)
+    return services[CalibrationService].view(number, ReadingRequest(**reading))  # type: ignore[arg-type]
 
 
 def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path):
     path = tmp_path / "a.csv"
     path.write_text(f"prompt,reference,{NASTY}\n{NASTY},{NASTY},\n{NASTY},,\n", "utf-8")
-    parsed = services.calibrations.parse(path, NASTY + ".csv")
+    parsed = services[CalibrationService].parse(path, NASTY + ".csv")
     shown = view(services, "grouped")
     shown = replace(
         shown,
@@ -69,7 +71,7 @@ def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path
         notes=(NASTY,),
         groups=(replace(shown.groups[0], name=NASTY),),
     )
-    services.jobs.add(NASTY, {}, status="interrupted", resumable=True)
+    services[JobService].add(NASTY, {}, status="interrupted", resumable=True)
     rows = (PromptPreview(2, NASTY, NASTY, (Span(0, 4, NASTY, "user"),), True, NASTY, NASTY),)
     pieces = [
         prompt_set(parsed),
@@ -79,7 +81,7 @@ def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path
         fingerprint(shown),
         groups_table(shown),
         runs_list([shown.summary], 1),
-        resumable_jobs(services.jobs.list()),
+        resumable_jobs(services[JobService].list()),
         comparison_settings(shown, shown),
         comparison_thresholds(shown, shown),
         alphas([(0.1, NASTY)], 0.1),
@@ -182,8 +184,8 @@ def test_a_comparison_gives_no_difference_where_a_threshold_is_missing(services)
 
 
 def test_the_shown_run_is_not_offered_for_comparison(services):
-    services.calibrations.add("Other", "rollout")
-    assert [value for _, value in comparison_choices(services.calibrations.list(), 1)] == [0, 2]
+    services[CalibrationService].add("Other", "rollout")
+    assert [value for _, value in comparison_choices(services[CalibrationService].list(), 1)] == [0, 2]
     assert comparison_choices((), None)[0][0] == "There is no other run yet"
 
 
@@ -230,17 +232,17 @@ def test_a_time_is_as_rough_as_it_is_long(seconds, words):
 
 
 def test_a_screen_reader_is_told_of_quarters_only(services):
-    job = services.jobs.stored[services.jobs.add("Calibration of notes", {})]
+    job = services[JobService].stored[services[JobService].add("Calibration of notes", {})]
     told = {job_said(replace(job, progress=n / 100)) for n in range(100)}
     assert len(told) == 4
     assert "about 2 min left" in job_status(job)
 
 
 def test_only_what_was_kept_and_is_over_can_be_resumed(services):
-    services.jobs.add("going on", {}, status="running", resumable=True)
-    services.jobs.add("lost", {}, status="failed", resumable=False)
-    services.jobs.add("kept", {}, status="interrupted", resumable=True)
-    shown = resumable_jobs(services.jobs.list())
+    services[JobService].add("going on", {}, status="running", resumable=True)
+    services[JobService].add("lost", {}, status="failed", resumable=False)
+    services[JobService].add("kept", {}, status="interrupted", resumable=True)
+    shown = resumable_jobs(services[JobService].list())
     assert ("kept" in shown, "lost" in shown, "going on" in shown) == (True, False, False)
 
 

@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from app.audit.service import AuditService
 from app.audit.words import session_warnings
+from app.calibrate.service import CalibrationService
+from app.lists.service import UserListService
 from app.shared.audits import CalibrationView, ReadingRequest, SettingsFit
 from app.shared.chain_words import (
     calibration_choices,
@@ -29,7 +32,7 @@ def services() -> FakeServices:
 
 
 def test_calibrations_that_fit_mask_and_model_come_first_and_the_others_say_why(services):
-    base = services.calibrations.list()[0]
+    base = services[CalibrationService].list()[0]
     found = [
         replace(base, id=2, name="by family", mask_layout="factorized"),
         replace(base, id=3, name="elsewhere", model="gpt2"),
@@ -46,8 +49,8 @@ def test_calibrations_that_fit_mask_and_model_come_first_and_the_others_say_why(
 
 
 def read(services: FakeServices, kind: str = "reference", **asked: object) -> CalibrationView:
-    number = 1 if kind == "reference" else services.calibrations.add("x", kind)
-    return services.calibrations.view(number, ReadingRequest(**asked))  # type: ignore[arg-type]
+    number = 1 if kind == "reference" else services[CalibrationService].add("x", kind)
+    return services[CalibrationService].view(number, ReadingRequest(**asked))  # type: ignore[arg-type]
 
 
 def test_the_calibration_badge_tells_none_uninformative_refused_and_calibrated(services):
@@ -110,22 +113,22 @@ def test_a_difference_says_what_matters_of_it(difference, words):
 
 def test_drift_is_a_marked_word_that_leads_to_its_explanation(services):
     for status in ("fresh", "watch", "recalibrate", "unknown"):
-        services.calibrations.drifts[1] = status
-        report = services.calibrations.drift(1)
+        services[CalibrationService].drifts[1] = status
+        report = services[CalibrationService].drift(1)
         shown = drift_badge(report, 1)
         assert f"drift-{status}" in shown
         assert 'href="./calibrate?run=1#drift"' in shown
         assert report.sentence.split(":")[0] in shown
     assert drift_badge(None, 1) == ""
-    services.calibrations.drifts.clear()
+    services[CalibrationService].drifts.clear()
 
 
 @pytest.mark.parametrize(("status", "warned"), [("fresh", 0), ("unknown", 0), ("watch", 1), ("recalibrate", 1)])
 def test_a_session_warns_of_drift_only_where_audits_speak_against_its_calibration(services, status, warned):
-    services.calibrations.drifts[1] = status
-    view = services.audits.view(1)
+    services[CalibrationService].drifts[1] = status
+    view = services[AuditService].view(1)
     assert session_warnings(view).count(view.drift.sentence) == warned
-    services.calibrations.drifts.clear()
+    services[CalibrationService].drifts.clear()
 
 
 def test_notes_from_the_outside_are_shown_and_never_run(services):
@@ -155,15 +158,17 @@ def test_notes_from_the_outside_are_shown_and_never_run(services):
     ],
 )
 def test_settings_survive_the_way_through_the_rail(services, changes):
-    stored = Stored(services.calibrations.list(), services.user_lists.list(), services.audits.masked_families)
-    settings = replace(services.audits.view(2).settings, masked_families=("gender", "age"))
+    stored = Stored(
+        services[CalibrationService].list(), services[UserListService].list(), services[AuditService].masked_families
+    )
+    settings = replace(services[AuditService].view(2).settings, masked_families=("gender", "age"))
     settings = replace(settings, **changes)
     assert settings_from(control_values(settings, stored)) == settings
 
 
 def test_one_attribute_alone_is_a_joint_mask_of_that_family(services):
     stored = Stored((), (), ("gender", "age"))
-    values = dict(zip(FIELDS, control_values(services.audits.view(2).settings, stored), strict=True))
+    values = dict(zip(FIELDS, control_values(services[AuditService].view(2).settings, stored), strict=True))
     values |= {"mask": SINGLE, "attribute": "religion", "mask_mode": "hard", "mask_hint": "left over"}
     settings = settings_from(tuple(values.values()))
     assert (settings.mask_layout, settings.masked_families) == ("joint", ("religion",))

@@ -3,6 +3,7 @@
 import pytest
 
 from app.audit.panel import LOADING_PHASES, SettingsHandlers
+from app.audit.service import AuditService
 from coft_core.errors import ModelLoadError
 from coft_core.model.loading import LoadingPhase
 from tests.ui.fakes import FakeServices
@@ -28,7 +29,7 @@ def test_a_model_that_fails_while_it_loads_is_explained_in_the_note_and_in_a_mes
         yield LoadingPhase.TOKENIZER
         raise ModelLoadError("'<big>' does not fit into the memory here; try 4bit.")
 
-    monkeypatch.setattr(services.audits, "loading", fails)
+    monkeypatch.setattr(services[AuditService], "loading", fails)
     *_, last = SettingsHandlers(services).describe_model("<big>")
     assert last == (
         '<p class="hint">Not loaded. &#39;&lt;big&gt;&#39; does not fit into the memory here; try 4bit.</p>'

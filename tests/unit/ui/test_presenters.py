@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.audit.branch_words import crumbs
+from app.audit.service import AuditService
 from app.audit.words import bin_verdict, session_message
 from app.shared.audits import BinView
 from app.shared.charts import PALETTES, candidates_figure, support_histogram, template
@@ -135,22 +136,22 @@ def test_bins_word_the_verdict_of_their_tokens():
 
 
 def test_a_session_message_can_begin_at_any_step(services):
-    view = services.audits.view(1)
+    view = services[AuditService].view(1)
     whole, tail = session_message(view), session_message(view, 30)
     assert [card["i"] for card in tail["steps"]] == list(range(30, 38))
     assert whole["steps"][30:] == tail["steps"]
 
 
 def test_an_uncertified_session_always_warns(services):
-    assert session_message(services.audits.view(2))["warnings"][0] == "Uncertified: no calibration."
-    assert session_message(services.audits.view(1))["warnings"] == []
+    assert session_message(services[AuditService].view(2))["warnings"][0] == "Uncertified: no calibration."
+    assert session_message(services[AuditService].view(1))["warnings"] == []
 
 
 def test_crumbs_lead_from_the_root_to_the_branch_with_its_siblings(services):
-    found = crumbs(services.audits.view(1))
+    found = crumbs(services[AuditService].view(1))
     assert [node["token"] for node in found["path"]] == ["main", "and", "he"]
     assert [node["token"] for node in found["siblings"]] == ["the"]
-    parent = crumbs(services.audits.view(1, found["parent"]))
+    parent = crumbs(services[AuditService].view(1, found["parent"]))
     assert {node["token"] for node in parent["children"]} == {"he", "the"}
 
 

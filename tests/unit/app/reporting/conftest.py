@@ -12,17 +12,23 @@ from typing import Any
 
 import pytest
 
-from app.bootstrap import Services, services, verifier
+from app.audit.service import AuditService
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.report.bundle import MANIFEST, REPORT, manifest_of, pack, tables_of
 from app.report.document import canonical, report_from, report_text, steps_digest, thresholds_digest
+from app.report.service import ExportService
 from app.report.verify.findings import Check, Verification
 from app.report.verify.loaded import load
 from app.report.verify.run import BundleVerifier
 from app.review.log import VerdictRequest
+from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
+from app.shared.jobs import JobService
+from app.shared.wiring import Services
 from coft_core.types import Span
-from tests.conftest import load_tiny, prompt_set_csv
+from tests.conftest import load_tiny, prompt_set_csv, verifier
 
 PROMPT = "=The old nurse said he would come"
 SPANS = (Span(5, 8, "age"), Span(9, 14, "family", kept=True), Span(20, 22, "gender"))
@@ -45,32 +51,32 @@ def calibrate(wired: Services, folder: Path, **changes: Any) -> int:
     path = folder / "set.csv"
     path.write_text(prompt_set_csv())
     request = replace(CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.3), **changes)
-    job = wired.jobs.wait(wired.calibrations.submit(wired.calibrations.parse(path), request))
+    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     assert job.status == "done", job.error
     return int(job.result["calibration_id"])
 
 
 def audit(wired: Services, name: str, **changes: Any) -> int:
     """A session with a chain and a fork at the third step; its number."""
-    view = wired.audits.start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS, name))
-    list(wired.audits.run(view.session_id))
-    view = wired.audits.view(view.session_id)
+    view = wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS, name))
+    list(wired[AuditService].run(view.session_id))
+    view = wired[AuditService].view(view.session_id)
     if len(view.steps) > 2:
         other = next(row for row in view.steps[2].candidates if row.token_id != view.steps[2].token_id)
-        fork = wired.audits.fork(view.session_id, view.branch_id, 2, other.token_id)
-        list(wired.audits.run(view.session_id, fork.branch_id))
+        fork = wired[AuditService].fork(view.session_id, view.branch_id, 2, other.token_id)
+        list(wired[AuditService].run(view.session_id, fork.branch_id))
     return view.session_id
 
 
 def judge(wired: Services, session_id: int, last: int = 5) -> None:
     """A disagreement, its decision, and a blind review that is still open; the longest span ends at the last step."""
-    branch = wired.audits.view(session_id).branches[0].id
+    branch = wired[AuditService].view(session_id).branches[0].id
     one = VerdictRequest(session_id, "R. Osei", "unfair", branch, 1, None, "=copied <b>from</b> the prompt", "pronoun")
-    wired.verdicts.add(one)
-    wired.verdicts.start_review(session_id, "M. Lind")
-    wired.verdicts.add(VerdictRequest(session_id, "M. Lind", "fair", branch, 1))
-    wired.verdicts.add(VerdictRequest(session_id, "M. Lind", "fair", branch, min(3, last), last, "plain"))
-    wired.verdicts.adjudicate(VerdictRequest(session_id, "K. Abe", "unfair", branch, 1, None, "nobody is named"))
+    wired[VerdictService].add(one)
+    wired[VerdictService].start_review(session_id, "M. Lind")
+    wired[VerdictService].add(VerdictRequest(session_id, "M. Lind", "fair", branch, 1))
+    wired[VerdictService].add(VerdictRequest(session_id, "M. Lind", "fair", branch, min(3, last), last, "plain"))
+    wired[VerdictService].adjudicate(VerdictRequest(session_id, "K. Abe", "unfair", branch, 1, None, "nobody is named"))
 
 
 @pytest.fixture(scope="session")
@@ -94,11 +100,11 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
             "vanilla": audit(wired, "vanilla", policy="vanilla"),
             "named sentinel": audit(wired, "named sentinel", sentinel="#"),
             "deleted": audit(wired, "deleted", calibration_id=gone),
-            "empty": wired.audits.start(StartAudit(PROMPT, SETTINGS, SPANS, "empty")).session_id,
+            "empty": wired[AuditService].start(StartAudit(PROMPT, SETTINGS, SPANS, "empty")).session_id,
         }
-        wired.calibrations.delete(gone)
+        wired[CalibrationService].delete(gone)
         judge(wired, sessions["joint"])
-        bundles = {name: wired.exports.bundle(number) for name, number in sessions.items()}
+        bundles = {name: wired[ExportService].bundle(number) for name, number in sessions.items()}
         yield Audited(wired, settings, sessions, bundles, {"joint": joint, "factorized": factorized})
 
 

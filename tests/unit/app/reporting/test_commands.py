@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from app.audit.service import AuditService
 from app.cli import main
+from app.report.service import ExportService
 from tests.unit.app.reporting.conftest import Audited, files_of, with_file
 
 Run = Callable[..., tuple[int, str, str]]
@@ -36,7 +38,7 @@ def test_a_report_is_written_in_every_format_and_its_bundle_verifies(
         code, text, _ = run("report", number, "--format", kind, "--out", out)
         assert code == 0
         assert text.startswith(str(out))
-        assert out.read_bytes() == audited.wired.exports.content(number, kind)
+        assert out.read_bytes() == audited.wired[ExportService].content(number, kind)
     digest = text.split("SHA-256 ")[1].split()[0]
     bundle = tmp_path / "bundle.zip"
     bundle.write_bytes((tmp_path / "bundle").read_bytes())
@@ -54,7 +56,7 @@ def test_text_formats_go_to_standard_output_and_others_need_a_file(audited: Audi
     assert json.loads(run("report", number, "--format", "json")[1])["kind"] == "coft-audit-report"
     code, _, error = run("report", number, "--format", "bundle")
     assert (code, "--out" in error) == (1, True)
-    branch = audited.wired.audits.view(number).branches[1].id
+    branch = audited.wired[AuditService].view(number).branches[1].id
     assert run("report", number, "--branch", branch)[1].count("\r\n") > 1
     assert run("report", number, "--branch", branch, "--format", "html")[0] == 1
 
@@ -87,7 +89,7 @@ def test_a_file_that_is_no_bundle_ends_with_1_and_one_sentence(run: Run, tmp_pat
 
 def test_verdicts_are_given_reviewed_decided_compared_and_checked(audited: Audited, run: Run) -> None:
     number = audited.sessions["greedy"]
-    branch = audited.wired.audits.view(number).branches[0].id
+    branch = audited.wired[AuditService].view(number).branches[0].id
     place = ("--branch", branch, "--first", 2)
     given = run("verdicts", "add", number, "unfair", "--reviewer", "A", *place, "--note", "why")[1]
     assert "A: unfair on step 2 of branch 0: why" in given

@@ -30,7 +30,8 @@ from app.report.document import (
     session_record,
     steps_digest,
 )
-from app.report.tables import annotations_csv, candidates_csv
+from app.report.service import ExportService
+from app.report.tables import ReportService, annotations_csv, candidates_csv
 from app.shared.errors import ServiceError
 from tests.unit.app.reporting.conftest import Audited, files_of
 
@@ -43,8 +44,8 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("kind", ["joint", "factorized", "uninformative", "vanilla", "empty"])
 def test_a_report_comes_back_exactly_and_holds_all_that_is_stored(kind: str, audited: Audited) -> None:
-    data = audited.wired.reports.data(audited.sessions[kind])
-    report = report_from(audited.wired.exports.json(audited.sessions[kind]))
+    data = audited.wired[ReportService].data(audited.sessions[kind])
+    report = report_from(audited.wired[ExportService].json(audited.sessions[kind]))
     assert report_from(report_text(report)) == report
     # What a chain took of time and memory is the machine's affair and not part of an audit's report.
     assert replace(session_record(report), batch=data.record.batch) == replace(data.record, footprint=None)
@@ -56,7 +57,7 @@ def test_a_report_comes_back_exactly_and_holds_all_that_is_stored(kind: str, aud
 
 def test_a_report_of_steps_without_a_divergence_from_vanilla_keeps_its_digest(audited: Audited) -> None:
     """An earlier version wrote reports without these fields, and their digests were made of what they hold."""
-    text = audited.wired.exports.json(audited.sessions["joint"])
+    text = audited.wired[ExportService].json(audited.sessions["joint"])
     earlier = json.loads(text)
     for branch in earlier["branches"]:
         for step in branch["steps"]:
@@ -72,7 +73,7 @@ def test_a_report_of_steps_without_a_divergence_from_vanilla_keeps_its_digest(au
 
 
 def test_a_report_is_ascii_and_keeps_text_that_no_encoding_takes(audited: Audited) -> None:
-    report = report_from(audited.wired.exports.json(audited.sessions["joint"]))
+    report = report_from(audited.wired[ExportService].json(audited.sessions["joint"]))
     odd = "\ud83d \x00 \u202e é"
     changed = report.model_copy(update={"session": report.session.model_copy(update={"name": odd})})
     text = report_text(changed)
@@ -81,7 +82,7 @@ def test_a_report_is_ascii_and_keeps_text_that_no_encoding_takes(audited: Audite
 
 
 def test_infinite_numbers_are_kept_and_nan_is_refused(audited: Audited) -> None:
-    report = report_from(audited.wired.exports.json(audited.sessions["uninformative"]))
+    report = report_from(audited.wired[ExportService].json(audited.sessions["uninformative"]))
     assert report.branches[0].steps[0].log_tau == -math.inf
     assert '"log_tau": "-Infinity"' in report_text(report)
     with pytest.raises(ValueError, match="Out of range"):
@@ -111,9 +112,9 @@ def test_the_program_names_the_projects_own_version() -> None:
 
 
 def test_candidates_are_listed_once_each_with_exact_logarithms(audited: Audited) -> None:
-    data = audited.wired.reports.data(audited.sessions["joint"])
+    data = audited.wired[ReportService].data(audited.sessions["joint"])
     rows = rows_of(candidates_csv(data))
-    report = report_from(audited.wired.exports.json(audited.sessions["joint"]))
+    report = report_from(audited.wired[ExportService].json(audited.sessions["joint"]))
     steps = [(branch.path, step) for branch in report.branches for step in branch.steps]
     assert len(rows) == sum(len(step.candidates) for _, step in steps)
     expected = [(path, step.index + 1, row.token_id) for path, step in steps for row in step.candidates]
@@ -127,13 +128,13 @@ def test_candidates_are_listed_once_each_with_exact_logarithms(audited: Audited)
 
 
 def test_families_that_refuse_a_candidate_are_named(audited: Audited) -> None:
-    rows = rows_of(candidates_csv(audited.wired.reports.data(audited.sessions["factorized"])))
+    rows = rows_of(candidates_csv(audited.wired[ReportService].data(audited.sessions["factorized"])))
     assert {row["refused_by"] for row in rows if row["certified"] == "true"} == {""}
     assert {row["refused_by"] for row in rows if row["certified"] == "false"} == {"gender"}
 
 
 def test_the_log_is_listed_entry_by_entry_and_harmless_in_a_spreadsheet(audited: Audited) -> None:
-    rows = rows_of(annotations_csv(audited.wired.reports.data(audited.sessions["joint"])))
+    rows = rows_of(annotations_csv(audited.wired[ReportService].data(audited.sessions["joint"])))
     assert [row["kind"] for row in rows] == ["verdict", "review_started", "verdict", "verdict", "adjudication"]
     assert rows[0]["note"] == "'=copied <b>from</b> the prompt"
     assert (rows[3]["target"], rows[3]["first_step"], rows[3]["last_step"]) == ("steps 4–6 of branch 0", "4", "6")
@@ -142,7 +143,7 @@ def test_the_log_is_listed_entry_by_entry_and_harmless_in_a_spreadsheet(audited:
 
 
 def test_the_steps_table_says_what_stands_at_each_step(audited: Audited) -> None:
-    rows = [row for row in rows_of(audited.wired.reports.csv(audited.sessions["joint"])) if row["branch"] == "0"]
+    rows = [row for row in rows_of(audited.wired[ReportService].csv(audited.sessions["joint"])) if row["branch"] == "0"]
     assert [row["verdict"] for row in rows[:6]] == ["", "unfair", "", "fair", "fair", "fair"]
     assert rows[1]["note"].startswith("R. Osei (unfair): =copied")
     assert "K. Abe (decides unfair): nobody is named" in rows[1]["note"]
@@ -170,4 +171,4 @@ def test_a_bundle_has_the_calibration_only_if_one_is_there(audited: Audited) -> 
 
 def test_an_unknown_kind_of_export_is_refused(audited: Audited, tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="no export 'pdf'"):
-        audited.wired.exports.write(audited.sessions["joint"], "pdf", tmp_path)
+        audited.wired[ExportService].write(audited.sessions["joint"], "pdf", tmp_path)

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.bootstrap import verifier
 from app.report.bundle import CALIBRATION, REPORT
 from app.report.bundle import PROMPTS_FILE as PROMPTS
+from app.report.service import ExportService
 from app.report.verify.findings import Verification
 from app.report.verify.run import BundleVerifier
 from app.shared.errors import ServiceError
 from coft_core.conformal.calibration import Calibration
 from coft_core.errors import CoftError, ModelLoadError
 from coft_core.model.language_model import LanguageModel
-from tests.conftest import load_tiny
+from tests.conftest import load_tiny, verifier
 from tests.unit.app.reporting.conftest import Audited, audit, check_named, failures, files_of, judge
 from tests.unit.app.reporting.forging import Files, Forgery, Report, fields_of, rebuilt
 
@@ -403,7 +403,9 @@ def strict(audited: Audited) -> BundleVerifier:
 def exported(audited: Audited) -> dict[str, bytes]:
     """Bundles, those with a calibration with its prompts."""
     with_prompts = {kind: kind in ("joint", "factorized") for kind in ("joint", "factorized", "uncalibrated")}
-    return {kind: audited.wired.exports.bundle(audited.sessions[kind], own) for kind, own in with_prompts.items()}
+    return {
+        kind: audited.wired[ExportService].bundle(audited.sessions[kind], own) for kind, own in with_prompts.items()
+    }
 
 
 @pytest.fixture
@@ -458,10 +460,15 @@ def test_no_field_of_a_report_can_be_changed_without_being_caught_or_named(
 ) -> None:
     wired = audited.wired
     number = audit(
-        wired, "short", calibration_id=audited.calibrations[kind], mask_layout=kind, max_new_tokens=4, alpha=alpha
+        wired,
+        "short",
+        calibration_id=audited.calibrations[kind],
+        mask_layout=kind,
+        max_new_tokens=4,
+        alpha=alpha,
     )
     judge(wired, number, 1)
-    bundle = wired.exports.bundle(number)
+    bundle = wired[ExportService].bundle(number)
     unnoticed, seen = [], 0
     for path, change in fields_of(json.loads(files_of(bundle)[REPORT])):
         try:

@@ -8,10 +8,13 @@ from html.parser import HTMLParser
 
 import pytest
 
+from app.audit.service import AuditService
 from app.report import words
 from app.report.document import summary_of
 from app.report.html import strip
+from app.report.service import ExportService
 from app.review.log import VerdictRequest
+from app.review.service import VerdictService
 from app.shared.audits import StartAudit
 from app.shared.step_words import table_threshold, times_likelier
 from coft_core.types import Span
@@ -49,7 +52,7 @@ class Page(HTMLParser):
 
 
 def page_of(audited: Audited, kind: str) -> Page:
-    return Page(audited.wired.exports.html(audited.sessions[kind]))
+    return Page(audited.wired[ExportService].html(audited.sessions[kind]))
 
 
 @pytest.mark.parametrize("kind", ["joint", "factorized", "uninformative", "mismatch", "vanilla", "deleted", "empty"])
@@ -61,7 +64,7 @@ def test_every_kind_of_session_has_every_section(kind: str, audited: Audited) ->
 
 
 def test_the_page_asks_for_nothing_from_anywhere(audited: Audited) -> None:
-    text = audited.wired.exports.html(audited.sessions["joint"])
+    text = audited.wired[ExportService].html(audited.sessions["joint"])
     page = Page(text)
     for tag, attributes in page.tags:
         assert tag not in ("link", "iframe", "img", "object", "embed", "base", "form")
@@ -78,23 +81,23 @@ def test_the_page_asks_for_nothing_from_anywhere(audited: Audited) -> None:
 
 
 def test_the_chart_library_is_in_the_page_once_however_many_branches_there_are(audited: Audited) -> None:
-    text = audited.wired.exports.html(audited.sessions["joint"])
+    text = audited.wired[ExportService].html(audited.sessions["joint"])
     assert text.count("plotly.js v") == 1
     assert len(re.findall(r'id="chart-\d+"', text)) == 2
-    assert "plotly.js v" not in audited.wired.exports.html(audited.sessions["empty"])
+    assert "plotly.js v" not in audited.wired[ExportService].html(audited.sessions["empty"])
 
 
 def test_hostile_text_is_shown_as_text_and_hides_nothing(audited: Audited) -> None:
     hostile = "</style></script><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
     request = StartAudit(f"{hostile} \u202eshe", replace(SETTINGS, max_new_tokens=3), (Span(0, 8, "gender"),), hostile)
-    view = audited.wired.audits.start(request)
-    list(audited.wired.audits.run(view.session_id))
+    view = audited.wired[AuditService].start(request)
+    list(audited.wired[AuditService].run(view.session_id))
     verdict = VerdictRequest(view.session_id, f"A {hostile}", "fair", view.branch_id, 0, None, hostile, hostile[:90])
-    audited.wired.verdicts.add(verdict)
-    text = audited.wired.exports.html(view.session_id)
+    audited.wired[VerdictService].add(verdict)
+    text = audited.wired[ExportService].html(view.session_id)
     page = Page(text)
     assert not any(tag == "img" for tag, _ in page.tags)
-    plain = Page(audited.wired.exports.html(audited.sessions["vanilla"]))
+    plain = Page(audited.wired[ExportService].html(audited.sessions["vanilla"]))
     scripts = [sum(tag == "script" for tag, _ in one.tags) for one in (page, plain)]
     # One of the library, and one a chart.
     assert scripts == [2, 3]
@@ -131,12 +134,12 @@ def test_warnings_and_an_open_blind_review_are_said(audited: Audited) -> None:
     assert "decided by a third person" in page_of(audited, "joint").text
     assert "(deleted since)" in page_of(audited, "deleted").text
     settings = replace(SETTINGS, max_new_tokens=2)
-    view = audited.wired.audits.start(StartAudit("Nothing here", settings, ()))
-    assert "Warnings Nothing is masked" in Page(audited.wired.exports.html(view.session_id)).text
+    view = audited.wired[AuditService].start(StartAudit("Nothing here", settings, ()))
+    assert "Warnings Nothing is masked" in Page(audited.wired[ExportService].html(view.session_id)).text
 
 
 def test_every_token_says_its_state_to_those_who_cannot_see_its_shape(audited: Audited) -> None:
-    view = audited.wired.audits.view(audited.sessions["joint"])
+    view = audited.wired[AuditService].view(audited.sessions["joint"])
     page = page_of(audited, "joint")
     titles = [str(a["title"]) for tag, a in page.tags if tag == "span" and "title" in a]
     assert len(titles) == sum(len(chain) for chain in chains_of(audited, view.session_id))
@@ -146,8 +149,8 @@ def test_every_token_says_its_state_to_those_who_cannot_see_its_shape(audited: A
 
 
 def chains_of(audited: Audited, session_id: int):
-    branches = audited.wired.audits.view(session_id).branches
-    return [audited.wired.audits.view(session_id, branch.id).steps for branch in branches]
+    branches = audited.wired[AuditService].view(session_id).branches
+    return [audited.wired[AuditService].view(session_id, branch.id).steps for branch in branches]
 
 
 def test_the_summary_in_words_has_the_summarys_numbers(audited: Audited) -> None:

@@ -12,14 +12,19 @@ from typing import Any
 
 import pytest
 
+from app.audit.reread_service import RereadService
 from app.audit.rereading import RereadRequest
+from app.audit.service import AuditService
 from app.bootstrap import services
+from app.calibrate.service import CalibrationService
 from app.report.bundle import REPORT
 from app.report.document import report_from
-from app.report.tables import COLUMNS, COMPUTED, RANGES
+from app.report.service import ExportService
+from app.report.tables import COLUMNS, COMPUTED, RANGES, ReportService
 from app.report.verify.findings import Verification
 from app.report.words import claims, step_sentence
 from app.shared.policies import policy_info
+from db.sessions import SessionsRepository
 from tests.unit.app.reporting.conftest import (
     Audited,
     audit,
@@ -64,7 +69,7 @@ def methods(audited: Audited, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     def bundle(policy: str, parameters: dict[str, Any], **changes: Any) -> bytes:
         own = tuple(parameters.items())
         number = audit(audited.wired, policy, policy=policy, parameters=own, max_new_tokens=5, **changes)
-        return audited.wired.exports.bundle(number)
+        return audited.wired[ExportService].bundle(number)
 
     return bundle
 
@@ -139,8 +144,8 @@ def test_everything_that_is_exported_of_a_single_branch_audit_speaks_of_the_read
     for name in ("steps.csv", "candidates.csv"):
         rows = list(csv.DictReader(io.StringIO(files[name].decode("utf-8-sig"), newline="")))
         assert {row["certified_in"] for row in rows} == {"factual"}
-    session = max(item.id for item in audited.wired.sessions.list())
-    page = audited.wired.exports.content(session, "html").decode()
+    session = max(item.id for item in audited.wired[SessionsRepository].list())
+    page = audited.wired[ExportService].content(session, "html").decode()
     assert "joint support" not in page
     assert "support as typed of the written token" in page
     assert "likely enough in both readings" not in page
@@ -155,12 +160,12 @@ def test_a_single_branch_audit_is_read_again_and_verified_from_its_stored_logits
     with services(settings, loader=load_tiny) as wired:
         number = calibrate(wired, tmp_path, certified_in="factual")
         session = audit(wired, "kept", policy="coft-single-branch", calibration_id=number, max_new_tokens=5)
-        found = verify(wired.exports.bundle(session))
+        found = verify(wired[ExportService].bundle(session))
         assert failures(found) == {}
         assert check_named(found, "Steps from stored logits").status == "passed"
-        read = wired.rereads.read(RereadRequest(session, 0.1, 0.5))
+        read = wired[RereadService].read(RereadRequest(session, 0.1, 0.5))
         assert read.thresholds.kind == "own"
-        thresholds = wired.calibrations.load(number).read(alpha=0.5)
+        thresholds = wired[CalibrationService].load(number).read(alpha=0.5)
         for row in read.rows:
             says = row.now.state == "calibrated"
             assert row.now.certified is (says and row.then.log_p_factual >= thresholds.threshold(row.index))
@@ -168,25 +173,25 @@ def test_a_single_branch_audit_is_read_again_and_verified_from_its_stored_logits
 
 def test_a_report_says_the_methods_name_its_source_and_its_parameters(audited: Audited, methods):
     methods("sdd", {"decay": 20.0})
-    number = max(item.id for item in audited.wired.sessions.list())
-    page = audited.wired.exports.content(number, "html").decode()
+    number = max(item.id for item in audited.wired[SessionsRepository].list())
+    page = audited.wired[ExportService].content(number, "html").decode()
     assert "Self-debiasing, Decay 20" in page
     assert policy_info("sdd").source in page
     assert "Smallest factor of the method" in page
     assert "0.01 (default)" in page
     assert "Self-debiasing, certifies nothing." in page
-    table = audited.wired.reports.csv(number)
+    table = audited.wired[ReportService].csv(number)
     assert table.splitlines()[0].endswith(",parameters")
     assert '{""decay"": 20.0}' in table
 
 
 def test_tables_of_sessions_without_parameters_keep_their_columns(audited: Audited):
-    table = audited.wired.reports.csv(audited.sessions["joint"])
+    table = audited.wired[ReportService].csv(audited.sessions["joint"])
     assert table.splitlines()[0].lstrip("\ufeff").split(",") == [*COLUMNS, *COMPUTED, *RANGES]
 
 
 def test_a_step_is_described_by_the_probability_that_its_threshold_is_compared_with(audited: Audited):
-    view = audited.wired.audits.view(audited.sessions["joint"])
+    view = audited.wired[AuditService].view(audited.sessions["joint"])
     step = next(step for step in view.steps if step.state == "calibrated" and not step.fallback)
     assert "joint support" in step_sentence(step)
     assert "support as typed" in step_sentence(step, "coft-single-branch")

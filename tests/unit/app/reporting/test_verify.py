@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.bootstrap import verifier
 from app.report.bundle import CALIBRATION, MANIFEST, REPORT, bundle_digest
 from app.report.verify.findings import Verification
 from app.report.verify.loaded import load
@@ -22,6 +21,7 @@ from app.report.verify.thresholds import check_certificate, check_chains, check_
 from app.shared.errors import ServiceError
 from coft_core.conformal.values import UNKNOWN, CalibrationValues
 from coft_core.model.fake import tiny_model
+from tests.conftest import verifier
 from tests.unit.app.reporting.conftest import Audited, check_named, failures, files_of, forged, with_file
 
 Verify = Callable[..., Verification]

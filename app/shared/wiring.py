@@ -1,0 +1,137 @@
+"""What the program is put together from: features, and services, which are built when they are asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from app.settings import Settings
+    from app.shared.operations import Operation
+    from coft_core.model.language_model import LanguageModel
+    from db.database import Database
+
+Service = TypeVar("Service")
+
+FORMS = ("base/forms", "base/lists", "base/methods")
+"""Styles of pages with forms and tables."""
+CHAINS = ("base/prompt", "base/chain", *FORMS)
+"""Styles of pages that show chains of tokens too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page in the navigation.
+
+    Attributes:
+        title: What the navigation calls it.
+        path: Its address below the root; empty for the first page.
+        scripts: The scripts that it runs, by their paths in the assets' folder; what they import comes along.
+        styles: Its styles, beside those of every page.
+    """
+
+    title: str
+    path: str
+    scripts: tuple[str, ...]
+    styles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A folder of the program, whose module ``operations`` declares what it does, and ``page`` how it is shown.
+
+    Attributes:
+        package: The folder, as Python imports it.
+        commands: What its commands are for, by their first word.
+        page: Its page; None where it has none of its own.
+        on_audit: Whether its module ``panel`` places something beside the token that is looked at on the audit page.
+    """
+
+    package: str
+    commands: Mapping[str, str]
+    page: Page | None = None
+    on_audit: bool = False
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """What it does."""
+        from app.shared.operations import operations_of
+
+        return operations_of(importlib.import_module(f"{self.package}.operations"))
+
+    @property
+    def build_page(self) -> Callable[..., None]:
+        """Places what its page consists of, given the application and the services."""
+        return cast(Callable[..., None], importlib.import_module(f"{self.package}.page").build_page)
+
+    @property
+    def place_panel(self) -> Callable[[Services], None]:
+        """Places its part of the audit page."""
+        return cast(Callable[[Services], None], importlib.import_module(f"{self.package}.panel").place_panel)
+
+
+class Services:
+    """Everything that a page or a command may call, by its class: ``services[AuditService]``.
+
+    A class with a method ``wired`` is built by it from other services; a repository of the store has none, and is
+    built on the open database. Nothing is built, and no library imported for it, before it is asked for.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        features: tuple[Feature, ...],
+        closing: ExitStack,
+        owns_store: bool = False,
+        loader: Callable[..., LanguageModel] | None = None,
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            settings: The settings.
+            features: What the program consists of.
+            closing: Closes what is opened.
+            owns_store: Whether no other program may be at work on the store.
+            loader: What loads a model; None takes the core's own.
+        """
+        self.settings = settings
+        self.features = features
+        self.closing = closing
+        self.owns_store = owns_store
+        self.loader = loader
+        self._built: dict[type[Any], Any] = {}
+        self._building = RLock()
+
+    def __getitem__(self, kind: type[Service]) -> Service:
+        """The one service of a class."""
+        with self._building:
+            if kind not in self._built:
+                wired = getattr(kind, "wired", None)
+                self._built[kind] = kind(self.database) if wired is None else wired(self)  # type: ignore[call-arg]
+            return cast(Service, self._built[kind])
+
+    @cached_property
+    def database(self) -> Database:
+        """The store, open.
+
+        Raises:
+            StoreError: It cannot be opened.
+        """
+        from db.database import Database, default_database_url
+
+        return self.closing.enter_context(Database(self.settings.database_url or default_database_url()))
+
+    @property
+    def pages(self) -> tuple[Page, ...]:
+        """What stands in the navigation."""
+        return tuple(feature.page for feature in self.features if feature.page is not None)
+
+    @property
+    def largest_upload(self) -> int:
+        """Bytes that an uploaded file may have."""
+        return self.settings.max_upload_mb * 1_000_000
