@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from app.audit.service import AuditService
 from app.shared.operations import Json, command, operation
 from app.shared.wiring import Services
 from db.audits import SessionSummary
@@ -67,5 +66,8 @@ def sessions(
     """
     if delete is None:
         return tuple(wired[SessionsRepository].list(search or None, limit))
+    # Listing alone waits for none of the libraries that run models.
+    from app.audit.service import AuditService
+
     wired[AuditService].delete(delete)
     return f"Session {delete} deleted."
