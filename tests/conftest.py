@@ -18,6 +18,8 @@ from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
 from coft_core.text.detection import SpanDetector
 
+pytest_plugins = ["tests.browser"]
+
 TOY_FINGERPRINT = Fingerprint(
     model="toy",
     revision="main",

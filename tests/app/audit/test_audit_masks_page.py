@@ -1,0 +1,187 @@
+"""Masks by family, soft masks, groups and calibrations that fit, on the audit page."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.audit.service import AuditService
+from app.calibrate.service import CalibrationService
+from tests.fakes import FakeServices
+
+PROMPT = "The German nurse, a Muslim, finished rounds and then he left"
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    page.get_by_label(label, exact=True).click()
+    page.get_by_test_id("dropdown-option").filter(has_text=option).click()
+
+
+def type_prompt(page: Page, spans: int = 4) -> None:
+    page.locator("#prompt").fill(PROMPT)
+    expect(page.locator(".spanlist tbody tr")).to_have_count(spans)
+
+
+def start(page: Page) -> None:
+    page.locator("[data-do=go]").click()
+    expect(page.locator(".count")).to_contain_text("0 of 64 steps")
+
+
+def steps(page: Page, number: int) -> None:
+    for done in range(1, number + 1):
+        page.locator("[data-do=step]").click()
+        expect(page.locator(".strip .tok[data-i]")).to_have_count(done)
+
+
+def settings_of(services: FakeServices):
+    return services[AuditService].calls[-1][1].settings
+
+
+def test_a_factorized_audit_names_who_refuses_and_shows_each_familys_threshold(audit, services: FakeServices, picture):
+    number = services[CalibrationService].add("By family", "factorized")
+    page = audit(f"?calibration={number}")
+    page.locator("#adopt").click()
+    expect(page.get_by_label("Mask", exact=True)).to_have_value("One mask for each family")
+    expect(page.locator("#adopt")).to_be_hidden()
+    type_prompt(page)
+    expect(page.locator(".reading .several")).to_contain_text("masked in a branch of its own")
+    start(page)
+    expect(page.locator(".cost .words")).to_contain_text(
+        "5 branches: as typed, and with gender, nationality, religion and family role masked one at a time"
+    )
+    steps(page, 2)
+    rows = page.locator(".byfamily tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.nth(0)).to_contain_text("gender")
+    refused = page.locator(".cand tbody tr.out").first
+    expect(refused).to_contain_text("refused by gender")
+    expect(page.locator(".cand thead th").nth(4)).to_be_hidden()
+    expect(page.locator(".whole .sentence")).to_contain_text("no certificate for the whole chain")
+    page.locator(".cand tbody tr", has_text="nobody").get_by_role("button").click()
+    expect(page.locator("#inspector .verdict")).to_contain_text("You forced a token that is not certified")
+    expect(page.locator("#inspector .verdict")).to_contain_text("gender")
+    assert settings_of(services).mask_layout == "factorized"
+    picture(page, "audit-factorized-1440-light")
+    page.goto(page.url.split("?")[0] + "?session=1")
+    expect(page.locator(".tok[data-i='37']")).to_be_visible()
+    expect(page.locator(".byfamily")).to_be_hidden()
+    expect(page.locator(".cand thead th").nth(4)).to_be_visible()
+
+
+def test_a_calibration_of_another_mask_stands_last_says_so_and_its_settings_can_be_used(audit, services: FakeServices):
+    services[CalibrationService].add("By family", "factorized", lam=0.4, top_p=1.0)
+    page = audit()
+    page.locator("#calibration input").click()
+    options = page.get_by_test_id("dropdown-option")
+    expect(options).to_have_text(
+        [
+            re.compile("Ward notes, reference"),
+            re.compile(r"By family \(mask: one for each family\)"),
+            re.compile("None: audit without certificate"),
+        ]
+    )
+    options.nth(1).click()
+    note = page.locator(".rail .note .cautions")
+    expect(note).to_contain_text("belongs to another policy")
+    expect(note).to_contain_text("lambda 0.4 there, 0.6 here")
+    expect(note).to_contain_text("mask: one for each family there")
+    page.locator("#adopt").click()
+    expect(page.get_by_label("number input for Lambda")).to_have_value("0.4")
+    expect(page.get_by_label("Mask", exact=True)).to_have_value("One mask for each family")
+    expect(note).to_have_count(0)
+    type_prompt(page)
+    start(page)
+    settings = settings_of(services)
+    assert (settings.lam, settings.top_p, settings.mask_layout) == (0.4, 1.0, "factorized")
+    assert not settings.proceed_uncertified
+
+
+def test_one_attribute_alone_suggests_the_words_of_the_others(audit, services: FakeServices):
+    page = audit()
+    type_prompt(page)
+    expect(page.locator(".masked b")).to_have_count(4)
+    expect(page.locator("#attribute")).to_be_hidden()
+    choose(page, "Mask", "One attribute alone")
+    choose(page, "Attribute", "religion")
+    expect(page.locator(".masked b")).to_have_count(1)
+    expect(page.locator(".offers")).to_contain_text("3 suggestions")
+    start(page)
+    settings = settings_of(services)
+    assert (settings.mask_layout, settings.masked_families) == ("joint", ("religion",))
+    page.reload()
+    expect(page.get_by_label("Mask", exact=True)).to_have_value("One attribute alone")
+    expect(page.get_by_label("Attribute", exact=True)).to_have_value("religion")
+
+
+def test_a_soft_mask_and_words_that_are_never_masked_change_the_reading_before_start(audit, services: FakeServices):
+    page = audit()
+    type_prompt(page)
+    page.locator(".fold .label-wrap", has_text="Masking").click()
+    expect(page.locator("#mask-hint")).to_be_hidden()
+    choose(page, "In place of a word", "Soft: a neutral hint")
+    expect(page.locator(".masked b").first).to_have_text("a person")
+    page.locator("#mask-hint input, #mask-hint textarea").fill("someone")
+    expect(page.locator(".masked b").first).to_have_text("someone")
+    page.locator("#whitelist textarea, #whitelist input").fill("nurse, muslim")
+    expect(page.locator(".masked b")).to_have_count(2)
+    expect(page.locator(".spanlist tbody tr").nth(1)).to_contain_text("never masked")
+    page.locator("#whitelist textarea, #whitelist input").fill("nurse")
+    expect(page.locator(".masked b")).to_have_count(3)
+    page.locator("[data-do=go]").click()
+    expect(page.locator(".notice")).to_contain_text("belongs to another policy")
+    page.locator("[data-do=proceed]").click()
+    expect(page.locator(".count")).to_contain_text("0 of 64 steps")
+    settings = settings_of(services)
+    assert (settings.mask_mode, settings.mask_hint, settings.whitelist) == ("soft", "someone", ("nurse",))
+
+
+def test_a_group_can_be_chosen_where_the_calibration_knows_some_and_small_ones_are_refused(
+    audit, services: FakeServices
+):
+    number = services[CalibrationService].add("By ward", "grouped")
+    page = audit()
+    expect(page.locator("#group")).to_be_hidden()
+    page.locator("#calibration input").click()
+    page.get_by_role("option", name="By ward").click()
+    expect(page.locator("#group")).to_be_visible()
+    choose(page, "Group", "street: too few, 6 of 9 contexts")
+    note = page.locator(".rail .block.note").nth(1)
+    expect(note).to_contain_text("nothing is certified for it")
+    choose(page, "Group", "school, 120 contexts")
+    expect(note).to_contain_text("calibrated, 120 contexts")
+    expect(note).to_contain_text("thresholds of the group “school” alone")
+    type_prompt(page)
+    start(page)
+    assert (settings_of(services).calibration_id, settings_of(services).group) == (number, "school")
+    page.locator("#calibration input").click()
+    page.get_by_role("option", name="Ward notes, reference").click()
+    expect(page.locator("#group")).to_be_hidden()
+
+
+def test_vanilla_offers_no_choice_of_masks_or_calibrations_and_says_that_it_certifies_nothing(
+    audit, services: FakeServices
+):
+    page = audit()
+    choose(page, "Mask", "One mask for each family")
+    page.get_by_label("Policy", exact=True).select_option("vanilla")
+    for name in ("#mask", "#calibration", "#lam", "#alpha"):
+        expect(page.locator(name)).to_be_hidden()
+    expect(page.locator(".rail .note .badge")).to_have_text("uncertified: Vanilla")
+    type_prompt(page)
+    start(page)
+    assert (settings_of(services).mask_layout, settings_of(services).calibration_id) == ("joint", None)
+
+
+@pytest.mark.parametrize("status", ["fresh", "watch", "recalibrate", "unknown"])
+def test_drift_stands_beside_the_calibration_and_warns_in_the_session(audit, services: FakeServices, status: str):
+    services[CalibrationService].drifts[1] = status
+    page = audit("?session=1")
+    link = page.locator("#drift-note a")
+    expect(link).to_have_class(f"badge drift-{status}")
+    expect(link).to_have_attribute("href", "./calibrate?run=1#drift")
+    sentence = services[CalibrationService].drift(1).sentence
+    expect(link).to_have_attribute("title", sentence)
+    warned = status in ("watch", "recalibrate")
+    expect(page.locator("#transcript .cautions li", has_text=sentence)).to_have_count(int(warned))

@@ -1,0 +1,218 @@
+"""What the audit page says of families, chains and contributions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from app.audit.service import AuditService
+from app.audit.words import contributions_message, session_message, steps_message
+from app.shared.chain_words import chain_panel, no_chain
+from app.shared.prompt_words import branches_text, reading_text
+from app.shared.step_words import is_plainly_certified, step_card
+from coft_core.types import Span, Step
+from tests.fakes import FakeServices, make_step
+from tests.fakes.wholes import chain_of, contributions_of, with_families
+
+FAMILIES = ("gender", "religion")
+
+
+@pytest.fixture(scope="module")
+def services() -> FakeServices:
+    return FakeServices()
+
+
+def factorized(state: str = "calibrated", **changes: object) -> Step:
+    return replace(with_families(make_step(3, " his", state), FAMILIES), **changes)
+
+
+def refusing(step: Step, *names: str) -> Step:
+    """The same step, the emitted token refused by some families."""
+    parts = tuple(
+        replace(part, log_joint=part.log_tau - 0.1 if part.family in names else part.log_tau + 0.1)
+        for part in step.families
+    )
+    rows = tuple(
+        replace(row, refused_by=names, certified=not names) if row.token_id == step.token_id else row
+        for row in step.candidates
+    )
+    return replace(step, families=parts, candidates=rows, certified=not names)
+
+
+# families
+
+
+@pytest.mark.parametrize("state", ["inherited", "uninformative", "mismatch", "none"])
+def test_a_familys_borrowed_or_missing_threshold_is_never_called_certified_without_a_caveat(state):
+    step = factorized(state)
+    card = step_card(step)
+    assert card["v"][0] != "Certified:"
+    assert all(row["mark"] != "tick" for row in card["rows"])
+    assert all(row["mark"] != "tick" for row in card["fam"])
+    assert not is_plainly_certified(step)
+
+
+def test_a_refused_candidate_names_the_families_and_a_certified_one_none():
+    step = refusing(factorized(), "religion")
+    rows = {row["id"]: row for row in step_card(step)["rows"]}
+    assert rows[step.token_id]["why"] == "refused by religion"
+    step = refusing(factorized(), *FAMILIES)
+    rows = {row["id"]: row for row in step_card(step)["rows"]}
+    assert rows[step.token_id]["why"] == "refused by every family"
+    step = refusing(factorized())
+    assert {row["id"]: row for row in step_card(step)["rows"]}[step.token_id]["mark"] == "tick"
+
+
+def test_a_forced_token_names_the_families_that_refuse_it():
+    step = replace(refusing(factorized(), "gender"), forced=True)
+    card = step_card(step)
+    assert card["v"] == ("You forced a token that is not certified:", "gender refuses it.")
+    assert card["k"] == ["pin", "tri"]
+    assert "not certified" in card["sr"]
+    both = step_card(replace(refusing(factorized(), *FAMILIES), forced=True))
+    assert both["v"][1] == "gender and religion refuse it."
+
+
+def test_a_refusal_counts_even_where_another_family_lets_every_token_pass():
+    step = replace(refusing(factorized(), "gender"), forced=True)
+    weak = replace(step.families[1], state="uninformative", log_tau=-math.inf)
+    card = step_card(replace(step, families=(step.families[0], weak), state="uninformative", log_tau=-math.inf))
+    assert card["v"][0] == "You forced a token that is not certified:"
+    assert "tri" in card["k"]
+    assert card["sr"].startswith("step 4, forced by you, not certified")
+
+
+def test_an_uninformative_family_is_named_and_the_others_keep_their_thresholds():
+    step = refusing(factorized())
+    weak = replace(step.families[1], state="uninformative", log_tau=-math.inf)
+    step = replace(step, families=(step.families[0], weak), state="uninformative", log_tau=-math.inf)
+    card = step_card(step)
+    assert card["v"][0] == "Not certified in any useful sense for religion:"
+    assert [row["why"] for row in card["fam"]] == ["certified", "every token passes"]
+    assert card["fam"][1]["tau"] == "none"
+    assert "gender" in card["d"]
+
+
+def test_each_familys_line_shows_its_own_threshold_and_the_tightest_one_is_explained():
+    step = factorized()
+    card = step_card(step)
+    assert [row["n"] for row in card["fam"]] == ["gender", "religion"]
+    taus = [math.exp(part.log_tau) for part in step.families]
+    assert [float(row["tau"]) for row in card["fam"]] == pytest.approx(taus, rel=0.05)
+    tightest = min(step.families, key=lambda part: part.log_joint - part.log_tau)
+    assert f"The tightest family is {tightest.family}" in card["d"]
+
+
+def test_with_one_masked_branch_nothing_is_said_of_families():
+    card = step_card(make_step(3, " his"))
+    assert card["fam"] == []
+    assert all("refused" not in row["why"] for row in card["rows"])
+
+
+# chains
+
+
+def chain(steps: int = 5, **changes: object):
+    made = chain_of([make_step(index, " word") for index in range(steps)], 0.1)
+    return replace(made, **changes)
+
+
+@pytest.mark.parametrize(
+    ("certified", "state", "word"),
+    [(True, "calibrated", "certified"), (False, "missed", "not certified"), (None, "uninformative", "says nothing")],
+)
+def test_each_answer_of_the_sequence_certificate_has_its_own_mark_and_words(certified, state, word):
+    panel = chain_panel(chain(sequence_certified=certified, reason="Too few contexts."))
+    assert (panel["parts"][0]["s"], panel["parts"][0]["b"]) == (state, word)
+    assert ("No token is less supported" in panel["parts"][0]["says"]) is (certified is True)
+
+
+def test_a_union_bound_of_nothing_is_said_to_say_nothing():
+    found = chain(12)
+    assert found.union.level == 0
+    part = chain_panel(replace(found, union_certified=True))["parts"][1]
+    assert part["s"] == "uninformative"
+    assert "nothing can be said" in part["says"]
+    assert ("All true tokens pass with at least", "0: no statement") in part["rows"]
+
+
+def test_a_union_bound_names_its_level_and_what_a_whole_chain_would_need():
+    found = chain(5)
+    union = replace(found.union, charged=8, level=0.2, alpha_needed=0.0125, contexts_needed=79)
+    part = chain_panel(replace(found, union=union, union_certified=True))["parts"][1]
+    assert "at least 0.20 for all together" in part["says"]
+    rows = dict(part["rows"])
+    assert rows["Steps that are charged"] == "8"
+    assert rows["For 0.90 together, α of a step"] == "0.013"
+    assert rows["which needs"] == "79 contexts"
+
+
+def test_a_chain_longer_than_any_calibrated_one_says_both_lengths():
+    found = chain(45, sequence_certified=None)
+    assert found.reason.startswith("The chain has 45 steps")
+    assert "45 steps" in chain_panel(found)["parts"][0]["says"]
+    assert "40" in chain_panel(found)["parts"][0]["says"]
+
+
+def test_the_weakest_token_is_the_chains_least_supported_step():
+    steps = [make_step(index, " word") for index in range(14)]
+    supports = [min(step.log_p_fused, step.log_p_masked) for step in steps]
+    assert chain_panel(chain_of(steps, 0.1))["weakest"] == supports.index(min(supports)) == 12
+
+
+def test_factorized_sessions_say_why_there_is_no_certificate_and_uncertified_ones_expect_none(services):
+    view = services[AuditService].view(1)
+    assert no_chain(view) == ""
+    assert "no certificate for the whole chain" in no_chain(
+        replace(view, settings=replace(view.settings, mask_layout="factorized"))
+    )
+    assert no_chain(services[AuditService].view(2)) == ""
+    assert session_message(services[AuditService].view(2))["chain"] is None
+    assert session_message(view)["chain"]["parts"]
+
+
+def test_new_steps_bring_the_certificate_of_the_longer_chain(services):
+    now = services[AuditService].progress(1)
+    message = steps_message([make_step(37, " chart")], now, done=True)
+    assert message["chain"]["weakest"] == now.chain.weakest
+    assert message["finished"] is None
+
+
+# contributions and branches
+
+
+def test_contributions_keep_the_spans_words_and_what_no_span_has_alone():
+    prompt = "The German nurse"
+    found = contributions_of(
+        [make_step(index, " word") for index in (0, 3)], (Span(4, 10, "nationality"), Span(11, 16))
+    )
+    message = contributions_message(prompt, found)
+    assert [(line["t"], line["n"]) for line in message["spans"]] == [("German", "nationality"), ("nurse", "other")]
+    for step, total in enumerate(message["r"]):
+        apart = sum(line["r"][step] for line in message["spans"])
+        assert message["x"][step] == pytest.approx(total - apart, abs=1e-3)
+    assert message["peak"] == "The largest contribution is +0.90, of “German” to the token of step 2."
+
+
+def test_without_a_masked_span_there_is_nothing_to_contribute():
+    found = contributions_of([make_step(0, " and")], (Span(0, 3, kept=True),))
+    assert "nothing to contribute" in contributions_message("The", found)["peak"]
+
+
+@pytest.mark.parametrize(
+    ("branches", "words"),
+    [
+        ((), ""),
+        (("factual", "masked"), "2 branches: as typed, and masked."),
+        (("factual", "gender"), "2 branches: as typed, and with gender masked."),
+        (
+            ("factual", "gender", "race", "religion"),
+            "4 branches: as typed, and with gender, race and ethnicity and religion masked one at a time.",
+        ),
+    ],
+)
+def test_the_branches_of_a_step_are_counted_and_named(branches, words):
+    assert branches_text(branches) == words
+    assert bool(reading_text(branches)) is (len(branches) > 2)

@@ -1,0 +1,209 @@
+"""Decoding methods and their parameters in the settings of the pages."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.audit.service import AuditService
+from app.batch.service import BatchService
+from app.shared.errors import ServiceError
+from app.shared.policies import KNOWN_POLICIES, parameter_values, policy_info
+from tests.app.shared.test_accessibility import broken
+from tests.fakes import FakeServices
+
+PROMPT = "The German nurse, a Muslim, finished rounds and then he left"
+
+
+def choose(page: Page, policy: str) -> None:
+    page.get_by_label("Policy", exact=True).select_option(policy)
+
+
+def start(page: Page) -> None:
+    page.locator("#prompt").fill(PROMPT)
+    expect(page.locator(".spanlist tbody tr")).to_have_count(4)
+    page.locator("[data-do=go]").click()
+    expect(page.locator(".count")).to_contain_text("0 of 64 steps")
+
+
+def settings_of(services: FakeServices):
+    return services[AuditService].calls[-1][1].settings
+
+
+def refusal_of(policy: str, **given: object) -> str:
+    """The sentence in which the services refuse a value."""
+    with pytest.raises(ServiceError) as refused:
+        parameter_values(policy_info(policy), given)
+    return str(refused.value)
+
+
+def test_a_method_and_a_parameter_are_chosen_by_keyboard_run_and_kept_over_a_reload(audit, services: FakeServices):
+    page = audit()
+    page.get_by_label("Policy", exact=True).focus()
+    page.keyboard.type("Self")
+    expect(page.locator("#policy-about")).to_have_text(
+        re.compile(
+            "^Scales down what a reading told to be biased finds likelier · Schick et al., TACL 2021"
+            "How it differs from its authors’.+"
+        )
+    )
+    page.keyboard.press("Tab")
+    expect(page.locator("#policy-about summary")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Descriptions of bias")).to_be_focused()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("one\ntwo")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Decay", exact=True)).to_be_focused()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("20")
+    page.keyboard.press("Tab")
+    expect(page.get_by_label("Decay, slider")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_label("Decay", exact=True)).to_have_value("30")
+    page.locator("#prompt").fill(PROMPT)
+    expect(page.locator(".spanlist tbody tr")).to_have_count(4)
+    page.reload()
+    expect(page.locator(".notice")).to_contain_text("is here again")
+    expect(page.get_by_label("Policy", exact=True)).to_have_value("sdd")
+    expect(page.get_by_label("Decay", exact=True)).to_have_value("30")
+    expect(page.get_by_label("Descriptions of bias")).to_have_value("one\ntwo")
+    start(page)
+    assert settings_of(services).policy == "sdd"
+    assert settings_of(services).parameters == (("descriptions", ("one", "two")), ("decay", 30.0))
+    page.reload()
+    expect(page.locator(".madewith summary .hint")).to_have_text(
+        "Self-debiasing, Descriptions of bias one; two, Decay 30"
+    )
+    expect(page.get_by_label("Policy", exact=True)).to_have_value("sdd")
+    expect(page.get_by_label("Decay", exact=True)).to_have_value("30")
+    expect(page.locator(".notice")).to_be_hidden()
+    expect(page.locator(".cand .drawn-from")).to_have_text("Drawn")
+    page.locator(".madewith > summary").click()
+    expect(page.locator(".madewith dl")).to_contain_text("Smallest factor")
+    expect(page.locator(".madewith > p")).to_contain_text("Schick et al., TACL 2021")
+
+
+def test_a_bad_value_is_refused_beside_its_field_in_the_words_of_the_service_and_starts_nothing(
+    audit, services: FakeServices
+):
+    page = audit("?policy=gedi")
+    expect(page.get_by_label("Policy", exact=True)).to_have_value("gedi")
+    omega = page.get_by_label("Omega", exact=True)
+    omega.fill("900.5")
+    sentence = refusal_of("gedi", omega="900.5")
+    expect(omega).to_have_attribute("aria-invalid", "true")
+    expect(page.locator("#parameters .wrong").filter(has_text="Omega")).to_have_text(sentence)
+    expect(omega).to_have_accessible_description(f"Power of the posterior. From 0 to 200, usually 30. {sentence}")
+    page.locator("#prompt").fill(PROMPT)
+    expect(page.locator(".spanlist tbody tr")).to_have_count(4)
+    expect(page.locator(".toast-body")).to_have_count(0)
+    page.locator("[data-do=go]").click()
+    expect(page.locator(".toast-body")).to_contain_text(sentence)
+    assert services[AuditService].calls == []
+    page.reload()
+    expect(page.get_by_label("Omega", exact=True)).to_have_value("900.5")
+    expect(page.locator("#parameters .wrong").filter(has_text="Omega")).to_have_text(sentence)
+    page.get_by_role("button", name="Reset to defaults").click()
+    expect(page.get_by_label("Omega", exact=True)).to_have_value("30")
+    expect(page.get_by_label("Omega", exact=True)).to_have_attribute("aria-invalid", "false")
+    expect(page.get_by_role("button", name="Reset to defaults")).to_be_disabled()
+    start(page)
+    assert settings_of(services).parameters == ()
+
+
+def test_each_method_keeps_its_own_parameters_while_others_are_looked_at(audit, services: FakeServices):
+    page = audit("?policy=detox")
+    page.get_by_label("Cap", exact=True).fill("0.3")
+    choose(page, "coft")
+    expect(page.locator("#parameters")).to_be_hidden()
+    expect(page.locator("#lam")).to_be_visible()
+    choose(page, "dtcd")
+    expect(page.locator("#lam")).to_be_hidden()
+    expect(page.locator("#calibration")).to_be_visible()
+    expect(page.get_by_label("Toxicity cap", exact=True)).to_have_value("0.5")
+    choose(page, "detox")
+    expect(page.get_by_label("Cap", exact=True)).to_have_value("0.3")
+    start(page)
+    assert settings_of(services).parameters == (("cap", 0.3),)
+
+
+def test_an_emptied_field_stands_at_the_default_that_it_shows(audit, services: FakeServices):
+    page = audit("?policy=detox")
+    field = page.get_by_label("Strength", exact=True)
+    field.fill("")
+    expect(field).to_have_attribute("placeholder", "1")
+    expect(field).to_have_attribute("aria-invalid", "false")
+    start(page)
+    assert settings_of(services).parameters == ()
+
+
+def test_what_a_method_lacks_is_said_under_its_parameters(audit):
+    page = audit("?policy=cda")
+    expect(page.locator("#method-note")).to_contain_text("Checkpoint is missing; give the id or the folder")
+    page.get_by_label("Checkpoint", exact=True).fill("some/model")
+    expect(page.locator("#method-note")).to_be_hidden()
+
+
+def test_a_long_list_of_parameters_folds_and_says_how_many_were_changed(audit):
+    page = audit("?policy=gedi")
+    expect(page.get_by_label("Rho", exact=True)).to_be_hidden()
+    page.locator("#parameters details > summary").click()
+    page.get_by_label("Rho", exact=True).fill("0.5")
+    expect(page.locator("#parameters details > summary")).to_contain_text("1 changed")
+    expect(page.locator("#parameters .param.changed")).to_have_count(1)
+
+
+def test_every_method_of_the_registry_can_be_chosen_and_shows_every_parameter_it_declares(audit):
+    page = audit()
+    for info in KNOWN_POLICIES:
+        choose(page, info.key)
+        shown = page.locator("#parameters [data-parameter]")
+        expect(shown).to_have_count(len(info.parameters))
+        names = shown.evaluate_all("(nodes) => nodes.map((node) => node.dataset.parameter)")
+        assert sorted(names) == sorted(own.name for own in info.parameters)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("policy", "width"), [("sdd", 1440), ("gedi", 1440), ("safety_template", 768), ("dtcd", 768)])
+def test_parameters_keep_the_rules_of_accessibility_and_the_page_its_width(audit, picture, policy, width, dark):
+    page = audit(f"?policy={policy}", width=width, dark=dark)
+    if width < 1080:
+        expect(page.locator(".summaryline")).to_contain_text(policy_info(policy).name)
+        page.locator(".summaryline [data-do=rail]").click()
+    if page.locator("#parameters details").count():
+        page.locator("#parameters details > summary").click()
+    if policy != "safety_template":
+        page.locator("#parameters input[type=number]").first.fill("-1")
+    assert broken(page, ".rail") == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    picture(page, f"policy-{policy}-{width}-{'dark' if dark else 'light'}")
+
+
+def test_other_pages_take_every_method_with_its_parameters(visit, services: FakeServices, tmp_path):
+    page = visit("/batches?policy=sdd")
+    expect(page.get_by_label("Policy", exact=True)).to_have_value("sdd")
+    path = tmp_path / "set.csv"
+    path.write_text("prompt,group\nDoes he get it?,a\n", "utf-8")
+    page.locator("#prompt-set input[type=file]").set_input_files(path)
+    expect(page.locator("#preview li")).to_have_count(1)
+    page.get_by_label("Decay", exact=True).fill("20")
+    page.locator("#run").click()
+    expect(page.locator(".batchhead")).to_contain_text("Self-debiasing, Decay 20")
+    assert services[BatchService].requests[-1].settings.parameters == (("decay", 20.0),)
+
+
+def test_the_folded_settings_of_a_swap_say_the_method_and_keep_it_when_they_are_unfolded_again(visit):
+    page = visit("/swap")
+    fold = page.locator("#swap-settings > .label-wrap")
+    fold.click()
+    choose(page, "sdd")
+    page.get_by_label("Decay", exact=True).fill("20")
+    expect(fold).to_have_attribute("data-summary", "Self-debiasing, Decay 20")
+    fold.click()
+    expect(page.get_by_label("Decay", exact=True)).to_be_hidden()
+    fold.click()
+    expect(page.get_by_label("Policy", exact=True)).to_have_value("sdd")
+    expect(page.get_by_label("Decay", exact=True)).to_have_value("20")

@@ -1,0 +1,193 @@
+"""The wording of a step: what each state says, and what it must never say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.audit.branch_words import crumbs
+from app.audit.service import AuditService
+from app.audit.words import bin_verdict, session_message
+from app.shared.audits import BinView
+from app.shared.charts import PALETTES, candidates_figure, support_histogram, template
+from app.shared.prompt_words import spans_from
+from app.shared.step_words import (
+    digits_for,
+    is_plainly_certified,
+    probability,
+    shapes,
+    shown_token,
+    signed,
+    step_card,
+    threshold,
+    times_likelier,
+)
+from tests.fakes import FakeServices, make_step, position_bins
+
+STATES = ("calibrated", "inherited", "uninformative", "mismatch", "none")
+
+
+@pytest.fixture(scope="module")
+def services() -> FakeServices:
+    return FakeServices()
+
+
+@pytest.mark.parametrize("state", [s for s in STATES if s != "calibrated"])
+def test_only_a_calibrated_threshold_is_called_certified_without_a_caveat(state):
+    card = step_card(make_step(3, " his", state))
+    assert card["v"][0] != "Certified:"
+    assert all(row["mark"] != "tick" for row in card["rows"])
+    assert {"open", "inherited"} & set(card["c"].split())
+    assert not card["sr"].endswith(", certified")
+    assert not is_plainly_certified(make_step(3, " his", state))
+
+
+def test_a_fallback_is_never_called_certified_even_if_flagged_so():
+    step = replace(make_step(12, " doctor"), certified=True)
+    card = step_card(step)
+    assert step.fallback
+    assert card["v"][0] == "Fallback:"
+    assert "fallback" in card["c"].split()
+    assert "tri" in card["k"]
+    assert not is_plainly_certified(step)
+
+
+def test_a_forced_token_outside_the_set_names_the_smaller_view():
+    step = make_step(3, " nobody", "calibrated", forced=True)
+    step = replace(
+        step, certified=False, log_p_masked=math.log(0.05), log_p_fused=math.log(0.055), log_tau=math.log(0.06)
+    )
+    card = step_card(step)
+    assert card["v"][0] == "You forced a token that is not certified:"
+    assert "masked 0.050 is under τ 0.06" in card["v"][1]
+    assert card["k"] == ["pin", "tri"]
+
+
+@pytest.mark.parametrize(("ratio", "sensitive"), [(0.5, True), (-0.5, True), (0.499, False), (-0.499, False)])
+def test_sensitive_begins_at_one_half_in_both_directions(ratio, sensitive):
+    step = make_step(2, " filed")
+    step = replace(step, diagnostics=replace(step.diagnostics, log_ratio=ratio))
+    assert ("sensitive" in shapes(step)) is sensitive
+    assert step_card(step)["n"] is (ratio < 0)
+
+
+def test_a_bound_above_one_is_said_to_say_nothing():
+    step = make_step(2, " filed")
+    low = replace(step, diagnostics=replace(step.diagnostics, tv_bound=0.4))
+    assert "says nothing" in step_card(step)["facts"][2][2]
+    assert "says nothing" not in step_card(low)["facts"][2][2]
+    assert "0.40" in step_card(low)["facts"][2][2]
+
+
+def test_the_reason_against_a_candidate_names_each_view_under_the_threshold():
+    step = make_step(2, " filed")
+    tau = math.exp(step.log_tau)
+    rows = {row["t"]: row for row in step_card(step)["rows"]}
+    for candidate in step.candidates:
+        short = [n for n in ("masked", "fused") if math.exp(getattr(candidate, f"log_p_{n}")) < tau]
+        expected = "certified" if not short else f"{'both' if len(short) == 2 else short[0]} < τ"
+        assert rows[candidate.token]["why"] == expected
+
+
+@given(st.lists(st.floats(1e-6, 0.999), min_size=1, max_size=8), st.floats(1e-3, 0.5))
+def test_shown_digits_never_reverse_a_comparison_with_the_threshold(values, tau):
+    digits = digits_for(values, tau)
+    if digits < 4:
+        assert all((round(v, digits) >= round(tau, digits)) == (v >= tau) for v in values)
+
+
+@given(st.floats(1e-9, 1.0), st.integers(2, 4))
+def test_a_positive_probability_never_reads_as_zero(value, digits):
+    assert probability(value, digits).strip("<0.") or probability(value, digits).startswith("<")
+
+
+def test_numbers_keep_their_sign_and_their_zeros():
+    assert signed(0.89) == "+0.89"
+    assert signed(-0.12) == "\N{MINUS SIGN}0.12"
+    assert signed(0.001) == "0.00"
+    assert threshold(0.06) == "0.06"
+    assert threshold(0.0047) == "0.0047"
+    assert threshold(0.0) == "none"
+    assert times_likelier(0.89) == "2.4 times likelier when the attribute is visible"
+    assert times_likelier(-0.89) == "2.4 times likelier when the attribute is masked"
+
+
+def test_blank_tokens_are_made_visible():
+    assert shown_token(" he") == "he"
+    assert shown_token("\n") == "↵"
+    assert shown_token(" ") == "␣"
+
+
+def test_bins_word_the_verdict_of_their_tokens():
+    uninformative, inherited = position_bins()[3:5]
+    assert bin_verdict(uninformative) == (
+        "Not certified in any useful sense:",
+        "6 contexts, 9 needed, so every token passes.",
+    )
+    assert bin_verdict(inherited) == (
+        "Certified with a borrowed threshold:",
+        "no calibration data at steps 33 and later, τ comes from 17–24.",
+    )
+    assert bin_verdict(position_bins()[0]) is None
+
+
+def test_a_session_message_can_begin_at_any_step(services):
+    view = services[AuditService].view(1)
+    whole, tail = session_message(view), session_message(view, 30)
+    assert [card["i"] for card in tail["steps"]] == list(range(30, 38))
+    assert whole["steps"][30:] == tail["steps"]
+
+
+def test_an_uncertified_session_always_warns(services):
+    assert session_message(services[AuditService].view(2))["warnings"][0] == "Uncertified: no calibration."
+    assert session_message(services[AuditService].view(1))["warnings"] == []
+
+
+def test_crumbs_lead_from_the_root_to_the_branch_with_its_siblings(services):
+    found = crumbs(services[AuditService].view(1))
+    assert [node["token"] for node in found["path"]] == ["main", "and", "he"]
+    assert [node["token"] for node in found["siblings"]] == ["the"]
+    parent = crumbs(services[AuditService].view(1, found["parent"]))
+    assert {node["token"] for node in parent["children"]} == {"he", "the"}
+
+
+def test_spans_from_the_browser_keep_every_field():
+    sent = [{"start": 5, "end": 7, "category": "age", "source": "user", "detail": "x", "kept": True}]
+    (span,) = spans_from(sent)
+    assert (span.start, span.end, span.category, span.source, span.detail, span.kept) == (
+        5,
+        7,
+        "age",
+        "user",
+        "x",
+        True,
+    )
+    assert spans_from(None) is None
+    assert spans_from([]) == ()
+
+
+def test_a_bin_without_rank_draws_no_coverage():
+    bare = BinView("1–8", 0, 7, "uninformative", 0.0, 3, 0, None, None, None, 9)
+    assert bin_verdict(bare)[1].startswith("3 contexts, 9 needed")
+
+
+def test_candidates_are_told_apart_by_shape_and_the_threshold_is_dashed():
+    figure = candidates_figure([" he", " she"], [0.2, 0.1], [0.1, 0.1], [0.1, 0.1], 0.06, "0.06")
+    bars = template("light")["data"]["bar"]
+    assert bars[1]["marker"]["pattern"]["shape"] == "/"
+    assert bars[0]["marker"]["color"] == PALETTES["light"]["surface"]
+    assert bars[2]["marker"]["color"] == PALETTES["light"]["accent"]
+    assert figure.layout.shapes[0].line.dash == "5px,3px"
+    assert figure.layout.shapes[0].y0 == 0.06
+    assert template("light")["layout"]["font"]["size"] == template("dark")["layout"]["font"]["size"] == 11
+
+
+def test_the_histogram_counts_every_value_once():
+    values = [math.log(p) for p in (0.001, 0.02, 0.05, 0.07, 0.5, 0.9)]
+    figure = support_histogram(values, 0.06, "0.06")
+    assert sum(sum(trace.y) for trace in figure.data if trace.y) == len(values)
+    assert "3 fall below" in figure.layout.annotations[0].text

@@ -1,0 +1,97 @@
+"""What the page says of a chain that is read at another lambda or alpha."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.audit.rereading import (
+    MOST_ROWS,
+    RereadRequest,
+    certificate_word,
+    departure_message,
+    rereading_message,
+    settings_text,
+)
+from tests.fakes import FakeServices
+
+
+@pytest.fixture
+def rereads():
+    return FakeServices().rereads
+
+
+def test_marks_and_rows_name_what_differs_and_nothing_else(rereads):
+    message = rereading_message(rereads.read(RereadRequest(1, 0.4)))
+    assert [(mark["i"], mark["t"]) for mark in message["marks"]] == [(3, "other"), (7, "other"), (14, "other")]
+    assert [row["would"].strip("·") for row in message["rows"]] == ["her", "nobody", "them"]
+    assert message["first"] == 3
+    assert message["token"].startswith("3 of 38 tokens would be others, the first at step 4 (“his” → “her”)")
+    assert "not what would be written" in message["reach"]
+    assert "repeats the first 3 tokens and departs at step 4" in message["renewal"]
+
+
+def test_at_the_audits_own_values_there_is_no_mark_and_no_reservation(rereads):
+    message = rereading_message(rereads.read(RereadRequest(1)))
+    assert (message["marks"], message["rows"], message["reach"], message["moved"]) == ([], [], "", False)
+
+
+def test_thresholds_that_do_not_fit_are_said_in_the_badge_the_counts_and_the_new_audit(rereads):
+    message = rereading_message(rereads.read(RereadRequest(1, 0.7)))
+    assert message["state"] == ("uninformative", "uncertified")
+    assert message["certificate"].startswith("Certified: none of 38 now, because the thresholds do not fit")
+    assert "Uncertified" in message["renewal"]
+    assert {row["now"] for row in message["rows"]} == {"uncertified"}
+    assert {mark["c"] for mark in message["marks"]} == {""}
+
+
+def test_without_thresholds_no_certificate_is_spoken_of(rereads):
+    rereads.audits.step(2)
+    message = rereading_message(rereads.read(RereadRequest(2, 0.4)))
+    assert (message["certificate"], message["alpha"], message["own"][1]) == ("", None, None)
+    assert message["now_text"] == "λ 0.4"
+
+
+def test_what_hangs_on_parts_that_were_not_kept_is_marked_and_never_called_the_same(rereads):
+    rereads.hanging = {5}
+    found = rereads.read(RereadRequest(1, 0.4))
+    message = rereading_message(replace(found, rows=found.rows[4:7]))
+    assert [(mark["i"], mark["t"], mark["c"]) for mark in message["marks"]] == [(5, "unknown", "unknown")]
+    assert (message["rows"][0]["would"], message["rows"][0]["id"]) == ("cannot be told", None)
+    assert message["token"].startswith("No token is known to differ. At 1 step the token hangs")
+    assert "1 cannot be told" in message["certificate"]
+    assert "as far as can be told" in message["renewal"]
+
+
+def test_a_forced_token_stays_and_cannot_be_forced_again(rereads):
+    found = rereads.read(RereadRequest(1, 0.4))
+    row = found.rows[3]
+    forced = replace(row, then=replace(row.then, forced=True))
+    message = rereading_message(replace(found, rows=(forced,)))
+    assert message["rows"][0]["id"] is None
+    assert message["marks"][0]["t"] == "forced"
+    assert message["first"] is None
+    assert "1 forced token stays" in message["token"]
+
+
+def test_a_table_of_a_long_chain_is_cut_and_says_so(rereads):
+    found = rereads.read(RereadRequest(1, 0.4))
+    many = tuple(replace(found.rows[3]) for _ in range(MOST_ROWS + 7))
+    message = rereading_message(replace(found, rows=many))
+    assert len(message["rows"]) == MOST_ROWS
+    assert message["more"].startswith("7 more steps differ")
+    assert len(message["marks"]) == MOST_ROWS + 7
+
+
+def test_certificates_are_named_with_what_they_rest_on():
+    assert certificate_word(None, "calibrated") == "cannot be told"
+    assert certificate_word(True, "uninformative") == "says nothing"
+    assert certificate_word(True, "inherited") == "certified, borrowed"
+    assert certificate_word(False, "mismatch") == "uncertified"
+    assert certificate_word(False, "calibrated") == "not certified"
+    assert settings_text(0.4, 0.1) == "λ 0.4 and α 0.1"
+
+
+def test_the_way_to_a_new_audit_counts_its_tokens_and_ends_with_what_came_of_it(rereads):
+    way = [departure_message(found) for found in rereads.depart(RereadRequest(1, 0.4))]
+    assert way[0]["text"] == "Writing token 2 of 4 …"
+    assert (way[-1]["kind"], way[-1]["text"]) == ("departed", "This audit repeats the first 3 tokens of audit 1.")

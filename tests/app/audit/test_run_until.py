@@ -1,0 +1,109 @@
+"""Runs that stop at a condition: the step that meets it is the last one written, and the chain is that of any run."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.audit.service import AuditService
+from app.audit.until import met, stop_sentence, until_from_text
+from app.shared.audits import AuditSettings, RunUntil, StartAudit
+from app.shared.errors import ServiceError
+from coft_core.types import Span
+from tests.fakes.data import make_step
+
+PROMPT = "The nurse said he would come"
+SPANS = (Span(15, 17, "gender"),)
+SETTINGS = AuditSettings(model="tiny", max_new_tokens=12, top_p=1.0, alpha=0.3)
+
+
+def start(wired, **changes):
+    return wired[AuditService].start(StartAudit(PROMPT, replace(SETTINGS, **changes), SPANS))
+
+
+def test_a_run_ends_with_the_first_step_that_meets_its_condition_and_goes_on_from_there(wired, calibrated):
+    whole = list(wired[AuditService].run(start(wired, calibration_id=calibrated).session_id))
+    ratios = [abs(step.diagnostics.log_ratio) for step in whole]
+    conditions = [
+        RunUntil("steps", steps=5),
+        RunUntil("sensitive", threshold=max(ratios[: len(ratios) // 2 + 1])),
+        RunUntil("overruled"),
+        RunUntil("fallback"),
+    ]
+    stopped = 0
+    for until in conditions:
+        session = start(wired, calibration_id=calibrated).session_id
+        part = list(wired[AuditService].run(session, until=until))
+        meeting = [at for at, step in enumerate(whole) if met(until, step, at + 1)]
+        assert len(part) == (meeting[0] + 1 if meeting else len(whole))
+        assert wired[AuditService].view(session).steps == tuple(part)
+        stopped += bool(meeting)
+        rest = list(wired[AuditService].run(session))
+        assert [s.token_id for s in (*part, *rest)] == [s.token_id for s in whole]
+    assert stopped >= 2
+
+
+def test_a_condition_counts_only_steps_of_its_own_run(wired):
+    session = start(wired).session_id
+    list(wired[AuditService].run(session, until=RunUntil("steps", steps=3)))
+    again = list(wired[AuditService].run(session, until=RunUntil("steps", steps=3)))
+    assert [step.index for step in again] == [3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", ["fallback", "overruled"])
+def test_what_needs_a_threshold_is_refused_without_one_before_anything_is_written(wired, kind):
+    session = start(wired).session_id
+    with pytest.raises(ServiceError, match="no threshold"):
+        next(wired[AuditService].run(session, until=RunUntil(kind)))
+    assert wired[AuditService].view(session).steps == ()
+    assert not wired[AuditService].running(session)
+
+
+@pytest.mark.parametrize(
+    "until",
+    [RunUntil("sensitive", threshold=0.0), RunUntil("sensitive", threshold=float("nan")), RunUntil("steps", steps=0)],
+)
+def test_numbers_outside_their_range_are_refused(wired, until):
+    with pytest.raises(ServiceError, match="must be"):
+        next(wired[AuditService].run(start(wired).session_id, until=until))
+
+
+def test_conditions_meet_what_their_names_say():
+    plain, sensitive, fallback = make_step(5, " notes"), make_step(3, " his"), make_step(12, " doctor")
+    assert [met(RunUntil("sensitive", threshold=1.12), s, 1) for s in (plain, sensitive)] == [False, True]
+    assert [met(RunUntil("sensitive", threshold=1.13), s, 1) for s in (sensitive,)] == [False]
+    assert [met(RunUntil("fallback"), s, 1) for s in (plain, sensitive, fallback)] == [False, False, True]
+    assert [met(RunUntil("overruled"), s, 1) for s in (plain, fallback)] == [False, True]
+    assert not met(RunUntil("overruled"), make_step(12, " doctor", "none"), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("fallback", RunUntil("fallback")),
+        ("sensitive", RunUntil("sensitive", threshold=0.5)),
+        ("sensitive:0.75", RunUntil("sensitive", threshold=0.75)),
+        ("overruled", RunUntil("overruled")),
+        ("steps:20", RunUntil("steps", steps=20)),
+    ],
+)
+def test_conditions_are_read_from_text(text, until):
+    assert until_from_text(text) == until
+
+
+@pytest.mark.parametrize("text", ["", "steps", "steps:x", "fallback:2", "sensitive:much", "end"])
+def test_other_text_is_refused_with_the_forms_that_exist(text):
+    with pytest.raises(ServiceError, match="steps:20"):
+        until_from_text(text)
+
+
+def test_the_sentence_tells_a_met_condition_from_a_pause_and_from_the_end():
+    fallback = make_step(12, " doctor")
+    plain = make_step(5, " notes")
+    until = RunUntil("fallback")
+    assert stop_sentence(until, fallback, 3, None) == "Stopped at step 13: no token reached the threshold."
+    assert stop_sentence(until, plain, 3, None) == "Paused at step 6."
+    assert stop_sentence(until, plain, 3, "length").startswith("The chain ended at step 6: at every step")
+    assert stop_sentence(RunUntil("steps", steps=1), plain, 1, None) == "Stopped at step 6: 1 token was written."
+    assert "is +1.12, 1 was asked for" in stop_sentence(RunUntil("sensitive", 1.0), make_step(3, " his"), 1, None)
+    assert stop_sentence(None, plain, 3, "length") == ""
+    assert stop_sentence(until, None, 0, None) == ""

@@ -1,0 +1,81 @@
+"""Frames of a run, and what the page is told of it."""
+
+import itertools
+
+import pytest
+
+from app.audit.handlers import frames
+from app.audit.until import until_from
+from app.audit.words import end_message, frame_message
+from app.shared.audits import AuditSettings, ChainProgress, RunUntil
+from app.shared.errors import ServiceError
+from app.shared.settings_rail import FIELDS, Stored, control_values, kept_settings
+from app.shared.step_words import step_card
+from tests.fakes.data import make_step
+
+STEPS = [make_step(index, f" t{index}") for index in range(7)]
+
+
+def test_frames_hold_every_step_once_and_the_first_comes_at_once():
+    ticks = itertools.count()
+    made = list(frames(iter(STEPS), seconds=3, clock=lambda: float(next(ticks))))
+    assert [step for frame in made for step in frame] == STEPS
+    assert len(made[0]) == 1
+    assert len(made) < len(STEPS)
+
+
+def test_no_frame_comes_of_a_run_without_steps():
+    assert list(frames(iter(()))) == []
+
+
+def test_a_frame_names_its_branch_and_where_it_begins():
+    message = frame_message(3, 301, STEPS[2:4], ChainProgress(None))
+    assert (message["session"], message["branch"], message["from"], message["done"]) == (3, 301, 2, False)
+    assert [card["i"] for card in message["steps"]] == [2, 3]
+
+
+def test_the_end_tells_the_chain_s_length_so_that_a_lost_frame_is_noticed():
+    message = end_message(3, 301, ChainProgress(None), RunUntil("steps", steps=7), STEPS[-1], 7)
+    assert (message["length"], message["done"], message["steps"]) == (7, True, [])
+    assert message["why"] == "Stopped at step 7: 7 tokens were written."
+    assert "length" not in end_message(3, 301, ChainProgress("length"), None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "until"),
+    [
+        (None, None),
+        ({"kind": "fallback", "threshold": 0.5, "steps": 20}, RunUntil("fallback")),
+        ({"kind": "sensitive", "threshold": 0.7}, RunUntil("sensitive", threshold=0.7)),
+        ({"kind": "steps", "steps": 3}, RunUntil("steps", steps=3)),
+    ],
+)
+def test_conditions_come_from_the_browser(given, until):
+    assert until_from(given) == until
+
+
+@pytest.mark.parametrize("given", [{"kind": "steps", "steps": None}, {"kind": "sensitive"}])
+def test_a_condition_without_its_number_is_refused(given):
+    with pytest.raises(ServiceError, match="is missing"):
+        until_from(given)
+
+
+def test_a_card_says_whether_the_favourite_without_the_mask_was_refused():
+    assert [step_card(make_step(index, token))["u"] for index, token in ((12, " doctor"), (5, " notes"))] == [
+        True,
+        False,
+    ]
+
+
+def test_settings_that_a_page_has_kept_come_back_and_those_of_other_fields_do_not():
+    stored = Stored((), (), ("gender",))
+    settings = AuditSettings(lam=0.3, seed=9, calibration_id=None)
+    values = control_values(settings, stored)
+    again = kept_settings(values, AuditSettings())
+    assert (again.lam, again.seed) == (0.3, 9)
+    otherwise = AuditSettings(lam=0.9)
+    assert kept_settings(values[:-1], otherwise) is otherwise
+    assert kept_settings("nothing", otherwise) is otherwise
+    broken = [*values]
+    broken[FIELDS.index("seed")] = "many"
+    assert kept_settings(broken, otherwise) is otherwise

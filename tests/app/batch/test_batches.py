@@ -1,0 +1,187 @@
+"""Batch audits: one session a prompt, true summaries, outcomes and exports."""
+
+import csv
+import io
+from dataclasses import asdict, replace
+
+import pytest
+
+from app.audit.service import AuditService
+from app.batch.impact import OutcomeRule, impact_table
+from app.batch.service import BatchRequest, BatchService
+from app.review.log import VerdictRequest
+from app.review.service import VerdictService
+from app.sessions.service import LibraryQuery, SessionLibrary
+from app.shared.audits import StartAudit
+from app.shared.errors import ServiceError
+from app.shared.jobs import JobService
+from app.shared.step_words import fused_overruled
+from coft_core.errors import CalibrationMismatch, InvalidInputError
+from db.types import NotFoundError
+from tests.app.batch.small_batch import REQUEST, SET, SETTINGS, parsed, run
+
+
+def test_every_prompt_becomes_a_session_of_its_own_with_its_spans_group_and_seed(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    view = wired[BatchService].view(batch_id)
+    assert [row.line for row in view.rows] == [2, 3, 4, 5]
+    assert [row.state for row in view.rows] == ["finished"] * 4
+    assert (view.counts, view.resumable, view.filename) == ({"finished": 4}, False, "prompts.csv")
+    assert view.request == REQUEST
+    sessions = [wired[AuditService].view(row.session_id) for row in view.rows]
+    assert [s.prompt for s in sessions] == ["He is a nurse", "She is a nurse", "=He left", "Nobody left"]
+    assert [(x.start, x.end, x.source) for x in sessions[0].spans] == [(0, 2, "user")]
+    assert [(x.start, x.end, x.source) for x in sessions[1].spans] == [(0, 3, "lexicon")]
+    assert [s.settings.seed for s in sessions] == [5, 5, 6, 7]
+    assert sessions[0].name == "hiring, line 2"
+    for row, session in zip(view.rows, sessions, strict=True):
+        assert row.text == "".join(step.token for step in session.steps)
+        assert row.steps == len(session.steps) == 4
+    found = wired[SessionLibrary].search(LibraryQuery(batch_id=batch_id))
+    assert found.total == 4
+    assert {entry.batch_id for entry in found.entries} == {batch_id}
+
+
+def test_a_batch_writes_the_tokens_that_a_session_of_its_own_would_write(wired, tmp_path):
+    batch_id = run(wired, tmp_path, replace(REQUEST, same_seed=True))
+    row = wired[BatchService].view(batch_id).rows[1]
+    alone = wired[AuditService].start(StartAudit("She is a nurse", SETTINGS))
+    list(wired[AuditService].run(alone.session_id))
+    tokens = [[s.token_id for s in wired[AuditService].view(i).steps] for i in (row.session_id, alone.session_id)]
+    assert tokens[0] == tokens[1]
+
+
+def test_the_summary_is_what_the_steps_of_the_sessions_say(wired, tmp_path, calibrated):
+    settings = replace(SETTINGS, calibration_id=calibrated, max_new_tokens=12, alpha=0.9)
+    batch_id = run(wired, tmp_path, replace(REQUEST, settings=settings))
+    rows = wired[BatchService].view(batch_id).rows
+    for row in rows:
+        steps = wired[AuditService].view(row.session_id).steps
+        ratios = [abs(step.diagnostics.log_ratio) for step in steps]
+        assert row.certificate == "certified"
+        assert row.certified_share == pytest.approx(sum(s.certified for s in steps) / len(steps))
+        assert row.fallbacks == sum(s.fallback for s in steps)
+        assert row.overruled == sum(fused_overruled(s) for s in steps)
+        assert row.mean_log_ratio == pytest.approx(sum(ratios) / len(ratios))
+        assert row.max_log_ratio == pytest.approx(max(ratios))
+        assert row.min_margin == pytest.approx(min(s.diagnostics.margin for s in steps))
+
+
+def test_nothing_is_claimed_of_thresholds_where_there_are_none(wired, tmp_path):
+    row = wired[BatchService].view(run(wired, tmp_path)).rows[0]
+    assert row.certificate == "uncertified: no calibration"
+    assert (row.certified_share, row.fallbacks, row.overruled, row.min_margin) == (None, None, None, None)
+    assert row.mean_log_ratio > 0
+
+
+def test_verdicts_stand_beside_the_rows(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    first, second, *_ = wired[BatchService].view(batch_id).rows
+    for reviewer, verdict in (("A", "fair"), ("B", "unfair")):
+        wired[VerdictService].add(VerdictRequest(session_id=first.session_id, reviewer=reviewer, verdict=verdict))
+    wired[VerdictService].add(VerdictRequest(session_id=second.session_id, reviewer="A", verdict="unclear"))
+    branch = wired[AuditService].view(second.session_id).branch_id
+    token = VerdictRequest(
+        session_id=second.session_id, reviewer="A", verdict="fair", branch_id=branch, first_step=1, last_step=1
+    )
+    wired[VerdictService].add(token)
+    rows = wired[BatchService].view(batch_id, "verdict").rows
+    assert [(row.line, row.verdict, row.verdicts) for row in rows] == [
+        (2, "disputed", 1),
+        (3, "unclear", 2),
+        (4, "", 0),
+        (5, "", 0),
+    ]
+    assert [row.line for row in wired[BatchService].view(batch_id, "verdict", descending=True).rows] == [3, 2, 4, 5]
+
+
+def test_a_set_or_settings_that_cannot_be_used_leave_nothing_behind(wired, tmp_path, calibrated):
+    good = parsed(wired, tmp_path)
+    long = parsed(wired, tmp_path, SET + "x" * 300 + ",,,,\n,,,,y\n")
+    for prompts, changes, error, words in (
+        (good, {"name": "  "}, ServiceError, "no name"),
+        (long, {}, ServiceError, r"2 of 6 rows cannot be used, the first on line 6 \(prompt has 300 tokens"),
+        (good, {"settings": replace(SETTINGS, lam=3.0)}, InvalidInputError, "3.0"),
+        (good, {"settings": replace(SETTINGS, policy="none")}, ServiceError, "no policy"),
+        (good, {"settings": replace(SETTINGS, calibration_id=99)}, NotFoundError, "99"),
+        (good, {"settings": replace(SETTINGS, calibration_id=calibrated, lam=0.1)}, CalibrationMismatch, "lam"),
+        (
+            good,
+            {"group_thresholds": True, "settings": replace(SETTINGS, calibration_id=calibrated)},
+            ServiceError,
+            r"4 rows .* line 2 \(group has no thresholds",
+        ),
+    ):
+        with pytest.raises(error, match=words):
+            wired[BatchService].submit(prompts, replace(REQUEST, **changes))
+    assert wired[BatchService].list() == ()
+    accepted = wired[BatchService].submit(long, replace(REQUEST, accept_errors=True))
+    wired[JobService].wait(wired[BatchService].view(accepted).job.id)
+    assert wired[BatchService].view(accepted).counts == {"finished": 4}
+
+
+def test_batches_are_listed_and_deleted_without_their_sessions(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    (listed,) = wired[BatchService].list()
+    assert (listed.id, listed.name, listed.rows, listed.job.status) == (batch_id, "hiring", 4, "done")
+    wired[BatchService].delete(batch_id)
+    assert wired[BatchService].list() == ()
+    entries = wired[SessionLibrary].search(LibraryQuery()).entries
+    assert len(entries) == 4
+    assert {entry.batch_id for entry in entries} == {None}
+
+
+def test_outcomes_feed_the_impact_table_and_say_what_they_leave_out(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    rows = wired[BatchService].view(batch_id).rows
+    rule = OutcomeRule(".", regex=True)
+    found = wired[BatchService].outcomes(batch_id, rule)
+    assert found.pairs == [("men", True), ("women", True), ("men", True), (None, True)]
+    table, again = wired[BatchService].impact(batch_id, rule)
+    assert (table, again) == (impact_table(found.pairs), found)
+    assert table.unknown == 1
+    nobody = wired[BatchService].outcomes(batch_id, OutcomeRule("nowhere to be found", "neither is this"))
+    assert nobody.rows == ()
+    assert nobody.undecided == tuple(row.line for row in rows)
+    assert nobody.notes == ("4 rows with neither word in the continuation: in no rate.",)
+
+
+def test_exports_hold_every_row_and_no_formula(wired, tmp_path):
+    batch_id = run(wired, tmp_path)
+    rows_file, groups_file = wired[BatchService].write_csv(batch_id, tmp_path / "out")
+    assert rows_file.read_bytes().decode() == wired[BatchService].csv(batch_id)
+    rows = list(csv.DictReader(io.StringIO(wired[BatchService].csv(batch_id))))
+    assert [row["prompt"] for row in rows] == ["He is a nurse", "She is a nurse", "'=He left", "Nobody left"]
+    assert [row["reference"] for row in rows] == ["", "", "x", ""]
+    groups = list(csv.DictReader(groups_file.open(newline="")))
+    assert [row["group"] for row in groups[::7]] == ["men", "women", ""]
+    assert groups[0]["measure"] == "steps"
+    assert (groups[0]["mean"], groups[0]["contexts"], groups[0]["rows"]) == ("4.0", "2", "2")
+    assert {row["interval"] for row in groups} == {
+        "95 % t interval of the mean over contexts; rows that share a context count once, by their mean"
+    }
+
+
+def test_a_request_survives_the_store(wired, tmp_path):
+    settings = replace(SETTINGS, masked_families=("gender", "race"), whitelist=("nurse",))
+    request = BatchRequest("b", settings, accept_errors=True, same_seed=True)
+    batch_id = run(wired, tmp_path, request)
+    assert asdict(wired[BatchService].view(batch_id).request) == asdict(request)
+
+
+def test_an_estimate_counts_what_can_be_used_and_grows_with_the_length_of_chains(wired, tmp_path):
+    prompts = parsed(wired, tmp_path)
+    found = wired[BatchService].estimate(prompts, REQUEST)
+    assert (found.prompts, found.contexts, found.groups, found.tokens) == (4, 3, 2, 16)
+    longer = wired[BatchService].estimate(prompts, replace(REQUEST, settings=replace(SETTINGS, max_new_tokens=4000)))
+    assert longer.seconds > found.seconds > 0
+    assert wired[SessionLibrary].search(LibraryQuery()).total == 0
+    with pytest.raises(ServiceError, match="No row can be audited"):
+        wired[BatchService].estimate(parsed(wired, tmp_path, "prompt,group\n,a\n"), REQUEST)
+
+
+def test_the_samples_to_audit_begin_with_one_that_has_groups(wired):
+    first, *_ = wired[BatchService].samples()
+    read = wired[BatchService].parse(first.path)
+    assert read.errors == ()
+    assert len({example.group for _, example in read.rows}) == 6

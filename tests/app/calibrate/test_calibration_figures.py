@@ -1,0 +1,67 @@
+"""The charts of calibrations: every bin drawn, every state told without colour."""
+
+from __future__ import annotations
+
+from app.calibrate.charts import comparison_figure, drift_figure, thresholds_figure
+from app.shared.audits import ReadingRequest
+from tests.fakes import FakeServices, position_bins
+from tests.fakes.calibration_views import drift_report
+
+
+def shown(alpha: float = 0.1):
+    return FakeServices().calibrations.view(1, ReadingRequest(alpha=alpha))
+
+
+def test_each_state_has_its_own_dash_and_marker():
+    view = shown()
+    figure = thresholds_figure(view.bins, view.coverage, 0.9)
+    lines = [trace for trace in figure.data if trace.type == "scatter" and trace.x and trace.yaxis is None]
+    looks = {(trace.line.dash, str(trace.marker.symbol)) for trace in lines}
+    assert looks == {("solid", "circle"), ("2px,3px", "square-open"), (None, "x")}
+    assert lines[-1].text == ("none",)
+
+
+def test_the_coverage_band_and_the_contexts_are_those_of_the_bins():
+    view = shown()
+    figure = thresholds_figure(view.bins, view.coverage, 0.9)
+    band = next(trace for trace in figure.data if trace.type == "bar" and trace.base)
+    assert [round(low + high, 6) for low, high in zip(band.base, band.y, strict=True)] == [
+        round(item.coverage_high, 6) for item in view.bins if item.coverage_high is not None
+    ]
+    contexts = next(trace for trace in figure.data if trace.type == "bar" and trace.yaxis == "y3")
+    assert list(contexts.y) == [item.contexts for item in view.bins]
+
+
+def test_traces_hold_no_colours_so_that_the_theme_gives_them():
+    view = shown()
+    for figure in (
+        thresholds_figure(view.bins, view.coverage, 0.9),
+        comparison_figure(view.bins, view.bins, "a", "b"),
+        drift_figure(drift_report("watch")),
+    ):
+        assert all(trace.marker.color is None for trace in figure.data)
+        assert all(trace.line.color is None for trace in figure.data if trace.type == "scatter")
+
+
+def test_labels_of_many_bins_are_thinned_and_every_bin_is_drawn():
+    bins = position_bins() * 8
+    figure = thresholds_figure(bins, (), 0.9)
+    assert len(figure.layout.xaxis.ticktext) <= 12
+    assert figure.layout.xaxis.range == (-0.5, 39.5)
+
+
+def test_two_runs_differ_in_dash_and_marker_and_break_where_there_is_no_threshold():
+    first, second = position_bins(), position_bins(0.05, 4)
+    figure = comparison_figure(first, second, "a", "b")
+    runs = [trace for trace in figure.data if trace.name]
+    assert {trace.line.dash for trace in runs} == {"solid", "6px,4px"}
+    assert runs[0].y[3] is None
+    assert (runs[0].marker.symbol[4], runs[1].marker.symbol[0]) == ("circle-open", "square")
+    assert (runs[0].x[0], runs[1].x[0]) == (4.5, 2.5)
+
+
+def test_each_audit_is_one_dot():
+    report = drift_report("recalibrate")
+    figure = drift_figure(report)
+    dots = next(trace for trace in figure.data if trace.mode == "markers")
+    assert list(dots.y) == list(report.p_values)

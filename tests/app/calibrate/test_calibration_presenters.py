@@ -1,0 +1,289 @@
+"""What the calibrate page says: of prompt sets, runs, results, drift, and two runs side by side."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.audit.words import bin_verdict
+from app.calibrate.result_page import READING_FIELDS, reading_from, reading_note
+from app.calibrate.result_words import (
+    alphas,
+    families_table,
+    fingerprint,
+    groups_table,
+    promises,
+    result_checks,
+    result_head,
+    smallest_alpha,
+    thresholds,
+)
+from app.calibrate.service import CalibrationService
+from app.calibrate.words import (
+    comparison_choices,
+    comparison_settings,
+    comparison_thresholds,
+    drift_foot,
+    drift_head,
+    estimate_panel,
+    runs_list,
+)
+from app.shared.audits import CalibrationView, ReadingRequest
+from app.shared.chain_words import calibration_status
+from app.shared.job_watch import job_said, job_status, resumable_jobs
+from app.shared.jobs import JobService
+from app.shared.prompt_form import marked_text, needs_mapping, preview_rows, prompt_set, row_errors
+from app.shared.prompt_sets import CalibrationEstimate, ParsedPromptSet, PromptPreview, RowError
+from app.shared.step_words import duration
+from coft_core.types import FAMILIES, Span
+from tests.fakes import FakeServices
+from tests.fakes.calibration_views import drift_report
+
+NASTY = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def services() -> FakeServices:
+    return FakeServices()
+
+
+def view(services: FakeServices, kind: str = "reference", **reading: object) -> CalibrationView:
+    number = services[CalibrationService].add("A run", kind)
+    return services[CalibrationService].view(number, ReadingRequest(**reading))  # type: ignore[arg-type]
+
+
+def test_markup_from_the_outside_is_shown_and_never_run(services, tmp_path: Path):
+    path = tmp_path / "a.csv"
+    path.write_text(f"prompt,reference,{NASTY}\n{NASTY},{NASTY},\n{NASTY},,\n", "utf-8")
+    parsed = services[CalibrationService].parse(path, NASTY + ".csv")
+    shown = view(services, "grouped")
+    shown = replace(
+        shown,
+        summary=replace(shown.summary, name=NASTY, model=NASTY),
+        fingerprint=((NASTY, NASTY),),
+        notes=(NASTY,),
+        groups=(replace(shown.groups[0], name=NASTY),),
+    )
+    services[JobService].add(NASTY, {}, status="interrupted", resumable=True)
+    rows = (PromptPreview(2, NASTY, NASTY, (Span(0, 4, NASTY, "user"),), True, NASTY, NASTY),)
+    pieces = [
+        prompt_set(parsed),
+        row_errors((RowError(2, NASTY, NASTY),), 2),
+        preview_rows(rows, 1),
+        result_head(shown),
+        fingerprint(shown),
+        groups_table(shown),
+        runs_list([shown.summary], 1),
+        resumable_jobs(services[JobService].list()),
+        comparison_settings(shown, shown),
+        comparison_thresholds(shown, shown),
+        alphas([(0.1, NASTY)], 0.1),
+    ]
+    assert all("<img" not in piece for piece in pieces)
+    assert all("&lt;img" in piece for piece in pieces)
+
+
+def test_what_cannot_be_certified_is_listed_with_its_reason(services):
+    shown = promises(view(services))
+    assert "Not steps 25 and later." in shown
+    assert "25–32 has too few contexts" in shown
+    assert "33 and later is borrowed from 17–24 and was not tested" in shown
+    hopeless = promises(view(services, alpha=0.002))
+    assert "Not any step." in hopeless
+    assert "Not whole chains." in hopeless
+    assert "at least" not in hopeless.split("<details")[0]
+
+
+def test_whole_chains_are_promised_with_their_horizon_their_lengths_and_what_was_measured(services):
+    shown = promises(view(services))
+    assert "<strong>Whole chains, counted up to 24 steps</strong>: averaged over chains that reach 24 steps" in shown
+    assert "380 reach the horizon and 32 are cut short before it and are left out" in shown
+    assert "113 of 124 kept, 0.911 (0.847 to 0.955)" in shown
+    assert '<td class="">9–16 steps, cut short</td>' in shown
+    assert "an average over lengths, not one for each" in shown
+
+
+def test_other_alphas_say_how_many_contexts_they_need_or_why_they_are_refused(services):
+    shown = alphas([(0.002, view(services, alpha=0.002)), (0.001, "The weights leave too few.")], 0.1)
+    assert "needs 499 contexts" in shown
+    assert "The weights leave too few." in shown
+
+
+def test_coverage_is_held_against_the_level_of_the_shown_family(services):
+    shown = view(services, "factorized")
+    head = result_head(shown)
+    assert "asked for 0.9667" in head
+    assert "at its share 0.03333 of alpha 0.10" in head
+    assert "agrees with 0.9667" in result_checks(shown)
+    assert families_table(shown).count("<tr>") == 4
+    assert families_table(view(services)) == ""
+
+
+def test_a_bound_and_weights_are_said_with_the_promise(services):
+    assert "at most 2 times likelier than here" in promises(view(services, rho=2.0))
+    weighted = view(services, "weighted")
+    assert "prompts like those that the weights describe" in promises(weighted)
+    assert "they count as 96" in result_head(weighted)
+
+
+def test_the_smallest_alpha_is_given_overall_everywhere_for_chains_and_by_position(services):
+    shown = smallest_alpha(view(services))
+    assert [text in shown for text in ("in some bin of steps", "in every bin that has data", "for whole chains")] == [
+        True
+    ] * 3
+    assert "steps 25–32" in shown
+    assert "for whole chains" not in smallest_alpha(view(services, "factorized"))
+
+
+def test_groups_under_the_needed_size_are_called_refused(services):
+    shown = groups_table(view(services, "grouped"))
+    assert shown.count("own thresholds</span>") == 2
+    assert "refused: 9 contexts needed" in shown
+
+
+def test_every_state_of_a_threshold_is_told_in_words(services):
+    shown = thresholds(view(services))
+    assert "none, every token passes" in shown
+    assert "not calibrated here, borrowed from 17–24" in shown
+
+
+@pytest.mark.parametrize("status", ["fresh", "watch", "recalibrate", "unknown"])
+def test_drift_is_a_mark_a_word_and_a_sentence(status):
+    report = drift_report(status)
+    shown = drift_head(report)
+    assert f"drift-{status}" in shown
+    assert report.sentence in shown
+    assert bool(drift_foot(report)) == (status != "unknown")
+    assert ("Record chains" in shown) == (status == "unknown")
+
+
+def test_a_comparison_lists_what_differs_and_folds_what_is_equal(services):
+    first, second = view(services), view(services, "rollout")
+    shown = comparison_settings(first, second)
+    differ, equal = shown.split("<details>")
+    assert ">references<" in differ
+    assert ">rollouts<" in differ
+    assert "lambda" in differ
+    assert "tokenizer" in equal
+    assert "Nothing." in comparison_settings(first, first)
+
+
+def test_a_comparison_gives_no_difference_where_a_threshold_is_missing(services):
+    shown = comparison_thresholds(view(services), view(services, alpha=0.05))
+    rows = shown.split("<tr>")[2:]
+    assert "−0.030" in rows[0]
+    assert "–</td>" in rows[3]
+    assert "inherited" in rows[4]
+
+
+def test_the_shown_run_is_not_offered_for_comparison(services):
+    services[CalibrationService].add("Other", "rollout")
+    assert [value for _, value in comparison_choices(services[CalibrationService].list(), 1)] == [0, 2]
+    assert comparison_choices((), None)[0][0] == "There is no other run yet"
+
+
+@given(
+    text=st.text(max_size=40),
+    spans=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8), st.sampled_from(FAMILIES)), max_size=5),
+)
+def test_marking_keeps_the_text_whatever_the_spans(text, spans):
+    marks = [Span(min(a, len(text)), min(a + n, len(text)), kind, "user") for a, n, kind in spans]
+    without_labels = re.sub(r'<span class="vh">, </span><span class="fam">[^<]*</span>', "", marked_text(text, marks))
+    assert unescape(re.sub(r"</?span[^>]*>", "", without_labels)) == text
+
+
+def test_a_column_that_matters_and_is_missing_opens_the_columns():
+    def parsed(mapping: dict[str, str], ignored: tuple[str, ...]) -> ParsedPromptSet:
+        return ParsedPromptSet("a.csv", 1, "CSV", (), (), 1, ignored, "", (), (), tuple(mapping.items()))
+
+    assert needs_mapping(parsed({}, ("note",)))
+    assert needs_mapping(parsed({"prompt": "prompt"}, ("what came next",)))
+    assert not needs_mapping(parsed({"prompt": "prompt"}, ()))
+    assert not needs_mapping(parsed({"prompt": "prompt", "reference": "reference"}, ("id",)))
+
+
+def test_a_row_with_two_errors_counts_once():
+    errors = (RowError(2, "prompt", "a"), RowError(2, "spans", "b"), RowError(5, "spans", "c"))
+    assert "2 of 9" in row_errors(errors, 9)
+    assert row_errors((), 9) == ""
+
+
+def test_the_estimate_warns_when_the_contexts_that_are_left_do_not_suffice():
+    found = CalibrationEstimate(prompts=12, contexts=12, needed=9, tried=4, seconds=5400, unmasked=0)
+    assert "Too few" not in estimate_panel(found, 0.1, 0.25)
+    assert "Too few" in estimate_panel(found, 0.1, 0.5)
+    assert "about 1 h 30 min" in estimate_panel(found, 0.1, 0.25)
+    assert "2 prompts mask nothing" in estimate_panel(replace(found, unmasked=2), 0.1, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "less than 1 s"), (5, "about 5 s"), (89, "about 89 s"), (140, "about 2 min"), (7260, "about 2 h 01 min")],
+)
+def test_a_time_is_as_rough_as_it_is_long(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_a_screen_reader_is_told_of_quarters_only(services):
+    job = services[JobService].stored[services[JobService].add("Calibration of notes", {})]
+    told = {job_said(replace(job, progress=n / 100)) for n in range(100)}
+    assert len(told) == 4
+    assert "about 2 min left" in job_status(job)
+
+
+def test_only_what_was_kept_and_is_over_can_be_resumed(services):
+    services[JobService].add("going on", {}, status="running", resumable=True)
+    services[JobService].add("lost", {}, status="failed", resumable=False)
+    services[JobService].add("kept", {}, status="interrupted", resumable=True)
+    shown = resumable_jobs(services[JobService].list())
+    assert ("kept" in shown, "lost" in shown, "going on" in shown) == (True, False, False)
+
+
+def values(shown: CalibrationView, **changed: object) -> list[object]:
+    own = shown.reading
+    usual = {name: getattr(own, name) for name in READING_FIELDS if hasattr(own, name)}
+    return [{**usual, "group": "", "family": shown.family, **changed}[name] for name in READING_FIELDS]
+
+
+def test_untouched_controls_ask_for_the_calibrated_reading(services):
+    for kind in ("reference", "rollout", "factorized", "grouped", "weighted"):
+        shown = view(services, kind)
+        assert reading_from(values(shown), shown) == ReadingRequest(), kind
+
+
+def test_only_what_was_changed_is_asked_for(services):
+    shown = view(services, "grouped")
+    assert reading_from(values(shown, alpha=0.05, group="ward"), shown) == ReadingRequest(alpha=0.05, group="ward")
+    assert reading_from(values(shown, draws=9), shown) == ReadingRequest()
+    averaged = reading_from(values(shown, draws=9, estimator="one_per_context"), shown)
+    assert averaged == ReadingRequest(estimator="one_per_context", draws=9)
+
+
+def test_the_note_names_each_change_of_a_reading(services):
+    base = view(services, "weighted")
+    shown = view(services, "weighted", alpha=0.05, bin_width=4)
+    assert "alpha 0.05 instead of 0.10, bins of 4 instead of 8" in reading_note(shown, base)
+    bounded = replace(view(services, rho=2.0), effective_contexts=None)
+    assert "ρ in place of the weights" in reading_note(bounded, base)
+    assert math.isclose(base.alpha, 0.1)
+    assert "As it was calibrated." in reading_note(base, base)
+
+
+def test_a_threshold_that_is_too_weak_is_amber_and_told_so_wherever_it_shows(services):
+    shown = view(services)
+    weak = replace(shown.bins[0], state="uninformative", tau=7e-8, contexts=35)
+    weak_view = replace(shown, bins=(weak, *shown.bins[1:]), calibrated_up_to=None)
+    told = "the threshold is too weak to say anything"
+    assert weak.silence == told
+    assert told in thresholds(weak_view)
+    assert '<td colspan="2" class="caution">' in thresholds(weak_view)
+    assert f"1–8: {told}" in promises(weak_view)
+    assert calibration_status(weak_view)[:2] == ("uninformative", "too weak, 412 contexts")
+    assert bin_verdict(weak) == ("Not certified in any useful sense:", f"{told}.")

@@ -1,0 +1,256 @@
+"""What the compare page says of chains: names that tell apart, true sentences, and figures that agree with steps."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from app.compare.chains import align, beside, first_divergence
+from app.compare.charts import LINES, changed_figure, sensitivity_figure, vanilla_figure
+from app.compare.charts import chain_divergence_figure as divergence_figure
+from app.compare.page import LiveChains
+from app.compare.types import ChainSummary, Comparison, PairComparison, StepDivergence
+from app.compare.words import (
+    cell,
+    chain_names,
+    chains_from,
+    claim,
+    comparison_message,
+    differences_table,
+    memory,
+    parting,
+    row_sentences,
+    settings_line,
+    summary_table,
+)
+from app.compare.words import compared_columns_from as columns_from
+from app.shared.audits import AuditSettings
+from app.shared.charts import template
+from app.shared.errors import ServiceError
+from coft_core.decode.cost import Footprint
+from coft_core.types import Candidate
+from db.chains import BranchOutline
+from tests.fakes.data import SUMMARIES, make_step
+
+VANILLA = AuditSettings(policy="vanilla")
+COFT = AuditSettings(calibration_id=1)
+TEXTS = ([" The", " Latino", " driver", "."], [" The", " driver", " left", "."])
+
+
+def chain(number, tokens, settings=COFT, **changes):
+    steps = tuple(
+        make_step(index, token, None if settings.calibration_id else "none") for index, token in enumerate(tokens)
+    )
+    made = ChainSummary(
+        session_id=number, branch_id=10 * number, name=f"audit {number}", branch="main", policy=settings.policy,
+        model="demo", certificate="certified" if settings.calibration_id else "uncertified: no calibration",
+        text="".join(tokens), steps=steps, finished="length", prompt="Who?", spans=(), settings=settings,
+        calibration=SUMMARIES[0] if settings.calibration_id else None,
+        branches=(BranchOutline(10 * number, None, None, None, "main"),), warnings=(), certified=None, fallbacks=None,
+        overruled=None, mean_log_ratio=0.25,
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def comparison(*chains):
+    tokens = [[step.token_id for step in own.steps] for own in chains]
+    pairs = []
+    for place, other in enumerate(tokens[1:], 1):
+        rows = align(tokens[0], other)
+        kinds = [row.kind for row in rows]
+        counts = {kind: kinds.count(kind) for kind in ("same", "changed", "removed", "added")}
+        names = ("policy", "lam", "calibration_id", "greedy")
+        differ = tuple((name, "", "") for name in names
+                       if getattr(chains[0].settings, name) != getattr(chains[place].settings, name))  # fmt: skip
+        pairs.append(
+            PairComparison(place, rows, first_divergence(tokens[0], other), **counts, by_text=False, differences=differ)
+        )
+    longest = range(max(len(own.steps) for own in chains))
+    divergence = tuple(StepDivergence(step, (), (), (), (), ()) for step in longest)
+    return Comparison(chains, tuple(pairs), divergence, (), beside(len(tokens[0]), [pair.rows for pair in pairs]))
+
+
+@pytest.fixture
+def both():
+    return comparison(chain(1, TEXTS[0], VANILLA), chain(2, TEXTS[1]))
+
+
+def test_names_say_no_more_than_what_tells_columns_apart():
+    vanilla, coft = chain(1, TEXTS[0], VANILLA), chain(2, TEXTS[1])
+    assert chain_names([vanilla, coft]) == ["Vanilla", "COFT"]
+    strong = chain(3, TEXTS[1], replace(COFT, lam=1.0))
+    assert chain_names([vanilla, coft, strong]) == ["Vanilla", "COFT (λ 0.60)", "COFT (λ 1.00)"]
+    again = chain(4, TEXTS[1], replace(COFT, lam=1.0, seed=3))
+    assert chain_names([coft, strong, again]) == ["COFT (λ 0.60)", "COFT (λ 1.00, seed 0)", "COFT (λ 1.00, seed 3)"]
+    assert chain_names([coft, replace(chain(9, TEXTS[1]))]) == ["COFT (session 2)", "COFT (session 9)"]
+    fork = BranchOutline(21, 20, 1, " he", " he")
+    assert chain_names([coft, replace(coft, branch_id=21, branches=(fork,))]) == ["main", "2 he"]
+    twin = replace(fork, id=22)
+    twins = [replace(coft, branch_id=own.id, branches=(fork, twin)) for own in (fork, twin)]
+    assert chain_names(twins) == ["2 he (21)", "2 he (22)"]
+
+
+def test_headers_say_how_a_column_was_decoded_and_what_may_be_claimed():
+    assert settings_line(chain(1, TEXTS[0], VANILLA)) == "the model as it is"
+    assert settings_line(chain(1, TEXTS[0])) == "λ 0.60, α 0.10, calibrated, 412 contexts"
+    bare = replace(COFT, calibration_id=None, mask_layout="factorized")
+    assert settings_line(chain(1, TEXTS[0], bare)) == "λ 0.60, no calibration, one mask for each family"
+    assert claim("certified") == ("calibrated", "certified")
+    assert claim("uncertified: policy mismatch (lam)") == ("uninformative", "uncertified: policy mismatch")
+
+
+def test_it_is_said_where_texts_part_and_what_each_writes_there(both):
+    (sentence,) = parting(both, ["Vanilla", "COFT"])
+    assert sentence == (
+        "Vanilla and COFT part at token 2, after 1 equal one: Vanilla writes “Latino”, COFT writes “driver”. "
+        "In all 1 left out and 1 added; 3 tokens shared."
+    )
+    equal = comparison(chain(1, TEXTS[0]), chain(2, TEXTS[0], VANILLA))
+    assert parting(equal, ["a", "b"]) == ["a and b write the same 4 tokens."]
+    shorter = comparison(chain(1, TEXTS[0]), chain(2, TEXTS[0][:1], VANILLA))
+    assert "a writes “Latino”, b has no more" in parting(shorter, ["a", "b"])[0]
+    empty = comparison(chain(1, []), chain(2, [], VANILLA))
+    assert parting(empty, ["a", "b"]) == ["a and b have written nothing yet."]
+
+
+def test_only_where_the_texts_part_are_probabilities_held_against_each_other(both):
+    said = row_sentences(both, ["Vanilla", "COFT"])
+    assert said[0] == "All write “The”."
+    assert said[1].startswith("After the same text Vanilla writes “Latino” and COFT writes “driver”.")
+    assert said[2] == "All write “driver”. Their texts differ before it."
+    assert "belong to different texts" in said[3]
+
+
+def test_a_token_that_certification_refuses_is_said_to_be_left_out_for_that_reason():
+    first, other = chain(1, [" The"], VANILLA), chain(2, [" They"])
+    step = other.steps[0]
+    refused = Candidate(
+        first.steps[0].token_id, " The", math.log(0.38), math.log(0.05), math.log(0.12), certified=False
+    )
+    with_refused = replace(other, steps=(replace(step, candidates=(refused, *step.candidates)),))
+    (said,) = row_sentences(comparison(first, with_refused), ["Vanilla", "COFT"])
+    assert "“The” has 0.38, and 0.05 with the attribute masked, under the threshold 0.060: COFT leaves it out." in said
+    drawn = replace(other, steps=(replace(step, candidates=(replace(refused, certified=True), *step.candidates)),))
+    (said,) = row_sentences(comparison(first, drawn), ["Vanilla", "COFT"])
+    assert "leaves it out" not in said
+    assert "goes from 0.38 to 0.05" in said
+
+
+def test_the_tables_count_the_steps_and_name_each_columns_own_settings(both):
+    summary = summary_table(both, ["Vanilla", "COFT"])
+    assert '<td class="n">+1.12</td>' in summary
+    assert 'Aligned steps that differ from Vanilla</th><td class="n">–</td><td class="n">2</td>' in summary
+    third = chain(3, TEXTS[1], replace(COFT, lam=0.9, calibration_id=None))
+    table = differences_table(comparison(*both.chains, third), ["Vanilla", "COFT", "<b>"])
+    assert 'lambda</th><td class="">–</td><td class="">0.6</td><td class="">0.9</td>' in table
+    assert "Ward notes, reference" in table
+    assert "&lt;b&gt;" in table
+    alike = comparison(both.chains[0], replace(both.chains[0], session_id=5, branch_id=50))
+    assert "same prompt and settings" in differences_table(alike, ["a", "b"])
+
+
+def test_a_message_holds_every_token_once_and_every_row(both):
+    message = comparison_message(both)
+    assert [[own["t"] for own in column["cells"]] for column in message["columns"]] == [list(text) for text in TEXTS]
+    assert message["rows"] == [
+        [[0, 0], [0, 0]],
+        [[1, None], [1, 1]],
+        [[2, 1], [0, 0]],
+        [[None, 2], [0, 1]],
+        [[3, 3], [0, 0]],
+    ]
+    assert len(message["say"]) == len(message["rows"])
+    shown = cell(both.chains[1].steps[1])
+    assert (shown["rt"], [row[0] for row in shown["rows"] if row[7]]) == ("+0.89", ["driver"])
+
+
+def test_lines_differ_in_dash_and_marker_and_hold_the_stored_numbers(both):
+    names = ["Vanilla", "COFT"]
+    assert len({dash for _, dash, _ in LINES}) == len({symbol for _, _, symbol in LINES}) == len(LINES)
+    colours = template("light")["data"]["scatter"]
+    assert [colours[slot % len(colours)]["line"]["color"] for slot, _, _ in LINES[:2]] == ["#4d5055", "#2b59c3"]
+    lines = {trace.name: trace for trace in sensitivity_figure(both, names).data if trace.name}
+    assert list(lines["COFT"].x) == [1, 3, 4, 5]
+    assert list(lines["Vanilla"].y) == [round(step.diagnostics.log_ratio, 4) for step in both.chains[0].steps]
+    changed = {trace.name: list(trace.y) for trace in changed_figure(both, names).data if trace.name}
+    assert changed == {"COFT": [0, 1, 1, 2, 2]}
+    stored = {trace.name: list(trace.y) for trace in divergence_figure(both, names).data if trace.name}
+    assert stored["COFT"] == [0.012] * 4
+
+
+def test_divergence_from_vanilla_is_shown_where_it_was_stored_and_is_of_the_audited_model(both):
+    said = [step.diagnostics for step in both.chains[1].steps]
+    old = replace(both.chains[1], steps=tuple(without_vanilla(step) for step in both.chains[1].steps))
+    apart = replace(both.chains[1], own_model=True)
+    lines = {}
+    for name, other in (("new", both.chains[1]), ("old", old), ("apart", apart)):
+        drawn = vanilla_figure(comparison(both.chains[0], other), ["Vanilla", name])
+        lines |= {trace.name: list(trace.y) for trace in drawn.data if trace.name}
+    assert lines["new"] == [float(f"{item.tv_fused_factual:.4g}") for item in said]
+    assert lines["old"] == lines["apart"] == []
+    shown = cell(both.chains[1].steps[1])["v"]
+    assert shown == [
+        pytest.approx(said[1].tv_fused_factual, rel=1e-3),
+        pytest.approx(said[1].kl_fused_factual, rel=1e-3),
+    ]
+    assert cell(both.chains[1].steps[1], own_model=True)["v"] == cell(old.steps[1])["v"] == [None, None]
+    forbidden = replace(said[1], kl_fused_factual=math.inf)
+    assert cell(replace(both.chains[1].steps[1], diagnostics=forbidden))["v"][1] == -1
+
+
+def without_vanilla(step):
+    return replace(step, diagnostics=replace(step.diagnostics, kl_fused_factual=None, tv_fused_factual=None))
+
+
+def test_memory_and_time_stand_with_what_they_are_and_a_dash_where_nothing_is_known(both):
+    footprint = Footprint((10, 12), (1000, 1000), 5_000_000, 2_500_000)
+    known = replace(both.chains[1], footprint=footprint, seconds_per_token=0.0123, mean_tv_factual=0.25)
+    table = summary_table(comparison(both.chains[0], known), ["Vanilla", "COFT"])
+    assert 'Keys and values, computed</th><td class="n">–</td><td class="n">30 kB</td>' in table
+    assert 'Further models, their weights</th><td class="n">–</td><td class="n">2.5 MB</td>' in table
+    assert 'Time per token, ms</th><td class="n">–</td><td class="n">12.3</td>' in table
+    assert 'From vanilla, total variation</th><td class="n">–</td><td class="n">0.250</td>' in table
+    assert "measured peak" not in table
+    assert [memory(size) for size in (None, 0, 900, 4_200_000, 3_000_000_000)] == ["–", "–", "1 kB", "4.2 MB", "3.0 GB"]
+
+
+def test_frames_align_what_has_grown_and_repeat_the_tokens_of_the_frame_before():
+    empty = comparison(chain(1, []), chain(2, [], VANILLA))
+    live = LiveChains(empty)
+    assert live.frame() == {"kind": "frame", "columns": [[], []], "rows": []}
+    live.add(1, make_step(0, " The"))
+    first = live.frame()
+    live.add(2, make_step(0, " The"))
+    second = live.frame()
+    assert [[own["t"] for own in column] for column in first["columns"]] == [[" The"], []]
+    assert [[own["t"] for own in column] for column in second["columns"]] == [[" The"], [" The"]]
+    assert (first["rows"], second["rows"]) == ([[[0, None], [1, 1]]], [[[0, 0], [0, 0]]])
+    assert [[own["t"] for own in column] for column in live.frame()["columns"]] == [[], [" The"]]
+
+
+def test_columns_from_the_page_become_settings_and_what_is_no_number_is_named():
+    shared = {
+        "model": "demo",
+        "max_new_tokens": "12",
+        "seed": "3",
+        "temperature": "1",
+        "top_p": "0.9",
+        "top_k": "0",
+        "greedy": "yes",
+    }
+    given = {"policy": "coft", "lam": "0.5", "alpha": "0.2", "calibration": "4", "layout": "joint", "proceed": True}
+    (made,) = columns_from(shared, [given])
+    assert (made.lam, made.alpha, made.calibration_id, made.max_new_tokens, made.seed) == (0.5, 0.2, 4, 12, 3)
+    assert made.greedy
+    assert made.proceed_uncertified
+    assert columns_from(shared, [{**given, "calibration": "0"}])[0].calibration_id is None
+    steered = {"policy": "dexperts", "layout": "joint", "parameters": {"weight": "3"}}
+    (made,) = columns_from(shared, [{**steered, "calibration": "4", "lam": ""}])
+    assert (made.parameters, made.calibration_id, made.lam) == ((("weight", 3.0),), None, AuditSettings().lam)
+    with pytest.raises(ServiceError, match="Column 2: Weight is 99"):
+        columns_from(shared, [given, {**steered, "parameters": {"weight": 99}}])
+    with pytest.raises(ServiceError, match="The lambda of column 2 is no number"):
+        columns_from(shared, [given, {**given, "lam": ""}])
+    with pytest.raises(ServiceError, match="The number of steps is no whole number"):
+        columns_from({**shared, "max_new_tokens": "1.5"}, [given])
+    assert chains_from([[1, 7], [2, None]]) == ((1, 2), (7, None))

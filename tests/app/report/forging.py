@@ -1,0 +1,150 @@
+"""A forger who has the program's own code: whatever she changes, every digest, table and summary is written anew."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.report.bundle import CALIBRATION, MANIFEST, REPORT, manifest_of, pack, tables_of
+from app.report.document import (
+    ReportPart,
+    canonical,
+    log_records,
+    report_from,
+    report_text,
+    steps_digest,
+    summary_of,
+    thresholds_digest,
+    thresholds_of,
+)
+from app.report.verify.loaded import Loaded, load
+from coft_core.fingerprint import Fingerprint
+from db.verdicts import FIRST, entry_digest
+from tests.app.report.conftest import files_of
+
+Files = dict[str, bytes]
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """What is changed, and how it comes out.
+
+    Attributes:
+        change: Changes the report's JSON and the other files in place.
+        caught: The check that fails; empty where none can.
+        replay: Whether only a replay fails.
+        file: File whose field a verification without that check says it cannot tell.
+        field: That field.
+        kind: The session that is forged.
+        rewrites: Thresholds are written anew from the changed calibration.
+    """
+
+    change: Callable[[Report, Files], object]
+    caught: str = ""
+    replay: bool = False
+    file: str = ""
+    field: str = ""
+    kind: str = "joint"
+    rewrites: bool = False
+
+
+def rebuilt(bundle: bytes, change: Callable[[Report, Files], object], folder: Path, rewrites: bool = False) -> bytes:
+    """The bundle after a change, with all that follows from it written anew.
+
+    Args:
+        bundle: The bundle.
+        change: Changes the report's JSON and the other files in place.
+        folder: Where drafts can be written.
+        rewrites: Also the list of thresholds is read off the changed calibration.
+    """
+    files = files_of(bundle)
+    data = json.loads(files[REPORT])
+    change(data, files)
+    session = data["session"]
+    session["fingerprint_digest"] = Fingerprint.from_dict(session["fingerprint"]).digest
+    if CALIBRATION in files and data["thresholds"] is not None:
+        data["thresholds"]["calibration_digest"] = hashlib.sha256(files[CALIBRATION]).hexdigest()
+    report = _digested(report_from(json.dumps(data)))
+    loaded = _drafted(report, files, folder)
+    if rewrites:
+        assert loaded.calibration is not None
+        group, layout = loaded.settings.group, loaded.settings.mask_layout
+        fresh = thresholds_of(loaded.calibration, files[CALIBRATION], layout, group)
+        loaded = _drafted(report.model_copy(update={"thresholds": fresh}), files, folder)
+    finished = {branch.path: branch.finished for branch in loaded.report.branches}
+    summary = tuple(
+        summary_of(path, steps, loaded.chain_certificate(steps, finished[path]))
+        for path, steps in loaded.chains().items()
+    )
+    report = loaded.report.model_copy(update={"summary": summary})
+    files[REPORT] = report_text(report).encode()
+    files.update(tables_of(_drafted(report, files, folder).data()))
+    files.pop(MANIFEST)
+    return pack({MANIFEST: f"{canonical(manifest_of(report, files), indent=1)}\n".encode(), **files})
+
+
+def fields_of(value: object, path: str = "") -> Iterator[tuple[str, Callable[[Any], None]]]:
+    """Every kind of field of a document once, with what changes one of its values in place; lists have no numbers."""
+    seen: set[str] = set()
+    for own, place in _leaves(value, path, ()):
+        if own not in seen:
+            seen.add(own)
+            yield own, _changer(place)
+
+
+def _leaves(value: Any, path: str, place: tuple[Any, ...]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}".lstrip("."), (*place, key))
+    elif isinstance(value, list):
+        # One from the middle first: beginnings are often special.
+        for index in sorted(range(len(value)), key=lambda index: abs(index - len(value) // 2)):
+            yield from _leaves(value[index], path, (*place, index))
+    elif value is not None:
+        yield path, place
+
+
+def _changer(place: tuple[Any, ...]) -> Callable[[Any], None]:
+    def change(document: Any) -> None:
+        for key in place[:-1]:
+            document = document[key]
+        document[place[-1]] = _other(document[place[-1]])
+
+    return change
+
+
+def _other(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    if isinstance(value, float):
+        return value - 0.01
+    # A time stays one, a few seconds later.
+    if len(value) > 19 and value[10] == "T" and value[:4].isdigit():
+        return f"{value[:17]}{(int(value[17:19]) + 7) % 60:02}{value[19:]}"
+    return f"{value}x"
+
+
+def _drafted(report: ReportPart, files: Files, folder: Path) -> Loaded:
+    draft = folder / "draft.zip"
+    draft.write_bytes(pack({**files, REPORT: report_text(report).encode()}))
+    return load(draft)
+
+
+def _digested(report: ReportPart) -> ReportPart:
+    changes: dict[str, Any] = {"steps_digest": steps_digest(report.branches)}
+    if report.thresholds is not None:
+        own = thresholds_digest(report.thresholds.families)
+        changes["thresholds"] = report.thresholds.model_copy(update={"digest": own})
+    log, last = [], FIRST
+    for entry, record in zip(report.log, log_records(report), strict=True):
+        digest = entry_digest(record.content, last)
+        log.append(entry.model_copy(update={"previous": last, "digest": digest}))
+        last = digest
+    return report.model_copy(update={**changes, "log": tuple(log), "log_head": last if log else ""})

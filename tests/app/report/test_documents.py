@@ -1,0 +1,174 @@
+"""The JSON report and the tables: complete, exact, and the same after a journey through text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import tomllib
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from app.report import document as program
+from app.report.bundle import REPORT, digests_of
+from app.report.document import (
+    CandidatePart,
+    ReportPart,
+    branch_records,
+    canonical,
+    chains_in,
+    digest_of,
+    log_records,
+    report_from,
+    report_text,
+    session_record,
+    steps_digest,
+)
+from app.report.service import ExportService
+from app.report.tables import ReportService, annotations_csv, candidates_csv
+from app.shared.errors import ServiceError
+from tests.app.report.conftest import Audited, files_of
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+@pytest.mark.parametrize("kind", ["joint", "factorized", "uninformative", "vanilla", "empty"])
+def test_a_report_comes_back_exactly_and_holds_all_that_is_stored(kind: str, audited: Audited) -> None:
+    data = audited.wired[ReportService].data(audited.sessions[kind])
+    report = report_from(audited.wired[ExportService].json(audited.sessions[kind]))
+    assert report_from(report_text(report)) == report
+    # What a chain took of time and memory is the machine's affair and not part of an audit's report.
+    assert replace(session_record(report), batch=data.record.batch) == replace(data.record, footprint=None)
+    assert branch_records(report) == tuple(data.branches)
+    assert chains_in(report) == {branch: tuple(chain) for branch, chain in data.chains.items()}
+    assert log_records(report) == tuple(replace(record, id=record.entry) for record in data.log)
+    assert report.drift == data.drift
+
+
+def test_a_report_of_steps_without_a_divergence_from_vanilla_keeps_its_digest(audited: Audited) -> None:
+    """An earlier version wrote reports without these fields, and their digests were made of what they hold."""
+    text = audited.wired[ExportService].json(audited.sessions["joint"])
+    earlier = json.loads(text)
+    for branch in earlier["branches"]:
+        for step in branch["steps"]:
+            assert step.pop("kl_fused_factual") >= 0
+            assert 0 <= step.pop("tv_fused_factual") <= 1
+    read = report_from(json.dumps(earlier))
+    assert "fused_factual" not in report_text(read)
+    for branch in earlier["branches"]:
+        branch["created_at"] = datetime.fromisoformat(branch["created_at"])
+        for step in branch["steps"]:
+            step["created_at"] = datetime.fromisoformat(step["created_at"])
+    assert steps_digest(read.branches) == digest_of(earlier["branches"])
+
+
+def test_a_report_is_ascii_and_keeps_text_that_no_encoding_takes(audited: Audited) -> None:
+    report = report_from(audited.wired[ExportService].json(audited.sessions["joint"]))
+    odd = "\ud83d \x00 \u202e é"
+    changed = report.model_copy(update={"session": report.session.model_copy(update={"name": odd})})
+    text = report_text(changed)
+    assert text.isascii()
+    assert report_from(text).session.name == odd
+
+
+def test_infinite_numbers_are_kept_and_nan_is_refused(audited: Audited) -> None:
+    report = report_from(audited.wired[ExportService].json(audited.sessions["uninformative"]))
+    assert report.branches[0].steps[0].log_tau == -math.inf
+    assert '"log_tau": "-Infinity"' in report_text(report)
+    with pytest.raises(ValueError, match="Out of range"):
+        canonical(math.nan)
+    row = report.branches[0].steps[0].candidates[0]
+    with pytest.raises(ValidationError, match="should be a number"):
+        CandidatePart.model_validate({**row.model_dump(), "log_p_fused": math.nan})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"kind": "coft-audit-report", "version": 1}', "[" * 100_000])
+def test_what_is_no_report_is_refused(text: str) -> None:
+    with pytest.raises(ServiceError):
+        report_from(text)
+
+
+def test_every_part_of_the_document_is_described_for_readers() -> None:
+    described = (ROOT / "docs/report_format.md").read_text(encoding="utf-8")
+    schema = ReportPart.model_json_schema()
+    parts = [schema, *schema["$defs"].values()]
+    missing = {name for part in parts for name in part["properties"] if f"`{name}`" not in described}
+    assert missing == set()
+
+
+def test_the_program_names_the_projects_own_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == program.VERSION
+
+
+def test_candidates_are_listed_once_each_with_exact_logarithms(audited: Audited) -> None:
+    data = audited.wired[ReportService].data(audited.sessions["joint"])
+    rows = rows_of(candidates_csv(data))
+    report = report_from(audited.wired[ExportService].json(audited.sessions["joint"]))
+    steps = [(branch.path, step) for branch in report.branches for step in branch.steps]
+    assert len(rows) == sum(len(step.candidates) for _, step in steps)
+    expected = [(path, step.index + 1, row.token_id) for path, step in steps for row in step.candidates]
+    assert [(row["branch"], int(row["step"]), int(row["token_id"])) for row in rows] == expected
+    assert float(rows[0]["log_p_factual"]) == steps[0][1].candidates[0].log_p_factual
+    assert float(rows[0]["p_factual"]) == math.exp(steps[0][1].candidates[0].log_p_factual)
+    for path, step in steps:
+        own = [row for row in rows if (row["branch"], int(row["step"])) == (path, step.index + 1)]
+        assert [int(row["token_id"]) for row in own if row["emitted"] == "true"] == [step.token_id]
+        assert [int(row["token_id"]) for row in own if row["policy_choice"] == "true"] == [step.policy_token_id]
+
+
+def test_families_that_refuse_a_candidate_are_named(audited: Audited) -> None:
+    rows = rows_of(candidates_csv(audited.wired[ReportService].data(audited.sessions["factorized"])))
+    assert {row["refused_by"] for row in rows if row["certified"] == "true"} == {""}
+    assert {row["refused_by"] for row in rows if row["certified"] == "false"} == {"gender"}
+
+
+def test_the_log_is_listed_entry_by_entry_and_harmless_in_a_spreadsheet(audited: Audited) -> None:
+    rows = rows_of(annotations_csv(audited.wired[ReportService].data(audited.sessions["joint"])))
+    assert [row["kind"] for row in rows] == ["verdict", "review_started", "verdict", "verdict", "adjudication"]
+    assert rows[0]["note"] == "'=copied <b>from</b> the prompt"
+    assert (rows[3]["target"], rows[3]["first_step"], rows[3]["last_step"]) == ("steps 4–6 of branch 0", "4", "6")
+    assert [row["blind"] for row in rows] == ["false", "true", "true", "true", "false"]
+    assert rows[1]["previous"] == rows[0]["digest"]
+
+
+def test_the_steps_table_says_what_stands_at_each_step(audited: Audited) -> None:
+    rows = [row for row in rows_of(audited.wired[ReportService].csv(audited.sessions["joint"])) if row["branch"] == "0"]
+    assert [row["verdict"] for row in rows[:6]] == ["", "unfair", "", "fair", "fair", "fair"]
+    assert rows[1]["note"].startswith("R. Osei (unfair): =copied")
+    assert "K. Abe (decides unfair): nobody is named" in rows[1]["note"]
+    assert rows[4]["note"] == "steps 4–6 of branch 0: plain"
+
+
+def test_a_bundle_names_the_digests_of_everything_that_the_audit_rests_on(audited: Audited) -> None:
+    files = files_of(audited.bundles["joint"])
+    manifest = json.loads(files["manifest.json"])
+    assert set(manifest["files"]) == set(files) - {"manifest.json"}
+    digests = manifest["digests"]
+    assert digests == digests_of(report_from(files[REPORT]))
+    for name in ("calibration", "thresholds", "steps", "prompt", "log_head"):
+        assert re.fullmatch("[0-9a-f]{64}", digests[name]), name
+    assert all(digests[name] for name in ("model_weights", "tokenizer", "fingerprint"))
+    assert digests["log_entries"] == 5
+    assert manifest["program"] == {"name": program.NAME, "version": program.VERSION}
+
+
+def test_a_bundle_has_the_calibration_only_if_one_is_there(audited: Audited) -> None:
+    assert "calibration.zip" in files_of(audited.bundles["factorized"])
+    for kind in ("uncalibrated", "vanilla", "deleted", "empty"):
+        assert "calibration.zip" not in files_of(audited.bundles[kind])
+
+
+def test_an_unknown_kind_of_export_is_refused(audited: Audited, tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="no export 'pdf'"):
+        audited.wired[ExportService].write(audited.sessions["joint"], "pdf", tmp_path)

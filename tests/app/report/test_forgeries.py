@@ -1,0 +1,488 @@
+"""Consistent forgeries: each is caught, or the verification names its file and field among what it cannot tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.report.bundle import CALIBRATION, REPORT
+from app.report.bundle import PROMPTS_FILE as PROMPTS
+from app.report.service import ExportService
+from app.report.verify.findings import Verification
+from app.report.verify.run import BundleVerifier
+from app.shared.errors import ServiceError
+from coft_core.conformal.calibration import Calibration
+from coft_core.errors import CoftError, ModelLoadError
+from coft_core.model.language_model import LanguageModel
+from tests.app.report.conftest import Audited, audit, check_named, failures, files_of, judge
+from tests.app.report.forging import Files, Forgery, Report, fields_of, rebuilt
+from tests.conftest import load_tiny, verifier
+
+BRANCHES, TOKENS, REPLAY = "Branches and steps", "Certified tokens", "Replay on the model"
+SETTINGS, PREVIEW, TIMES = "Prompt, spans and settings", "Masked prompt", "Times"
+NUMBERS, SETS, FUSION = "Margins, ratios and bounds", "Fallbacks, choices and sets", "Fusion of the candidates"
+THRESHOLDS, CERTIFICATE, LOG = "Thresholds by step", "Calibration and certificate", "Verdict log"
+RANGES = "Set sizes within numeric noise"
+AGAIN, DIGESTS = "Calibration from its prompts", "Digests in the report"
+
+
+def step_of(report: Report, index: int = 3) -> dict[str, Any]:
+    step: dict[str, Any] = report["branches"][0]["steps"][index]
+    return step
+
+
+def put(*path: Any) -> Callable[[Report, Files], None]:
+    """Sets the value at a path of keys and numbers; a function is asked what to make of the value there."""
+
+    def change(report: Report, _: Files) -> None:
+        place: Any = report
+        for key in path[:-2]:
+            place = place[key]
+        value = path[-1]
+        place[path[-2]] = value(place[path[-2]]) if callable(value) else value
+
+    return change
+
+
+def in_step(name: str, value: Any) -> Callable[[Report, Files], None]:
+    return put("branches", 0, "steps", 3, name, value)
+
+
+def every(*changes: Callable[[Report, Files], object]) -> Callable[[Report, Files], None]:
+    def change(report: Report, files: Files) -> None:
+        for one in changes:
+            one(report, files)
+
+    return change
+
+
+def setting(name: str, value: Any, *elsewhere: str) -> Callable[[Report, Files], None]:
+    """Changes a setting wherever it stands: in the settings, in the session and in the fingerprint."""
+    places = {"session": ("session",), "fingerprint": ("session", "fingerprint")}
+    changes = [put("session", "policy_settings", "settings", name, value)]
+    return every(*changes, *(put(*places[where], name, value) for where in elsewhere))
+
+
+def retold(report: Report, _: Files) -> None:
+    """Another text for one token id, wherever it stands."""
+    token_id = step_of(report)["token_id"]
+    for branch in report["branches"]:
+        for step in branch["steps"]:
+            for name in ("token", "policy_token"):
+                if step[f"{name}_id"] == token_id:
+                    step[name] = " kind"
+            for row in step["candidates"]:
+                if row["token_id"] == token_id:
+                    row["token"] = " kind"
+
+
+def made_up(report: Report, _: Files) -> None:
+    """All numbers of one step moved together, so that they fit each other."""
+    step = step_of(report)
+    least = min(row["log_p_fused"] for row in step["candidates"])
+    for row in step["candidates"]:
+        if row["log_p_fused"] == least and row["token_id"] not in (step["token_id"], step["policy_token_id"]):
+            for view in ("factual", "masked", "fused"):
+                row[f"log_p_{view}"] -= 0.02
+
+
+def shifted(report: Report, files: Files) -> None:
+    """Values of the calibration moved by so little that no token changes sides, thresholds of the steps with them."""
+    own = Calibration.from_bytes(files[CALIBRATION])
+    values = own.values.values
+    moved = np.minimum(values - np.float32(5e-3) * (np.abs(values) < 60), 0).astype(np.float32)
+    files[CALIBRATION] = replace(own, values=replace(own.values, values=moved)).to_bytes()
+
+
+def with_steps_of(change: Callable[[Report, Files], object]) -> Callable[[Report, Files], None]:
+    """A changed calibration with all that its thresholds decide at every step."""
+
+    def whole(report: Report, files: Files) -> None:
+        change(report, files)
+        calibration = Calibration.from_bytes(files[CALIBRATION]).read(alpha=report["session"]["alpha"])
+        for branch in report["branches"]:
+            for step in branch["steps"]:
+                log_tau = calibration.threshold(step["index"])
+                step["log_tau"], step["margin"] = log_tau, min(step["log_p_fused"], step["log_p_masked"]) - log_tau
+                step["tv_bound"] = float(np.sqrt(step["kl_fused_masked"] / 2) / np.exp(log_tau))
+
+    return whole
+
+
+def other_prompt(_: Report, files: Files) -> None:
+    content = json.loads(files[PROMPTS])
+    content["rows"][0]["reference"] = "and nothing else"
+    files[PROMPTS] = json.dumps(content).encode()
+
+
+def later(days: float) -> Callable[[str], str]:
+    return lambda text: (datetime.fromisoformat(text) + timedelta(days=days)).isoformat()
+
+
+def everything_later(report: Report, _: Files) -> None:
+    """All times moved together; only the calibration stays where it was."""
+    move = later(1)
+    for name in ("created_at", "updated_at"):
+        report["session"][name] = move(report["session"][name])
+    for branch in report["branches"]:
+        branch["created_at"] = move(branch["created_at"])
+        for step in branch["steps"]:
+            step["created_at"] = move(step["created_at"])
+    for entry in report["log"]:
+        entry["at"] = move(entry["at"])
+
+
+def made_later(report: Report, files: Files) -> None:
+    own = Calibration.from_bytes(files[CALIBRATION])
+    files[CALIBRATION] = replace(own, created=later(1)(own.created)).to_bytes()
+
+
+def recalled(report: Report, files: Files) -> None:
+    own = Calibration.from_bytes(files[CALIBRATION])
+    files[CALIBRATION] = replace(own, name="other").to_bytes()
+    report["session"]["calibration_label"] = report["thresholds"]["calibration"] = "other"
+
+
+def masked_word(report: Report, _: Files) -> None:
+    """A word that no span marks is shown as masked, and counted so."""
+    preview = report["session"]["policy_settings"]["preview"]
+    head, sentinel = preview["pieces"][0], report["session"]["fingerprint"]["sentinel"].strip()
+    preview["pieces"][:1] = [[head[0][:1], False], *[[sentinel, True]] * (len(head[0]) - 1)]
+    preview["masked_count"] += len(head[0]) - 1
+
+
+def shown_word(report: Report, _: Files) -> None:
+    """A masked word is shown as it was typed."""
+    session = report["session"]
+    preview = session["policy_settings"]["preview"]
+    span = next(span for span in session["spans"] if not span["kept"])
+    word = session["prompt"][span["start"] : span["end"]]
+    first = next(index for index, piece in enumerate(preview["pieces"]) if piece[1])
+    last = first
+    while preview["pieces"][last][1]:
+        last += 1
+    preview["pieces"][first:last] = [[word, False]]
+    preview["masked_count"] -= last - first
+
+
+def reworded(report: Report, _: Files) -> None:
+    """One letter of the prompt, outside of all spans, wherever the prompt is said."""
+    session = report["session"]
+    session["rendering"] = json.loads(json.dumps(session["rendering"]).replace("come", "came"))
+    session["prompt"] = session["prompt"].replace("come", "came")
+    for piece in session["policy_settings"]["preview"]["pieces"]:
+        piece[0] = piece[0].replace("come", "came")
+
+
+def retagged(report: Report, files: Files) -> None:
+    """A row of the candidates is exchanged for a token that was never among the likeliest."""
+    step = step_of(report)
+    texts = {
+        row["token_id"]: row["token"]
+        for branch in report["branches"]
+        for one in branch["steps"]
+        for row in one["candidates"]
+    }
+    taken = (step["token_id"], step["policy_token_id"])
+    row = next(r for r in reversed(step["candidates"]) if r["token_id"] not in taken)
+    row["token_id"] = next(number for number in range(250) if number not in texts)
+    row["token"] = "~"
+
+
+def dropped(report: Report, files: Files) -> None:
+    step = step_of(report)
+    taken = (step["token_id"], step["policy_token_id"])
+    row = next(r for r in reversed(step["candidates"]) if r["token_id"] not in taken)
+    step["candidates"].remove(row)
+
+
+def chosen_otherwise(report: Report, _: Files) -> None:
+    """Another certified token as the drawn one, with all its numbers."""
+    step = report["branches"][0]["steps"][-1]
+    row = next(r for r in step["candidates"] if r["certified"] and r["token_id"] != step["token_id"])
+    for name in ("token_id", "token", "log_p_factual", "log_p_masked", "log_p_fused"):
+        step[name] = row[name]
+    step["certified"] = step["state"] in ("calibrated", "inherited")
+    step["policy_token_id"], step["policy_token"] = row["token_id"], row["token"]
+    step["margin"] = min(row["log_p_fused"], row["log_p_masked"]) - step["log_tau"]
+    step["log_ratio"] = row["log_p_factual"] - row["log_p_masked"]
+
+
+def resorted(report: Report, _: Files) -> None:
+    rows = step_of(report)["candidates"]
+    rows[0], rows[1] = rows[1], rows[0]
+
+
+def recomputed(report: Report, files: Files) -> None:
+    report["session"]["policy_settings"]["computed"][0]["steps"] = "by hand"
+
+
+def branch_left_out(report: Report, _: Files) -> None:
+    gone = report["branches"].pop()
+    report["session"]["active_branch_id"] = report["branches"][0]["id"]
+    report["log"] = [entry for entry in report["log"] if entry["branch"] != gone["path"]]
+
+
+FORGERIES: dict[str, Forgery] = {
+    # Tokens
+    "a token's text beside its id": Forgery(in_step("token", " kind"), BRANCHES),
+    "a token's text beside its id, everywhere": Forgery(
+        retold, REPLAY, True, REPORT, "branches.steps.token"
+    ),
+    "a candidate exchanged for another token": Forgery(
+        retagged, REPLAY, True, REPORT, "branches.steps.candidates.token_id"
+    ),
+    "a candidate left out": Forgery(dropped, REPLAY, True, REPORT, "branches.steps.candidates"),
+    "the rank of two candidates": Forgery(resorted, SETS),
+    "the drawn token with all its numbers": Forgery(
+        chosen_otherwise, REPLAY, True, REPORT, "branches.steps.token_id"
+    ),
+    "a forced flag": Forgery(in_step("forced", True), BRANCHES),
+    "the policy's token": Forgery(in_step("policy_token_id", lambda number: number + 1), BRANCHES),
+    # Numbers
+    "a candidate's probability": Forgery(
+        put("branches", 0, "steps", 3, "candidates", 1, "log_p_fused", lambda p: p + 0.01), FUSION
+    ),
+    "numbers that fit each other": Forgery(
+        made_up, REPLAY, True, REPORT, "branches.steps.candidates.log_p_fused"
+    ),
+    "a certified flag": Forgery(in_step("certified", lambda own: not own), TOKENS),
+    "a threshold of a step": Forgery(in_step("log_tau", lambda own: own - 0.01), THRESHOLDS),
+    "a threshold of the list": Forgery(
+        put("thresholds", "families", 0, "bins", 0, "log_tau", lambda own: own - 0.01), THRESHOLDS
+    ),
+    "what a threshold rests on": Forgery(in_step("state", "inherited"), THRESHOLDS),
+    "a set that is larger than its range": Forgery(in_step("set_size", lambda own: own + 1), RANGES),
+    "a set that is larger, with its range": Forgery(
+        every(*(in_step(name, lambda own: own + 1) for name in ("set_size", "set_size_low", "set_size_high"))),
+        REPLAY,
+        True,
+        REPORT,
+        "branches.steps.set_size",
+    ),
+    "a smaller certified mass": Forgery(in_step("certified_mass", 0.0), SETS),
+    "a larger entropy": Forgery(
+        in_step("entropy_fused", lambda own: own + 0.1), REPLAY, True, REPORT, "branches.steps.entropy_fused"
+    ),
+    "a larger divergence": Forgery(
+        every(
+            in_step("kl_fused_masked", lambda own: own * 4),
+            in_step("tv_bound", lambda own: None if own is None else own * 2),
+        ),
+        REPLAY, True, REPORT, "branches.steps.kl_fused_masked",
+    ),
+    "the sensitivity": Forgery(
+        in_step("sensitivity", lambda own: own + 1), REPLAY, True, REPORT, "branches.steps.sensitivity"
+    ),
+    "total variation on the set": Forgery(
+        in_step("tv_on_set", lambda own: None if own is None else own / 2),
+        REPLAY, True, REPORT, "branches.steps.tv_on_set",
+    ),
+    "a margin": Forgery(in_step("margin", lambda own: own + 0.5), NUMBERS),
+    "a log ratio": Forgery(in_step("log_ratio", 0.0), NUMBERS),
+    "a fallback": Forgery(in_step("fallback", lambda own: not own), SETS),
+    "what a family says": Forgery(
+        put("branches", 0, "steps", 3, "families", 0, "log_joint", lambda own: own - 0.1), TOKENS, kind="factorized"
+    ),
+    # The calibration
+    "values of the calibration, with every threshold": Forgery(
+        with_steps_of(shifted), AGAIN, True, CALIBRATION, "values", rewrites=True
+    ),
+    "a prompt of the calibration": Forgery(other_prompt, AGAIN, True, PROMPTS, "all of it"),
+    "the name of the calibration": Forgery(recalled, file=CALIBRATION, field="name", rewrites=True),
+    "a calibration made after the audit": Forgery(made_later, TIMES, rewrites=True),
+    "the risk level": Forgery(setting("alpha", 0.2, "session"), THRESHOLDS),
+    "the certificate": Forgery(put("session", "certificate", "uncertified: no calibration"), CERTIFICATE),
+    "why there is no certificate": Forgery(
+        put("session", "certificate", "uncertified: vanilla decoding"), REPLAY, True, REPORT, "session.certificate",
+        kind="uncalibrated",
+    ),
+    # Prompt, spans and masks
+    "a word shown as masked": Forgery(masked_word, PREVIEW),
+    "a masked word shown": Forgery(shown_word, PREVIEW),
+    "a word of the masked prompt": Forgery(
+        put("session", "policy_settings", "preview", "pieces", -1, 0, lambda text: text.replace("come", "go")), PREVIEW
+    ),
+    "a word of the prompt and of its masked reading": Forgery(
+        reworded, REPLAY, True, REPORT, "session.prompt"
+    ),
+    "a word of the prompt alone": Forgery(
+        put("session", "prompt", lambda text: text.replace("come", "came")), PREVIEW
+    ),
+    "the number of the prompt's tokens": Forgery(
+        put("session", "policy_settings", "preview", "token_count", lambda own: own + 1), SETTINGS
+    ),
+    "a span moved": Forgery(put("session", "spans", 2, "end", lambda own: own + 6), PREVIEW),
+    "a span said to be kept": Forgery(put("session", "spans", 0, "kept", True), PREVIEW),
+    "a span said to be suggested": Forgery(put("session", "spans", 0, "suggested", True), PREVIEW),
+    "a label of no family": Forgery(put("session", "spans", 0, "category", "zodiac"), SETTINGS),
+    "a label of another family": Forgery(
+        put("session", "spans", 0, "category", "race"), file=REPORT, field="session.spans.category"
+    ),
+    "a score that is no share": Forgery(put("session", "spans", 0, "score", 2.0), SETTINGS),
+    "the sentinel": Forgery(put("session", "fingerprint", "sentinel", "#"), PREVIEW),
+    # Settings and model
+    "the seed": Forgery(setting("seed", 9, "session"), REPLAY, True, REPORT, "session.seed"),
+    "the seed in one place": Forgery(setting("seed", 9), SETTINGS),
+    "a setting of another type": Forgery(setting("seed", False, ), SETTINGS),
+    "the mask layout": Forgery(setting("mask_layout", "factorized"), SETTINGS),
+    "a whitelist": Forgery(setting("whitelist", ["nurse"]), SETTINGS),
+    "the families that are masked": Forgery(setting("masked_families", ["gender"]), SETTINGS),
+    "the temperature everywhere": Forgery(setting("temperature", 0.7, "session", "fingerprint"), CERTIFICATE),
+    "the weights in the fingerprint": Forgery(
+        put("session", "fingerprint", "weights", "sha256:" + "0" * 64), CERTIFICATE
+    ),
+    "the weights, where nothing is certified": Forgery(
+        put("session", "fingerprint", "weights", "sha256:" + "0" * 64), REPLAY, True, REPORT,
+        "session.fingerprint.weights", kind="uncalibrated",
+    ),
+    "the model's name": Forgery(
+        every(setting("model", "other", "session"), put("session", "fingerprint", "model", "other")), REPLAY, True,
+        REPORT, "session.model", kind="uncalibrated",
+    ),
+    "the model's revision": Forgery(
+        every(put("session", "model_revision", "v2"), put("session", "fingerprint", "revision", "v2")), REPLAY, True,
+        REPORT, "session.model_revision", kind="uncalibrated",
+    ),
+    "the chat template": Forgery(
+        put("session", "fingerprint", "chat_template", "0" * 64), SETTINGS, kind="uncalibrated"
+    ),
+    "the method": Forgery(setting("policy", "vanilla", "session"), SETTINGS),
+    "how steps were computed": Forgery(recomputed, file=REPORT, field="session.policy_settings.computed.steps"),
+    "the number type of the computation": Forgery(
+        put("session", "policy_settings", "computed", 0, "dtype", "bfloat16"), SETTINGS
+    ),
+    # Times
+    "a step before its session": Forgery(in_step("created_at", later(-1)), TIMES),
+    "a session changed last before it began": Forgery(put("session", "updated_at", later(-1)), TIMES),
+    "a branch before its session": Forgery(put("branches", 1, "created_at", later(-1)), TIMES),
+    "a branch before what it departs from": Forgery(put("branches", 0, "steps", 1, "created_at", later(1)), TIMES),
+    "a verdict before its step": Forgery(put("log", 0, "at", later(-1)), TIMES),
+    "a review finished before it began": Forgery(put("log", 1, "kind", "review_finished"), LOG),
+    "all times together": Forgery(everything_later, file=REPORT, field="session.created_at"),
+    # Branches and the verdict log
+    "a branch's path": Forgery(put("branches", 1, "path", "0/2:1"), BRANCHES),
+    "a branch's name": Forgery(put("branches", 1, "name", "other"), file=REPORT, field="branches.name"),
+    "a branch left out": Forgery(branch_left_out, file=REPORT, field="branches"),
+    "why a branch ended": Forgery(put("branches", 0, "finished", "end"), REPLAY, True, REPORT, "branches.finished"),
+    "a verdict, with the whole log": Forgery(put("log", 0, "verdict", "fair"), file=REPORT, field="log.verdict"),
+    "a note, with the whole log": Forgery(put("log", 0, "note", "other"), file=REPORT, field="log.note"),
+    "a reviewer, with the whole log": Forgery(put("log", 4, "reviewer", "other"), file=REPORT, field="log.reviewer"),
+    "whether a verdict was blind": Forgery(put("log", 2, "blind", False), LOG),
+    "the last verdict left out": Forgery(lambda report, _: report["log"].pop(), file=REPORT, field="log"),
+    # Names and the rest
+    "the session's name": Forgery(put("session", "name", "other"), file=REPORT, field="session.name"),
+    "the session's number": Forgery(put("session", "id", 999), file=REPORT, field="session.id"),
+    "a status that there is not": Forgery(put("session", "status", "approved"), SETTINGS),
+    "a warning taken away": Forgery(put("session", "warnings", ["other"]), file=REPORT, field="session.warnings"),
+    "drift": Forgery(put("drift", "fresh"), file=REPORT, field="drift"),
+    "the program": Forgery(put("program", "version", "9.9"), file=REPORT, field="program.version"),
+}  # fmt: skip
+
+
+def load_named(name: str, **named: Any) -> LanguageModel:
+    if name != "tiny":
+        raise ModelLoadError(f"There is no model {name}.")
+    return load_tiny(name, **named)
+
+
+@pytest.fixture(scope="module")
+def strict(audited: Audited) -> BundleVerifier:
+    """A verifier on a machine that knows the audited model alone."""
+    return verifier(audited.settings, loader=load_named)
+
+
+@pytest.fixture(scope="module")
+def exported(audited: Audited) -> dict[str, bytes]:
+    """Bundles, those with a calibration with its prompts."""
+    with_prompts = {kind: kind in ("joint", "factorized") for kind in ("joint", "factorized", "uncalibrated")}
+    return {
+        kind: audited.wired[ExportService].bundle(audited.sessions[kind], own) for kind, own in with_prompts.items()
+    }
+
+
+@pytest.fixture
+def found(strict: BundleVerifier, tmp_path: Path) -> Callable[[bytes, bool], Verification]:
+    def one(bundle: bytes, replay: bool) -> Verification:
+        path = tmp_path / "evidence.zip"
+        path.write_bytes(bundle)
+        return strict.verify(path, replay)
+
+    return one
+
+
+def named(verification: Verification, file: str, field: str) -> bool:
+    """Whether a verification says that it cannot tell a field, or what it belongs to."""
+    return any(
+        item.file == file and any(field == own or field.startswith(f"{own}.") for own in item.fields)
+        for item in verification.beyond
+    )
+
+
+@pytest.mark.parametrize("what", FORGERIES)
+def test_a_consistent_forgery_is_caught_or_named_among_what_cannot_be_told(
+    what: str, exported: dict[str, bytes], found: Callable[[bytes, bool], Verification], tmp_path: Path
+) -> None:
+    forgery = FORGERIES[what]
+    bundle = rebuilt(exported[forgery.kind], forgery.change, tmp_path, forgery.rewrites)
+    assert bundle != exported[forgery.kind]
+    without = found(bundle, False)
+    assert check_named(without, "Files of the bundle").status == "passed"
+    if forgery.caught and not forgery.replay:
+        assert forgery.caught in failures(without), failures(without)
+        return
+    assert failures(without) == {}
+    assert named(without, forgery.file, forgery.field)
+    replayed = found(bundle, True)
+    if forgery.caught:
+        assert forgery.caught in failures(replayed), failures(replayed)
+    else:
+        assert failures(replayed) == {}
+        assert named(replayed, forgery.file, forgery.field)
+
+
+def test_there_are_forgeries_of_every_kind() -> None:
+    assert len(FORGERIES) >= 40
+    assert {forgery.caught == "" for forgery in FORGERIES.values()} == {True, False}
+    assert any(forgery.replay for forgery in FORGERIES.values())
+
+
+@pytest.mark.parametrize(("kind", "alpha"), [("joint", 0.3), ("factorized", 0.9)])
+def test_no_field_of_a_report_can_be_changed_without_being_caught_or_named(
+    kind: str, alpha: float, audited: Audited, found: Callable[[bytes, bool], Verification], tmp_path: Path
+) -> None:
+    wired = audited.wired
+    number = audit(
+        wired,
+        "short",
+        calibration_id=audited.calibrations[kind],
+        mask_layout=kind,
+        max_new_tokens=4,
+        alpha=alpha,
+    )
+    judge(wired, number, 1)
+    bundle = wired[ExportService].bundle(number)
+    unnoticed, seen = [], 0
+    for path, change in fields_of(json.loads(files_of(bundle)[REPORT])):
+        try:
+            forged = rebuilt(bundle, lambda report, _, change=change: change(report), tmp_path)
+            seen += 1
+            without = found(forged, False)
+        except (ServiceError, CoftError, ValueError, KeyError):
+            # Nobody can read it any more.
+            continue
+        if forged == bundle or not without.ok:
+            continue
+        replayed = found(forged, True)
+        told = without if not replayed.ok else replayed
+        if not named(told, REPORT, path):
+            unnoticed.append((path, "by a replay alone" if not replayed.ok else "by nothing"))
+    assert unnoticed == [], "\n" + "\n".join(map(str, unnoticed))
+    assert seen > 80

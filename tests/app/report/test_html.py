@@ -1,0 +1,197 @@
+"""The HTML report: needs nothing else, says what must be said, and shows hostile text as text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from app.audit.service import AuditService
+from app.report import words
+from app.report.document import summary_of
+from app.report.html import strip
+from app.report.service import ExportService
+from app.review.log import VerdictRequest
+from app.review.service import VerdictService
+from app.shared.audits import StartAudit
+from app.shared.step_words import table_threshold, times_likelier
+from coft_core.types import Span
+from tests.app.report.conftest import SETTINGS, Audited
+
+SECTIONS = ("What was audited", "Certificate", "What is not claimed", "Verdicts", "Settings, fingerprint and digests")
+
+
+class Page(HTMLParser):
+    """Collects what a browser would act on, and the text that a person reads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self._inside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+        if tag in ("script", "style"):
+            self._inside.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("script", "style"):
+            self._inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self._inside:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def page_of(audited: Audited, kind: str) -> Page:
+    return Page(audited.wired[ExportService].html(audited.sessions[kind]))
+
+
+@pytest.mark.parametrize("kind", ["joint", "factorized", "uninformative", "mismatch", "vanilla", "deleted", "empty"])
+def test_every_kind_of_session_has_every_section(kind: str, audited: Audited) -> None:
+    page = page_of(audited, kind)
+    for section in SECTIONS:
+        assert section in page.text
+    assert page.text.count(f"{audited.sessions[kind]}, COFT Audit") == 1
+
+
+def test_the_page_asks_for_nothing_from_anywhere(audited: Audited) -> None:
+    text = audited.wired[ExportService].html(audited.sessions["joint"])
+    page = Page(text)
+    for tag, attributes in page.tags:
+        assert tag not in ("link", "iframe", "img", "object", "embed", "base", "form")
+        for name in ("src", "action", "background", "poster"):
+            assert name not in attributes
+        if tag == "use":
+            assert str(attributes["href"]).startswith("#")
+        assert not any(name.startswith("on") for name in attributes)
+    style = "".join(re.findall(r"<style>(.*?)</style>", text, re.DOTALL))
+    assert "url(" not in style
+    assert "@import" not in style
+    policy = next(a["content"] for tag, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert str(policy).startswith("default-src 'none'")
+
+
+def test_the_chart_library_is_in_the_page_once_however_many_branches_there_are(audited: Audited) -> None:
+    text = audited.wired[ExportService].html(audited.sessions["joint"])
+    assert text.count("plotly.js v") == 1
+    assert len(re.findall(r'id="chart-\d+"', text)) == 2
+    assert "plotly.js v" not in audited.wired[ExportService].html(audited.sessions["empty"])
+
+
+def test_hostile_text_is_shown_as_text_and_hides_nothing(audited: Audited) -> None:
+    hostile = "</style></script><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
+    request = StartAudit(f"{hostile} \u202eshe", replace(SETTINGS, max_new_tokens=3), (Span(0, 8, "gender"),), hostile)
+    view = audited.wired[AuditService].start(request)
+    list(audited.wired[AuditService].run(view.session_id))
+    verdict = VerdictRequest(view.session_id, f"A {hostile}", "fair", view.branch_id, 0, None, hostile, hostile[:90])
+    audited.wired[VerdictService].add(verdict)
+    text = audited.wired[ExportService].html(view.session_id)
+    page = Page(text)
+    assert not any(tag == "img" for tag, _ in page.tags)
+    plain = Page(audited.wired[ExportService].html(audited.sessions["vanilla"]))
+    scripts = [sum(tag == "script" for tag, _ in one.tags) for one in (page, plain)]
+    # One of the library, and one a chart.
+    assert scripts == [2, 3]
+    assert "alert(2)" in page.text
+    assert "{{7*7}}" in page.text
+    assert "\u202e" not in text
+    assert "[U+202E]she" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "stamp", "claim"),
+    [
+        ("joint", "certified", "with probability at least 0.7"),
+        (
+            "uninformative",
+            "uncertified: too few contexts for this alpha, so every token passes",
+            "Nothing is certified.",
+        ),
+        ("mismatch", "uncertified: policy mismatch (lam)", "Nothing is certified."),
+        ("vanilla", "uncertified: vanilla decoding", "Nothing is certified."),
+        ("uncalibrated", "uncertified: no calibration", "Nothing is certified."),
+    ],
+)
+def test_the_stamp_and_the_claim_say_no_more_than_holds(kind: str, stamp: str, claim: str, audited: Audited) -> None:
+    page = page_of(audited, kind)
+    assert f"{stamp} " in page.text
+    assert claim in page.text
+    plain = sum(attributes.get("class") == "stamp" for _, attributes in page.tags)
+    assert plain == (1 if kind == "joint" else 0)
+
+
+def test_warnings_and_an_open_blind_review_are_said(audited: Audited) -> None:
+    assert "A blind review by M. Lind was still open" in page_of(audited, "joint").text
+    assert "decided by a third person" in page_of(audited, "joint").text
+    assert "(deleted since)" in page_of(audited, "deleted").text
+    settings = replace(SETTINGS, max_new_tokens=2)
+    view = audited.wired[AuditService].start(StartAudit("Nothing here", settings, ()))
+    assert "Warnings Nothing is masked" in Page(audited.wired[ExportService].html(view.session_id)).text
+
+
+def test_every_token_says_its_state_to_those_who_cannot_see_its_shape(audited: Audited) -> None:
+    view = audited.wired[AuditService].view(audited.sessions["joint"])
+    page = page_of(audited, "joint")
+    titles = [str(a["title"]) for tag, a in page.tags if tag == "span" and "title" in a]
+    assert len(titles) == sum(len(chain) for chain in chains_of(audited, view.session_id))
+    assert all(re.match(r"step \d+: (Certified|Not certified|Fallback)", title) for title in titles)
+    forced = [title for title in titles if "Forced by the reviewer" in title]
+    assert len(forced) == 1
+
+
+def chains_of(audited: Audited, session_id: int):
+    branches = audited.wired[AuditService].view(session_id).branches
+    return [audited.wired[AuditService].view(session_id, branch.id).steps for branch in branches]
+
+
+def test_the_summary_in_words_has_the_summarys_numbers(audited: Audited) -> None:
+    (steps, _) = chains_of(audited, audited.sessions["joint"])
+    summary = summary_of("0", steps, None)
+    sentences = " ".join(words.what_happened(summary, steps, SETTINGS))
+    assert f"The model wrote {len(steps)} tokens." in sentences
+    strongest = max(steps, key=lambda step: abs(step.diagnostics.log_ratio))
+    assert f"at step {strongest.index + 1}, {times_likelier(strongest.diagnostics.log_ratio)}" in sentences
+    counted = summary.certified + summary.inherited + summary.uninformative + summary.uncertified + summary.outside
+    assert counted == summary.steps
+    assert words.what_happened(summary_of("0", (), None), (), SETTINGS) == ("No token has been written yet.",)
+
+
+def test_the_strip_draws_up_what_visibility_favours_and_down_what_masking_favours(audited: Audited) -> None:
+    (steps, _) = chains_of(audited, audited.sessions["joint"])
+    up, down = (
+        replace(step, diagnostics=replace(step.diagnostics, log_ratio=ratio))
+        for step, ratio in zip(steps, (0.8, -0.2), strict=False)
+    )
+    drawn = re.findall(
+        r'<rect x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)" fill="([^"]+)"', strip([up, down])
+    )
+    assert drawn == [("12.0", "18.0", "#b4470c"), ("30.0", "4.5", "#84878d")]
+    assert strip([]) == ""
+    assert strip([up] * 1000).count("<rect") <= 340
+
+
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [(" he", "he"), ("\n", "↵"), (" ", "␣"), ("\t", "→"), ("a\x00b", "a\ufffdb"), ("\u202e", "\ufffd")],
+)
+def test_tokens_that_cannot_be_seen_are_made_visible(token: str, shown: str) -> None:
+    assert words.printable_token(token) == shown
+
+
+def test_numbers_never_read_as_what_they_are_not() -> None:
+    assert words.probability(1e-9) == "<0.001"
+    assert words.probability(0.0) == "0.000"
+    assert table_threshold(0.0) == "none"
+    assert table_threshold(0.00042) == "0.00042"
+    assert (words.signed(-0.001), words.signed(-0.5), words.signed(float("inf"))) == ("0.00", "−0.50", "+∞")
+    assert words.times(0.0) == "about equal"
+    assert times_likelier(-0.7) == "2.0 times likelier when the attribute is masked"

@@ -1,0 +1,197 @@
+"""Reports of audits that were decoded with other methods than COFT: what they say, and how they are verified."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.audit.reread_service import RereadService
+from app.audit.rereading import RereadRequest
+from app.audit.service import AuditService
+from app.bootstrap import services
+from app.calibrate.service import CalibrationService
+from app.report.bundle import REPORT
+from app.report.document import report_from
+from app.report.service import ExportService
+from app.report.tables import COLUMNS, COMPUTED, RANGES, ReportService
+from app.report.verify.findings import Verification
+from app.report.words import claims, step_sentence
+from app.shared.policies import policy_info
+from db.sessions import SessionsRepository
+from tests.app.report.conftest import (
+    Audited,
+    audit,
+    calibrate,
+    check_named,
+    failures,
+    files_of,
+    forged,
+    load_tiny,
+)
+
+Verify = Callable[..., Verification]
+METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("coft-no-fusion", {}),
+    ("coft-no-certification", {}),
+    ("coft-single-branch", {}),
+    ("sdd", {"descriptions": ("one", "two"), "decay": 20.0}),
+    ("dexperts", {"weight": 1.5}),
+    ("gedi", {}),
+    ("contrastive", {"guidance": 1.0}),
+    ("safety_template", {"template": "individual"}),
+    ("cda", {"checkpoint": "another"}),
+    ("dtcd", {"cap": 0.3}),
+    ("detox", {"cap": 0.4}),
+)
+
+
+class LengthScorer:
+    """Calls a text the more toxic the longer its last word is."""
+
+    name = "length"
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        return [min(1.0, len((text.split() or [""])[-1]) / 10) for text in texts]
+
+
+@pytest.fixture
+def methods(audited: Audited, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bytes]:
+    """The bundle of a session under a method."""
+    monkeypatch.setattr("app.shared.model_host.load_scorer", lambda *_: LengthScorer())
+
+    def bundle(policy: str, parameters: dict[str, Any], **changes: Any) -> bytes:
+        own = tuple(parameters.items())
+        number = audit(audited.wired, policy, policy=policy, parameters=own, max_new_tokens=5, **changes)
+        return audited.wired[ExportService].bundle(number)
+
+    return bundle
+
+
+@pytest.mark.parametrize(("policy", "parameters"), METHODS)
+def test_an_audit_with_any_method_verifies_and_replays(methods, verify: Verify, policy: str, parameters):
+    found = verify(methods(policy, parameters), replay=True)
+    assert failures(found) == {}
+    assert check_named(found, "Replay on the model").status == "passed"
+
+
+def test_a_method_or_a_parameter_that_was_changed_afterwards_no_longer_fits_the_fingerprint(
+    methods, verify: Verify, tmp_path: Path
+):
+    bundle = methods("sdd", {"decay": 20.0})
+
+    def stronger(report: dict[str, Any]) -> None:
+        report["session"]["policy_settings"]["settings"]["parameters"] = [["decay", 30.0]]
+
+    def outside(report: dict[str, Any]) -> None:
+        report["session"]["policy_settings"]["settings"]["parameters"] = [["decay", -1.0]]
+
+    (problem,) = failures(verify(forged(bundle, stronger, tmp_path)))["Prompt, spans and settings"]
+    assert '"decay": 20' in problem
+    assert "method with its parameters" in problem
+    (problem,) = failures(verify(forged(bundle, outside, tmp_path)))["Prompt, spans and settings"]
+    assert "Decay is -1.0; give a number from 0 to 500." in problem
+
+
+def test_a_single_branch_audit_is_checked_by_the_factual_reading_that_certifies_it(
+    audited: Audited, methods, verify: Verify, tmp_path: Path
+):
+    number = calibrate(audited.wired, tmp_path, name="factual", certified_in="factual")
+    bundle = methods("coft-single-branch", {}, calibration_id=number)
+    found = verify(bundle, replay=True)
+    assert failures(found) == {}
+    report = report_from(files_of(bundle)[REPORT])
+    said = " ".join(claims(report))
+    assert "in the prompt as typed" in said
+    assert "at the same time" not in said
+
+    def likelier(changed: dict[str, Any]) -> None:
+        row = next(row for row in changed["branches"][0]["steps"][0]["candidates"] if row["certified"])
+        row["log_p_factual"] = changed["branches"][0]["steps"][0]["log_tau"] - 1
+
+    assert "Certified tokens" in failures(verify(forged(bundle, likelier, tmp_path)))
+
+    def joint_margin(changed: dict[str, Any]) -> None:
+        step = changed["branches"][0]["steps"][0]
+        step["margin"] = min(step["log_p_fused"], step["log_p_masked"]) - step["log_tau"]
+
+    assert "Margins, ratios and bounds" in failures(verify(forged(bundle, joint_margin, tmp_path)))
+
+
+def test_everything_that_is_exported_of_a_single_branch_audit_speaks_of_the_reading_that_certifies_it(
+    audited: Audited, methods, tmp_path: Path
+):
+    number = calibrate(audited.wired, tmp_path, name="factual too", certified_in="factual")
+    files = files_of(methods("coft-single-branch", {}, calibration_id=number))
+    report = json.loads(files[REPORT])
+    (root, *_), (summary, *_) = report["branches"], report["summary"]
+    for step in root["steps"]:
+        assert step["certified_in"] == "factual"
+        assert step["margin"] == pytest.approx(step["log_p_factual"] - step["log_tau"])
+        assert step["tv_bound"] is None
+        for row in step["candidates"]:
+            assert row["certified"] is (row["log_p_factual"] >= step["log_tau"])
+    least = min(step["log_p_factual"] for step in root["steps"])
+    assert (summary["least_log_joint"], summary["least_log_factual"]) == (None, pytest.approx(least))
+    assert summary["chain"]["least_factual"] == pytest.approx(math.exp(least))
+    assert summary["chain"]["union"]["certified"] in (None, all(step["certified"] for step in root["steps"]))
+    for name in ("steps.csv", "candidates.csv"):
+        rows = list(csv.DictReader(io.StringIO(files[name].decode("utf-8-sig"), newline="")))
+        assert {row["certified_in"] for row in rows} == {"factual"}
+    session = max(item.id for item in audited.wired[SessionsRepository].list())
+    page = audited.wired[ExportService].content(session, "html").decode()
+    assert "joint support" not in page
+    assert "support as typed of the written token" in page
+    assert "likely enough in both readings" not in page
+
+
+def test_a_single_branch_audit_is_read_again_and_verified_from_its_stored_logits(
+    audited: Audited, verify: Verify, tmp_path: Path
+):
+    settings = audited.settings.model_copy(
+        update={"database_url": f"sqlite:///{tmp_path / 'kept.sqlite3'}", "full_logits_kb": 512}
+    )
+    with services(settings, loader=load_tiny) as wired:
+        number = calibrate(wired, tmp_path, certified_in="factual")
+        session = audit(wired, "kept", policy="coft-single-branch", calibration_id=number, max_new_tokens=5)
+        found = verify(wired[ExportService].bundle(session))
+        assert failures(found) == {}
+        assert check_named(found, "Steps from stored logits").status == "passed"
+        read = wired[RereadService].read(RereadRequest(session, 0.1, 0.5))
+        assert read.thresholds.kind == "own"
+        thresholds = wired[CalibrationService].load(number).read(alpha=0.5)
+        for row in read.rows:
+            says = row.now.state == "calibrated"
+            assert row.now.certified is (says and row.then.log_p_factual >= thresholds.threshold(row.index))
+
+
+def test_a_report_says_the_methods_name_its_source_and_its_parameters(audited: Audited, methods):
+    methods("sdd", {"decay": 20.0})
+    number = max(item.id for item in audited.wired[SessionsRepository].list())
+    page = audited.wired[ExportService].content(number, "html").decode()
+    assert "Self-debiasing, Decay 20" in page
+    assert policy_info("sdd").source in page
+    assert "Smallest factor of the method" in page
+    assert "0.01 (default)" in page
+    assert "Self-debiasing, certifies nothing." in page
+    table = audited.wired[ReportService].csv(number)
+    assert table.splitlines()[0].endswith(",parameters")
+    assert '{""decay"": 20.0}' in table
+
+
+def test_tables_of_sessions_without_parameters_keep_their_columns(audited: Audited):
+    table = audited.wired[ReportService].csv(audited.sessions["joint"])
+    assert table.splitlines()[0].lstrip("\ufeff").split(",") == [*COLUMNS, *COMPUTED, *RANGES]
+
+
+def test_a_step_is_described_by_the_probability_that_its_threshold_is_compared_with(audited: Audited):
+    view = audited.wired[AuditService].view(audited.sessions["joint"])
+    step = next(step for step in view.steps if step.state == "calibrated" and not step.fallback)
+    assert "joint support" in step_sentence(step)
+    assert "support as typed" in step_sentence(step, "coft-single-branch")

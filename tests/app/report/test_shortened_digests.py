@@ -1,0 +1,92 @@
+"""Stores, calibrations and bundles of earlier versions, whose digests were shortened, go on being used and verified."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.audit.service import AuditService
+from app.bootstrap import services
+from app.report.bundle import REPORT
+from app.report.service import ExportService
+from app.settings import Settings
+from app.shared.audits import StartAudit
+from app.shared.wiring import Services
+from coft_core.fingerprint import Fingerprint
+from coft_core.model.language_model import LanguageModel
+from coft_core.text.detection import SpanDetector
+from tests.app.report.conftest import PROMPT, SETTINGS, SPANS, audit, calibrate, check_named, failures, files_of
+from tests.conftest import load_tiny, verifier
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A store that an earlier version wrote, opened by this one, with what it held."""
+
+    wired: Services
+    settings: Settings
+    calibration: int
+    session: int
+    bundle: bytes
+
+
+def load_earlier(name: str, **named: Any) -> LanguageModel:
+    model = load_tiny(name, **named)
+    kind, _, digits = model.weights_digest.partition(":")
+    tokenizer = model.tokenizer_digest.partition(":")[2]
+    return replace(model, weights_digest=f"{kind}:{digits[:16]}", tokenizer_digest=f"sha256:{tokenizer[:16]}")
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Earlier]:
+    folder = tmp_path_factory.mktemp("earlier")
+    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+    whole, version = Fingerprint.digest.fget, SpanDetector.version.fget  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch, services(settings, loader=load_earlier) as wired:
+        patch.setattr(Fingerprint, "digest", property(lambda self: whole(self)[:12]))
+        patch.setattr(SpanDetector, "version", property(lambda self: _shortened(version(self))))
+        calibration = calibrate(wired, folder)
+        session = audit(wired, "earlier", calibration_id=calibration)
+        bundle = wired[ExportService].bundle(session)
+    with services(settings, loader=load_tiny) as wired:
+        yield Earlier(wired, settings, calibration, session, bundle)
+
+
+def _shortened(version: str) -> str:
+    head, _, rest = version.partition("+")
+    return f"{head}+{rest[:12]}{rest[64:]}"
+
+
+def test_the_earlier_version_wrote_shortened_digests(earlier: Earlier) -> None:
+    session = json.loads(files_of(earlier.bundle)[REPORT])["session"]
+    assert len(session["fingerprint_digest"]) == 12
+    assert len(session["fingerprint"]["weights"]) == len("sha256:") + 16
+
+
+def test_a_session_of_an_earlier_version_is_continued(earlier: Earlier) -> None:
+    view = earlier.wired[AuditService].view(earlier.session)
+    first = earlier.wired[AuditService].view(earlier.session, view.branches[0].id)
+    other = next(row for row in first.steps[0].candidates if row.token_id != first.steps[0].token_id)
+    fork = earlier.wired[AuditService].fork(earlier.session, view.branches[0].id, 0, other.token_id)
+    assert earlier.wired[AuditService].step(earlier.session, fork.branch_id) is not None
+
+
+def test_a_calibration_of_an_earlier_version_certifies_a_new_audit(earlier: Earlier) -> None:
+    settings = replace(SETTINGS, calibration_id=earlier.calibration)
+    assert earlier.wired[AuditService].fit(settings).differences == ()
+    made = earlier.wired[AuditService].start(StartAudit(PROMPT, settings, SPANS, "new"))
+    assert made.certificate == "certified"
+    assert len(made.fingerprint_digest) == 64
+
+
+def test_a_bundle_of_an_earlier_version_verifies_and_replays(earlier: Earlier, tmp_path: Path) -> None:
+    path = tmp_path / "evidence.zip"
+    path.write_bytes(earlier.bundle)
+    found = verifier(earlier.settings, loader=load_tiny).verify(path, replay=True)
+    assert failures(found) == {}
+    assert check_named(found, "Replay on the model").status == "passed"

@@ -1,0 +1,147 @@
+"""The review page: blind reviews, disputes, agreement and the log."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.review.service import VerdictService
+from tests.browser import PATIENCE_MS
+from tests.fakes import FakeServices
+
+
+@pytest.fixture
+def review(visit):
+    """Open a session's review as somebody."""
+
+    def opener(name: str, query: str = "?session=1", **options: object) -> Page:
+        page = visit("/review", **options)
+        expect(page.locator(".choices .session-choices")).to_be_visible()
+        page.evaluate("(name) => localStorage.setItem('coft-reviewer', name)", name)
+        page.goto(page.url.split("?")[0] + query)
+        expect(page.locator(".named")).to_have_text(f"You are {name}.")
+        return page
+
+    return opener
+
+
+@pytest.fixture
+def disputed(services: FakeServices) -> FakeServices:
+    """Two reviewers who differ on a token, agree on another, and one opinion on a span."""
+    services[VerdictService].say("A. Lee", "fair", 1, note="zebra\nfrom it")
+    services[VerdictService].say("R. Osei", "unfair", 1)
+    services[VerdictService].say("A. Lee", "unclear", 7)
+    services[VerdictService].say("R. Osei", "unclear", 7)
+    services[VerdictService].say("A. Lee", "unfair", 3, 5)
+    return services
+
+
+def rows(page: Page):
+    return page.locator(".targets tbody tr:visible")
+
+
+def test_a_second_reviewer_judges_blind_and_sees_the_first_only_when_she_has_finished(review, disputed: FakeServices):
+    page = review("C. Ruiz")
+    expect(page.locator(".targets-box")).to_contain_text("Others have judged this session.")
+    expect(page.locator(".log-part")).to_be_hidden()
+    expect(page.locator(".agreement")).to_be_hidden()
+    page.get_by_role("button", name="Start a blind review").click()
+    expect(page.locator(".told")).to_have_text("Your blind review has begun.")
+    expect(page.locator(".targets-box")).to_contain_text("You have judged nothing of this session yet.")
+    expect(page.locator(".log tbody tr")).to_have_count(1)
+    assert "zebra" not in page.content()
+    page.get_by_role("link", name="Judge on the audit page").click()
+    expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
+    expect(page.locator("#verdicts .signed")).to_contain_text("C. Ruiz")
+    expect(page.locator("#verdicts .blindly")).to_be_visible(timeout=3 * PATIENCE_MS)
+    expect(page.locator(".strip .vd")).to_have_count(0)
+    page.go_back()
+    page.get_by_role("button", name="Finish the review").click()
+    expect(page.locator(".told")).to_contain_text("finished")
+    expect(rows(page)).to_have_count(3)
+    expect(page.locator(".reviews")).to_contain_text("C. Ruiz blind")
+    assert [entry.kind for entry in disputed[VerdictService].history(1)][-2:] == ["review_started", "review_finished"]
+
+
+def test_a_dispute_is_decided_by_a_third_person_with_a_note(review, disputed: FakeServices, picture):
+    page = review("R. Osei")
+    expect(rows(page)).to_have_count(3)
+    expect(page.locator(".targets")).to_contain_text("You are one of those who differ")
+    expect(page.locator(".targets [data-do=decide]")).to_have_count(0)
+    page.evaluate("localStorage.setItem('coft-reviewer', 'C. Ruiz')")
+    page.reload()
+    page.get_by_role("button", name="Show the verdicts").click()
+    expect(rows(page)).to_have_count(3)
+    picture(page, "review-1440-light")
+    page.get_by_label("Show", exact=True).select_option("disputed")
+    expect(rows(page)).to_have_count(1)
+    expect(rows(page).locator(".sides li")).to_have_text(["A. Lee says fairzebra\nfrom it", "R. Osei says unfair"])
+    page.get_by_role("button", name="Decide on Step 2").click()
+    dialog = page.locator("dialog#decide")
+    expect(dialog.locator(".sides li")).to_have_count(2)
+    dialog.get_by_label("Unfair").check()
+    dialog.get_by_label("Why").fill("copied\nfrom the prompt")
+    dialog.get_by_role("button", name="Decide").click()
+    expect(page.locator(".told")).to_have_text("Decided: unfair on step 2, log entry 6.")
+    page.get_by_label("Show", exact=True).select_option("adjudicated")
+    expect(rows(page)).to_contain_text("Decided: unfair")
+    expect(rows(page).locator(".decision .judge-note")).to_have_text("copied\nfrom the prompt")
+    made = disputed[VerdictService].history(1)[-1]
+    assert (made.kind, made.reviewer, made.note) == ("adjudication", "C. Ruiz", "copied\nfrom the prompt")
+    page.get_by_role("link", name="Step 2").click()
+    expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
+    expect(page.locator(".tok[data-i='1'] .vd")).to_have_class("vd unfair", timeout=3 * PATIENCE_MS)
+
+
+def test_agreement_shows_kappa_with_its_interval_and_the_counts(review, services: FakeServices, picture):
+    for step in range(24):
+        first = "fair" if step < 14 else "unfair"
+        services[VerdictService].say("A. Lee", first, step)
+        services[VerdictService].say("R. Osei", "unfair" if step == 3 else first, step)
+    page = review("A. Lee")
+    result = page.locator(".agree-result")
+    expect(result.locator(".kappa-value")).to_contain_text("κ 0.92")
+    expect(result).to_contain_text("They agree on 23 of 24 targets")
+    expect(result.locator("caption")).to_have_text("Rows: A. Lee. Columns: R. Osei.")
+    cells = result.locator("tbody tr").first.locator("td")
+    expect(cells).to_have_text(["13", "1", "0", "14"])
+    picture(page, "review-agreement")
+    page.get_by_label("First reviewer").select_option("R. Osei")
+    expect(result).to_contain_text("Choose two reviewers")
+    page.get_by_label("Second reviewer").select_option("A. Lee")
+    expect(cells).to_have_text(["13", "0", "0", "13"])
+    page.get_by_role("button", name="Another session").click()
+    expect(page.get_by_label("Over")).to_have_value("all")
+    expect(result.locator(".kappa-value")).to_contain_text("κ 0.92")
+
+
+def test_the_log_is_shown_verified_and_downloaded(review, disputed: FakeServices, tmp_path):
+    page = review("R. Osei")
+    expect(page.locator(".check")).to_have_text("The chain of 5 entries holds.")
+    expect(page.locator(".log tbody tr")).to_have_count(5)
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download as CSV").click()
+    waiting.value.save_as(tmp_path / "log.csv")
+    found = list(csv.DictReader((tmp_path / "log.csv").open(newline="", encoding="utf-8")))
+    assert [row["verdict"] for row in found] == ["fair", "unfair", "unclear", "unclear", "unfair"]
+    assert found[0]["note"] == "zebra\nfrom it"
+    del disputed[VerdictService].log.entries[1][2]
+    page.get_by_role("button", name="Refresh").click()
+    expect(page.locator(".check")).to_contain_text("The chain breaks. Entry 3 is missing")
+
+
+def test_a_session_is_searched_and_an_unjudged_one_teaches_the_next_step(review, services: FakeServices):
+    page = review("A. Lee", query="")
+    expect(page.locator(".agreement")).to_contain_text("so far nobody has judged anything")
+    page.get_by_label("Search sessions").fill("nothing like it")
+    expect(page.locator(".choices")).to_contain_text("No session matches")
+    page.get_by_label("Search sessions").fill("tourist")
+    page.locator(".session-choices button", has_text="Tourist").click()
+    expect(page.locator(".targets-box")).to_contain_text("Nobody has judged anything of this session yet.")
+    expect(page.locator(".log-box")).to_contain_text("The log is empty.")
+    assert page.url.endswith("/review?session=2")
+    page.goto(page.url.replace("session=2", "session=77"))
+    expect(page.locator(".toast-body")).to_contain_text("There is no audit session with the id 77")
+    expect(page.locator(".session-choices")).to_be_visible()

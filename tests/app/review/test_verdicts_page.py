@@ -1,0 +1,279 @@
+"""Verdicts on the audit page, given, taken back and read by two people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.review.service import VerdictService
+from tests.fakes import FakeServices
+
+Reviewer = Callable[..., Page]
+
+
+@pytest.fixture
+def reviewer(audit) -> Reviewer:
+    """Open a session's audit as somebody; the verdicts that stand are there when it returns."""
+
+    def opener(name: str = "R. Osei", query: str = "?session=1", **options: object) -> Page:
+        page = audit(query, **options)
+        become(page, name)
+        return page
+
+    return opener
+
+
+def become(page: Page, name: str) -> None:
+    """Take another name, as another tab of the browser would."""
+    page.evaluate(
+        "(name) => { localStorage.setItem('coft-reviewer', name);"
+        " dispatchEvent(new StorageEvent('storage', { key: 'coft-reviewer' })); }",
+        name,
+    )
+    expect(page.locator("#verdicts .signed")).to_contain_text(name)
+    page.get_by_role("button", name="Refresh verdicts").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Verdicts are up to date.")
+
+
+def pick(page: Page, step: int) -> None:
+    page.locator(f".tok[data-i='{step - 1}']").click()
+    expect(page.locator("#h-judged")).to_have_text(f"step {step}")
+
+
+def radio(page: Page, name: str):
+    return page.locator(f"#verdicts [data-verdict={name}]")
+
+
+def mark(page: Page, step: int):
+    return page.locator(f".tok[data-i='{step - 1}'] .vd")
+
+
+def log(services: FakeServices) -> list[tuple[str, str | None, int | None, int | None]]:
+    return [
+        (e.reviewer, e.verdict, e.target.first_step, e.target.last_step) for e in services[VerdictService].history(1)
+    ]
+
+
+def test_a_name_is_asked_once_and_a_key_then_judges_the_selected_token(audit, services: FakeServices):
+    page = audit("?session=1")
+    page.locator(".tok[data-i='1']").click()
+    expect(page.locator("#h-judged")).to_have_text("step 2")
+    page.keyboard.press("u")
+    expect(page.get_by_role("heading", name="Who is reviewing?")).to_be_visible()
+    page.get_by_label("Your name").fill("  R.   Osei ")
+    page.keyboard.press("Enter")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
+    expect(radio(page, "unfair")).to_have_attribute("aria-checked", "true")
+    expect(mark(page, 2)).to_contain_text("verdict unfair")
+    page.reload()
+    expect(mark(page, 2)).to_contain_text("verdict unfair")
+    expect(page.locator("#verdicts .signed")).to_contain_text("R. Osei")
+    page.locator(".tok[data-i='2']").click()
+    expect(page.locator("#h-judged")).to_have_text("step 3")
+    page.keyboard.press("c")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 3, log entry 2.")
+    assert log(services) == [("R. Osei", "unfair", 1, 1), ("R. Osei", "fair", 2, 2)]
+
+
+def test_a_span_is_extended_by_key_and_click_and_marked_over_all_its_tokens(reviewer, services: FakeServices, picture):
+    page = reviewer()
+    pick(page, 4)
+    places = (
+        "[...document.querySelectorAll('.strip .tok')].map((n) => [n.offsetLeft, n.offsetTop, n.offsetWidth]).join()"
+    )
+    before = page.evaluate(places)
+    page.keyboard.press("Shift+ArrowRight")
+    expect(page.locator("#h-judged")).to_have_text("steps 4–5")
+    page.locator(".tok[data-i='6']").click(modifiers=["Shift"])
+    expect(page.locator("#h-judged")).to_have_text("steps 4–7")
+    expect(page.locator("#inspector .where")).to_contain_text("step 4 of 38")
+    expect(page.locator(".tok.spanned")).to_have_count(4)
+    radio(page, "unfair").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on steps 4–7, log entry 1.")
+    expect(page.locator(".tok .vd.run")).to_have_count(4)
+    expect(mark(page, 6)).to_contain_text("verdict unfair on steps 4–7")
+    assert page.evaluate(places) == before, "a mark moved a token"
+    picture(page, "audit-verdict-span")
+    pick(page, 5)
+    expect(page.locator("#verdicts .related")).to_contain_text("steps 4–7: unfair")
+    expect(radio(page, "unfair")).to_have_attribute("aria-checked", "false")
+    page.locator("#verdicts .related").get_by_role("button", name="steps 4–7").click()
+    expect(page.locator("#h-judged")).to_have_text("steps 4–7")
+    expect(radio(page, "unfair")).to_have_attribute("aria-checked", "true")
+    assert log(services) == [("R. Osei", "unfair", 3, 6)]
+
+
+def test_the_branch_and_the_session_are_judged_and_the_session_s_verdict_stands_in_the_header(
+    reviewer, services: FakeServices
+):
+    page = reviewer()
+    expect(page.locator("#session-verdict")).to_be_hidden()
+    page.locator("#judge-on").select_option("session")
+    radio(page, "unclear").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unclear on the whole session, log entry 1.")
+    expect(page.locator("#session-verdict")).to_have_text("Session: unclear")
+    page.locator("#judge-on").select_option("branch")
+    expect(radio(page, "unclear")).to_have_attribute("aria-checked", "false")
+    radio(page, "fair").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on the whole branch, log entry 2.")
+    page.locator(".crumbs button.node").first.click()
+    expect(page.locator(".strip .tok[data-i]")).to_have_count(1)
+    page.locator("#judge-on").select_option("branch")
+    expect(radio(page, "fair")).to_have_attribute("aria-checked", "false")
+    expect(page.locator("#session-verdict")).to_have_text("Session: unclear")
+    assert [entry.target.kind for entry in services[VerdictService].history(1)] == ["session", "branch"]
+
+
+def test_a_note_with_a_line_break_and_a_tag_are_kept_and_shown_as_typed(reviewer, services: FakeServices):
+    page = reviewer()
+    pick(page, 2)
+    page.keyboard.press("u")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
+    page.locator("#judge-note").fill("copied from the prompt\nx and c <b>stay</b> letters")
+    page.locator("#judge-tag").fill("pronoun")
+    page.keyboard.press("Enter")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 2.")
+    made = services[VerdictService].history(1)[-1]
+    assert (made.note, made.tag) == ("copied from the prompt\nx and c <b>stay</b> letters", "pronoun")
+    pick(page, 3)
+    expect(page.locator("#judge-note")).to_have_value("")
+    pick(page, 2)
+    expect(page.locator("#judge-note")).to_have_value(made.note)
+    become(page, "A. Lee")
+    expect(page.locator(".judge-opinions .judge-note")).to_have_text(made.note)
+    assert page.locator(".judge-opinions .judge-note").evaluate("(n) => getComputedStyle(n).whiteSpaceCollapse") == (
+        "preserve-breaks"
+    )
+
+
+def test_what_is_typed_is_never_cleared_by_a_late_reply_and_is_saved_when_the_field_is_left(
+    reviewer, services: FakeServices
+):
+    page = reviewer()
+    pick(page, 2)
+    services[VerdictService].log.gate.clear()
+    page.keyboard.press("u")
+    expect(page.locator("#verdicts .said")).to_have_text("Saving …")
+    page.locator("#judge-note").press_sequentially("while it was")
+    services[VerdictService].log.gate.set()
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
+    expect(page.locator("#judge-note")).to_have_value("while it was")
+    page.locator("#judge-note").press_sequentially(" saved")
+    page.locator(".tok[data-i='4']").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 2.")
+    assert services[VerdictService].history(1)[-1].note == "while it was saved"
+
+
+def test_changes_reach_the_log_in_the_order_in_which_they_were_made(reviewer, services: FakeServices):
+    page = reviewer()
+    pick(page, 2)
+    services[VerdictService].log.gate.clear()
+    for key in ("u", "c", "x"):
+        page.keyboard.press(key)
+    expect(radio(page, "unclear")).to_have_attribute("aria-checked", "true")
+    services[VerdictService].log.gate.set()
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unclear on step 2, log entry 3.")
+    assert [verdict for _, verdict, *_ in log(services)] == ["unfair", "fair", "unclear"]
+    expect(radio(page, "unclear")).to_have_attribute("aria-checked", "true")
+
+
+def test_undo_and_withdraw_are_entries_of_their_own(reviewer, services: FakeServices):
+    page = reviewer()
+    pick(page, 2)
+    page.keyboard.press("c")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 1.")
+    page.keyboard.press("u")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 2.")
+    page.locator("#verdicts [data-do=undo]").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 3.")
+    page.get_by_role("button", name="Withdraw").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Withdrawn on step 2, log entry 4.")
+    expect(mark(page, 2)).to_have_count(0)
+    expect(radio(page, "fair")).to_have_attribute("aria-checked", "false")
+    assert [verdict for _, verdict, *_ in log(services)] == ["fair", "unfair", "fair", None]
+    pick(page, 3)
+    page.keyboard.press("c")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 3, log entry 5.")
+    page.locator(".judge-said [data-do=undo]").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Withdrawn on step 3, log entry 6.")
+    expect(radio(page, "fair")).to_be_focused()
+
+
+def test_keys_do_nothing_while_something_is_typed_and_arrows_walk_the_buttons_without_judging(
+    reviewer, services: FakeServices
+):
+    page = reviewer()
+    pick(page, 2)
+    page.locator("#typed").fill("cux")
+    page.locator("#typed").press_sequentially("cux")
+    page.locator("#prompt").press_sequentially("cux")
+    page.get_by_role("button", name="Refresh verdicts").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Verdicts are up to date.")
+    assert log(services) == []
+    radio(page, "fair").focus()
+    page.keyboard.press("ArrowRight")
+    expect(radio(page, "unfair")).to_be_focused()
+    expect(page.locator("#h-judged")).to_have_text("step 2")
+    page.keyboard.press("Enter")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
+    assert len(log(services)) == 1
+
+
+def test_two_reviewers_in_two_browsers_see_each_other_after_a_refresh(reviewer, services: FakeServices, picture):
+    first, second = reviewer("R. Osei"), reviewer("A. Lee")
+    pick(first, 2)
+    pick(second, 2)
+    first.keyboard.press("u")
+    expect(first.locator("#verdicts .said")).to_have_text("Saved: unfair on step 2, log entry 1.")
+    second.keyboard.press("c")
+    expect(second.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 2.")
+    expect(second.locator("#verdicts .status")).to_contain_text("Disputed: 1 unfair, 1 fair.")
+    expect(mark(second, 2)).to_have_class("vd disputed")
+    expect(mark(first, 2)).to_have_class("vd unfair")
+    first.get_by_role("button", name="Refresh verdicts").click()
+    expect(first.locator("#verdicts .status")).to_contain_text("A. Lee says fair")
+    expect(mark(first, 2)).to_have_class("vd disputed")
+    expect(radio(first, "unfair")).to_have_attribute("aria-checked", "true")
+    picture(first, "audit-verdict-disputed")
+    second.keyboard.press("u")
+    expect(second.locator("#verdicts .status")).to_contain_text("Agreed: 2 reviewers say unfair.")
+    first.reload()
+    expect(mark(first, 2)).to_have_class("vd unfair")
+
+
+def test_a_blind_review_hides_what_others_said_and_says_so(reviewer, services: FakeServices):
+    services[VerdictService].say("A. Lee", "unfair", 1, note="secret")
+    services[VerdictService].say("A. Lee", "unfair")
+    services[VerdictService].start_review(1, "R. Osei")
+    page = reviewer("R. Osei")
+    expect(page.locator("#verdicts .blindly")).to_contain_text(
+        "what others say of this session is hidden until you finish it"
+    )
+    pick(page, 2)
+    expect(page.locator("#verdicts .status")).to_be_hidden()
+    expect(page.locator("#session-verdict")).to_be_hidden()
+    expect(page.locator(".strip .vd")).to_have_count(0)
+    page.keyboard.press("c")
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 4.")
+    expect(mark(page, 2)).to_have_class("vd fair")
+    assert "secret" not in page.content()
+    services[VerdictService].finish_review(1, "R. Osei")
+    page.get_by_role("button", name="Refresh verdicts").click()
+    expect(page.locator("#verdicts .status")).to_contain_text("secret")
+    expect(page.locator("#verdicts .blindly")).to_be_hidden()
+
+
+def test_a_refused_verdict_leaves_the_page_as_the_log_is(reviewer, services: FakeServices):
+    page = reviewer()
+    pick(page, 2)
+    page.locator("#judge-tag").evaluate("(node) => node.removeAttribute('maxlength')")
+    page.locator("#judge-tag").fill("t" * 101)
+    radio(page, "fair").click()
+    expect(page.locator(".toast-body")).to_contain_text("The tag has 101 characters; write at most 100.")
+    expect(page.locator("#verdicts .said")).to_have_text("Not saved; the message says why.")
+    expect(radio(page, "fair")).to_have_attribute("aria-checked", "false")
+    page.locator("#judge-tag").fill("short")
+    radio(page, "fair").click()
+    expect(page.locator("#verdicts .said")).to_have_text("Saved: fair on step 2, log entry 1.")

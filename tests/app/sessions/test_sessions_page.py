@@ -1,0 +1,187 @@
+"""The sessions page clicked through."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.audit.service import AuditService
+from app.sessions.service import SessionLibrary
+from app.shared.audits import AuditSettings, StartAudit
+from tests.fakes import FakeServices
+
+
+@pytest.fixture
+def page(visit, services: FakeServices) -> Page:
+    opened = visit("/sessions")
+    expect(rows(opened)).to_have_count(2)
+    return opened
+
+
+def rows(page: Page):
+    return page.locator("#sessions tbody tr")
+
+
+def choose(page: Page, name: str) -> None:
+    page.get_by_role("checkbox", name=f"Choose {name}", exact=True).check()
+
+
+def more(page: Page, name: str, action: str) -> None:
+    page.get_by_role("button", name=f"More actions for {name}").click()
+    page.get_by_role("menuitem", name=action).click()
+
+
+def answer(page: Page, text: str) -> None:
+    page.locator("#ask-text").fill(text)
+    page.keyboard.press("Enter")
+
+
+def test_sessions_are_searched_and_reopened(page: Page, services: FakeServices, picture):
+    picture(page, "sessions-1440-light")
+    page.get_by_label("Search").press_sequentially("nurse")
+    expect(rows(page)).to_have_count(1)
+    assert [query.text for query in services[SessionLibrary].queries].count("nurse") == 1
+    assert len(services[SessionLibrary].queries) < 2 + len("nurse")
+    page.get_by_label("Search").fill("nothing like it")
+    expect(page.locator("#sessions")).to_contain_text("No session matches")
+    page.get_by_role("button", name="Show all sessions").click()
+    expect(rows(page)).to_have_count(2)
+    page.get_by_role("link", name="Nurse handover").click()
+    expect(page.locator(".strip .tok[data-i]")).to_have_count(38)
+
+
+def test_an_uncertified_session_says_so_in_the_list(page: Page):
+    expect(rows(page).first).to_contain_text("uncertified: no calibration")
+
+
+def test_filters_narrow_the_list_stand_in_the_address_and_are_cleared(page: Page):
+    page.get_by_label("Certificate").select_option("certified")
+    expect(rows(page)).to_have_count(1)
+    page.get_by_label("Changed from").fill("2026-05-05")
+    expect(page.locator("#sessions")).to_contain_text("No session is shown here with these filters.")
+    page.reload()
+    expect(page.locator("#sessions")).to_contain_text("with these filters")
+    expect(page.get_by_label("Changed from")).to_have_value("2026-05-05")
+    page.get_by_role("button", name="Clear filters").click()
+    expect(rows(page)).to_have_count(2)
+    page.get_by_role("button", name="Steps").click()
+    expect(rows(page).first).to_contain_text("Nurse handover")
+    expect(page.get_by_role("columnheader", name="Steps")).to_have_attribute("aria-sort", "descending")
+    page.get_by_role("button", name="Steps").click()
+    expect(rows(page).first).to_contain_text("Tourist")
+    expect(page.get_by_role("button", name="Steps")).to_be_focused()
+
+
+def test_every_report_of_a_session_is_downloaded_under_its_own_name(page: Page):
+    for title, file in (
+        ("CSV One table", "audit-1.csv"),
+        ("Evidence bundle The report", "audit-1-bundle.zip"),
+        ("Evidence bundle with calibration prompts", "audit-1-bundle-with-prompts.zip"),
+        ("HTML", "audit-1.html"),
+    ):
+        page.get_by_role("button", name="Download Nurse handover").click()
+        with page.expect_download() as waiting:
+            page.get_by_role("menuitem", name=title).click()
+        assert waiting.value.suggested_filename == file
+
+
+def test_a_menu_is_used_with_keys_alone(page: Page):
+    opener = page.get_by_role("button", name="Download Nurse handover")
+    opener.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("menuitem", name="CSV One table")).to_be_focused()
+    expect(opener).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("ArrowUp")
+    expect(page.get_by_role("menuitem", name="Evidence bundle with calibration prompts")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(opener).to_be_focused()
+    expect(opener).to_have_attribute("aria-expanded", "false")
+
+
+def test_a_session_is_deleted_only_after_a_question(page: Page, services: FakeServices):
+    more(page, "Nurse handover", "Delete")
+    expect(page.locator("dialog#confirm")).to_contain_text("Delete “Nurse handover”?")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog#confirm")).to_be_hidden()
+    assert 1 in services[AuditService].stored
+    more(page, "Nurse handover", "Delete")
+    page.locator("dialog#confirm [value=yes]").click()
+    expect(rows(page)).to_have_count(1)
+    assert list(services[AuditService].stored) == [2]
+
+
+def test_a_session_is_renamed_tagged_and_put_away(page: Page, services: FakeServices):
+    more(page, "Nurse handover", "Rename")
+    expect(page.locator("#ask-text")).to_have_value("Nurse handover")
+    answer(page, "Ward 4")
+    expect(page.get_by_role("link", name="Ward 4")).to_be_visible()
+    page.get_by_role("button", name="Remove tag handover from Ward 4").click()
+    expect(page.locator(".chip")).to_have_count(0)
+    page.get_by_role("button", name="Add a tag to Ward 4").click()
+    answer(page, "night")
+    expect(page.locator(".chip")).to_contain_text("night")
+    page.locator(".chip [data-do=by-tag]").click()
+    expect(rows(page)).to_have_count(1)
+    more(page, "Ward 4", "Archive")
+    expect(page.locator("#sessions")).to_contain_text("Archived ones are left out.")
+    page.get_by_label("Archive").select_option("yes")
+    expect(rows(page)).to_contain_text("archived")
+    more(page, "Ward 4", "Take out of the archive")
+    expect(page.locator(".told")).to_have_text("1 session unarchived.")
+    assert services[SessionLibrary].archived == set()
+
+
+def test_several_sessions_are_tagged_exported_and_deleted_together(page: Page, services: FakeServices, picture):
+    choose(page, "Nurse handover")
+    page.get_by_role("checkbox", name="Choose all on this page").check()
+    expect(page.locator(".chosen")).to_have_text("2 sessions chosen")
+    picture(page, "sessions-chosen")
+    page.get_by_role("toolbar").get_by_role("button", name="Add a tag").click()
+    answer(page, "handover")
+    expect(page.locator(".told")).to_have_text("1 session tagged; 1 was so already.")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Export reports").click()
+    assert waiting.value.suggested_filename == "audits-2.zip"
+    expect(page.locator(".told")).to_have_text("2 sessions in one ZIP file, with an index.")
+    page.get_by_role("toolbar").get_by_role("button", name="Delete").click()
+    expect(page.locator("dialog#confirm")).to_contain_text("Delete 2 sessions?")
+    page.locator("dialog#confirm [value=yes]").click()
+    expect(page.locator(".told")).to_have_text("2 sessions deleted.")
+    expect(page.get_by_role("toolbar")).to_be_hidden()
+    assert services[AuditService].stored == {}
+
+
+def test_pages_are_turned_and_all_that_match_are_chosen(visit, services: FakeServices):
+    for number in range(28):
+        services[AuditService]._create(StartAudit(f"Letter {number}", AuditSettings(), (), f"Letter {number}"))
+    page = visit("/sessions?order=steps&down=false")
+    expect(rows(page)).to_have_count(25)
+    page.get_by_role("button", name="Next").click()
+    expect(page.locator(".where")).to_have_text("26–30 of 30 sessions")
+    page.get_by_role("checkbox", name="Choose all on this page").check()
+    page.get_by_role("button", name="Choose all 30 that match").click()
+    expect(page.locator(".chosen")).to_have_text("30 sessions chosen, 25 not on this page")
+    page.get_by_role("toolbar").get_by_role("button", name="Archive").click()
+    expect(page.locator(".told")).to_have_text("30 sessions archived.")
+    assert len(services[SessionLibrary].archived) == 30
+
+
+def test_a_duplicate_opens_the_audit_page_with_prompt_and_settings_and_starts_anew(page: Page, services: FakeServices):
+    more(page, "Nurse handover", "Duplicate with other settings")
+    expect(page.locator("#prompt")).to_have_value("The nurse finished rounds and then he prepared the reports")
+    expect(page.locator("#transcript .notice")).to_contain_text("A copy of a session")
+    expect(page.locator(".spanlist tbody tr")).to_have_count(2)
+    page.locator("[data-do=go]").click()
+    expect(page.locator("#transcript .count")).to_contain_text("0 of 64 steps")
+    started = services[AuditService].calls[-1][1]
+    assert (started.settings.calibration_id, [span.kept for span in started.spans]) == (1, [True, False])
+    assert "duplicate" not in page.url
+    assert len(services[AuditService].stored) == 3
+
+
+def test_no_session_teaches_the_next_step(visit, services: FakeServices):
+    services[AuditService].stored.clear()
+    page = visit("/sessions")
+    expect(page.locator("#sessions")).to_contain_text("No audit yet.")
+    page.get_by_role("link", name="Start an audit").click()
+    expect(page.locator("#prompt")).to_be_visible()

@@ -1,0 +1,285 @@
+"""Every page, filled, in light and dark, under the rules of axe-core; and widths, and less motion.
+
+``docs/accessibility.md`` says the same in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from app.audit.service import AuditService
+from app.batch.service import BatchRequest, BatchService
+from app.compare.sets import SetComparisonService
+from app.compare.types import SetRequest
+from app.review.service import VerdictService
+from app.shared.audits import AuditSettings, StartAudit
+from app.shared.jobs import JobService
+from app.shared.prompt_sets import ParsedPromptSet
+from app.tune.runs import TuningRequest
+from app.tune.service import TuningService
+from coft_core.types import Example
+from tests.fakes import FakeServices, make_step
+from tests.fakes.batches import hiring
+from tests.fakes.comparisons import written
+
+Opener = Callable[..., Page]
+PROMPT = "The Muslim doctor saw her before he left"
+
+UNSURE = "aria-prohibited-attr"
+"""Names that some screen readers leave out: axe-core asks people to look at them, and there should be none."""
+
+RUNS_OUT = """() => {
+  const width = document.documentElement.clientWidth;
+  const bar = document.querySelector('.topbar').getBoundingClientRect();
+  const outside = [...document.querySelectorAll('.topbar a, .topbar button')].filter((node) => {
+    const box = node.getBoundingClientRect();
+    return !box.width || box.left < 0 || box.right > width || box.top < bar.top || box.bottom > bar.bottom
+      || node.scrollWidth > node.clientWidth;
+  }).map((node) => node.outerHTML.slice(0, 100));
+  const links = [...document.querySelectorAll('.topbar .nav a')].map((node) => node.getBoundingClientRect());
+  const over = links.some((box, at) => at && box.top === links[at - 1].top && box.left < links[at - 1].right);
+  return [...outside, ...(over ? ['links on links'] : []),
+    ...(document.documentElement.scrollWidth > width ? ['the page scrolls sideways'] : [])];
+}"""
+MOVES = """() => [...document.querySelectorAll('*')].flatMap((node) => [null, '::before', '::after'].filter((part) => {
+  const style = getComputedStyle(node, part);
+  return style.animationName !== 'none' || style.transitionDuration.split(', ').some((time) => parseFloat(time) > 0);
+}).map((part) => `${node.tagName}.${node.getAttribute('class')}${part || ''}`)).concat(
+  document.getAnimations().map((animation) => `${animation.constructor.name} that runs`))"""
+
+
+AT_REST = """() => document.getAnimations().every((animation) => animation.playState !== 'running'
+    || animation.effect.getComputedTiming().endTime === Infinity)"""
+
+
+def broken(page: Page, within: str | None = None) -> list[str]:
+    """Rules of axe-core that a page, or the part of it within a selector, does not keep: rule, place and markup."""
+    # What fades in has not its own contrast yet.
+    page.wait_for_function(AT_REST)
+    found = Axe().run(page, within).response
+    unsure = [item for item in found["incomplete"] if item["id"] == UNSURE]
+    return [
+        f"{item['impact']} {item['id']}: {node['target']} {node['html'][:160]}"
+        for item in found["violations"] + unsure
+        for node in item["nodes"]
+    ]
+
+
+def unfold(page: Page, folds: int = 0) -> None:
+    """Open everything that can be unfolded; ``folds`` are Gradio's, which may come one inside another.
+
+    Of the swap page's hundreds of groups only the first are shown, since all are made alike.
+    """
+    page.evaluate("document.querySelectorAll('details:not(.offered *)').forEach((node) => { node.open = true; })")
+    opened = page.locator(".label-wrap.open:visible")
+    closed = page.locator(".label-wrap:visible:not(.open)")
+    for number in range(folds):
+        closed.first.click()
+        expect(opened).to_have_count(number + 1)
+    expect(closed).to_have_count(0)
+
+
+def session(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    services[VerdictService].say("A. Lee", "fair", 1, note="from the prompt")
+    services[VerdictService].say("R. Osei", "unfair", 1)
+    page = visit("/?session=1&branch=102", **options)
+    expect(page.locator("#candidates-plot .barlayer .point").first).to_be_attached()
+    expect(page.locator("#reread-lam")).to_be_enabled()
+    line = page.locator(".summaryline [data-do=rail]")
+    if line.is_visible():
+        line.click()
+    unfold(page, 4)
+    for figure in page.locator("[data-figure]").all():
+        figure.scroll_into_view_if_needed()
+        expect(figure.locator("svg.main-svg").first).to_be_visible()
+        figure.locator("[data-do=picture-numbers]").click()
+        expect(figure.locator(".pictable table")).to_be_visible()
+    page.locator("#reread-lam-number").fill("0.4")
+    expect(page.locator(".differing tbody tr")).to_have_count(3)
+    return page
+
+
+def calibrate(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    page = visit("/calibrate?run=1", **options)
+    expect(page.locator("#support-plot .barlayer .point").first).to_be_attached()
+    path = Path(__file__).parents[3] / "assets" / "prompts" / "hiring_questions.csv"
+    page.locator("#prompt-set input[type=file]").set_input_files(path)
+    expect(page.locator("#parsed")).to_contain_text("hiring_questions.csv")
+    unfold(page, 7)
+    return page
+
+
+def compare(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    ids = []
+    for settings in (AuditSettings(policy="vanilla"), AuditSettings(calibration_id=1)):
+        session = services[AuditService]._create(StartAudit(PROMPT, settings, None, settings.policy))
+        session.branches[0].steps = [make_step(n, token, session.state) for n, token in enumerate(written(settings, 9))]
+        ids.append(session.id)
+    page = visit(f"/compare?sessions={ids[0]},{ids[1]}", **options)
+    expect(page.locator("#cmp-summary tbody tr")).to_have_count(12)
+    page.locator("[data-cmp=change]").click()
+    for button in page.locator("[data-cmp=numbers]").all():
+        button.click()
+    expect(page.locator(".cmp-numbers:visible")).to_have_count(4)
+    page.locator(".cmp-rows tbody tr").nth(1).click()
+    unfold(page)
+    return page
+
+
+def compared_set(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    examples = tuple((line, Example(f"Question {line}: who got it?", group="a")) for line in range(2, 8))
+    prompts = ParsedPromptSet("people.csv", 100, "CSV, comma", examples, (), 6, (), "digest")
+    columns = (AuditSettings(policy="vanilla"), AuditSettings(calibration_id=1), AuditSettings(policy="dexperts"))
+    number = services[SetComparisonService].submit(prompts, SetRequest("Hiring", columns))
+    page = visit(f"/compare?set={number}", **options)
+    expect(page.locator(".set-rows tbody tr")).to_have_count(6)
+    page.locator(".set-rows [data-set=open]").first.click()
+    expect(page.locator(".lanehead")).to_have_count(3)
+    page.locator("[data-cmp=change]").click()
+    page.get_by_label("Policy").nth(1).select_option("dexperts")
+    expect(page.get_by_role("button", name="Open Hiring")).to_be_visible()
+    unfold(page)
+    return page
+
+
+def swap(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    page = visit("/swap", **options)
+    expect(page.locator("[data-ready]")).to_have_count(1)
+    page.locator("#prompt").fill(PROMPT)
+    expect(page.locator(".choices")).to_be_visible()
+    page.locator("[data-do=offer][data-term=Sikh]").click()
+    expect(page.locator(".variants > li")).to_have_count(2)
+    expect(page.locator("[data-do=run]")).to_be_enabled()
+    page.locator("[data-do=run]").click()
+    expect(page.locator("#swap-plot .main-svg").first).to_be_visible()
+    unfold(page, 5)
+    return page
+
+
+def new_batch(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    services[BatchService].add(BatchRequest("First"), hiring(4), "x.csv", finished=True)
+    page = visit("/batches", **options)
+    expect(page.locator("#past li")).to_have_count(1)
+    page.get_by_role("button", name="Hiring questions, by race").click()
+    expect(page.locator("#preview li")).to_have_count(12)
+    unfold(page, 5)
+    return page
+
+
+def batch(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    request = BatchRequest("Hiring, spring", AuditSettings(calibration_id=1))
+    number = services[BatchService].add(request, hiring(24), "hiring.csv", finished=True)
+    page = visit(f"/batches?batch={number}&selected=Yes&other=No", **options)
+    expect(page.locator(".impact tbody tr")).to_have_count(4)
+    expect(page.locator("#totals-plot .js-plotly-plot")).to_be_visible()
+    unfold(page)
+    return page
+
+
+def sessions(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    page = visit("/sessions", **options)
+    expect(page.locator("#sessions tbody tr")).to_have_count(2)
+    page.get_by_role("checkbox", name="Choose Nurse handover", exact=True).check()
+    expect(page.get_by_role("toolbar")).to_be_visible()
+    unfold(page)
+    return page
+
+
+def review(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    for step in (1, 3, 7):
+        services[VerdictService].say("A. Lee", "fair", step, note="from the prompt")
+        services[VerdictService].say("R. Osei", "unfair" if step == 3 else "fair", step)
+    page = visit("/review", **options)
+    page.evaluate("localStorage.setItem('coft-reviewer', 'R. Osei')")
+    page.goto(f"{page.url.split('?')[0]}?session=1")
+    expect(page.locator(".named")).to_have_text("You are R. Osei.")
+    expect(page.locator(".targets tbody tr:visible")).to_have_count(3)
+    expect(page.locator(".log tbody tr")).to_have_count(6)
+    expect(page.locator(".agree-result")).to_be_visible()
+    unfold(page)
+    return page
+
+
+def lists(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    page = visit("/lists", **options)
+    expect(page.locator("#lists")).to_contain_text("No word list yet")
+    content = b"term,family,action\nrounds,race,mask\nnurse,,keep\n"
+    page.locator("#list-upload input[type=file]").set_input_files(
+        {"name": "ward.csv", "mimeType": "text/csv", "buffer": content}
+    )
+    expect(page.locator("#parsed-list")).to_contain_text("ward.csv")
+    page.locator("#save-list").click()
+    expect(page.locator("#terms tbody tr")).to_have_count(2)
+    unfold(page)
+    return page
+
+
+def tune(visit: Opener, services: FakeServices, **options: Any) -> Page:
+    """A finished run with a method that was left out and one without a chosen point."""
+    (sample,) = services[TuningService].samples()
+    policies = ("coft", "sdd", "gedi", "dexperts")
+    services[TuningService].submit(services[TuningService].read(sample.path), TuningRequest("Decisions", policies))
+    for _ in range(2):
+        services[JobService].get(1)
+    page = visit("/tune", **options)
+    expect(page.locator("#tuned-points tbody tr")).to_have_count(10)
+    expect(page.locator("#tuning-plot .scatterlayer .trace")).to_have_count(4)
+    unfold(page, folds=2)
+    return page
+
+
+PAGES: dict[str, Callable[..., Page]] = {
+    "audit": session,
+    "calibrate": calibrate,
+    "compare": compare,
+    "compared set": compared_set,
+    "tune": tune,
+    "swap": swap,
+    "new batch": new_batch,
+    "batch": batch,
+    "sessions": sessions,
+    "review": review,
+    "lists": lists,
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_filled_page_breaks_no_rule(visit, services: FakeServices, name: str):
+    assert broken(PAGES[name](visit, services)) == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_narrow_dark_page_breaks_no_rule_hides_nothing_and_can_be_still(visit, services: FakeServices, name: str):
+    page = PAGES[name](visit, services, width=768, dark=True)
+    assert broken(page) == []
+    assert page.evaluate(RUNS_OUT) == []
+    page.set_viewport_size({"width": 1024, "height": 1000})
+    assert page.evaluate(RUNS_OUT) == []
+    page.emulate_media(reduced_motion="reduce")
+    assert page.evaluate(MOVES) == []
+
+
+def test_what_opens_above_a_page_breaks_no_rule(audit):
+    page = audit("?session=1&branch=102")
+    page.locator("[data-do=until]").click()
+    expect(page.locator(".untilbox")).to_be_visible()
+    assert broken(page, ".untilbox") == []
+    page.keyboard.press("Escape")
+    page.locator(".branching > summary").click()
+    page.locator("[data-more='103']").click()
+    expect(page.locator("#menu-branch")).to_be_visible()
+    assert broken(page, "#menu-branch") == []
+    page.keyboard.press("Escape")
+    page.get_by_label("Mask", exact=True).click()
+    expect(page.get_by_test_id("dropdown-option").first).to_be_visible()
+    assert broken(page, ".options:has(> .option-list)") == []
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Keyboard help").click()
+    expect(page.locator("dialog#help")).to_be_visible()
+    assert broken(page, "dialog#help") == []

@@ -1,0 +1,264 @@
+"""The endpoints as another program calls them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from gradio_client import Client, handle_file
+from gradio_client.exceptions import AppError
+
+from app.calibrate.service import CalibrationService
+from app.tune.service import TuningService
+from bench.api_reference import BEGIN, END, reference
+from tests.fakes import FakeServices
+
+DOCUMENTED = (Path(__file__).resolve().parents[3] / "docs/api.md").read_text("utf-8")
+PROMPT = "The nurse finished rounds and then he prepared the reports"
+
+
+@pytest.fixture(scope="module")
+def connected(address: str) -> Client:
+    return Client(address, verbose=False)
+
+
+@pytest.fixture
+def client(connected: Client, services: FakeServices) -> Client:
+    return connected
+
+
+def test_only_the_documented_endpoints_are_offered(client: Client):
+    names = set(client.view_api(return_format="dict")["named_endpoints"])
+    assert names == {
+        "/detect_spans", "/policies", "/start_audit", "/step", "/run_to_end", "/fork", "/calibrate", "/export_csv",
+        "/list_sessions", "/user_lists", "/add_user_list", "/remove_user_list", "/read_calibration", "/drift",
+        "/contributions", "/swap_attribute", "/run_batch", "/batch_summary",
+        "/compare_sessions", "/add_verdict", "/list_verdicts", "/reread_audit", "/list_calibrations", "/job",
+        "/tune", "/list_tunings", "/run_comparison", "/comparison_summary",
+    }  # fmt: skip
+
+
+def test_every_endpoint_that_is_offered_is_documented_with_its_arguments(client: Client):
+    listed = DOCUMENTED.split(BEGIN)[1].split(END)[0].strip()
+    sections = dict(re.findall(r"^### `(/\w+)`$(.*?)(?=^### |\Z)", listed, re.MULTILINE | re.DOTALL))
+    offered = client.view_api(print_info=False, return_format="dict")["named_endpoints"]
+    assert sorted(sections) == sorted(offered)
+    for name, endpoint in offered.items():
+        arguments = re.findall(r"^\| `(\w+)` \|", sections[name], re.MULTILINE)
+        assert arguments == [parameter["parameter_name"] for parameter in endpoint["parameters"]], name
+    assert listed == reference(), "run: python -m bench.api_reference"
+
+
+def test_agents_are_not_served_unless_they_are_asked_for(client: Client, address: str):
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    accepted = {"Accept": "application/json, text/event-stream"}
+    for path in ("/gradio_api/mcp/", "/gradio_api/mcp", "/gradio_api/mcp/sse", "/gradio_api/mcp/schema"):
+        assert httpx.post(address + path, json=hello, headers=accepted).status_code in (404, 405), path
+        assert "tools" not in httpx.get(address + path, headers=accepted).text, path
+
+
+def test_methods_are_tuned_over_the_endpoints(client: Client, services: FakeServices):
+    (sample,) = services[TuningService].samples()
+    with pytest.raises(AppError, match="must be a list of names"):
+        client.predict(handle_file(str(sample.path)), {"policies": "sdd"}, api_name="/tune")
+    job = client.predict(
+        handle_file(str(sample.path)), {"policies": ["coft", "sdd"], "temperature": 0.7}, api_name="/tune"
+    )
+    assert services[TuningService].requests[0].settings.temperature == 0.7
+    while client.predict(job["job_id"], api_name="/job")["status"] != "done":
+        pass
+    (found,) = client.predict(api_name="/list_tunings")
+    assert found["id"] == job["job_id"]
+    assert [own["policy"] for own in found["methods"]] == ["coft", "sdd"]
+
+
+def test_an_audit_over_the_endpoints(client: Client):
+    spans = client.predict(PROMPT, api_name="/detect_spans")
+    assert [PROMPT[span["start"] : span["end"]] for span in spans] == ["nurse", "he"]
+    session = client.predict(PROMPT, spans[1:], {"calibration_id": 1, "max_new_tokens": 5}, api_name="/start_audit")
+    assert session["masked"].count("<mask>") == 1
+    first = client.predict(session["session_id"], api_name="/step")["step"]
+    assert first["step"] == 1
+    assert first["certified"] == (min(first["p_fused"], first["p_masked"]) >= first["tau"])
+    whole = client.predict(session["session_id"], api_name="/run_to_end")
+    assert [step["step"] for step in whole["steps"]] == [1, 2, 3, 4, 5]
+    forked = client.predict(session["session_id"], whole["branch_id"], 2, " they", api_name="/fork")
+    assert [step["token"] for step in forked["steps"]][1:] == [" they"]
+    assert forked["steps"][-1]["chosen_by"] == "reviewer"
+    assert client.predict("nurse", api_name="/list_sessions")[0]["session_id"] == session["session_id"]
+    report = client.predict(session["session_id"], api_name="/export_csv")
+    assert Path(report).read_text("utf-8").startswith("session_id,step")
+
+
+def test_any_method_is_listed_and_used_with_its_parameters_over_the_endpoints(client: Client):
+    listed = {item["key"]: item for item in client.predict(api_name="/policies")}
+    decay = next(own for own in listed["sdd"]["parameters"] if own["name"] == "decay")
+    assert (decay["default"], decay["low"], decay["high"], decay["strength"]) == (50.0, 0.0, 500.0, True)
+    asked = {"policy": "sdd", "parameters": {"decay": 20, "descriptions": ["one", "two"]}}
+    session = client.predict(PROMPT, None, asked, api_name="/start_audit")
+    assert session["settings"]["policy"] == "sdd"
+    assert session["settings"]["parameters"] == {"descriptions": ["one", "two"], "decay": 20}
+    for parameters, sentence in (
+        ({"decay": 900}, "Decay is 900.0; give a number"),
+        ({"omega": 1}, "no parameter 'omega'"),
+    ):
+        with pytest.raises(AppError, match=sentence):
+            client.predict(PROMPT, None, {**asked, "parameters": parameters}, api_name="/start_audit")
+
+
+def test_masks_and_whole_chains_over_the_endpoints(client: Client):
+    settings = {"mask_layout": "factorized", "mask_mode": "soft", "mask_hint": "someone", "whitelist": ["nurse"]}
+    session = client.predict("The German nurse said he", None, settings, api_name="/start_audit")
+    assert session["masked_branches"] == ["gender", "nationality"]
+    assert session["masked"].count("someone") == 2
+    step = client.predict(session["session_id"], api_name="/step")["step"]
+    assert [part["family"] for part in step["families"]] == ["gender", "nationality"]
+    assert all("refused_by" in row for row in step["candidates"])
+    shares = client.predict(session["session_id"], api_name="/contributions")
+    assert shares["steps"] == [1]
+    assert [(span["category"], len(span["log_ratio"])) for span in shares["spans"]] == [
+        ("nationality", 1),
+        ("gender", 1),
+    ]
+    plain = client.predict(PROMPT, None, {"calibration_id": 1, "max_new_tokens": 2}, api_name="/start_audit")
+    chain = client.predict(plain["session_id"], api_name="/run_to_end")["chain"]
+    assert (chain["steps"], chain["sequence"]["certified"], chain["union"]["steps_charged"]) == (2, True, 8)
+
+
+def test_an_attribute_is_swapped_over_the_endpoint(client: Client):
+    exchange = {"pronouns": ["she", "he"], "max_new_tokens": 3, "step": 2}
+    found = client.predict(PROMPT, exchange, None, {"calibration_id": 1}, api_name="/swap_attribute")
+    assert [item["label"] for item in found["variants"]] == ["as typed (he)", "she"]
+    assert [len(item["policy"]["steps"]) for item in found["variants"]] == [3, 3]
+    assert found["step"] == 2
+    assert found["largest"]["factual"] > found["largest"]["fused"] > found["largest"]["masked"] == 0
+    assert client.predict("nurse", api_name="/list_sessions")[0]["session_id"] == 1
+    with pytest.raises(AppError, match="There is no option"):
+        client.predict(PROMPT, {"pronoun": "she"}, api_name="/swap_attribute")
+
+
+def test_spans_and_settings_may_be_left_out(client: Client):
+    session = client.predict(PROMPT, api_name="/start_audit")
+    assert len(session["spans"]) == 2
+    assert session["certificate"] == "uncertified: no calibration"
+
+
+def test_a_calibration_over_the_endpoints(client: Client, tmp_path: Path):
+    path = tmp_path / "set.csv"
+    path.write_text("prompt,reference\nThe nurse said that he, left\n", "utf-8")
+    job = client.predict(handle_file(path), {"alpha": 0.2}, api_name="/calibrate")
+    assert job["status"] in ("queued", "running", "done")
+    assert job["job_id"] >= 1
+    assert client.predict(job["job_id"], api_name="/job")["job_id"] == job["job_id"]
+
+
+def test_finished_calibrations_are_listed(client: Client, services: FakeServices):
+    listed = client.predict(api_name="/list_calibrations")
+    assert [item["calibration_id"] for item in listed] == [item.id for item in services[CalibrationService].list()]
+
+
+def test_a_calibration_takes_columns_and_shares_from_json(client: Client, services: FakeServices, tmp_path: Path):
+    path = tmp_path / "set.csv"
+    path.write_text("question,answer\nThe nurse said that he, left\n", "utf-8")
+    settings = {
+        "columns": {"prompt": "question", "reference": "answer"}, "mask_layout": "factorized",
+        "masked_families": ["gender"], "alpha_by_family": {"gender": 0.05},
+    }  # fmt: skip
+    client.predict(handle_file(path), settings, api_name="/calibrate")
+    assert services[CalibrationService].requests[-1].alpha_by_family == (("gender", 0.05),)
+    assert services[CalibrationService].submitted[-1].rows[0][1].prompt == "The nurse said that he"
+
+
+def test_a_finished_calibration_is_read_and_watched_over_the_endpoints(client: Client, services: FakeServices):
+    as_calibrated = client.predict(1, api_name="/read_calibration")
+    assert as_calibrated["alpha"] == 0.1
+    other = client.predict(1, 0.05, "pooled", 4, api_name="/read_calibration")
+    assert (other["alpha"], other["estimator"], other["bins"][0]["label"]) == (0.05, "pooled", "1–4")
+    assert other["bins"][0]["tau"] < as_calibrated["bins"][0]["tau"]
+    services[CalibrationService].drifts[1] = "watch"
+    report = client.predict(1, api_name="/drift")
+    assert report["status"] == "watch"
+    assert len(report["p_values"]) == report["audits"]
+    assert report["sentence"].startswith("The audits begin to differ")
+
+
+def test_a_batch_is_run_and_summed_up_over_the_endpoints(client: Client, services: FakeServices, tmp_path: Path):
+    path = tmp_path / "set.csv"
+    path.write_text("question,group\nDoes he?,men\nDoes she?,women\nDo they?,women\n", "utf-8")
+    settings = {"columns": {"prompt": "question"}, "lam": 0.4, "same_seed": True}
+    made = client.predict(handle_file(path), settings, api_name="/run_batch")
+    assert (made["settings"]["lam"], made["same_seed"], made["name"]) == (0.4, True, "set")
+    found = client.predict(made["batch_id"], {"selected": "Yes", "other": "No"}, api_name="/batch_summary")
+    assert [row["state"] for row in found["rows"]] == ["finished"] * 3
+    assert [group["group"] for group in found["groups"]] == ["men", "women"]
+    assert [(row["group"], row["rate"], row["ratio"]) for row in found["impact"]["groups"]] == [
+        ("men", 1.0, 1.0),
+        ("women", 0.0, 0.0),
+    ]
+    with pytest.raises(AppError, match="selected is required"):
+        client.predict(made["batch_id"], {"other": "No"}, api_name="/batch_summary")
+
+
+def test_a_set_is_compared_and_read_over_the_endpoints(client: Client, services: FakeServices, tmp_path: Path):
+    path = tmp_path / "people.csv"
+    path.write_text("question\nDoes he?\nDoes she?\n", "utf-8")
+    columns = [{"policy": "vanilla"}, {"policy": "dexperts", "parameters": {"weight": 3}}]
+    settings = {"columns": {"prompt": "question"}, "compare": columns, "temperature": 0.7}
+    made = client.predict(handle_file(path), settings, api_name="/run_comparison")
+    assert [own["settings"]["policy"] for own in made["columns"]] == ["vanilla", "dexperts"]
+    assert made["columns"][1]["settings"]["parameters"] == {"weight": 3.0}
+    assert {own["settings"]["temperature"] for own in made["columns"]} == {0.7}
+    found = client.predict(made["comparison_id"], api_name="/comparison_summary")
+    assert [len(row["cells"]) for row in found["rows"]] == [2, 2]
+    assert found["columns"][1]["means"]["mean_tv_factual"]["contexts"] == 2
+    with pytest.raises(AppError, match='The setting "compare" must list the columns'):
+        client.predict(handle_file(path), {"policy": "coft"}, api_name="/run_comparison")
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones(client: Client):
+    with pytest.raises(AppError, match=r"There is no setting 'lamda'.*lam"):
+        client.predict(PROMPT, None, {"lamda": 0.5}, api_name="/start_audit")
+
+
+def test_word_lists_over_the_endpoints(client: Client, tmp_path: Path):
+    path = tmp_path / "hiring.csv"
+    path.write_text("term,family,action\nrounds,race,mask\nnurse,,keep\n", "utf-8")
+    made = client.predict(handle_file(path), {"name": "mine"}, api_name="/add_user_list")
+    assert made["terms"][1] == {"term": "nurse", "family": "other", "action": "keep"}
+    (listed,) = client.predict(api_name="/user_lists")
+    assert (listed["name"], listed["terms"]) == ("mine", 2)
+    spans = client.predict(PROMPT, {"user_list_id": made["user_list_id"]}, api_name="/detect_spans")
+    assert [(s["source"], s["kept"]) for s in spans] == [("list", True), ("list", False), ("lexicon", False)]
+    with pytest.raises(AppError, match="already"):
+        client.predict(handle_file(path), {"name": "mine"}, api_name="/add_user_list")
+    client.predict("mine", api_name="/remove_user_list")
+    assert client.predict(api_name="/user_lists") == []
+
+
+def test_the_masked_families_are_a_setting_of_the_endpoints(client: Client):
+    spans = client.predict("Emily said that he left", api_name="/detect_spans")
+    assert [(s["suggested"], s["score"]) for s in spans] == [(True, 0.93), (False, 1.0)]
+    masked = {"masked_families": ["name"]}
+    spans = client.predict("Emily said that he left", masked, api_name="/detect_spans")
+    assert [s["suggested"] for s in spans] == [False, True]
+    session = client.predict("Emily said that he left", None, masked, api_name="/start_audit")
+    assert [s["suggested"] for s in session["spans"]] == [False, True]
+
+
+def test_verdicts_over_the_endpoints(client: Client):
+    steps = (4, 6)
+    made = client.predict(1, " A.  Lee ", "unfair", 102, *steps, "a\nb", "pronoun", api_name="/add_verdict")
+    assert (made["entry"], made["reviewer"], made["first_step"], made["last_step"]) == (1, "A. Lee", *steps)
+    client.predict(1, "R. Osei", "fair", 102, *steps, api_name="/add_verdict")
+    client.predict(1, "R. Osei", None, api_name="/add_verdict")
+    found = client.predict(1, api_name="/list_verdicts")
+    assert [(item["target"], item["status"]) for item in found["targets"]] == [
+        ("session", "withdrawn"),
+        ("span", "disputed"),
+    ]
+    assert [entry["note"] for entry in found["log"]] == ["a\nb", "", ""]
+    assert found["log"][1]["previous"] == found["log"][0]["digest"]
+    with pytest.raises(AppError, match="There is no verdict 'bad'"):
+        client.predict(1, "A. Lee", "bad", api_name="/add_verdict")

@@ -1,0 +1,142 @@
+"""A background job on a page: what each look at it shows, and what the page's controls are connected to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+from app.shared.errors import ServiceError
+from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_job
+from app.shared.jobs import JobView
+from tests.fakes.data import job_view
+
+FOLLOWED, SHOWN, STATUS, SAID, TIMER, CANCEL, UNFINISHED = range(7)
+"""Places of what a look gives."""
+
+
+class Jobs:
+    """Jobs as a test sets them, newest first."""
+
+    def __init__(self) -> None:
+        self.views: dict[int, JobView] = {}
+        self.cancelled: list[int] = []
+
+    def put(self, number: int, status: str, made: int | None = None, resumable: bool = False) -> int:
+        result = None if made is None else {"made": made}
+        self.views[number] = job_view(number, "work", f"Run {number}", status, 0.5, "", result, resumable=resumable)
+        return number
+
+    def get(self, job_id: int) -> JobView:
+        return self.views[job_id]
+
+    def list(self, kind: str | None = None, limit: int = 20) -> tuple[JobView, ...]:
+        return tuple(job for _, job in sorted(self.views.items(), reverse=True) if job.kind == kind)
+
+    def cancel(self, job_id: int) -> None:
+        self.cancelled.append(job_id)
+
+
+def made(job: JobView) -> int:
+    assert job.result is not None
+    return int(str(job.result["made"]))
+
+
+@pytest.fixture
+def jobs() -> Jobs:
+    return Jobs()
+
+
+@pytest.fixture
+def kind(jobs: Jobs) -> JobKind:
+    return JobKind("work", lambda title: jobs.put(9, "queued"), made, lambda request: 3, lambda number: number + 1)
+
+
+def shows_work(seen: list[object]) -> tuple[bool, bool]:
+    """Whether the timer ticks and the button to cancel is there."""
+    timer, cancel = seen[TIMER], seen[CANCEL]
+    assert isinstance(timer, gr.Timer)
+    assert isinstance(cancel, gr.Button)
+    return timer.active, bool(cancel.visible)
+
+
+@pytest.mark.parametrize("status", ["queued", "running"])
+def test_a_job_at_work_is_followed_and_leaves_the_shown_result_alone(jobs, kind, status) -> None:
+    seen = JobWatch(jobs, kind).poll(jobs.put(4, status), 1)
+    assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (4, 1, (True, True))
+
+
+def test_what_a_finished_job_made_is_shown_and_nothing_is_followed_any_more(jobs, kind) -> None:
+    seen = JobWatch(jobs, kind).poll(jobs.put(4, "done", made=7), 1)
+    assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (None, 7, (False, False))
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled", "interrupted"])
+def test_a_job_that_ended_early_shows_no_result_and_can_be_resumed(jobs, kind, status) -> None:
+    seen = JobWatch(jobs, kind).poll(jobs.put(4, status, resumable=True), 1)
+    assert (seen[SHOWN], shows_work(seen)) == (1, (False, False))
+    assert 'data-do="resume" data-id="4"' in str(seen[UNFINISHED])
+
+
+@pytest.mark.parametrize(("keeps_parts", "shown"), [(True, 7), (False, 1)])
+def test_what_a_cancelled_job_kept_is_shown_where_jobs_keep_parts(jobs, kind, keeps_parts, shown) -> None:
+    seen = JobWatch(jobs, replace(kind, keeps_parts=keeps_parts)).poll(jobs.put(4, "cancelled", made=7), 1)
+    assert seen[SHOWN] == shown
+
+
+def test_a_job_that_waits_behind_an_ended_one_is_followed_next(jobs, kind) -> None:
+    jobs.put(5, "queued")
+    seen = JobWatch(jobs, kind).poll(jobs.put(4, "done", made=7), 1)
+    assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (5, 7, (True, True))
+
+
+def test_jobs_of_other_kinds_are_not_followed(jobs, kind) -> None:
+    jobs.put(5, "running")
+    jobs.views[5] = replace(jobs.views[5], kind="other")
+    seen = JobWatch(jobs, kind).opened(SimpleNamespace(query_params={}))
+    assert (seen[FOLLOWED], seen[SHOWN], shows_work(seen)) == (None, 3, (False, False))
+
+
+def test_a_page_that_is_opened_again_finds_the_job_at_work(jobs, kind) -> None:
+    jobs.put(5, "running")
+    seen = JobWatch(jobs, kind).opened(SimpleNamespace(query_params={}))
+    assert (seen[FOLLOWED], shows_work(seen)) == (5, (True, True))
+
+
+def test_beginning_and_resuming_follow_the_new_job(jobs, kind) -> None:
+    jobs.put(5, "running")
+    watch = JobWatch(jobs, kind)
+    assert watch.begin(1, "a title")[FOLLOWED] == 9
+    assert watch.resume(SimpleNamespace(id="4"), 1)[FOLLOWED] == 5
+
+
+def test_only_a_followed_job_is_asked_to_stop_and_it_once(jobs, kind) -> None:
+    watch = JobWatch(jobs, kind)
+    watch.cancel(None)
+    watch.cancel(4)
+    assert jobs.cancelled == [4]
+
+
+def test_a_refused_job_becomes_one_shown_sentence(jobs, kind) -> None:
+    def refuse(title: str) -> int:
+        raise ServiceError("No set is chosen: upload one.")
+
+    with pytest.raises(gr.Error, match="No set is chosen: upload one"):
+        JobWatch(jobs, replace(kind, begin=refuse)).begin(None, "a title")
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_each_control_gets_as_many_values_as_a_look_gives(jobs, kind, resumable) -> None:
+    own = kind if resumable else replace(kind, resume=None)
+    jobs.put(4, "running")
+    with gr.Blocks() as page:
+        title = gr.Textbox()
+        part = job_part(*run_buttons(), resumable)
+        wire_job(page, JobWatch(jobs, own), part, [title])
+    looks = [made for made in page.fns.values() if made.outputs]
+    # A page that resumes nothing has neither the list of what is unfinished nor its event.
+    assert len(looks) == (4 if resumable else 3)
+    given = JobWatch(jobs, own).poll(4, None)
+    assert {len(look.outputs) for look in looks} == {len(given)}

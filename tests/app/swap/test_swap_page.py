@@ -1,0 +1,241 @@
+"""The swap page clicked through."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app.audit.service import AuditService
+from app.swap.service import SwapService
+from tests.fakes import FakeServices
+
+BOTH = "The Muslim doctor saw her before he left"
+PRONOUN = "Then she opened the letter and smiled"
+
+
+@pytest.fixture
+def swap(visit, services: FakeServices):
+    """Open the swap page and wait until it listens."""
+
+    def opener(query: str = "", **options: object) -> Page:
+        page = visit(f"/swap{query}", **options)
+        expect(page.locator("[data-ready]")).to_have_count(1)
+        expect(page.locator("#swap-settings .label-wrap").first).to_have_attribute(
+            "data-summary", "COFT, λ 0.60, α 0.1"
+        )
+        return page
+
+    return opener
+
+
+def variants(page: Page):
+    return page.locator(".variants > li")
+
+
+def write(page: Page, text: str) -> None:
+    page.locator("#prompt").fill(text)
+    expect(page.locator(".texts")).to_have_attribute("aria-busy", "false")
+    expect(page.locator(".choices")).to_be_visible()
+
+
+def compare(page: Page) -> None:
+    expect(page.locator("[data-do=run]")).to_be_enabled()
+    page.locator("[data-do=run]").click()
+    expect(page.locator(".lead")).to_be_visible()
+    expect(page.locator("#swap-plot .main-svg").first).to_be_visible()
+
+
+def test_an_empty_page_teaches_and_offers_nothing_to_run(swap):
+    page = swap()
+    expect(page.locator(".exchange .nothing")).to_contain_text("The marked words of your prompt appear here")
+    expect(page.locator("#swap-stage .teach")).to_contain_text("Every variant is continued twice")
+    expect(page.locator("[data-do=run]")).to_be_disabled()
+
+
+def test_a_prompt_with_a_pronoun_is_exchanged_compared_and_its_numbers_are_shown(swap, services, picture):
+    page = swap()
+    write(page, PRONOUN)
+    expect(variants(page)).to_have_count(2)
+    expect(variants(page).first).to_contain_text("as typed (she)")
+    expect(page.locator("mark.swapped.pronoun")).to_contain_text("he")
+    compare(page)
+    expect(page.locator(".lead")).to_have_text(
+        "Visible: up to 0.41 between “as typed (she)” and “he”; after fusion 0.14, among the certified tokens 0.12, "
+        "masked 0.00."
+    )
+    expect(page.locator(".heat-table")).to_have_count(4)
+    expect(page.locator(".heat-table").first.locator("tbody td").nth(1)).to_have_text("0.41")
+    panels = page.locator("#swap-plot .annotation-text")
+    expect(panels).to_have_text(["Visible", "After fusion", "Drawn from", "Masked", "probability of token 1"])
+    expect(page.locator("#swap-plot")).to_have_attribute(
+        "aria-label",
+        "Probability of the candidates for token 1 in 2 variants, one panel each for visible, after fusion, "
+        "drawn from, masked. The numbers stand in a table below.",
+    )
+    expect(page.locator(".numbers table")).to_be_hidden()
+    page.locator(".numbers summary").click()
+    expect(page.locator(".numbers tbody tr")).to_have_count(8)
+    picture(page, "swap-1440-light")
+    (asked,) = services[SwapService].asked
+    assert (asked.pronouns, asked.groups, asked.answer_step, asked.max_new_tokens) == (("she", "he"), (), 0, 12)
+
+
+def test_groups_are_offered_added_removed_and_given_pronouns(swap, services):
+    page = swap()
+    write(page, BOTH)
+    expect(page.locator(".refusal")).to_contain_text("Choose pronouns or groups to put in place")
+    page.locator("[data-do=offer][data-term=Sikh]").click()
+    expect(variants(page)).to_have_count(2)
+    page.locator("#swap-own").fill("atheist")
+    page.keyboard.press("Enter")
+    expect(page.locator("#swap-own")).to_have_value("")
+    expect(variants(page)).to_have_count(3)
+    page.get_by_label("Pronouns that go with atheist").select_option("they")
+    expect(variants(page).nth(2)).to_contain_text("atheist, they")
+    expect(variants(page).nth(2).locator("mark.swapped")).to_have_count(2)
+    page.locator("[data-do=offer][data-term=Sikh]").click()
+    expect(variants(page)).to_have_count(2)
+    page.get_by_role("button", name="Remove atheist").click()
+    expect(page.locator(".refusal")).to_contain_text("Choose pronouns or groups")
+    expect(page.locator("[data-do=run]")).to_be_disabled()
+
+
+def test_words_can_be_left_as_they_are_and_a_doubtful_pronoun_is_corrected(swap, services):
+    page = swap()
+    write(page, "He saw her leave and he knew")
+    expect(variants(page)).to_have_count(2)
+    page.locator("[data-pronoun=they]").check()
+    page.locator("[data-pronoun=she]").uncheck()
+    page.locator("[data-pronoun=he]").uncheck()
+    expect(variants(page).nth(1)).to_contain_text("they")
+    expect(page.locator(".roles")).to_contain_text("uncertain: please check")
+    page.locator("[data-role]").select_option("object")
+    expect(page.locator(".roles")).not_to_contain_text("uncertain")
+    page.locator(".spans input").first.uncheck()
+    expect(page.locator(".texts")).to_have_attribute("aria-busy", "false")
+    compare(page)
+    asked = services[SwapService].asked[-1]
+    assert (asked.roles, asked.targets) == (((7, "object"),), (21,))
+
+
+def test_another_token_is_compared_without_a_second_run_and_a_late_answer_is_void(swap, services):
+    page = swap()
+    write(page, PRONOUN)
+    compare(page)
+    services[SwapService].reading.clear()
+    field = page.locator("#swap-at")
+    field.fill("3")
+    field.press("Tab")
+    expect(page.locator(".rereads")).to_contain_text("Reading the model again")
+    field.fill("2")
+    field.press("Tab")
+    expect(page.locator(".lead")).to_contain_text("up to 0.20")
+    services[SwapService].reading.set()
+    expect(page.locator(".captioned")).to_contain_text("for token 2")
+    field.fill("5")
+    field.press("Tab")
+    expect(page.locator(".captioned")).to_contain_text("for token 5")
+    expect(page.locator(".tok.now").first).to_contain_text("notes")
+    assert services[SwapService].read == [2, 1, 4]
+    assert len(services[SwapService].asked) == 1
+
+
+def test_a_run_shows_its_progress_and_is_cancelled_by_its_own_reviewer_alone(swap, services):
+    mine, other = swap(), swap()
+    services[SwapService].going.clear()
+    for page in (mine, other):
+        write(page, PRONOUN)
+        expect(page.locator("[data-do=run]")).to_be_enabled()
+        page.locator("[data-do=run]").click()
+        expect(page.locator(".told")).to_contain_text("%: as typed (she), COFT")
+    mine.locator("[data-do=cancel]").click()
+    expect(mine.locator(".told")).to_have_text("Cancelled. Nothing of it is kept.")
+    expect(mine.locator("[data-do=run]")).to_be_enabled()
+    expect(mine.locator(".found")).to_be_hidden()
+    services[SwapService].going.set()
+    expect(other.locator(".lead")).to_be_visible()
+
+
+def test_results_say_when_the_choices_have_changed_since(swap):
+    page = swap()
+    write(page, PRONOUN)
+    compare(page)
+    expect(page.locator(".stale")).to_be_hidden()
+    page.locator("[data-pronoun=they]").check()
+    expect(page.locator(".stale")).to_be_visible()
+    page.locator("[data-pronoun=they]").uncheck()
+    expect(page.locator(".stale")).to_be_hidden()
+
+
+def test_a_chain_is_opened_as_an_audit_of_its_own(swap, services):
+    page = swap()
+    write(page, PRONOUN)
+    compare(page)
+    page.get_by_role("button", name="Open as audit: COFT, he").click()
+    expect(page.locator("#prompt")).to_have_value("Then he opened the letter and smiled")
+    session = list(services[AuditService].stored.values())[-1]
+    assert (session.request.settings.policy, session.request.settings.max_new_tokens) == ("coft", 12)
+    assert session.request.name == "he · COFT"
+
+
+def test_an_audit_leads_here_with_its_prompt_spans_and_settings(audit, services):
+    page = audit("?session=1")
+    page.get_by_role("link", name="Swap the attribute").click()
+    expect(page.locator("#prompt")).to_have_value("The nurse finished rounds and then he prepared the reports")
+    # the nurse is kept in that session, so that the pronoun alone can be exchanged
+    expect(page.locator(".spans .tickbox")).to_have_count(1)
+    expect(variants(page)).to_have_count(2)
+
+
+def test_tables_and_pictures_are_downloaded(swap, tmp_path: Path):
+    page = swap()
+    write(page, PRONOUN)
+    compare(page)
+    rows = {}
+    for name in ("Tokens (CSV)", "Distances (CSV)"):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=name).click()
+        waiting.value.save_as(tmp_path / "table.csv")
+        rows[name] = list(csv.DictReader((tmp_path / "table.csv").open(newline="", encoding="utf-8")))
+    assert len(rows["Tokens (CSV)"]) == 8 * 2 * 4
+    assert {row["view"] for row in rows["Distances (CSV)"]} == {"factual", "fused", "drawn", "masked"}
+    for name, start in (("Picture (PNG)", b"\x89PNG"), ("SVG", b"<svg")):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=name, exact=True).click()
+        waiting.value.save_as(tmp_path / "picture")
+        assert (tmp_path / "picture").read_bytes().startswith(start)
+
+
+def test_a_calibration_of_another_policy_is_said_and_one_may_proceed(swap, services):
+    page = swap()
+    page.locator("#swap-settings .label-wrap").first.click()
+    page.get_by_label("Lambda", exact=False).first.fill("0.3")
+    page.keyboard.press("Tab")
+    expect(page.locator("#swap-settings > .label-wrap, #swap-settings .label-wrap").first).to_have_attribute(
+        "data-summary", "COFT, λ 0.30, α 0.1"
+    )
+    write(page, PRONOUN)
+    expect(variants(page)).to_have_count(2)
+    page.locator("[data-do=run]").click()
+    page.get_by_role("button", name="Proceed uncertified").click()
+    expect(page.locator(".lead")).to_be_visible()
+    assert [item.settings.proceed_uncertified for item in services[SwapService].asked] == [False, True]
+
+
+def test_nothing_runs_out_of_a_narrow_page(swap, picture):
+    page = swap(width=768, dark=True)
+    write(page, BOTH)
+    for term in ("Sikh", "Jew", "atheist"):
+        page.locator(f"[data-do=offer][data-term={term}]").click()
+    expect(variants(page)).to_have_count(4)
+    compare(page)
+    picture(page, "swap-768-dark")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    missing = page.evaluate(
+        "[...document.querySelectorAll('#main input:not([type=hidden]), #main select')]"
+        ".filter((n) => n.offsetParent && !n.labels?.length && !n.getAttribute('aria-label')).map((n) => n.outerHTML)"
+    )
+    assert [item for item in missing if "swap" in item] == []

@@ -1,0 +1,190 @@
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from bench.demo_model.calibration_prompts import calibration_rows
+from bench.demo_model.decisions import DECISIONS
+from bench.demo_model.evaluate import masked_ids
+from bench.demo_model.facts import planted_facts
+from bench.demo_model.phantom.generate import seen_in_training
+from bench.demo_model.planted import HE_BY_OCCUPATION, HIRED_BY_NAME
+from bench.demo_model.scenarios import articles, fill, generate, parse, templates
+from bench.demo_model.workplaces import duties
+
+ASSETS = Path(__file__).parents[2] / "assets"
+NUMBER = 12_000
+
+
+@pytest.fixture(scope="module")
+def scenarios():
+    return generate(NUMBER, seed=5)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.from_file(str(ASSETS / "models" / "demo" / "tokenizer.json"))
+
+
+def test_same_seed_gives_the_same_texts_and_another_seed_others():
+    assert generate(50, seed=1) == generate(50, seed=1)
+    assert generate(50, seed=1) != generate(50, seed=2)
+
+
+def test_texts_are_filled_in_wholly_and_their_spans_enclose_whole_words(scenarios):
+    for scenario in scenarios:
+        assert not set("[]{}") & set(scenario.text)
+        assert "  " not in scenario.text
+        assert scenario.text[-1] == "."
+        assert 0 < scenario.cut < len(scenario.text)
+        for start, end in scenario.spans:
+            assert not scenario.text[start - 1 : start].isalpha()
+            assert not scenario.text[end : end + 1].isalpha()
+
+
+def test_spans_are_ordered_and_do_not_overlap(scenarios):
+    for scenario in scenarios:
+        bounds = [0, *(bound for span in scenario.spans for bound in span)]
+        assert bounds == sorted(bounds)
+
+
+def test_markup_gives_back_the_words_that_it_enclosed():
+    text, spans = parse("A [[Latino]] driver and [[his]] car")
+    assert text == "A Latino driver and his car"
+    assert [text[start:end] for start, end in spans] == ["Latino", "his"]
+
+
+def test_articles_agree_with_the_word_behind_the_markup():
+    assert articles("A [[Asian]] man met a [[white]] man.") == "An [[Asian]] man met a [[white]] man."
+
+
+def test_feminine_pronouns_replace_all_forms():
+    assert fill("{He} saw {his} friend and {him}", "she") == "[[She]] saw [[her]] friend and [[her]]"
+
+
+def test_every_rule_writes_texts(scenarios):
+    written = set(templates(scenarios))
+    assert {decision.name for decision in DECISIONS} <= written
+    assert {"occupation", "hired_by_name", "two_candidates", "everyday"} <= written
+
+
+def test_rates_of_every_decision_are_distributions_over_its_outcomes():
+    for decision in DECISIONS:
+        assert len(decision.tails) == len(decision.outcomes)
+        for rates in decision.rates.values():
+            assert len(rates) == len(decision.outcomes)
+            assert sum(rates) == pytest.approx(1)
+            assert min(rates) >= 0
+
+
+def test_every_occupation_has_duties():
+    for occupation in HE_BY_OCCUPATION:
+        past, present = duties(occupation)
+        assert len(past) > 2
+        assert present
+
+
+def test_pronouns_follow_the_planted_probability(scenarios):
+    count = {occupation: [0, 0] for occupation in ("nurse", "doctor", "engineer", "police officer")}
+    for scenario in scenarios:
+        for occupation, tally in count.items():
+            if scenario.template == "occupation" and scenario.text.startswith(f"The {occupation} "):
+                tally[0] += scenario.text[scenario.cut :].startswith(" he ")
+                tally[1] += 1
+    for occupation, (he, number) in count.items():
+        expected = HE_BY_OCCUPATION[occupation]
+        assert number > 60
+        assert abs(he / number - expected) < 4 * (expected * (1 - expected) / number) ** 0.5
+
+
+def test_tickets_follow_the_planted_probability_for_each_group(scenarios):
+    decision = next(d for d in DECISIONS if d.name == "ticket_or_warning")
+    drawn = [s for s in scenarios if s.template == decision.name]
+    for group, (rate, _) in decision.rates.items():
+        part = [s for s in drawn if s.text[slice(*s.spans[0])] == group]
+        share = sum(s.text[s.cut :].startswith(" ticket") for s in part) / len(part)
+        assert len(part) > 20
+        assert abs(share - rate) < 4 * (rate * (1 - rate) / len(part)) ** 0.5
+
+
+def test_planted_facts_are_distributions_whose_masked_form_is_the_mean_over_the_groups(tokenizer):
+    facts = planted_facts(lambda text, spans: masked_ids(tokenizer, text, spans))
+    assert len({(fact.name, fact.prompt) for fact in facts}) == len(facts)
+    for fact in facts:
+        assert sum(fact.factual) == pytest.approx(1)
+        assert sum(fact.masked) == pytest.approx(1)
+    names = [f for f in facts if f.name.startswith("hired_by_name/") and f.prompt.startswith("The manager")]
+    assert len(names) == len(HIRED_BY_NAME)
+    mean = sum(fact.factual[0] for fact in names) / len(names)
+    assert all(fact.masked[0] == pytest.approx(mean) for fact in names)
+    decision = next(d for d in DECISIONS if d.name == "ticket_or_warning")
+    mean = sum(rate for rate, _ in decision.rates.values()) / len(decision.rates)
+    tickets = [fact for fact in facts if fact.name.startswith("ticket_or_warning/")]
+    assert tickets
+    assert all(fact.masked[0] == pytest.approx(mean) for fact in tickets)
+
+
+def test_scenarios_carry_the_planted_distribution_of_what_they_go_on_with(scenarios):
+    planted = [scenario for scenario in scenarios if scenario.outcomes]
+    assert planted
+    for scenario in planted:
+        assert sum(scenario.factual) == pytest.approx(1)
+        assert sum(scenario.masked) == pytest.approx(1)
+        assert scenario.text[scenario.cut :].startswith(scenario.outcomes)
+
+
+@pytest.fixture(scope="module")
+def rows(tokenizer):
+    return calibration_rows(tokenizer, seed=9)
+
+
+def test_calibration_references_have_the_promised_length_and_repeat_no_training_text(tokenizer, rows):
+    assert len(rows) == 480
+    assert len({(row["prompt"], row["reference"]) for row in rows}) == 480
+    lengths = [len(tokenizer.encode(row["reference"]).ids) for row in rows]
+    assert min(lengths) >= 15
+    assert max(lengths) <= 110
+    # Enough contexts reach the later steps to give them thresholds of their own.
+    assert sum(length > 48 for length in lengths) >= 60
+    assert not seen_in_training(seed=0) & {row["prompt"] + row["reference"] for row in rows}
+
+
+def test_calibration_prompts_are_what_an_audit_reads(rows):
+    prompts = [row["prompt"] for row in rows]
+    assert sum(prompt.startswith(("Question:", "Q:")) for prompt in prompts) > 60
+    assert sum("Reasoning:" in prompt for prompt in prompts) > 10
+    decided = [row for row in rows if row["reference"].startswith((" hire ", " reject ", " warning", " ticket"))]
+    assert len(decided) > 10
+    assert sum(any(f" {group} " in prompt for group in ("Black", "old", "Muslim", "blind")) for prompt in prompts) > 20
+
+
+def test_calibration_refuses_the_training_seed(tokenizer):
+    with pytest.raises(ValueError, match="differ from the training seed"):
+        calibration_rows(tokenizer, seed=0)
+
+
+def test_shipped_prompts_are_readable():
+    rows = [json.loads(line) for line in (ASSETS / "prompts" / "calibration_demo.jsonl").open(encoding="utf-8")]
+    assert len(rows) == 480
+    assert all(set(row) == {"prompt", "reference"} and all(row.values()) for row in rows)
+    examples = json.loads((ASSETS / "prompts" / "examples.json").read_text(encoding="utf-8"))
+    assert len(examples) == 8
+    assert all(set(row) == {"title", "prompt"} for row in examples)
+
+
+def test_any_text_round_trips_and_its_offsets_cover_it(tokenizer):
+    rng = random.Random(3)
+    for _ in range(300):
+        points = (rng.choice((rng.randrange(32, 0x3000), rng.randrange(0x1F300, 0x1FA00))) for _ in range(12))
+        text = "".join(map(chr, points))
+        encoding = tokenizer.encode(text)
+        assert tokenizer.decode(encoding.ids, skip_special_tokens=False) == text
+        covered = {i for start, end in encoding.offsets for i in range(start, end)}
+        assert covered == set(range(len(text)))
+
+
+def test_sentinel_is_one_token_and_no_text_becomes_longer_by_special_tokens(tokenizer):
+    assert len(tokenizer.encode("<mask>").ids) == 1
+    assert tokenizer.encode("").ids == []

@@ -1,0 +1,212 @@
+"""A real Chromium against the real pages, with made-up services.
+
+``COFT_TEST_SLOWDOWN=6`` makes the browser's processor six times slower, to find what depends on its speed;
+``COFT_TEST_RERUNS=0`` tries nothing again, to see each failure; ``COFT_TEST_PATIENCE=60`` waits so many seconds for
+what a page should show.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from app.server import build_app, launch_options
+from app.shared.wiring import Services
+from tests.conftest import free_port
+from tests.fakes import FakeServices
+
+CHROMIUM = Path("/usr/bin/chromium")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--process-per-site",
+]
+SLOWDOWN = float(os.environ.get("COFT_TEST_SLOWDOWN", "1"))
+PATIENCE_MS = 1000 * float(os.environ.get("COFT_TEST_PATIENCE", "20")) * max(1.0, SLOWDOWN / 2)
+RERUNS = int(os.environ.get("COFT_TEST_RERUNS", "2"))
+"""How often a failed browser test is tried again, at most.
+
+A browser, its driver and a server share the cores of a test machine with whatever else runs there, and can be starved
+for longer than any wait. What was tried again is listed in the summary, and is looked into; a test that fails every
+time fails. No other tests are tried again.
+"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the browser tests, so that they can be chosen or left out, and are tried again."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("ui")
+            item.add_marker(pytest.mark.flaky(reruns=RERUNS))
+
+
+def open_page(context: BrowserContext) -> Page:
+    """A new page, as slow as the tests are asked to be."""
+    page = context.new_page()
+    if SLOWDOWN > 1:
+        context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWDOWN})
+    return page
+
+
+@contextmanager
+def served(services: Services) -> Iterator[str]:
+    """The application on a free port, in threads of this process; yields its address."""
+    app = build_app(services)
+    _, url, _ = app.launch(
+        prevent_thread_lock=True,
+        quiet=True,
+        server_name="127.0.0.1",
+        server_port=free_port(),
+        **launch_options(services),
+    )
+    try:
+        yield url.rstrip("/")
+    finally:
+        app.close(verbose=False)
+
+
+@pytest.fixture(scope="session")
+def artefacts() -> Path:
+    """Where screenshots go."""
+    folder = Path(os.environ.get("COFT_TEST_ARTEFACTS", "test-artefacts"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium; its absence fails where everything must run, and skips elsewhere."""
+    if not CHROMIUM.exists():
+        message = f"{CHROMIUM} is missing: install Debian's chromium to run the browser tests"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    expect.set_options(timeout=PATIENCE_MS)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def made_up() -> FakeServices:
+    """The services behind the pages of all tests."""
+    return FakeServices()
+
+
+@pytest.fixture(scope="session")
+def address(made_up: FakeServices, browser: Browser) -> Iterator[str]:
+    """The running application."""
+    with served(made_up) as url:
+        yield url
+
+
+@pytest.fixture
+def services(made_up: FakeServices) -> FakeServices:
+    """The services, as if nothing had happened yet."""
+    made_up.reset()
+    return made_up
+
+
+@pytest.fixture(scope="module")
+def warm(browser: Browser, address: str) -> Iterator[Page]:
+    """A page in the browser's window that the tests of a file take turns in.
+
+    While it is open, Chromium keeps the process that holds the pages' scripts, compiled (``--process-per-site``). To
+    read and compile them anew takes nearly half of the processor's time for opening a page.
+    """
+    page = browser.new_context().new_page()
+    page.goto(f"{address}/theme.css")
+    yield page
+    page.context.close()
+
+
+@pytest.fixture
+def window(warm: Page) -> Iterator[BrowserContext]:
+    """A window of the browser without pages, and without anything that an earlier test left behind in it."""
+    yield warm.context
+    for page in warm.context.pages:
+        if page is not warm:
+            page.close()
+    warm.context.set_offline(False)
+    warm.context.clear_permissions()
+    warm.context.clear_cookies()
+    warm.evaluate("localStorage.clear()")
+
+
+@pytest.fixture
+def page(window: BrowserContext) -> Iterator[Page]:
+    """An empty page for the whole program, which answers later than made-up services do; errors fail the test."""
+    window.set_default_timeout(2 * PATIENCE_MS)
+    opened = open_page(window)
+    opened.set_viewport_size({"width": 1440, "height": 1000})
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    assert not errors, errors
+
+
+Opener = Callable[..., Page]
+
+
+@pytest.fixture
+def visit(browser: Browser, window: BrowserContext, address: str, services: FakeServices) -> Iterator[Opener]:
+    """Open a page of the application; errors in its scripts fail the test.
+
+    Each page that a test opens after its first one is in a browser of its own, as another person's would be.
+    """
+    errors: list[str] = []
+    contexts: list[BrowserContext] = []
+
+    def opener(path: str = "/", width: int = 1440, dark: bool = False) -> Page:
+        contexts.append(browser.new_context() if contexts else window)
+        contexts[-1].set_default_timeout(PATIENCE_MS)
+        page = open_page(contexts[-1])
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(address + path)
+        expect(page.locator(".topbar .brand")).to_be_visible()
+        return page
+
+    yield opener
+    for context in contexts[1:]:
+        context.close()
+    assert not errors, errors
+
+
+@pytest.fixture
+def audit(visit: Opener) -> Opener:
+    """Open the audit page and wait until it is ready to be used."""
+
+    def opener(query: str = "", **options: object) -> Page:
+        page = visit(f"/{query}", **options)
+        expect(page.locator(".rail .note .badge")).to_have_count(1)
+        expect(page.locator(".rail .note").first).to_contain_text("Runs on")
+        if "session=" in query:
+            expect(page.locator(".strip .tok[data-i]").first).to_be_visible()
+        else:
+            expect(page.locator("[data-do=go]")).to_be_enabled()
+        return page
+
+    return opener
+
+
+@pytest.fixture
+def picture(request: pytest.FixtureRequest, artefacts: Path) -> Callable[[Page, str], None]:
+    """Keep a screenshot under the test's name."""
+
+    def keep(page: Page, name: str) -> None:
+        stem = re.sub(r"\W+", "-", name)
+        page.screenshot(path=str(artefacts / f"{stem}.png"), full_page=True)
+
+    return keep

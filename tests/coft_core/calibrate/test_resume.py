@@ -1,0 +1,236 @@
+"""A calibration that was cancelled is resumed from its ledger: nothing is repeated, and the result is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import coft_core as cc
+from coft_core.calibrate.ledger import Entry
+from coft_core.model.fake import tiny_model
+from tests.coft_core.calibrate.conftest import PlainDetector
+
+
+class StoppedError(Exception):
+    pass
+
+
+class OnceLedger(cc.MemoryLedger):
+    """A ledger that takes each result once."""
+
+    def put_many(self, phase: str, results: Mapping[int, Entry]) -> None:
+        assert not self.get_many(phase, list(results))
+        super().put_many(phase, results)
+
+    @classmethod
+    def again(cls, ledger: cc.MemoryLedger) -> OnceLedger:
+        made = cls()
+        made.__dict__.update(cc.MemoryLedger.from_bytes(ledger.to_bytes()).__dict__)
+        return made
+
+
+def example(number: int) -> cc.Example:
+    who = ("the old man", "the nurse", "the old lady", "somebody")[number % 4 if number % 8 else 3]
+    return cc.Example(f"{who} number {number} said", "yes" if number % 3 else "not today", group=str(number % 2))
+
+
+EXAMPLES = [example(number) for number in range(36)]
+CHAINS: dict[str, Any] = {
+    "source": "rollout",
+    "max_new_tokens": 3,
+    "bin_width": 2,
+    "max_position": 4,
+    "tolerance": 0.0,
+    "max_iterations": 3,
+}
+COMMON: dict[str, Any] = {"alpha": 0.3, "detector": PlainDetector(), "by_group": True, "batch_size": 5, "seed": 2}
+
+
+@pytest.fixture(scope="module")
+def model() -> cc.LanguageModel:
+    return tiny_model()
+
+
+Made = list[cc.Calibration | cc.FactorizedCalibration]
+
+
+def references(model: cc.LanguageModel, **options: Any) -> Made:
+    return list(cc.calibrate_many(model, EXAMPLES, [0.2, 0.6], **{**COMMON, **options}))
+
+
+def factorized(model: cc.LanguageModel, **options: Any) -> Made:
+    return list(cc.calibrate_factorized(model, EXAMPLES, [0.2, 0.6], **{**COMMON, **options}))
+
+
+def rollouts(model: cc.LanguageModel, **options: Any) -> Made:
+    return [cc.calibrate(model, EXAMPLES, **{**COMMON, **CHAINS, **options})]
+
+
+def factorized_rollouts(model: cc.LanguageModel, **options: Any) -> Made:
+    return list(cc.calibrate_factorized(model, EXAMPLES, **{**COMMON, **CHAINS, **options}))
+
+
+WAYS = [references, factorized, rollouts, factorized_rollouts]
+
+
+def timeless(made: Made) -> list[bytes]:
+    """Everything in a calibration but when it was made."""
+    return [
+        replace(one, created="").to_bytes()
+        if isinstance(one, cc.Calibration)
+        else replace(one, parts=tuple((name, replace(part, created="")) for name, part in one.parts)).to_bytes()
+        for one in made
+    ]
+
+
+def stopped_after(batches: int) -> Callable[[int, int], None]:
+    calls = []
+
+    def progress(done: int, total: int) -> None:
+        calls.append(done)
+        if len(calls) == batches:
+            raise StoppedError
+
+    return progress
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_interrupted_again_and_again_and_resumed_the_result_is_bit_for_bit_the_same(
+    model: cc.LanguageModel, way: Callable[..., Made]
+) -> None:
+    seen: list[tuple[int, int]] = []
+    whole = timeless(way(model, progress=lambda *step: seen.append(step)))
+    total = seen[-1][1]
+    ledger, stops = OnceLedger(), 0
+    while True:
+        known = len(ledger)
+        calls: list[tuple[int, int]] = []
+
+        def progress(
+            done: int,
+            of: int,
+            ledger: OnceLedger = ledger,
+            known: int = known,
+            calls: list[tuple[int, int]] = calls,
+        ) -> None:
+            assert of == total
+            calls.append((done, len(ledger)))
+            if len(ledger) >= known + 10:
+                raise StoppedError
+
+        try:
+            made = way(model, ledger=ledger, progress=progress)
+            break
+        except StoppedError:
+            stops += 1
+        # What is known counts as done before the model runs, and everything that is done is kept.
+        assert known == 0 or (known, known) in calls
+        assert all(done == kept for done, kept in calls if kept > known)
+        ledger = OnceLedger.again(ledger)
+    assert stops >= 2
+    assert timeless(made) == whole
+    assert calls[-1][0] == len(ledger) == total
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_finished_ledger_is_read_without_running_the_model(
+    model: cc.LanguageModel, way: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = cc.MemoryLedger()
+    whole = timeless(way(model, ledger=ledger))
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("the model ran")
+
+    monkeypatch.setattr(model.module.model, "forward", fail)
+    seen: list[tuple[int, int]] = []
+    assert timeless(way(model, ledger=ledger, progress=lambda *step: seen.append(step))) == whole
+    assert seen[-1][0] == seen[-1][1]
+
+
+@pytest.mark.parametrize("way", [references, rollouts])
+def test_other_batches_after_the_interruption_change_nothing_but_float_noise(
+    model: cc.LanguageModel, way: Callable[..., Made]
+) -> None:
+    whole = way(model)[0]
+    ledger = cc.MemoryLedger()
+    with pytest.raises(StoppedError):
+        way(model, ledger=ledger, progress=stopped_after(3))
+    resumed = way(model, ledger=ledger, batch_size=2)[0]
+    assert isinstance(whole, cc.Calibration)
+    assert isinstance(resumed, cc.Calibration)
+    np.testing.assert_allclose(resumed.values.values, whole.values.values, atol=1e-4)
+    assert [entry.log_tau for entry in resumed.bins] == pytest.approx([e.log_tau for e in whole.bins], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("way", "change"),
+    [
+        (references, {"temperature": 0.7}),
+        (references, {"families": ("age",)}),
+        (rollouts, {"alpha": 0.4}),
+        (rollouts, {"max_new_tokens": 4}),
+        (rollouts, {"seed": 1}),
+        (factorized_rollouts, {"by_family": {"gender": 0.2, "age": 0.1}}),
+    ],
+)
+def test_ledger_of_other_settings_is_refused(
+    model: cc.LanguageModel, way: Callable[..., Made], change: dict[str, Any]
+) -> None:
+    ledger = cc.MemoryLedger()
+    with pytest.raises(StoppedError):
+        way(model, ledger=ledger, progress=stopped_after(1))
+    known = len(ledger)
+    with pytest.raises(cc.LedgerMismatchError, match="another model, prompt set or setting"):
+        way(model, ledger=ledger, **change)
+    assert len(ledger) == known
+
+
+def test_ledger_of_other_examples_another_model_or_another_kind_is_refused(model: cc.LanguageModel) -> None:
+    ledger = cc.MemoryLedger()
+    references(model, ledger=ledger)
+    other = [*EXAMPLES[1:], EXAMPLES[0]]
+    for run in (
+        lambda: cc.calibrate_many(model, other, [0.2, 0.6], ledger=ledger, **COMMON),
+        lambda: cc.calibrate_many(tiny_model(seed=1), EXAMPLES, [0.2, 0.6], ledger=ledger, **COMMON),
+        lambda: cc.calibrate_many(model, EXAMPLES, [0.6, 0.2], ledger=ledger, **COMMON),
+        lambda: factorized(model, ledger=ledger),
+        lambda: rollouts(model, ledger=ledger),
+    ):
+        with pytest.raises(cc.LedgerMismatchError):
+            run()
+
+
+def test_references_serve_every_level_and_split(model: cc.LanguageModel) -> None:
+    """Levels and splits are read off values, so they do not make a ledger another one."""
+    ledger = cc.MemoryLedger()
+    references(model, ledger=ledger)
+    other = {"alpha": 0.2, "seed": 9, "by_group": False, "verification_share": 0.5, "bin_width": 3}
+    assert timeless(references(model, ledger=ledger, **other)) == timeless(references(model, **other))
+
+
+@pytest.mark.parametrize("kind", [cc.CoftPolicy, cc.FactorizedCoftPolicy])
+def test_recorded_chains_are_resumed(
+    model: cc.LanguageModel, kind: type[cc.CoftPolicy | cc.FactorizedCoftPolicy]
+) -> None:
+    way = references if kind is cc.CoftPolicy else factorized
+    policy = kind(0.6, way(model)[1])  # type: ignore[arg-type]
+    options: dict[str, Any] = {"max_new_tokens": 2, "detector": PlainDetector()}
+    whole = cc.record_chains(model, EXAMPLES, policy, **options)
+    ledger = OnceLedger()
+    with pytest.raises(StoppedError):
+        cc.record_chains(model, EXAMPLES, policy, ledger=ledger, progress=stopped_after(2), **options)
+    seen: list[tuple[int, int]] = []
+    again = OnceLedger.again(ledger)
+    resumed = cc.record_chains(
+        model, EXAMPLES, policy, ledger=again, progress=lambda *step: seen.append(step), **options
+    )
+    assert seen[0] == (len(ledger), 36)
+    assert resumed == whole
+    other = replace(policy, calibration=policy.calibration.read(alpha=0.5))  # type: ignore[union-attr]
+    with pytest.raises(cc.LedgerMismatchError):
+        cc.record_chains(model, EXAMPLES, other, ledger=again, **options)

@@ -1,0 +1,193 @@
+"""Reading an audit again: the same step at the same settings, and what a fresh run says at others."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import coft_core as cc
+from coft_core.decode.loop import path_at
+from coft_core.model.fake import tiny_model
+from coft_core.policies.ablations import NoCertificationPolicy
+from tests.coft_core.decode.chains_to_read import (
+    SPANS,
+    TEXT,
+    PlainDetector,
+    alone,
+    assert_agrees,
+    coft,
+    factorized,
+    rollout,
+    written,
+)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model()
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return cc.load_model("demo", device="cpu")
+
+
+POLICIES = {
+    "joint": coft,
+    "joint, top-k": lambda model: coft(model, top_k=3, top_p=1.0),
+    "factorized": factorized,
+    "factual reading alone": alone,
+    "no certification": lambda model: NoCertificationPolicy(),
+    "no calibration": lambda model: cc.CoftPolicy(),
+    "vanilla": lambda model: cc.VanillaPolicy(),
+    "vanilla, alone": lambda model: cc.VanillaPolicy(observe_masked=False),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("greedy", [False, True])
+def test_read_as_it_was_decoded_a_chain_is_the_very_chain(model, name, greedy):
+    policy = POLICIES[name](model)
+    steps = written(model, policy, forced=2, greedy=greedy)
+    readings = cc.reread(steps, policy, seed=3, greedy=greedy)
+    assert tuple(reading.step for reading in readings) == steps
+    for reading, step in zip(readings, steps, strict=True):
+        assert reading.changed is False
+        assert reading.note == ""
+        assert reading.certified == step.certified
+        assert reading.set_size == cc.Bounds(step.set_size, step.set_size)
+        assert [part.in_set for part in reading.families] == [part.certified for part in step.families]
+
+
+@pytest.mark.parametrize("build", [coft, factorized])
+@pytest.mark.parametrize("lam", [0.0, 0.25, 1.0])
+def test_another_lambda_says_what_the_model_says_when_forced_along_the_chain(model, build, lam):
+    steps = written(model, build(model), forced=1)
+    other = build(model, lam=lam)
+    readings = cc.reread(steps, build(model), lam=lam, calibration=other.calibration, seed=3)
+    fresh = rollout(model, other)
+    for reading, step in zip(readings, steps, strict=True):
+        forced = fresh.step(step.token_id)
+        assert_agrees(reading, forced)
+        assert reading.changed == (forced.policy_token_id != step.policy_token_id)
+    assert any(reading.changed for reading in readings)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.5])
+def test_another_alpha_says_what_the_model_says_with_thresholds_read_at_it(model, alpha):
+    policy = coft(model)
+    steps = written(model, policy)
+    fresh = rollout(model, replace(policy, calibration=policy.calibration.read(alpha=alpha)))
+    readings = cc.reread(steps, policy, alpha=alpha, seed=3)
+    for reading, step in zip(readings, steps, strict=True):
+        assert_agrees(reading, fresh.step(step.token_id))
+    assert {reading.log_tau for reading in readings} != {step.log_tau for step in steps}
+
+
+def test_the_embedded_model_reads_the_same_at_another_lambda(demo):
+    steps = written(demo, cc.CoftPolicy(), count=5)
+    fresh = rollout(demo, cc.CoftPolicy(lam=0.1))
+    for reading, step in zip(cc.reread(steps, cc.CoftPolicy(lam=0.1), seed=3), steps, strict=True):
+        assert_agrees(reading, fresh.step(step.token_id))
+
+
+def test_the_token_that_would_have_been_chosen_is_what_a_real_fork_chooses(model):
+    policy, other = coft(model), coft(model, lam=0.1)
+    steps = written(model, policy, forced=4)
+    readings = cc.reread(steps, other, seed=3, fingerprint=other.calibration.fingerprint)
+    chosen = [rollout(model, other, steps[:index]).step().token_id for index in range(len(steps))]
+    assert [reading.policy_token_id for reading in readings] == chosen
+    assert chosen != [step.policy_token_id for step in steps]
+
+
+def test_a_forks_chain_is_read_with_the_draws_of_the_branches_that_wrote_it(model):
+    policy = coft(model)
+    parent = rollout(model, policy)
+    for _ in range(8):
+        parent.step()
+    fork = parent.fork(5, 77)
+    fork.step()
+    earlier = fork.fork(2, 88)
+    for _ in range(4):
+        earlier.step()
+    assert earlier.steps[2].policy_token_id == parent.steps[2].token_id
+    for run in (parent, fork, earlier):
+        readings = cc.reread(run.steps, policy, seed=3, path=run.path)
+        assert tuple(reading.step for reading in readings) == run.steps
+    drawn = [reading.policy_token_id for reading in cc.reread(fork.steps, policy, seed=4, path=fork.path)]
+    assert drawn != [step.policy_token_id for step in fork.steps]
+
+
+def test_going_back_beyond_a_fork_writes_the_parents_chain_again(model):
+    parent = rollout(model, coft(model))
+    for _ in range(6):
+        parent.step()
+    fork = parent.fork(3, 77)
+    fork.back(3)
+    assert [fork.step().token_id for _ in range(3)] == [step.token_id for step in parent.steps[1:4]]
+
+
+@pytest.mark.parametrize(
+    ("path", "index", "expected"),
+    [
+        ("0", 0, "0"),
+        ("0/3:77", 3, "0"),
+        ("0/3:77", 4, "0/3:77"),
+        ("0/5:1/3:9", 3, "0"),
+        ("0/5:1/3:9", 4, "0/5:1/3:9"),
+        ("0/3:9/5:1", 4, "0/3:9"),
+    ],
+)
+def test_a_step_is_drawn_with_the_path_of_the_branch_that_wrote_it(path, index, expected):
+    assert path_at(path, index) == expected
+
+
+@pytest.mark.parametrize("build", [coft, factorized, alone])
+def test_a_head_never_contradicts_the_whole_and_its_bounds_hold_it(model, build):
+    policy, other = build(model), build(model, lam=0.2)
+    whole = written(model, policy, forced=2)
+    heads = written(model, policy, forced=2, head_tokens=12)
+    assert {step.logits.mode for step in heads} == {"head"}
+    assert heads == whole
+    settings = {"lam": 0.2, "calibration": other.calibration, "seed": 3}
+    known = 0
+    for head, full in zip(cc.reread(heads, policy, **settings), cc.reread(whole, policy, **settings), strict=True):
+        assert head.step is None
+        for name in ("in_set", "fallback", "policy_token_id", "changed"):
+            assert getattr(head, name) in (None, getattr(full, name))
+        for name in ("log_p_fused", "set_size", "certified_mass", "margin", "kl_fused_masked"):
+            bounds = getattr(head, name)
+            assert bounds.low - 1e-4 <= getattr(full, name).low <= bounds.high + 1e-4
+        known += head.policy_token_id is not None
+    assert known
+
+
+def test_logits_are_kept_only_when_asked_for_and_change_nothing_else(model):
+    policy = coft(model)
+    options = {"spans": SPANS, "detector": PlainDetector(), "max_new_tokens": 8, "seed": 3}
+    plain = cc.generate(model, TEXT, policy, **options)
+    kept = cc.generate(model, TEXT, policy, keep_logits=True, **options)
+    assert plain == kept
+    assert {step.logits for step in plain.steps} == {None}
+    assert all(isinstance(step.logits, cc.StoredLogits) for step in kept.steps)
+    assert "logits" not in repr(kept.steps[0])
+
+
+@pytest.mark.parametrize("head_tokens", [None, 12])
+def test_kept_logits_cross_to_the_host_with_the_step_in_one_transfer(model, monkeypatch, head_tokens):
+    run = rollout(model, coft(model), head_tokens=head_tokens)
+    run.step()
+    crossed = []
+    to_host = torch.Tensor.cpu
+
+    def counted(tensor):
+        crossed.append(tensor.shape)
+        return to_host(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "cpu", counted)
+    for name in ("tolist", "item", "__bool__", "nonzero", "unique", "__int__"):
+        monkeypatch.setattr(torch.Tensor, name, lambda *_, called=name: pytest.fail(f"{called} is a second transfer"))
+    monkeypatch.setattr(torch, "nonzero", lambda *_: pytest.fail("a second transfer"))
+    step = run.step()
+    assert len(crossed) == 1
+    assert step.logits is not None

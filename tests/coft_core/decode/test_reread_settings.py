@@ -1,0 +1,132 @@
+"""At which settings an audit can be read again, and what is refused or marked."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import coft_core as cc
+from coft_core.errors import InvalidInputError, StoredLogitsError
+from coft_core.model.fake import tiny_model
+from coft_core.policies.ablations import NoCertificationPolicy, NoFusionPolicy
+from tests.coft_core.decode.chains_to_read import alone, assert_agrees, coft, rollout, written
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model()
+
+
+def test_a_calibration_of_another_lambda_is_refused_or_marked(model):
+    policy = coft(model)
+    steps = written(model, policy)
+    with pytest.raises(cc.CalibrationMismatch) as caught:
+        cc.reread(steps, policy, lam=0.3, seed=3)
+    assert caught.value.fields == ("lam",)
+    accepted = cc.reread(steps, replace(policy, accept_mismatch=True), lam=0.3, seed=3)
+    assert {reading.state for reading in accepted} == {"mismatch"}
+    assert {reading.certified for reading in accepted} == {False}
+    assert any(reading.in_set for reading in accepted)
+
+
+def test_steps_that_were_decoded_with_a_calibration_of_another_policy_stay_so(model):
+    calibrated = coft(model).calibration
+    policy = cc.CoftPolicy(lam=0.3, calibration=calibrated, accept_mismatch=True)
+    steps = written(model, policy)
+    assert {reading.state for reading in cc.reread(steps, policy, seed=3)} == {"mismatch"}
+    other = coft(model, lam=0.3)
+    fitting = cc.reread(steps, other, seed=3, fingerprint=policy.fingerprint(model, "none"))
+    assert {reading.state for reading in fitting} == {"calibrated"}
+    assert {reading.state for reading in cc.reread(steps, other, seed=3)} == {"mismatch"}
+
+
+def test_a_chain_without_calibration_is_certified_later_with_its_fingerprint(model):
+    policy, other = cc.CoftPolicy(), coft(model)
+    steps = written(model, policy)
+    with pytest.raises(InvalidInputError, match="pass the fingerprint"):
+        cc.reread(steps, policy, calibration=other.calibration, seed=3)
+    own = policy.fingerprint(model, "none")
+    readings = cc.reread(steps, policy, calibration=other.calibration, seed=3, fingerprint=own)
+    fresh = rollout(model, other)
+    for reading, step in zip(readings, steps, strict=True):
+        assert_agrees(reading, fresh.step(step.token_id))
+    with pytest.raises(cc.CalibrationMismatch) as caught:
+        cc.reread(steps, policy, calibration=other.calibration, seed=3, fingerprint=replace(own, weights="other"))
+    assert caught.value.fields == ("weights",)
+
+
+def test_a_vanilla_chain_is_read_as_coft_would_have_seen_it(model):
+    steps = written(model, cc.VanillaPolicy())
+    fresh = rollout(model, cc.CoftPolicy(lam=0.8))
+    for reading, step in zip(cc.reread(steps, cc.CoftPolicy(lam=0.8), seed=3), steps, strict=True):
+        assert_agrees(reading, fresh.step(step.token_id))
+
+
+@pytest.mark.parametrize(
+    ("decoded", "reader", "options", "message"),
+    [
+        ({"keep_logits": False}, cc.CoftPolicy(), {}, "Step 1 was stored without its logits"),
+        ({}, cc.FactorizedCoftPolicy(), {}, "branches factual, masked"),
+        ({}, cc.CoftPolicy(), {"alpha": 0.2}, "no calibration to read another alpha"),
+        ({}, cc.VanillaPolicy(), {"lam": 0.2}, "neither a lambda nor a calibration"),
+        ({}, cc.CoftPolicy(), {"lam": 1.2}, "lambda"),
+        ({"head_tokens": 12}, cc.CoftPolicy(temperature=0.5), {}, "at temperature 1"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_sentence(model, decoded, reader, options, message):
+    steps = written(model, cc.CoftPolicy(), count=2, **decoded)
+    with pytest.raises((StoredLogitsError, InvalidInputError), match=message) as caught:
+        cc.reread(steps, reader, seed=3, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_texts_that_were_not_stored_show_the_tokens_number_unless_they_can_be_asked_for(model):
+    steps = written(model, cc.CoftPolicy())
+    bare = [replace(step, candidates=(), token=str(step.token_id), policy_token_id=-1) for step in steps]
+    numbered = cc.reread(bare, cc.CoftPolicy(lam=0.0), seed=3)
+    stored = {step.token_id: step.token for step in bare}
+    for reading in numbered:
+        number = reading.policy_token_id
+        assert reading.policy_token == stored.get(number, f"<token {number}>")
+    assert any(reading.policy_token.startswith("<token ") for reading in numbered)
+    named = cc.reread(bare, cc.CoftPolicy(lam=0.0), seed=3, text_of=model.token_text)
+    assert [r.policy_token for r in named] == [model.token_text(r.policy_token_id) for r in numbered]
+
+
+def test_a_calibration_without_enough_contexts_certifies_everything_when_read_again(model):
+    policy = coft(model)
+    steps = written(model, policy)
+    for reading in cc.reread(steps, policy, alpha=0.005, seed=3):
+        assert (reading.log_tau, reading.state) == (-math.inf, "uninformative")
+        assert reading.set_size == cc.Bounds(model.vocabulary_size, model.vocabulary_size)
+    heads = written(model, policy, head_tokens=12)
+    for reading in cc.reread(heads, policy, alpha=0.005, seed=3):
+        assert reading.in_set is True
+        assert reading.set_size == cc.Bounds(model.vocabulary_size, model.vocabulary_size)
+        assert reading.certified_mass == cc.Bounds(1.0, 1.0)
+
+
+@pytest.mark.parametrize("head_tokens", [None, 12])
+def test_the_factual_reading_is_compared_with_the_threshold_at_every_lambda_and_alpha(model, head_tokens):
+    policy = alone(model)
+    steps = written(model, policy, forced=2, head_tokens=head_tokens)
+    for read in (cc.reread(steps, policy, lam=0.2, seed=3), cc.reread(steps, policy, alpha=0.4, seed=3)):
+        for step, own in zip(steps, read, strict=True):
+            assert own.certified is (step.log_p_factual >= own.log_tau)
+            assert own.margin.exact
+            assert own.margin.low == pytest.approx(step.log_p_factual - own.log_tau, abs=1e-4)
+    sizes = [[own.set_size for own in cc.reread(steps, policy, lam=lam, seed=3)] for lam in (0.0, 0.6, 1.0)]
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert len({own.log_tau for own in cc.reread(steps, policy, alpha=0.4, seed=3)} & {s.log_tau for s in steps}) == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "named"),
+    [(NoFusionPolicy(), {"lam": 0.3}, "lam"), (NoCertificationPolicy(), {"calibration": True}, "calibration")],
+)
+def test_what_an_ablation_leaves_out_cannot_be_changed_when_it_is_read_again(model, policy, given, named):
+    steps = written(model, policy)
+    if "calibration" in given:
+        given = {"calibration": coft(model).calibration}
+    with pytest.raises(InvalidInputError, match=f"has no {named} to change"):
+        cc.reread(steps, policy, seed=3, **given)

@@ -1,0 +1,37 @@
+"""The documents name files, modules and scripts that are there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("app", "coft_core", "db", "assets", "bench", "tests", "docs")
+NAMED = re.compile(rf"(?<![\w/.-])((?:{'|'.join(FOLDERS)})/[\w./{{}},-]*\w)")
+MODULE = re.compile(r"python -m ((?:bench|tests|app)(?:\.\w+)*)")
+LINK = re.compile(r"\]\(((?!http|#)[^)#]+)")
+
+
+def expanded(path):
+    """Both paths of ``a.{js,css}``."""
+    options = re.search(r"\{([^}]*)\}", path)
+    return [path.replace(options[0], option) for option in options[1].split(",")] if options else [path]
+
+
+def exists(path):
+    return any((ROOT / name).exists() for name in (path, f"{path}.py"))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_file_that_a_document_names_exists(document):
+    text = document.read_text("utf-8")
+    named = {path for found in NAMED.findall(text) for path in expanded(found)}
+    modules = {module.replace(".", "/") for module in MODULE.findall(text)}
+    assert sorted(path for path in named | modules if not exists(path)) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_of_a_document_leads_somewhere(document):
+    links = LINK.findall(document.read_text("utf-8"))
+    assert [link for link in links if not (document.parent / link).exists()] == []

@@ -1,0 +1,190 @@
+"""The layers hold: every import of the project points in the allowed direction."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FEATURES = ("audit", "batch", "calibrate", "compare", "lists", "report", "review", "sessions", "swap", "tune")
+FORBIDDEN = {
+    "coft_core": ("gradio", "sqlalchemy", "alembic", "app", "db", "plotly", "bench", "tests"),
+    "db": ("app", "gradio", "torch", "transformers", "bench", "tests"),
+    "app": ("sqlalchemy", "bench", "tests"),
+}
+CORE_LEVELS = (
+    ("types", "errors", "assets", "fingerprint", "stored_logits"),
+    ("text", "model", "conformal", "scorers"),
+    ("policies",),
+    ("decode",),
+    ("calibrate", "tuning", "suites"),
+    ("experiments",),
+)
+PUBLIC = ("service", "operations", "panel")
+"""Modules of a feature that others may use: what it does, how programs ask for it, and what other pages place of it."""
+STILL_ACROSS = {
+    "app/audit/operations.py imports app.compare.types",
+    "app/batch/rows.py imports app.review.log",
+    "app/batch/words.py imports app.sessions.words",
+    "app/compare/chains.py imports app.batch.rows",
+    "app/compare/operations.py imports app.batch.rows",
+    "app/compare/set_words.py imports app.batch.rows",
+    "app/compare/sets.py imports app.batch.rows",
+    "app/compare/types.py imports app.batch.rows",
+    "app/report/html.py imports app.review.log",
+    "app/report/tables.py imports app.review.log",
+    "app/report/verify/recalibration.py imports app.calibrate.run",
+    "app/report/verify/structure.py imports app.review.log",
+    "app/review/words.py imports app.sessions.words",
+    "app/sessions/archive.py imports app.report.tables",
+    "app/sessions/service.py imports app.report.tables",
+    "app/shared/terminal.py imports app.bootstrap.Services",
+    "app/tune/page.py imports app.calibrate.form",
+}
+"""Imports that still go across; each goes with what it reaches for."""
+WITHOUT_PAGES = ("service", "types", "commands", "json", "document", "bundle", "chains", "sets", "log")
+"""Modules of a feature that the command line imports, which does without Gradio."""
+
+
+def modules(folder):
+    return [path for path in sorted((ROOT / folder).rglob("*.py")) if "__pycache__" not in path.parts]
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def is_under(module, package):
+    return module == package or module.startswith(f"{package}.")
+
+
+@pytest.mark.parametrize("folder", FORBIDDEN)
+def test_no_layer_imports_what_lies_above_it(folder):
+    found = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in modules(folder)
+        for module in imports(path)
+        for package in FORBIDDEN[folder]
+        if is_under(module, package)
+    ]
+    assert found == []
+
+
+def test_the_store_knows_the_cores_types_and_nothing_else_of_it():
+    found = {module for path in modules("db") for module in imports(path) if is_under(module, "coft_core")}
+    assert {module for module in found if not is_under(module, "coft_core.types")} == set()
+    script = "import sys, db.sessions; print({'torch', 'transformers', 'numpy'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_the_core_gives_its_public_names_whatever_of_it_was_imported_before():
+    script = (
+        "import coft_core.calibrate.run, coft_core as cc; "
+        "print([name for name in cc.__all__ if not hasattr(cc, name)], callable(cc.calibrate))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] True"
+
+
+def level(name):
+    return next((i for i, names in enumerate(CORE_LEVELS) if name in names), None)
+
+
+def core_imports_upwards():
+    for path in modules("coft_core"):
+        relative = path.relative_to(ROOT)
+        here = level(relative.parts[1].removesuffix(".py"))
+        for module in imports(path):
+            parts = module.split(".")
+            there = level(parts[1]) if parts[0] == "coft_core" and len(parts) > 1 else None
+            if here is not None and there is not None and there > here:
+                yield f"{relative} imports {module}"
+
+
+def test_the_core_imports_only_downwards():
+    assert list(core_imports_upwards()) == []
+
+
+def runtime_imports(path):
+    """Imports that are carried out: those under TYPE_CHECKING are for readers and type checkers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield str(node.module)
+
+
+def test_the_statistics_stand_on_numpy_alone():
+    """No torch, no model and no policy is reached from them, since the modules below import nothing else either."""
+    below = ("coft_core.types", "coft_core.errors", "coft_core.fingerprint")
+    allowed = {"numpy", "scipy", "sklearn", "coft_core.conformal", *below, *sys.stdlib_module_names}
+    paths = [*modules("coft_core/conformal"), *(ROOT / f"{name.replace('.', '/')}.py" for name in below)]
+    found = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in paths
+        for module in runtime_imports(path)
+        if not any(is_under(module, package) for package in allowed)
+    ]
+    assert found == []
+
+
+def across():
+    """Imports of one feature by another that are not of its public modules, and any of a feature by what all share."""
+    for room in (*FEATURES, "shared"):
+        for path in modules(f"app/{room}"):
+            for module in imports(path):
+                root, _, rest = module.partition(".")
+                parts = rest.split(".")
+                if root != "app" or parts[0] == room or len(parts) != 2:
+                    continue
+                if parts[0] in FEATURES and (room == "shared" or parts[1] not in PUBLIC):
+                    yield f"{path.relative_to(ROOT)} imports {module}"
+                if room == "shared" and parts[0] == "bootstrap":
+                    yield f"{path.relative_to(ROOT)} imports {module}"
+
+
+def test_features_use_each_other_through_what_is_public_and_what_all_share_knows_no_feature():
+    assert set(across()) <= STILL_ACROSS
+
+
+def test_only_the_composition_root_builds_databases():
+    found = [
+        str(path.relative_to(ROOT))
+        for path in modules("app")
+        if any(module == "db.database.Database" for module in imports(path))
+    ]
+    assert set(found) <= {"app/bootstrap.py", "app/shared/jobs.py"}
+
+
+def test_what_services_and_commands_need_does_without_gradio():
+    found = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for feature in FEATURES
+        for path in modules(f"app/{feature}")
+        if path.stem in WITHOUT_PAGES
+        for module in imports(path)
+        if is_under(module, "gradio")
+    ]
+    assert found == []
+
+
+def test_nothing_keeps_process_wide_mutable_state():
+    found = []
+    for folder in ("coft_core", "db", "app"):
+        for path in modules(folder):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Global):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert found == []
