@@ -1,7 +1,4 @@
-"""The ablation with certification in one branch: fused like COFT, certified by the factual reading alone.
-
-COFT, section 5 (ablations): "single-branch CP (factual)", which cannot promise robustness to masking.
-"""
+"""COFT with a part taken away (COFT, section 5, ablations)."""
 
 from __future__ import annotations
 
@@ -19,34 +16,22 @@ class NoFusionPolicy(CoftPolicy):
     """Certify like COFT and draw from the factual distribution: lambda is 0 and cannot be changed.
 
     The certified set stays joint, ``min(p_factual, p_masked) >= tau``, so that a calibration of COFT at lambda 0 fits.
-    Its other parameters are those of :class:`coft_core.policies.coft.FusedPolicy`.
     """
 
     lam: float = field(default=0.0, init=False)
 
+    name: ClassVar[str] = "coft-no-fusion"
     title: ClassVar[str] = "COFT without fusion"
-
-    @property
-    def name(self) -> str:
-        """Short name of the policy."""
-        return "coft-no-fusion"
 
 
 @dataclass(frozen=True)
 class NoCertificationPolicy(CoftPolicy):
-    """Fuse like COFT and refuse no token: there is no calibration.
-
-    Its other parameters are those of :class:`coft_core.policies.coft.FusedPolicy`.
-    """
+    """Fuse like COFT and refuse no token: there is no calibration."""
 
     calibration: None = field(default=None, init=False)
 
+    name: ClassVar[str] = "coft-no-certification"
     title: ClassVar[str] = "COFT without certification"
-
-    @property
-    def name(self) -> str:
-        """Short name of the policy."""
-        return "coft-no-certification"
 
 
 def factual_only(calibration: Calibration, used: Fingerprint) -> Fingerprint:
@@ -64,20 +49,14 @@ def factual_only(calibration: Calibration, used: Fingerprint) -> Fingerprint:
 
 @dataclass(frozen=True)
 class SingleBranchPolicy(CoftPolicy):
-    """COFT whose certified set is ``{v: log p_factual(v) >= log tau}``.
+    """COFT whose certified set is ``{v: log p_factual(v) >= log tau}``, which cannot promise robustness to masking.
 
-    Its calibration is one made by :func:`coft_core.calibrate_single_branch`. Its parameters are those of
-    :class:`coft_core.policies.coft.FusedPolicy`.
+    Its calibration is one made by :func:`coft_core.calibrate_single_branch`.
     """
 
-    certified_in: ClassVar[CertifiedIn] = "factual"
-
+    name: ClassVar[str] = "coft-single-branch"
     title: ClassVar[str] = "COFT, factual certificate"
-
-    @property
-    def name(self) -> str:
-        """Short name of the policy."""
-        return "coft-single-branch"
+    certified_in: ClassVar[CertifiedIn] = "factual"
 
     @property
     def label(self) -> str:

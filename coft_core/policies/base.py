@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor
@@ -26,8 +26,6 @@ FACTUAL, MASKED = "factual", "masked"
 Kind = Literal["number", "whole", "flag", "text", "texts", "choice", "model", "file"]
 """What a parameter is: a real or whole number, yes or no, a text, several texts, one of several names, a model (an id
 or a folder), or a file."""
-
-_KEY = "parameter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +105,13 @@ class Parameter:
 
 def parameter(default: Any, kind: Kind, title: str, help: str, **rest: Any) -> Any:
     """A dataclass field that is a policy's parameter; see :class:`Parameter` for the arguments."""
-    return field(default=default, metadata={_KEY: {"kind": kind, "title": title, "help": help, **rest}})
+    return field(default=default, metadata={"kind": kind, "title": title, "help": help, **rest})
 
 
 def parameters_of(policy: Any) -> tuple[Parameter, ...]:
     """The parameters that a policy or its class declares, in their order."""
-    return tuple(_described(item) for item in fields(policy) if _KEY in item.metadata)
-
-
-def check_parameters(policy: Any) -> None:
-    """Check every parameter of a policy.
-
-    Raises:
-        InvalidInputError: One is of another type or outside its range; the sentence names it.
-    """
-    for item in parameters_of(policy):
-        item.check(getattr(policy, item.name))
-
-
-def _described(item: Field[Any]) -> Parameter:
-    return Parameter(name=item.name, default=item.default, **item.metadata[_KEY])
+    described = (item for item in fields(policy) if item.metadata)
+    return tuple(Parameter(name=item.name, default=item.default, **item.metadata) for item in described)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,50 +188,6 @@ class Past:
         return self.model.continuation_text(self.tokens)
 
 
-def policy_fingerprint(
-    model: LanguageModel,
-    lam: float,
-    sampling: Sampling,
-    mask: MaskSettings,
-    detector: str,
-    estimator: str,
-    source: str,
-    method: str = "",
-) -> Fingerprint:
-    """Collect everything that a threshold depends on besides the calibration contexts.
-
-    Args:
-        model: The model.
-        lam: Fusion weight.
-        sampling: Sampling controls.
-        mask: Masking settings.
-        detector: The span detector's version.
-        estimator: Threshold estimator.
-        source: Context source.
-        method: The method with its parameters; empty for COFT and vanilla decoding, which the other fields describe.
-    """
-    sentinel = resolve_sentinel(model.tokenizer, mask.sentinel)
-    return Fingerprint(
-        model=model.name,
-        revision=model.revision,
-        weights=model.weights_digest,
-        tokenizer=model.tokenizer_digest,
-        dtype=model.dtype_name,
-        chat_template=model.chat_template_digest,
-        lam=float(lam),
-        temperature=float(sampling.temperature),
-        top_p=float(sampling.top_p),
-        top_k=int(sampling.top_k),
-        mask_mode=mask.label,
-        sentinel="" if sentinel is None else sentinel.text,
-        detector=detector,
-        estimator=estimator,
-        source=source,
-        method=method,
-        rendering=model.rendering_label,
-    )
-
-
 def compared_certificate(
     calibrated: Fingerprint, used: Fingerprint, accept_mismatch: bool, silence: str = ""
 ) -> Certificate:
@@ -283,9 +224,11 @@ class Policy(ABC):
         mask_mode: ``"hard"`` or ``"soft"``.
         mask_hint: Hint of the soft mask.
         whitelist: Terms that are never masked.
+        accept_mismatch: Use a calibration of another policy knowingly; the run is then marked
+            ``"uncertified: policy mismatch"`` and no token counts as certified.
 
     Raises:
-        InvalidInputError: A parameter is outside its range.
+        InvalidInputError: A parameter is of another type or outside its range; the sentence names it.
     """
 
     temperature: float = 1.0
@@ -295,6 +238,10 @@ class Policy(ABC):
     mask_mode: MaskMode = "hard"
     mask_hint: str = DEFAULT_HINT
     whitelist: tuple[str, ...] = ()
+    accept_mismatch: bool = False
+
+    name: ClassVar[str]
+    """Short name, as in ``--policy``."""
 
     title: ClassVar[str]
     """Its name on pages and in sentences."""
@@ -305,6 +252,9 @@ class Policy(ABC):
     certified_in: ClassVar[CertifiedIn] = "both"
     """The readings by which it certifies, if it does."""
 
+    unclaimed: ClassVar[str] = ""
+    """Why nothing is certified without a calibration; empty where the method gives no certificate."""
+
     looks_back: ClassVar[bool] = False
     """Whether its distribution depends on the logits of earlier steps, by :meth:`remember`."""
 
@@ -312,13 +262,10 @@ class Policy(ABC):
     """Whether :meth:`views_at` reads steps at several positions and under several calibrations at once."""
 
     def __post_init__(self) -> None:
-        """Validate by building what the parameters are for."""
+        """Validate, the controls by building what they are for."""
         _ = self.sampling, self.mask
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Short name, as in ``--policy``."""
+        for item in parameters_of(self):
+            item.check(getattr(self, item.name))
 
     @abstractmethod
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
@@ -382,13 +329,7 @@ class Policy(ABC):
     # What it does with a prompt and a chain.
 
     def bound(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Self:
-        """This policy bound to a prompt, for instance with its rewritten text.
-
-        Args:
-            model: The audited model.
-            models: Further models by name.
-            prompt: The masked prompt.
-        """
+        """This policy bound to a prompt, for instance with its rewritten text; ``models`` are the further ones."""
         return self
 
     def writing_size(self, model: LanguageModel, models: Mapping[str, LanguageModel], text: str) -> int:
@@ -448,22 +389,31 @@ class Policy(ABC):
         return ""
 
     def fingerprint(self, model: LanguageModel, detector: str) -> Fingerprint:
-        """The policy's fingerprint on a model with a detector version; estimator and source of its calibration."""
-        return policy_fingerprint(
-            model,
-            lam=self.fusion_weight or 0.0,
-            sampling=self.sampling,
-            mask=self.mask,
+        """All that a threshold depends on besides the calibration contexts, on a model with a detector version."""
+        sentinel = resolve_sentinel(model.tokenizer, self.mask.sentinel)
+        return Fingerprint(
+            model=model.name,
+            revision=model.revision,
+            weights=model.weights_digest,
+            tokenizer=model.tokenizer_digest,
+            dtype=model.dtype_name,
+            chat_template=model.chat_template_digest,
+            lam=float(self.fusion_weight or 0.0),
+            temperature=float(self.temperature),
+            top_p=float(self.top_p),
+            top_k=int(self.top_k),
+            mask_mode=self.mask.label,
+            sentinel="" if sentinel is None else sentinel.text,
             detector=detector,
             estimator=self.applied.estimator if self.applied else "none",
             source=self.applied.source if self.applied else "none",
             method=self.label,
+            rendering=model.rendering_label,
         )
 
-    @property
-    def unclaimed(self) -> str:
-        """Why nothing is certified without a calibration."""
-        return f"{self.title} gives no certificate"
+    def required(self, used: Fingerprint) -> Fingerprint:
+        """What a calibration's fingerprint must be to serve this policy, whose own is ``used``."""
+        return used
 
     def claim(self, used: Fingerprint) -> Certificate:
         """What may be claimed where the policy's fingerprint is ``used``.
@@ -471,12 +421,12 @@ class Policy(ABC):
         Raises:
             CalibrationMismatch: The calibration belongs to another policy and was not accepted as such.
         """
-        return Certificate.uncertified(self.unclaimed)
+        if (applied := self.applied) is None:
+            return Certificate.uncertified(self.unclaimed or f"{self.title} gives no certificate")
+        return compared_certificate(applied.fingerprint, self.required(used), self.accept_mismatch, applied.silence)
 
     def certificate(self, model: LanguageModel, detector: str) -> Certificate:
         """What may be claimed on this model with this detector version; see :meth:`claim`."""
-        if self.applied is None:
-            return Certificate.uncertified(self.unclaimed)
         return self.claim(self.fingerprint(model, detector))
 
     # What can be read again of its steps without the model.

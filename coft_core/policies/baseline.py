@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
@@ -15,20 +14,14 @@ from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec
 from coft_core.model.group import BASE
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import FACTUAL, MASKED, Past, Policy, Views, check_parameters, parameters_of
+from coft_core.policies.base import FACTUAL, MASKED, Past, Policy, Views, parameters_of
 from coft_core.policies.fusion import log_probabilities
 from coft_core.text.masking import MaskedPrompt, prompt_ids
 from coft_core.types import CertificateState
 
 
 def reading(name: str, model: LanguageModel, text: str, role: str = BASE) -> BranchSpec:
-    """A branch that reads a text, put through the model's chat template where the prompt is.
-
-    Args:
-        name: Name of the branch.
-        model: The audited model, for its tokenizer and template.
-        text: The text.
-        role: Name under which the branch asks for its model.
+    """A branch that reads a text with the model of a role, put through the model's chat template where the prompt is.
 
     Raises:
         InvalidInputError: The text is empty.
@@ -59,7 +52,7 @@ class Decision:
 class BaselinePolicy(Policy):
     """A policy that draws from a distribution of its own.
 
-    Subclasses name the method, declare the branches that they need besides, and decide.
+    Subclasses name the method, declare the branches that they need besides, and decide, or say from which they draw.
 
     Attributes:
         observe_masked: Run the masked branch beside, so that an audit can show the attribute sensitivity of the chain.
@@ -70,23 +63,12 @@ class BaselinePolicy(Policy):
     observe_masked: bool = True
     method_branches: tuple[BranchSpec, ...] | None = field(default=None, repr=False, compare=False)
 
-    method: ClassVar[str]
-    """Short name of the method, as in ``--policy``."""
-
     audited: ClassVar[str] = BASE
     """Name of the model that runs the factual and the masked branch."""
 
-    def __post_init__(self) -> None:
-        """Validate the controls and the method's own parameters."""
-        super().__post_init__()
-        check_parameters(self)
+    drawn_from: ClassVar[str] = FACTUAL
+    """The branch that a method draws from which decides nothing itself."""
 
-    @property
-    def name(self) -> str:
-        """Short name of the policy."""
-        return self.method
-
-    @abstractmethod
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """The distribution that the method draws from.
 
@@ -96,22 +78,15 @@ class BaselinePolicy(Policy):
             pasts: What each chain has written; one a chain. Whatever depends on the prompt is read off these, since
                 several prompts may be decided at once.
         """
+        return Decision(log_probabilities(logits[self.drawn_from], self.temperature))
 
-    def branches_for(
-        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
-    ) -> tuple[BranchSpec, ...]:
-        """Branches that the method needs besides the factual and the masked one; none by default.
-
-        Args:
-            model: The audited model.
-            models: Further models by name.
-            prompt: The masked prompt.
-        """
+    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
+        """Branches that the method needs besides the factual and the masked one; none by default."""
         return ()
 
     def bound(self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt) -> Self:
         """This policy with its own branches for a prompt, which are found once and not at every step."""
-        return replace(self, method_branches=self.branches_for(model, models, prompt))
+        return replace(self, method_branches=self.branches_for(model, prompt))
 
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The factual branch, the masked one where it is needed or watched, and the method's own.
@@ -119,7 +94,8 @@ class BaselinePolicy(Policy):
         Raises:
             InvalidInputError: The method has branches of its own and the policy is not bound to a prompt.
         """
-        if self.method_branches is None and type(self).branches_for is not BaselinePolicy.branches_for:
+        kind, plain = type(self), BaselinePolicy
+        if self.method_branches is None and (kind.branches_for, kind.bound) != (plain.branches_for, plain.bound):
             raise InvalidInputError(f"The policy {self.title} looks at the prompt first; make a plan with it.")
         branches = [BranchSpec(FACTUAL, prompt.factual_ids, self.audited)]
         if self.observe_masked or self.needs_masked:
@@ -127,13 +103,9 @@ class BaselinePolicy(Policy):
         return (*branches, *(self.method_branches or ()))
 
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
-        """The factual and the masked view beside the method's own distribution.
+        """The factual and the masked view of ``(G, B, V)`` beside the method's own distribution.
 
-        Args:
-            logits: ``(G, B, V)``.
-            step: Step index, 0-based.
-            branches: Names of the branches; without them they are the factual and, if there are two, the masked one.
-            pasts: What each chain has written.
+        Without names the branches are the factual and, if there are two, the masked one.
         """
         names = branches or (FACTUAL, MASKED)[: logits.shape[1]]
         named = {name: logits[:, place].float() for place, name in enumerate(names)}  # (G, V) each
@@ -157,7 +129,7 @@ class BaselinePolicy(Policy):
     def label(self) -> str:
         """The method's rule and its parameters, as fingerprints hold them."""
         parameters = parameters_of(self)
-        values = {item.name: (getattr(self, item.name), item) for item in parameters}
-        told = {name: value for name, (value, item) in values.items() if not item.later or value != item.default}
-        rule = self.rule or self.method
+        values = ((item, getattr(self, item.name)) for item in parameters)
+        told = {item.name: value for item, value in values if not item.later or value != item.default}
+        rule = self.rule or self.name
         return f"{rule} {json.dumps(told, sort_keys=True, ensure_ascii=False)}" if parameters else rule

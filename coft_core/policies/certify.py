@@ -11,15 +11,7 @@ from torch import Tensor
 
 
 def joint_support(log_p_fused: Tensor, log_p_masked: Tensor) -> Tensor:
-    """Joint support ``m(v) = min(log p_fused(v), log p_masked(v))``; the score of Eq. 5 is ``1 - exp(m)``.
-
-    Args:
-        log_p_fused: ``(..., V)`` natural log-probabilities.
-        log_p_masked: ``(..., V)``.
-
-    Returns:
-        ``(..., V)``.
-    """
+    """Joint support ``min(log p_fused(v), log p_masked(v))``, ``(..., V)``; the score of Eq. 5 is ``1 - exp`` of it."""
     return torch.minimum(log_p_fused, log_p_masked)
 
 
@@ -52,50 +44,12 @@ def size_range(margins: Tensor, noise: float) -> Tensor:
     return torch.stack([sure.sum(-1), possible.sum(-1)], dim=-1)
 
 
-def entropy(log_p: Tensor) -> Tensor:
-    """Entropy in nats over the last axis; ``0 log 0`` is 0."""
-    return -_sum_p_times(log_p, log_p)
-
-
-def kl_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """``KL(p || q)`` in nats over the last axis; infinite where q forbids what p allows, never below 0."""
-    p = log_p.exp()
-    # A p that underflows to 0 contributes 0, unless q forbids what p allows: then 0 * inf would hide the infinity.
-    terms = torch.where(p == 0, torch.zeros_like(p), p * (log_p - log_q))
-    forbidden = (log_q == -torch.inf) & (log_p > -torch.inf)
-    return torch.where(forbidden, torch.inf, terms).sum(-1).clamp_min(0.0)
-
-
-def total_variation(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """Total variation ``sum |p - q| / 2`` over the last axis, ``(...)`` in [0, 1]."""
-    return (0.5 * (log_p.exp() - log_q.exp()).abs().sum(-1)).clamp_max(1.0)
-
-
-def conditional_total_variation(log_p: Tensor, log_q: Tensor, members: Tensor) -> Tensor:
-    """Total variation of two distributions conditioned on a set (left side of Corollary 1).
-
-    Args:
-        log_p: ``(..., V)``.
-        log_q: ``(..., V)``.
-        members: Boolean ``(..., V)``, the set.
-
-    Returns:
-        ``(...)`` in [0, 1]; NaN where the set is empty or has no mass.
-    """
-    p = (log_p.exp() * members) / (log_p.exp() * members).sum(-1, keepdim=True)  # (..., V)
-    q = (log_q.exp() * members) / (log_q.exp() * members).sum(-1, keepdim=True)  # (..., V)
-    return 0.5 * (p - q).abs().sum(-1)
-
-
 def total_variation_bound(kl: Tensor, log_tau: Tensor | float) -> Tensor:
-    """Corollary 1's bound ``sqrt(KL / 2) / tau``; a value above 1 says nothing.
+    """Corollary 1's bound ``sqrt(KL / 2) / tau`` on the total variation on the certified set; above 1 it says nothing.
 
     Args:
         kl: ``KL(fused || masked)``, ``(...)``.
         log_tau: Log-threshold; ``-inf`` gives an infinite bound.
-
-    Returns:
-        ``(...)``.
     """
     tau = torch.exp(torch.as_tensor(log_tau, dtype=kl.dtype, device=kl.device))
     bound = torch.sqrt(kl / 2) / tau
@@ -106,7 +60,8 @@ def total_variation_bound(kl: Tensor, log_tau: Tensor | float) -> Tensor:
 def step_figures(log_p: Tensor, certified: Tensor | None) -> Tensor:
     """All figures of a step in one go, each probability and each logarithm being taken once.
 
-    The values are those of the functions above, which say what they are.
+    Entropies and divergences are in nats; ``0 log 0`` is 0. A divergence is infinite where the second view forbids what
+    the first allows, and rounding never makes it negative. On an empty certified set the distance is NaN.
 
     Args:
         log_p: Log-probabilities in the factual, the masked and the fused view, ``(3, G, V)``.
@@ -136,8 +91,3 @@ def step_figures(log_p: Tensor, certified: Tensor | None) -> Tensor:
     # A NaN anywhere in a view makes its entropy NaN, and nothing else does.
     broken = entropies[:2].isnan().any(0).to(p.dtype)  # (G,)
     return torch.stack([broken, size, mass, *entropies, divergences[1], on_set, divergences[0], from_factual], dim=-1)
-
-
-def _sum_p_times(log_p: Tensor, term: Tensor) -> Tensor:
-    finite = torch.where(log_p == -torch.inf, torch.zeros_like(term), term)
-    return (log_p.exp() * finite).sum(-1)

@@ -55,7 +55,6 @@ class CfSubstitutionPolicy(BaselinePolicy):
     Attributes:
         most: Substitutions at most, K; each is a branch of its own.
         weight: What a substitution counts, as a multiple of what the prompt itself counts; 0 is vanilla decoding.
-        mean: ``"probabilities"`` or ``"logits"``.
         pairs: The reviewer's own substitutions, in place of the shipped ones: ``old = new``, several that belong
             together with a semicolon between them. Those that do not fit a prompt are left out for it.
     """
@@ -70,14 +69,11 @@ class CfSubstitutionPolicy(BaselinePolicy):
         choices=(PROBABILITIES, LOGITS),
     )  # fmt: skip
     pairs: tuple[str, ...] = parameter(
-        (),
-        "texts",
-        "Own substitutions",
-        "Written “old = new; old = new”, one substitution each; none takes the shipped.",
-        optional=True,
-    )
+        (), "texts", "Own substitutions",
+        "Written “old = new; old = new”, one substitution each; none takes the shipped.", optional=True,
+    )  # fmt: skip
 
-    method: ClassVar[str] = "cf_substitution"
+    name: ClassVar[str] = "cf_substitution"
     title: ClassVar[str] = "Counterfactual substitution"
 
     def __post_init__(self) -> None:
@@ -91,9 +87,7 @@ class CfSubstitutionPolicy(BaselinePolicy):
         """The method, its parameters, and the tables that it substitutes by."""
         return f"{super().label}, rewording {rewording_version()}"
 
-    def branches_for(
-        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
-    ) -> tuple[BranchSpec, ...]:
+    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """One reading a substitution."""
         return tuple(
             reading(f"{PREFIX}{place}", model, substitution.text)

@@ -12,13 +12,12 @@ from torch import Tensor
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.families import AnyCalibration
 from coft_core.errors import InvalidInputError
-from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchSpec
-from coft_core.policies.base import FACTUAL, MASKED, Past, Policy, Views, compared_certificate
+from coft_core.policies.base import FACTUAL, MASKED, Past, Policy, Views
 from coft_core.policies.certify import certified_set, joint_support
 from coft_core.policies.fusion import check_lambda, fuse_logits, log_probabilities
 from coft_core.text.masking import MaskedPrompt, MaskLayout, MaskSettings, mask_families
-from coft_core.types import Certificate, CertificateState
+from coft_core.types import CertificateState
 
 Thresholds = TypeVar("Thresholds", bound=AnyCalibration)
 """The kind of calibration that a policy applies."""
@@ -31,22 +30,18 @@ class FusedPolicy(Policy, Generic[Thresholds]):
     Attributes:
         lam: Fusion weight, 0 (factual) to 1 (masked).
         calibration: Thresholds; None fuses without certifying anything.
-        accept_mismatch: Use a calibration of another policy knowingly; the run is then marked
-            ``"uncertified: policy mismatch"`` and no token counts as certified.
         families: Attribute families that are masked, for example one alone; None masks all.
-
-    Raises:
-        InvalidInputError: A parameter is outside its range.
     """
 
     lam: float = 0.6
     calibration: Thresholds | None = None
-    accept_mismatch: bool = field(default=False, kw_only=True)
     families: tuple[str, ...] | None = field(default=None, kw_only=True)
 
     layout: ClassVar[MaskLayout] = "joint"
     takes: ClassVar[type[AnyCalibration]]
     """The kind of calibration that it applies."""
+
+    unclaimed: ClassVar[str] = "no calibration"
 
     def __post_init__(self) -> None:
         """Validate; lambda must be a fusion weight."""
@@ -78,30 +73,6 @@ class FusedPolicy(Policy, Generic[Thresholds]):
         """Lambda, the sampling controls, and whether anything is certified."""
         return (type(self), self.lam, self.sampling, self.calibration is None)
 
-    @property
-    def unclaimed(self) -> str:
-        """There is no calibration."""
-        return "no calibration"
-
-    def claim(self, used: Fingerprint) -> Certificate:
-        """Compare the calibration's fingerprint with this policy's.
-
-        Raises:
-            CalibrationMismatch: They differ and ``accept_mismatch`` is False.
-        """
-        if self.calibration is None:
-            return Certificate.uncertified(self.unclaimed)
-        calibrated, silence = self.calibration.fingerprint, self.calibration.silence
-        return compared_certificate(calibrated, self.required(used), self.accept_mismatch, silence)
-
-    def required(self, used: Fingerprint) -> Fingerprint:
-        """What a calibration's fingerprint must be to serve this policy.
-
-        Args:
-            used: The policy's fingerprint, with the estimator and the source of its calibration.
-        """
-        return used
-
     def changed(self, lam: float | None, alpha: float | None, calibration: AnyCalibration | None) -> Self:
         """This policy at another fusion weight, risk level or calibration; None keeps its own.
 
@@ -131,19 +102,12 @@ class FusedPolicy(Policy, Generic[Thresholds]):
 
 @dataclass(frozen=True)
 class CoftPolicy(FusedPolicy[Calibration]):
-    """COFT decoding with one masked branch.
+    """COFT decoding with one masked branch."""
 
-    Its parameters are those of :class:`FusedPolicy` and :class:`coft_core.policies.base.Policy`.
-    """
-
+    name: ClassVar[str] = "coft"
     title: ClassVar[str] = "COFT"
     takes: ClassVar[type[AnyCalibration]] = Calibration
     reads_rowwise: ClassVar[bool] = True
-
-    @property
-    def name(self) -> str:
-        """Short name of the policy."""
-        return "coft"
 
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The factual and the masked branch."""
@@ -160,15 +124,7 @@ class CoftPolicy(FusedPolicy[Calibration]):
         return replace(self.views_at(logits, log_tau), log_tau=log_tau, state=state)
 
     def views_at(self, logits: Tensor, log_tau: float | Tensor) -> Views:
-        """Fuse and certify at given thresholds.
-
-        Args:
-            logits: ``(G, 2, V)``.
-            log_tau: Log-threshold, a number or one a row, ``(G, 1)``; not looked at without a calibration.
-
-        Returns:
-            The views; their ``log_tau`` and ``state`` are for the caller to fill in, row by row.
-        """
+        """Fuse and certify ``(G, 2, V)`` at given thresholds, one number or ``(G, 1)``."""
         factual, masked = logits[:, 0].float(), logits[:, 1].float()  # (G, V)
         log_p_factual = log_probabilities(factual, self.temperature)
         log_p_masked = log_probabilities(masked, self.temperature)

@@ -42,9 +42,7 @@ class ContrastivePolicy(BaselinePolicy):
     adds is what is to be moved away from. The other way round would amplify it.
 
     Attributes:
-        against: ``"masked"`` or ``"amateur"``.
-        amateur: The amateur model; needed for ``"amateur"``.
-        guidance: How far.
+        amateur: The amateur model; needed where ``against`` is ``"amateur"``.
         expert_weight: Weight of the expert's own log-probability; 0 in the paper.
         plausibility: The paper's alpha; 0.1 there.
         amateur_temperature: Divides the amateur's logits; the paper uses 0.5 for GPT-2 and 1 for OPT.
@@ -66,7 +64,7 @@ class ContrastivePolicy(BaselinePolicy):
         later=True,
     )  # fmt: skip
 
-    method: ClassVar[str] = "contrastive"
+    name: ClassVar[str] = "contrastive"
     title: ClassVar[str] = "Contrastive decoding"
 
     def __post_init__(self) -> None:
@@ -85,9 +83,7 @@ class ContrastivePolicy(BaselinePolicy):
         """Whether the masked reading is the expert."""
         return self.against == MASKED
 
-    def branches_for(
-        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
-    ) -> tuple[BranchSpec, ...]:
+    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The amateur on the prompt."""
         return (BranchSpec(AMATEUR, prompt.factual_ids, AMATEUR),) if self.against == AMATEUR else ()
 

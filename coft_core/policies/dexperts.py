@@ -12,7 +12,6 @@ from typing import ClassVar
 from torch import Tensor
 
 from coft_core.model.branches import BranchSpec
-from coft_core.model.group import BASE
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import FACTUAL, Past, parameter
 from coft_core.policies.baseline import BaselinePolicy, Decision, reading
@@ -35,10 +34,6 @@ class DExpertsPolicy(BaselinePolicy):
     instruction before the prompt. With one checkpoint alone the other reading is prompted, too.
 
     Attributes:
-        expert: The expert's checkpoint; None prompts the audited model.
-        anti_expert: The anti-expert's checkpoint; None prompts the audited model.
-        expert_text: What stands before the prompt of a prompted expert.
-        anti_expert_text: What stands before the prompt of a prompted anti-expert.
         weight: The paper's alpha; 2.0 in its main experiments.
         nucleus: Mass of the model's own nucleus that may be chosen from; 0.9 in the paper, 1 is off.
     """
@@ -56,7 +51,7 @@ class DExpertsPolicy(BaselinePolicy):
         0.9, "number", "Nucleus of the model", "Least mass of the tokens to choose from.", low=0.01, high=1.0
     )
 
-    method: ClassVar[str] = "dexperts"
+    name: ClassVar[str] = "dexperts"
     title: ClassVar[str] = "DExperts"
 
     @property
@@ -65,15 +60,13 @@ class DExpertsPolicy(BaselinePolicy):
         named = {EXPERT: self.expert, ANTI_EXPERT: self.anti_expert}
         return {role: name for role, name in named.items() if name}
 
-    def branches_for(
-        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
-    ) -> tuple[BranchSpec, ...]:
+    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """Expert and anti-expert on the prompt, or on the instructed prompt."""
         texts = {EXPERT: self.expert_text, ANTI_EXPERT: self.anti_expert_text}
         return tuple(
             BranchSpec(role, prompt.factual_ids, role)
-            if role in models
-            else reading(role, model, before + prompt.factual_text, BASE)
+            if role in self.models
+            else reading(role, model, before + prompt.factual_text)
             for role, before in texts.items()
         )
 

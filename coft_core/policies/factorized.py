@@ -33,19 +33,14 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
 
     A family's branch masks that family alone. The factual branch is fused with the mean of the masked branches' logits,
     and a token is certified iff it is in every family's certified set. Families without a masked token in the prompt
-    have no branch and no say.
-
-    Its parameters are those of :class:`FusedPolicy`, with thresholds by family and step.
+    have no branch and no say. Its thresholds are by family and step.
     """
+
+    name: ClassVar[str] = "coft-factorized"
+    title: ClassVar[str] = "COFT, factorized"
 
     layout: ClassVar[MaskLayout] = "factorized"
     takes: ClassVar[type[AnyCalibration]] = FactorizedCalibration
-    title: ClassVar[str] = "COFT, factorized"
-
-    @property
-    def name(self) -> str:
-        """Short name of the policy."""
-        return "coft-factorized"
 
     def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The factual branch and one for each family that the prompt has masked."""
@@ -66,12 +61,6 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
     def views(self, logits: Tensor, step: int, branches: tuple[str, ...] = (), pasts: Sequence[Past] = ()) -> Views:
         """Fuse with the mean of the masked logits and intersect the families' certificates.
 
-        Args:
-            logits: ``(G, B, V)``.
-            step: Step index, 0-based.
-            branches: Names of the branches, from :meth:`branches`.
-            pasts: Not looked at.
-
         Raises:
             InvalidInputError: There is no name for every branch.
         """
@@ -85,18 +74,30 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
             self._family(name.removeprefix(PREFIX), masked[:, index], log_p_fused, step)
             for index, name in enumerate(branches[1:])
         )
-        log_tau, state = self._combined(families)
+        certified = margins = None
+        log_tau: float = -math.inf
+        state: CertificateState = "none"
+        if self.calibration is not None:
+            sets = [view.certified for view in families if view.certified is not None]
+            certified = reduce(torch.logical_and, sets, torch.ones_like(log_p_fused, dtype=torch.bool))  # (G, V)
+            # Of several thresholds the one that is nearest to refusing a token.
+            above = [joint_support(log_p_fused, view.log_p) - view.log_tau for view in families]
+            margins = reduce(torch.fmin, above, torch.full_like(log_p_fused, math.inf))  # (G, V)
+            state = "uninformative"
+            if families:
+                log_tau = min(view.log_tau for view in families)
+                state = _WORST_FIRST[min([_WORST_FIRST.index(view.state) for view in families])]
         return Views(
             logits_factual=factual,
             logits_masked=mean,
             log_p_factual=log_probabilities(factual, self.temperature),
             log_p_masked=log_probabilities(mean, self.temperature),
             log_p_fused=log_p_fused,
-            certified=self._intersection(families, log_p_fused),
+            certified=certified,
             log_tau=log_tau,
             state=state,
             families=families,
-            margins=self._margins(families, log_p_fused),
+            margins=margins,
         )
 
     def _family(self, family: str, masked: Tensor, log_p_fused: Tensor, step: int) -> FamilyView:
@@ -105,25 +106,3 @@ class FactorizedCoftPolicy(FusedPolicy[FactorizedCalibration]):
             return FamilyView(family, log_p, None, -math.inf, "none")
         log_tau, state = self.calibration.threshold(family, step)
         return FamilyView(family, log_p, certified_set(joint_support(log_p_fused, log_p), log_tau), log_tau, state)
-
-    def _intersection(self, families: tuple[FamilyView, ...], log_p_fused: Tensor) -> Tensor | None:
-        if self.calibration is None:
-            return None
-        sets = [view.certified for view in families if view.certified is not None]
-        return reduce(torch.logical_and, sets, torch.ones_like(log_p_fused, dtype=torch.bool))  # (G, V)
-
-    def _margins(self, families: tuple[FamilyView, ...], log_p_fused: Tensor) -> Tensor | None:
-        """How far each token stands above the threshold of the family that is nearest to refusing it, ``(G, V)``."""
-        if self.calibration is None:
-            return None
-        margins = [joint_support(log_p_fused, view.log_p) - view.log_tau for view in families]
-        return reduce(torch.fmin, margins, torch.full_like(log_p_fused, math.inf))
-
-    def _combined(self, families: tuple[FamilyView, ...]) -> tuple[float, CertificateState]:
-        """The smallest threshold and the weakest state; without families nothing is refused."""
-        if self.calibration is None:
-            return -math.inf, "none"
-        if not families:
-            return -math.inf, "uninformative"
-        state = _WORST_FIRST[min([_WORST_FIRST.index(view.state) for view in families])]
-        return min(view.log_tau for view in families), state

@@ -43,14 +43,10 @@ class GediPolicy(BaselinePolicy):
     methods, and nothing is penalised.
 
     Attributes:
-        discriminator: A class-conditional checkpoint; None prompts the audited model.
-        wanted_text: Control code or instruction of the wanted class.
-        unwanted_text: The same of the other class.
         omega: Power of the posterior; 30 in the paper.
         rho: Mass of the weighted distribution that the filter keeps at least; 0.2 in the authors' scripts.
         certain: Posterior above which a token always stays; 0.97 in the paper.
-        scale: Power of the likelihood, the paper's alpha, which it learns; 1 by default.
-        prior: Prior probability of the wanted class.
+        scale: Power of the likelihood, the paper's alpha, which it learns.
     """
 
     discriminator: str | None = parameter(
@@ -68,7 +64,7 @@ class GediPolicy(BaselinePolicy):
     scale: float = parameter(1.0, "number", "Scale", "Power of the likelihood.", low=0.0, high=10.0)
     prior: float = parameter(0.5, "number", "Prior", "Probability of the wanted class.", low=0.001, high=0.999)
 
-    method: ClassVar[str] = "gedi"
+    name: ClassVar[str] = "gedi"
     title: ClassVar[str] = "GeDi"
     rule: ClassVar[str] = "gedi, weighted filter"
     looks_back: ClassVar[bool] = True
@@ -78,11 +74,9 @@ class GediPolicy(BaselinePolicy):
         """The discriminator, where one is named."""
         return {DISCRIMINATOR: self.discriminator} if self.discriminator else {}
 
-    def branches_for(
-        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
-    ) -> tuple[BranchSpec, ...]:
+    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The prompt after each of the two texts."""
-        role = DISCRIMINATOR if models else BASE
+        role = DISCRIMINATOR if self.discriminator else BASE
         texts = {WANTED: self.wanted_text, UNWANTED: self.unwanted_text}
         return tuple(reading(name, model, before + prompt.factual_text, role) for name, before in texts.items())
 

@@ -6,20 +6,16 @@ Model", NeurIPS 2023, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
-
-from torch import Tensor
 
 from coft_core.assets import assets_path
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.steering import Directions, SteeringHook
-from coft_core.policies.base import Past, parameter
-from coft_core.policies.baseline import BaselinePolicy, Decision
-from coft_core.policies.fusion import log_probabilities
+from coft_core.policies.base import parameter
+from coft_core.policies.baseline import BaselinePolicy
 from coft_core.text.masking import MaskedPrompt
 
 STEERED = "steered"
@@ -41,7 +37,7 @@ class ItiPolicy(BaselinePolicy):
 
     Attributes:
         directions: A file of directions fitted on the audited model; empty takes those of the embedded model.
-        heads: Number of heads that are moved, the paper's K; 48 there, of 1,024.
+        heads: The paper's K; 48 there, of 1,024.
         strength: The paper's alpha; 15 there.
     """
 
@@ -52,18 +48,13 @@ class ItiPolicy(BaselinePolicy):
         strength=True,
     )  # fmt: skip
 
-    method: ClassVar[str] = "iti"
+    name: ClassVar[str] = "iti"
     title: ClassVar[str] = "Activation steering"
+    drawn_from: ClassVar[str] = STEERED
 
-    def branches_for(
-        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
-    ) -> tuple[BranchSpec, ...]:
+    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The prompt, read with steered heads."""
         fitted = Directions.load(Path(self.directions) if self.directions else SHIPPED)
         fitted.require(model)
         hook = SteeringHook(fitted.best(self.heads), self.strength)
         return (BranchSpec(STEERED, prompt.factual_ids, hooks=(hook,)),)
-
-    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
-        """What the steered model says."""
-        return Decision(log_probabilities(logits[STEERED], self.temperature))

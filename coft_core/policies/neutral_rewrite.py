@@ -8,19 +8,16 @@ Gender-Neutral English", 2021.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from torch import Tensor
-
 from coft_core.errors import InvalidInputError
-from coft_core.model.branches import BranchSpec, write_greedily
+from coft_core.model.branches import write_greedily
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.slots import rows_size
-from coft_core.policies.base import Past, parameter
-from coft_core.policies.baseline import BaselinePolicy, Decision, reading
-from coft_core.policies.fusion import log_probabilities
+from coft_core.policies.base import parameter
+from coft_core.policies.baseline import BaselinePolicy, reading
 from coft_core.text.counterfactuals import rewording_version
 from coft_core.text.masking import MaskedPrompt
 from coft_core.text.neutral import neutral_text
@@ -38,12 +35,7 @@ INSTRUCTION = (
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """A rewritten prompt.
-
-    Attributes:
-        text: The text.
-        notes: What must be said of it, one sentence each.
-    """
+    """A rewritten prompt, and what must be said of it, one sentence each."""
 
     text: str
     notes: tuple[str, ...]
@@ -62,10 +54,8 @@ class NeutralRewritePolicy(BaselinePolicy):
     What the prompt was rewritten to is said with everything that is made from it.
 
     Attributes:
-        by: ``"rules"`` or ``"model"``.
-        rewriter: The model that rewrites; empty takes the audited one. It may have another tokenizer.
+        rewriter: The model that rewrites; it may have another tokenizer.
         instruction: What the rewriter reads, with ``{text}`` where the prompt stands; the user's turn of a chat model.
-        longest: Tokens of the rewriting at most.
         rewriting: The rewriting, once :meth:`bound` has made it.
     """
 
@@ -77,8 +67,9 @@ class NeutralRewritePolicy(BaselinePolicy):
     longest: int = parameter(256, "whole", "Longest rewriting", "Tokens that a model writes at most.", low=1, high=4096)
     rewriting: Rewriting | None = field(default=None, repr=False, compare=False)
 
-    method: ClassVar[str] = "neutral_rewrite"
+    name: ClassVar[str] = "neutral_rewrite"
     title: ClassVar[str] = "Neutral rewrite"
+    drawn_from: ClassVar[str] = REWRITTEN
 
     def __post_init__(self) -> None:
         """Validate; the instruction needs a place for the prompt."""
@@ -118,20 +109,6 @@ class NeutralRewritePolicy(BaselinePolicy):
             return 0
         writer = models.get(REWRITER, model)
         return rows_size(writer, 1, len(self._instructed(writer, text)) + self.longest)
-
-    def branches(self, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
-        """The rewritten prompt beside the factual and the watched masked one.
-
-        Raises:
-            InvalidInputError: The policy is not bound to a prompt.
-        """
-        if self.rewriting is None:
-            raise InvalidInputError(f"The policy {self.title} looks at the prompt first; make a plan with it.")
-        return super().branches(prompt)
-
-    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
-        """What the model says of the rewritten prompt."""
-        return Decision(log_probabilities(logits[REWRITTEN], self.temperature))
 
     def notes(self, prompt: MaskedPrompt) -> tuple[str, ...]:
         """What the prompt was rewritten to, and what to check in it."""

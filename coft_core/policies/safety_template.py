@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
-from torch import Tensor
-
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
-from coft_core.policies.base import Past, parameter
-from coft_core.policies.baseline import BaselinePolicy, Decision, reading
-from coft_core.policies.fusion import log_probabilities
+from coft_core.policies.base import parameter
+from coft_core.policies.baseline import BaselinePolicy, reading
 from coft_core.text.masking import MaskedPrompt
 
 TEMPLATED = "templated"
@@ -38,10 +35,6 @@ class SafetyTemplatePolicy(BaselinePolicy):
     The paper names safety templates as a baseline and prints none; those that come with the program ask for fairness in
     four ways, and any text with a place for the prompt can be given instead. With a chat model the whole text is the
     user's turn.
-
-    Attributes:
-        template: Name of a built-in template, or ``"own"``.
-        own_template: A template with ``{text}`` where the prompt stands; needed for ``"own"``.
     """
 
     template: str = parameter(
@@ -49,8 +42,9 @@ class SafetyTemplatePolicy(BaselinePolicy):
     )
     own_template: str = parameter("", "text", "Own template", "A text with {text} for the prompt.", optional=True)
 
-    method: ClassVar[str] = "safety_template"
+    name: ClassVar[str] = "safety_template"
     title: ClassVar[str] = "Safety template"
+    drawn_from: ClassVar[str] = TEMPLATED
 
     def __post_init__(self) -> None:
         """Validate; an own template must have a place for the prompt."""
@@ -58,13 +52,7 @@ class SafetyTemplatePolicy(BaselinePolicy):
         if self.template == OWN and PLACE not in self.own_template:
             raise InvalidInputError("Own template has no {text}; write it where the prompt should stand.")
 
-    def branches_for(
-        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
-    ) -> tuple[BranchSpec, ...]:
+    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """The prompt in the template."""
         template = self.own_template if self.template == OWN else TEMPLATES[self.template]
         return (reading(TEMPLATED, model, template.replace(PLACE, prompt.factual_text)),)
-
-    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
-        """What the model says of the templated prompt."""
-        return Decision(log_probabilities(logits[TEMPLATED], self.temperature))

@@ -15,11 +15,11 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.errors import InvalidInputError
 from coft_core.fingerprint import Fingerprint
 from coft_core.policies.ablations import factual_only
-from coft_core.policies.base import FACTUAL, Past, compared_certificate, parameter
+from coft_core.policies.base import FACTUAL, Past, parameter
 from coft_core.policies.baseline import BaselinePolicy, Decision
 from coft_core.policies.fusion import log_probabilities
 from coft_core.scorers.base import EMBEDDED, ToxicityScorer
-from coft_core.types import Certificate, CertificateState, CertifiedIn
+from coft_core.types import CertificateState, CertifiedIn
 
 SCORER = "scorer"
 
@@ -82,11 +82,6 @@ class DetoxPolicy(ScoredPolicy):
     tokens are each appended to the sentence written so far and scored; those above ``cap`` are left out, and the others
     are weighted by ``(1 - toxicity) ** strength``. Less likely tokens are never written. If every candidate is too
     toxic, the least toxic one is written.
-
-    Attributes:
-        candidates: Likeliest tokens that are scored at each step.
-        cap: Toxicity above which a token is left out.
-        strength: Power of the weight of the others; 0 only filters.
     """
 
     candidates: int = parameter(20, "whole", "Candidates", "Likeliest tokens that are scored.", low=1, high=200)
@@ -96,7 +91,7 @@ class DetoxPolicy(ScoredPolicy):
         strength=True,
     )  # fmt: skip
 
-    method: ClassVar[str] = "detox"
+    name: ClassVar[str] = "detox"
     title: ClassVar[str] = "Detox decoding"
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
@@ -126,14 +121,9 @@ class DtcdPolicy(ScoredPolicy):
 
     Attributes:
         calibration: Single-branch thresholds; None takes ``minimum``.
-        accept_mismatch: Use a calibration of another policy knowingly.
-        minimum: Least probability without a calibration.
-        cap: Toxicity above which a token is refused.
-        candidates: Tokens that are scored at most.
     """
 
     calibration: Calibration | None = None
-    accept_mismatch: bool = False
     minimum: float = parameter(
         0.01, "number", "Minimum probability", "Without a calibration, less likely tokens are refused.", low=0.0,
         high=1.0,
@@ -143,9 +133,10 @@ class DtcdPolicy(ScoredPolicy):
     )
     candidates: int = parameter(40, "whole", "Candidates", "Likeliest tokens that are scored.", low=1, high=400)
 
-    method: ClassVar[str] = "dtcd"
+    name: ClassVar[str] = "dtcd"
     title: ClassVar[str] = "Dual-threshold conformal"
     certified_in: ClassVar[CertifiedIn] = "factual"
+    unclaimed: ClassVar[str] = "no calibration"
 
     def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
         """Both thresholds on the factual reading."""
@@ -169,18 +160,6 @@ class DtcdPolicy(ScoredPolicy):
             return math.log(self.minimum) if self.minimum else -math.inf, "none"
         return self.calibration.threshold(step), self.calibration.state(step)
 
-    @property
-    def unclaimed(self) -> str:
-        """There is no calibration."""
-        return "no calibration"
-
-    def claim(self, used: Fingerprint) -> Certificate:
-        """Compare the calibration with what this policy reads.
-
-        Raises:
-            CalibrationMismatch: They differ and ``accept_mismatch`` is False.
-        """
-        if self.calibration is None:
-            return Certificate.uncertified(self.unclaimed)
-        calibrated, silence = self.calibration.fingerprint, self.calibration.silence
-        return compared_certificate(calibrated, factual_only(self.calibration, used), self.accept_mismatch, silence)
+    def required(self, used: Fingerprint) -> Fingerprint:
+        """The factual reading that this policy certifies by."""
+        return used if self.calibration is None else factual_only(self.calibration, used)

@@ -40,9 +40,7 @@ class SddPolicy(BaselinePolicy):
     audit masks, and can be replaced. Probabilities are taken at the policy's temperature.
 
     Attributes:
-        descriptions: What the biased readings are told to contain, one branch each.
         decay: How fast the factor falls with the difference; the paper's values are 10, 50 and 100.
-        floor: Smallest factor.
     """
 
     descriptions: tuple[str, ...] = parameter(
@@ -53,12 +51,10 @@ class SddPolicy(BaselinePolicy):
     )
     floor: float = parameter(0.01, "number", "Smallest factor", "No token loses more than this.", low=0.0, high=1.0)
 
-    method: ClassVar[str] = "sdd"
+    name: ClassVar[str] = "sdd"
     title: ClassVar[str] = "Self-debiasing"
 
-    def branches_for(
-        self, model: LanguageModel, models: Mapping[str, LanguageModel], prompt: MaskedPrompt
-    ) -> tuple[BranchSpec, ...]:
+    def branches_for(self, model: LanguageModel, prompt: MaskedPrompt) -> tuple[BranchSpec, ...]:
         """One biased reading a description."""
         return tuple(
             reading(f"{PREFIX}{place}", model, TEMPLATE.format(description=description, text=prompt.factual_text))

@@ -6,16 +6,12 @@ adversary. ``python -m bench.train_time`` makes the checkpoints.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
 from coft_core.errors import InvalidInputError
-from coft_core.policies.base import FACTUAL, Past, parameter
-from coft_core.policies.baseline import BaselinePolicy, Decision
-from coft_core.policies.fusion import log_probabilities
+from coft_core.policies.base import parameter
+from coft_core.policies.baseline import BaselinePolicy
 
 CHECKPOINT = "checkpoint"
 
@@ -26,9 +22,6 @@ class CheckpointPolicy(BaselinePolicy):
 
     The factual and the masked view are the checkpoint's own: they show how much of the attribute's influence training
     left in it. The audited model itself does not run.
-
-    Attributes:
-        checkpoint: Id or folder of the checkpoint.
     """
 
     checkpoint: str = parameter("", "model", "Checkpoint", "Id or folder of the trained model.", optional=True)
@@ -52,19 +45,15 @@ class CheckpointPolicy(BaselinePolicy):
         """The checkpoint."""
         return {CHECKPOINT: self.checkpoint}
 
-    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
-        """What the checkpoint says."""
-        return Decision(log_probabilities(logits[FACTUAL], self.temperature))
-
 
 @dataclass(frozen=True)
 class CdaPolicy(CheckpointPolicy):
     """A model fine-tuned on counterfactually augmented text: each text once as it is and once with attributes swapped.
 
-    Zmigrod et al., ACL 2019; Lu et al., 2020. Its parameters are those of :class:`CheckpointPolicy`.
+    Zmigrod et al., ACL 2019; Lu et al., 2020.
     """
 
-    method: ClassVar[str] = "cda"
+    name: ClassVar[str] = "cda"
     title: ClassVar[str] = "Augmented training"
     training: ClassVar[str] = "cda"
 
@@ -73,9 +62,9 @@ class CdaPolicy(CheckpointPolicy):
 class AdversarialHeadPolicy(CheckpointPolicy):
     """A model whose head was trained while an adversary, behind a gradient reversal, tried to read the attribute.
 
-    Ganin et al., JMLR 2016, for the reversal. Its parameters are those of :class:`CheckpointPolicy`.
+    Ganin et al., JMLR 2016, for the reversal.
     """
 
-    method: ClassVar[str] = "adv_lm_head"
+    name: ClassVar[str] = "adv_lm_head"
     title: ClassVar[str] = "Adversarial head"
     training: ClassVar[str] = "adversarial"

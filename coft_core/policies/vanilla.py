@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from coft_core.policies.base import FACTUAL, Past, Views
-from coft_core.policies.baseline import BaselinePolicy, Decision
-from coft_core.policies.fusion import log_probabilities
+from coft_core.policies.base import Views
+from coft_core.policies.baseline import BaselinePolicy
 
 
 @dataclass(frozen=True)
 class VanillaPolicy(BaselinePolicy):
-    """Draw from the factual distribution; certify nothing.
+    """Draw from the factual distribution; certify nothing."""
 
-    Its parameters are those of :class:`BaselinePolicy`.
-    """
-
-    method: ClassVar[str] = "vanilla"
+    name: ClassVar[str] = "vanilla"
     title: ClassVar[str] = "Vanilla"
+    unclaimed: ClassVar[str] = "vanilla decoding"
     reads_rowwise: ClassVar[bool] = True
-
-    def decide(self, logits: Mapping[str, Tensor], step: int, pasts: Sequence[Past]) -> Decision:
-        """The factual distribution."""
-        return Decision(log_probabilities(logits[FACTUAL], self.temperature))
 
     def views_at(self, logits: Tensor, log_tau: Tensor) -> Views:
         """The same at any position: there is no threshold."""
@@ -41,11 +34,6 @@ class VanillaPolicy(BaselinePolicy):
     def fusion_weight(self) -> float:
         """The factual branch alone."""
         return 0.0
-
-    @property
-    def unclaimed(self) -> str:
-        """It certifies nothing."""
-        return "vanilla decoding"
 
     @property
     def label(self) -> str:

@@ -14,12 +14,10 @@ import pytest
 from coft_core.conformal.calibration import Calibration
 from coft_core.fingerprint import same_digests, shortest_digest
 from coft_core.model.fake import tiny_model
-from coft_core.policies.base import policy_fingerprint
-from coft_core.text.counterfactuals import rewording_version
+from coft_core.policies.cf_substitution import CfSubstitutionPolicy
 from coft_core.text.detection import SpanDetector
-from coft_core.text.masking import MaskSettings
 from coft_core.text.user_list import UserList
-from coft_core.types import Sampling, UserTerm
+from coft_core.types import UserTerm
 from tests.conftest import TOY_FINGERPRINT
 
 WHOLE = hashlib.sha256(b"weights").hexdigest()
@@ -56,9 +54,7 @@ def test_a_policy_names_nothing_by_a_shortened_digest() -> None:
     model = tiny_model(chat_template="{{ messages[0].content }}")
     listed = UserList("ward", (UserTerm("nurse", "other", True),))
     detector = SpanDetector(pipeline=None).adapted((), listed).version
-    own = policy_fingerprint(
-        model, 0.5, Sampling(), MaskSettings(), detector, "pooled", "reference", rewording_version()
-    )
+    own = CfSubstitutionPolicy().fingerprint(model, detector)
     digests = {name: shortest_digest(str(value)) for name, value in own.to_dict().items()}
     assert {name: digits for name, digits in digests.items() if digits not in (None, 64)} == {}
     assert digests["weights"] == digests["tokenizer"] == digests["detector"] == digests["method"] == 64

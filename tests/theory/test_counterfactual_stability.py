@@ -6,14 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from coft_core.policies.certify import (
-    certified_set,
-    conditional_total_variation,
-    joint_support,
-    kl_divergence,
-    total_variation_bound,
-)
+from coft_core.policies.certify import certified_set, joint_support, total_variation_bound
 from coft_core.policies.fusion import fuse_logits, log_probabilities
+from tests.theory.figures import distance_on, kl_divergence
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 20])
@@ -27,7 +22,7 @@ def test_conditionals_on_the_certified_set_stay_within_the_bound(
     log_tau = joint.topk(size, dim=-1).values[:, -1:]  # (S, 1), so that the set has `size` tokens
     members = certified_set(joint, log_tau)
     assert (members.sum(-1) == size).all()
-    distance = conditional_total_variation(log_p, log_q, members)  # (S,)
+    distance = distance_on(members, log_p, log_q)  # (S,)
     bound = total_variation_bound(kl_divergence(log_p, log_q), log_tau[:, 0])
     assert (distance <= bound + 1e-9).all()
 
@@ -57,11 +52,9 @@ def test_bound_falls_with_lambda_at_a_fixed_threshold(branches: tuple[Tensor, Te
 def test_bound_is_within_a_factor_of_two_for_two_nearly_equal_tokens() -> None:
     # Pinsker is sharp here, and the set's mass is 1 where tau is one half: half of the bound is reached.
     epsilon = 1e-4
-    log_p = torch.tensor([0.5 + epsilon, 0.5 - epsilon], dtype=torch.float64).log()
-    log_q = torch.tensor([0.5, 0.5], dtype=torch.float64).log()
+    log_p = torch.tensor([[0.5 + epsilon, 0.5 - epsilon]], dtype=torch.float64).log()
+    log_q = torch.tensor([[0.5, 0.5]], dtype=torch.float64).log()
     log_tau = joint_support(log_p, log_q).min()
     members = certified_set(joint_support(log_p, log_q), log_tau)
-    ratio = conditional_total_variation(log_p, log_q, members) / total_variation_bound(
-        kl_divergence(log_p, log_q), log_tau
-    )
+    ratio = distance_on(members, log_p, log_q) / total_variation_bound(kl_divergence(log_p, log_q), log_tau)
     assert ratio.item() == pytest.approx(0.5, abs=1e-3)

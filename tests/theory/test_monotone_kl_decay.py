@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coft_core.policies.certify import kl_divergence
 from coft_core.policies.fusion import fuse_logits, log_probabilities
+from tests.theory.figures import kl_divergence
 
 GRID = [index / 40 for index in range(41)]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from coft_core.policies.certify import conditional_total_variation
 from coft_core.policies.fusion import log_probabilities
+from tests.theory.figures import distance_on
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
@@ -21,13 +21,12 @@ def test_restricted_distance_is_bounded_on_random_sets(branches: tuple[Tensor, T
         members = torch.rand(p.shape, generator=generator) < density  # (S, V)
         members[:, 0] = True
         mass = torch.minimum((p * members).sum(-1), (q * members).sum(-1))  # (S,)
-        restricted = conditional_total_variation(log_p, log_q, members)
+        restricted = distance_on(members, log_p, log_q)
         assert (restricted <= total_variation(p, q) / mass + 1e-12).all()
 
 
 def test_bound_is_attained_when_the_branches_differ_only_inside_the_set() -> None:
-    p = torch.tensor([0.2, 0.1, 0.3, 0.4], dtype=torch.float64)
-    q = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
-    members = torch.tensor([True, True, True, False])
-    restricted = conditional_total_variation(p.log(), q.log(), members)
+    p = torch.tensor([[0.2, 0.1, 0.3, 0.4]], dtype=torch.float64)
+    q = torch.tensor([[0.1, 0.2, 0.3, 0.4]], dtype=torch.float64)
+    restricted = distance_on(torch.tensor([[True, True, True, False]]), p.log(), q.log())
     torch.testing.assert_close(restricted, total_variation(p, q) / 0.6)

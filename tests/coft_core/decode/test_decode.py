@@ -1,6 +1,7 @@
 """The loop: soundness, reproduction, going back, forking, scoring, and what a step says of itself."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,8 +10,6 @@ import coft_core as cc
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CoftError, InvalidInputError, PromptTooLongError, RolloutClosedError
 from coft_core.model.fake import ScriptedCausalLM, scripted_model, tiny_model
-from coft_core.policies.base import policy_fingerprint
-from coft_core.text.masking import MaskSettings
 from coft_core.types import Sampling
 
 TEXT = "the old man said he would"
@@ -31,16 +30,8 @@ DETECTOR = PlainDetector()
 
 def calibration(model, log_tau, policy=None, contexts=99, steps=16):
     """A calibration whose threshold is ``log_tau`` at the first ``steps`` steps."""
-    policy = policy or cc.CoftPolicy()
-    fingerprint = policy_fingerprint(
-        model,
-        policy.lam,
-        policy.sampling,
-        MaskSettings(sentinel=policy.sentinel),
-        DETECTOR.version,
-        "hierarchical",
-        "reference",
-    )
+    own = (policy or cc.CoftPolicy()).fingerprint(model, DETECTOR.version)
+    fingerprint = replace(own, estimator="hierarchical", source="reference")
     index = torch.arange(steps)
     return cc.Calibration(
         fingerprint=fingerprint,
