@@ -40,7 +40,7 @@ def measure_detector(data: Path, pipeline: str) -> dict[str, Any]:
     sentences = read_sentences("test")
     systems: dict[str, Find] = {
         "lexicon": lambda text: labelled_spans(lexicon.detect(text)),
-        "pipeline": lambda text: [(e.start, e.end, e.label) for e in entities.entities(text) if e.label in LABELS],
+        "pipeline": lambda text: [(e.start, e.end, e.label) for e in entities.read(text).entities if e.label in LABELS],
         "both": lambda text: labelled_spans(both.detect(text)),
     }
     detectors = {"lexicon": lexicon.detect, "both": both.detect}

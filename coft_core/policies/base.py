@@ -16,7 +16,7 @@ from coft_core.fingerprint import Fingerprint
 from coft_core.model.branches import BranchSpec
 from coft_core.model.language_model import LanguageModel
 from coft_core.scorers.base import ToxicityScorer
-from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, MaskSettings
+from coft_core.text.masking import DEFAULT_HINT, MaskedPrompt, MaskMode, MaskSettings, check_whitelist
 from coft_core.text.sentinel import resolve_sentinel
 from coft_core.types import Certificate, CertificateKind, CertificateState, CertifiedIn, Sampling
 
@@ -298,7 +298,7 @@ class Policy(ABC):
 
     def keeping(self, terms: Iterable[str]) -> Self:
         """This policy with more terms that are never masked; they are part of its fingerprint."""
-        return replace(self, whitelist=self.mask.keeping(terms).whitelist)
+        return replace(self, whitelist=check_whitelist((*self.whitelist, *terms)))
 
     @property
     def needs_masked(self) -> bool:

@@ -107,23 +107,16 @@ def agreeing_edit(text: str, start: int, end: int, plural: bool) -> VerbEdit | N
         start: First character of the pronoun.
         end: One past its last character.
         plural: True where "they" takes the place of "she" or "he", False the other way round.
-
-    Returns:
-        The change; None if there is no verb beside the pronoun, or if it need not change.
     """
-    contracted = _CONTRACTED_VERBS.match(text, end)
-    if contracted is not None:
+    if contracted := _CONTRACTED_VERBS.match(text, end):
         return _contraction(text, contracted, plural)
     before = _BEFORE_VERB.search(text, 0, start)
-    inverted = None if before is None else _auxiliary(before.group(1), plural)
-    if before is not None and inverted is not None and _starts_clause(text, before.start(1)):
+    inverted = _auxiliary(before.group(1), plural) if before else None
+    if before and inverted and _starts_clause(text, before.start(1)):
         return VerbEdit(before.start(1), before.end(1), inverted)
     verb = _verb_after(text, end)
-    if verb is None:
-        return None
-    word = verb.group()
-    changed = _auxiliary(word, plural) or (_bare(word) if plural else None)
-    return None if changed is None else VerbEdit(verb.start(), verb.end(), changed)
+    changed = (_auxiliary(verb.group(), plural) or (_bare(verb.group()) if plural else None)) if verb else None
+    return VerbEdit(verb.start(), verb.end(), changed) if verb and changed else None
 
 
 def may_need_a_verb(text: str, end: int) -> bool:
@@ -131,10 +124,8 @@ def may_need_a_verb(text: str, end: int) -> bool:
 
     Past and present of regular verbs are told apart by their ending; other words are for a person to check.
     """
-    if _CONTRACTED_VERBS.match(text, end) is not None:
-        return False
     verb = _verb_after(text, end)
-    if verb is None:
+    if verb is None or _CONTRACTED_VERBS.match(text, end):
         return False
     word = verb.group().lower()
     return not (_auxiliary(word, plural=False) or word in _FINITE or word.endswith("ed") or _NEGATION.search(word))
@@ -142,10 +133,10 @@ def may_need_a_verb(text: str, end: int) -> bool:
 
 def _contraction(text: str, found: re.Match[str], plural: bool) -> VerbEdit | None:
     quote, letters = found.groups()
-    if not plural:
-        return None if letters.lower() == "s" else VerbEdit(found.start(), found.end(), f"{quote}s")
-    if letters.lower() != "s":
+    if plural is not (letters.lower() == "s"):
         return None
+    if not plural:
+        return VerbEdit(found.start(), found.end(), f"{quote}s")
     space = _SPACE.match(text, found.end())
     word = _VERB_WORD.match(text, space.end()) if space else None
     if word is not None and word.group().lower() in _ADVERBS:
@@ -218,12 +209,16 @@ FORMS: dict[PronounSet, dict[Role, str]] = {
 }
 """Each set's form in each role: "her book" is possessive, "the book is hers" a possessive pronoun."""
 
-_ALSO_READ: dict[str, tuple[PronounSet, Role]] = {"themself": ("they", "reflexive")}
-_EITHER = {"s/he": "subject", "(s)he": "subject"}
+_EITHER: tuple[frozenset[PronounSet], Role] = (frozenset(("she", "he")), "subject")
+_ALSO_READ: dict[str, tuple[frozenset[PronounSet], Role]] = {
+    "themself": (frozenset(("they",)), "reflexive"),
+    "s/he": _EITHER,
+    "(s)he": _EITHER,
+}
 
 _PRONOUN_WORD = re.compile(
     r"\(s\)he\b|(?<![\w/])s/he\b|(?<![\w'’])(?:"
-    + "|".join(sorted({form for forms in FORMS.values() for form in forms.values()} | set(_ALSO_READ), key=len)[::-1])
+    + "|".join(sorted({form for forms in FORMS.values() for form in forms.values()} | {"themself"}, key=len)[::-1])
     + r")(?!\w)",
     re.IGNORECASE,
 )
@@ -275,14 +270,11 @@ def find_pronouns(text: str) -> tuple[Pronoun, ...]:
     """The third-person pronouns of a text in reading order; pairs such as "he or she" are one."""
     found: list[Pronoun] = []
     for single in _singles(text):
-        last = found[-1] if found else None
-        both = (
-            None if last is None or _PAIR.fullmatch(text, last.end, single.start) is None else _both(text, last, single)
-        )
-        if both is None:
-            found.append(single)
-        else:
+        paired = found and _PAIR.fullmatch(text, found[-1].end, single.start)
+        if paired and (both := _both(text, found[-1], single)):
             found[-1] = both
+        else:
+            found.append(single)
     return tuple(found)
 
 
@@ -293,22 +285,14 @@ def is_pronoun(span: Span, pronouns: Sequence[Pronoun]) -> bool:
 
 def form_of(wanted: PronounSet, role: Role, replaced: str) -> str:
     """The form of a set in a role, in the letter case of the word that it replaces."""
-    form = FORMS[wanted][role]
-    letters = [char for char in replaced if char.isalpha()]
-    if len(letters) > 1 and all(char.isupper() for char in letters):
-        return form.upper()
-    return form.capitalize() if letters and letters[0].isupper() else form
+    return _cased(FORMS[wanted][role], "".join(filter(str.isalpha, replaced)))
 
 
 def _singles(text: str) -> Iterator[Pronoun]:
     for match in _PRONOUN_WORD.finditer(text):
         word = match.group().lower()
-        if word in _EITHER:
-            yield Pronoun(match.start(), match.end(), frozenset(("she", "he")), "subject")
-            continue
         if word in _ALSO_READ:
-            known, role = _ALSO_READ[word]
-            yield Pronoun(match.start(), match.end(), frozenset((known,)), role)
+            yield Pronoun(match.start(), match.end(), *_ALSO_READ[word])
             continue
         own = next(name for name in PRONOUN_SETS if word in FORMS[name].values())
         roles = [role for role in ROLES if FORMS[own][role] == word]
@@ -320,10 +304,8 @@ def _judged(text: str, start: int, end: int, roles: list[Role]) -> tuple[Role, b
     """Whether "her" or "his" belongs to a noun that follows, and whether that is beyond doubt."""
     alone = next(role for role in roles if role != "possessive")
     after = _NEXT_WORD.match(text, end)
-    if after is None:
-        return alone, True
-    word = after.group(1).lower()
-    if word in _NO_NOUN_AFTER_HER:
+    word = after.group(1).lower() if after else ""
+    if not word or word in _NO_NOUN_AFTER_HER:
         return alone, True
     if alone == "possessive_pronoun":
         return "possessive", True
@@ -392,14 +374,7 @@ _ALONE_AFTER = word_set(
 
 
 def standing(text: str, span: Span, spans: Sequence[Span], words: LexiconWords) -> Standing:
-    """How the words of a span stand, judged by the words beside them; no parser is asked.
-
-    Args:
-        text: The text.
-        span: The span.
-        spans: All spans; what is marked beside it is read as a noun or another adjective.
-        words: Knows plurals and words for people.
-    """
+    """How the words of a span stand, judged by the words beside them; what is marked there is noun or adjective."""
     own = text[span.start : span.end]
     if words.is_plural(own) or (words.is_person(own) and own.lower() not in _ALSO_ADJECTIVES):
         return "noun"
@@ -420,21 +395,14 @@ def standing(text: str, span: Span, spans: Sequence[Span], words: LexiconWords) 
 
 
 def joined_end(text: str, end: int) -> int | None:
-    """Where the next adjective begins, if one is joined to a word: "old and tired teacher", "old, tired teacher".
-
-    Args:
-        text: The text.
-        end: One past the word.
-    """
-    found = _JOINED.match(text, end)
-    if found is None:
-        return None
-    adjective = _WORD.match(text, found.end())
-    noun = None if adjective is None else _NEXT.match(text, adjective.end())
-    if adjective is None or noun is None:
+    """Where the next adjective begins, if one is joined to a word: "old and tired teacher", "old, tired teacher"."""
+    joined = _JOINED.match(text, end)
+    adjective = joined and _WORD.match(text, joined.end())
+    noun = adjective and _NEXT.match(text, adjective.end())
+    if not (joined and adjective and noun):
         return None
     words = {adjective.group().lower(), noun.group(1).lower()}
-    return None if words & (_NO_NOUN | _DETERMINERS | _NUMBERS) else found.end()
+    return None if words & (_NO_NOUN | _DETERMINERS | _NUMBERS) else joined.end()
 
 
 def is_compound_part(text: str, span: Span) -> bool:

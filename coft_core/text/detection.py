@@ -16,7 +16,7 @@ from coft_core.text.lexicon import Lexicons
 from coft_core.text.matching import LexicalMatches, LexiconMatcher
 from coft_core.text.merging import cut_spans, merge_spans, only_hints, settle_hints
 from coft_core.text.pipeline import AUTO, Entity, EntityPipeline
-from coft_core.text.tokens import is_hyphen
+from coft_core.text.tokens import HYPHENS, is_hyphen
 from coft_core.text.user_list import UserList
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Span
 
@@ -62,11 +62,7 @@ class SpanDetector:
         self._user_list = user_list
 
     def adapted(self, masked_families: Iterable[str] | None = None, user_list: UserList | None = None) -> SpanDetector:
-        """A detector with the same lexicons and pipeline, and other choices of the reviewer.
-
-        Args:
-            masked_families: As for a new detector; None masks every family but the proxies.
-            user_list: As for a new detector; None uses none.
+        """A detector with the same lexicons and pipeline, and other choices of the reviewer, as for a new one.
 
         Raises:
             InvalidInputError: A family is unknown.
@@ -103,10 +99,7 @@ class SpanDetector:
         return self._user_list
 
     def detect(self, text: str) -> list[Span]:
-        """Find the sensitive spans of a text.
-
-        Args:
-            text: The text exactly as typed; it is not normalised.
+        """Find the sensitive spans of a text, which is taken as typed and not normalised.
 
         Returns:
             Disjoint spans in character offsets into ``text``, sorted by their start; spans of families that are not
@@ -118,13 +111,13 @@ class SpanDetector:
             InvalidInputError: The text is longer than the trained pipeline takes.
         """
         reading = self._pipeline.read(text) if self._pipeline else None
-        matches = self._matcher.match(text, reading.probability if reading is not None and reading.judges else None)
+        judge = reading.probability if self._pipeline and reading and self._pipeline.judges else None
+        matches = self._matcher.match(text, judge)
         spans = self._uncovered([self._offered(span) for span in _lexicon_spans(matches, text)], text)
-        for entity in reading.entities if reading is not None else ():
+        for entity in reading.entities if reading else ():
             if not _shielded(entity, matches):
-                spans = _with_entity(
-                    spans, self._offered(self._entity_span(entity, text)), text, _is_family(entity.label)
-                )
+                span = self._offered(self._entity_span(entity, text))
+                spans = _with_entity(spans, span, text, unlisted=entity.label.lower() in FAMILIES)
         if self._settles_hints:
             spans = settle_hints(spans, text)
         if self._user_list is None:
@@ -149,24 +142,19 @@ class SpanDetector:
         if all(text[span.start : span.end].isalpha() for span in offered):
             return spans
         read = self._matcher.candidates(text)
-        masked_here = (
-            hit for hit in read.hits if hit.in_rule and self._is_masked(hit.record.family, hit.record.detail)
-        )
-        sure = replace(read, hits=tuple(masked_here))
-        within = [
-            span
-            for span in _lexicon_spans(sure, text)
-            if any(outer.start <= span.start and span.end <= outer.end for outer in offered)
-        ]
+        hits = (hit for hit in read.hits if hit.in_rule and self._is_masked(hit.record.family, hit.record.detail))
+        sure = _lexicon_spans(replace(read, hits=tuple(hits)), text)
+        within = [s for s in sure if any(outer.start <= s.start and s.end <= outer.end for outer in offered)]
         masked = [span for span in spans if span.masked]
         offers = (_without_hyphens(span, text) for span in cut_spans(offered, within, text))
         return sorted((*masked, *merge_spans(within), *(span for span in offers if span.start < span.end)))
 
     def _entity_span(self, entity: Entity, text: str) -> Span:
-        category = _entity_family(entity.label)
-        if entity.label == "NORP":
+        label = entity.label.lower()
+        category = label if label in FAMILIES else "name" if label == "person" else "nationality"
+        if label == "norp":
             hits = self._matcher.match(text[entity.start : entity.end]).hits
-            families = [hit.record.family for hit in hits]
+            families = (hit.record.family for hit in hits)
             category = next((family for family in families if family in _GROUP_FAMILIES), category)
         return Span(entity.start, entity.end, category, "pipeline", entity.label, score=entity.score)
 
@@ -178,18 +166,7 @@ def default_detector() -> SpanDetector:
 
 
 def detect_spans(text: str, detector: SpanDetector | None = None) -> list[Span]:
-    """Find the sensitive spans of a text.
-
-    Args:
-        text: The text exactly as typed.
-        detector: The detector; None takes :func:`default_detector`.
-
-    Returns:
-        Disjoint spans sorted by their start, suggested ones included; an empty list when there is nothing sensitive.
-
-    Raises:
-        InvalidInputError: The text is longer than the detector's trained pipeline takes.
-    """
+    """The sensitive spans of a text, as :meth:`SpanDetector.detect` gives them; None takes the default detector."""
     return (detector or default_detector()).detect(text)
 
 
@@ -202,16 +179,6 @@ def _known_families(families: Iterable[str] | None) -> frozenset[str]:
             f"There is no attribute family {unknown[0]!r} that could be masked; use some of {', '.join(FAMILIES)}."
         )
     return chosen
-
-
-def _is_family(label: str) -> bool:
-    return label.lower() in FAMILIES
-
-
-def _entity_family(label: str) -> str:
-    if _is_family(label):
-        return label.lower()
-    return "name" if label == "PERSON" else "nationality"
 
 
 def _lexicon_spans(matches: LexicalMatches, text: str) -> list[Span]:
@@ -229,12 +196,9 @@ def _lexicon_spans(matches: LexicalMatches, text: str) -> list[Span]:
 
 
 def _without_hyphens(span: Span, text: str) -> Span:
-    start, end = span.start, span.end
-    while start < end and is_hyphen(text[start]):
-        start += 1
-    while start < end and is_hyphen(text[end - 1]):
-        end -= 1
-    return replace(span, start=start, end=end)
+    start, words = span.start, text[span.start : span.end]
+    end = start + len(words.rstrip(HYPHENS))
+    return replace(span, start=min(start + len(words) - len(words.lstrip(HYPHENS)), end), end=end)
 
 
 def _shielded(entity: Entity, matches: LexicalMatches) -> bool:

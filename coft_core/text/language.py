@@ -137,11 +137,7 @@ _MARKERS = {
 
 
 def language_note(text: str) -> str:
-    """One sentence if a text is in a language that the detector does not read; empty if it seems to be English.
-
-    Args:
-        text: The reviewer's text.
-    """
+    """One sentence if a text is in a language that the detector does not read; empty if it seems to be English."""
     found = other_language(text)
     if not found:
         return ""
@@ -149,11 +145,7 @@ def language_note(text: str) -> str:
 
 
 def other_language(text: str) -> str:
-    """The language or script of a text that is not English, such as ``"in Spanish"``; empty for English or too little.
-
-    Args:
-        text: Any text.
-    """
+    """The language or script of a text, such as ``"in Spanish"``; empty for English and where there is too little."""
     script = _script(text)
     if script:
         return f"in {script} script"

@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -32,7 +32,7 @@ _SHAPES: Mapping[str, Callable[[str], bool]] = {
     "@number": lambda word: word[:1].isdigit(),
     "@punctuation": lambda word: not any(char.isalnum() for char in word),
 }
-_BORDERS = ("@border",)
+_BORDER = "@border"
 LABELS = ("@identity", "@people", "@pronoun", "@name")
 """Classes that a lexicon gives to the words that its entries cover."""
 
@@ -41,7 +41,7 @@ LABELS = ("@identity", "@people", "@pronoun", "@name")
 class Step:
     """One item of a sequence: a token of one of the classes, or of none of them if negated."""
 
-    classes: frozenset[str]
+    classes: tuple[str, ...]
     negated: bool = False
     times: str = ""
 
@@ -81,13 +81,7 @@ class ContextRules:
 
 @dataclass(frozen=True, slots=True)
 class TokenClasses:
-    """A text's tokens with the classes that context rules ask for.
-
-    Attributes:
-        view: The tokens.
-        labels: Per token, the classes of :data:`LABELS` that lexicon entries covering it give.
-        word_lists: Lower-case words by class name.
-    """
+    """A text's tokens, and for each the classes of :data:`LABELS` that lexicon entries covering it give."""
 
     view: TokenView
     labels: Sequence[frozenset[str]]
@@ -106,7 +100,7 @@ class TokenClasses:
         if not steps:
             return True
         step, rest = steps[0], steps[1:]
-        if step.classes.issubset(_BORDERS):
+        if step.classes == (_BORDER,):
             return self._at_border(index, direction) is not step.negated and self._walk(rest, index, direction)
         if step.times and self._walk(rest, index, direction):
             return True
@@ -126,7 +120,7 @@ class TokenClasses:
             return self.view.opens_sentence[index] or _SHAPES["@punctuation"](self.view.words[index])
         return self.view.opens_sentence[index + 1]
 
-    def _in_classes(self, classes: frozenset[str], index: int) -> bool:
+    def _in_classes(self, classes: Sequence[str], index: int) -> bool:
         word, lower, labels = self.view.words[index], self.view.lowers[index], self.labels[index]
         return any(
             _SHAPES[name](word)
@@ -139,84 +133,51 @@ class TokenClasses:
 def parse_context_rules(data: Mapping[str, Any]) -> ContextRules:
     """Read context rules from decoded JSON.
 
-    Args:
-        data: An object with ``word_lists``, ``rules``, ``people_details`` and ``plural_people_details``.
-
-    Returns:
-        The rules.
-
     Raises:
-        ValueError: Names the list, rule or step that is malformed.
+        LexiconError: A rule has a part that is none, or a step that is malformed or names an unknown class.
     """
-    lists = {name: _parse_words(name, value) for name, value in _object(data, "word_lists").items()}
-    rules = {name: _parse_rule(name, value, lists) for name, value in _object(data, "rules").items()}
+    lists = {name: _word_list(value) for name, value in data["word_lists"].items()}
+    classes = {*lists, *_SHAPES, *LABELS, _BORDER}
     return ContextRules(
         word_lists=lists,
-        rules=rules,
-        people_details=_strings("people_details", data.get("people_details", [])),
-        plural_people_details=_strings("plural_people_details", data.get("plural_people_details", [])),
+        rules={name: _parse_rule(name, value, classes) for name, value in data["rules"].items()},
+        people_details=frozenset(data["people_details"]),
+        plural_people_details=frozenset(data["plural_people_details"]),
     )
 
 
-def _object(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = data.get(key, {})
-    if not isinstance(value, dict):
-        raise ValueError(f"{key} must be an object, not {type(value).__name__}")
-    return value
-
-
-def _strings(name: str, value: object) -> frozenset[str]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError(f"{name} must be a list of strings")
-    return frozenset(value)
-
-
-def _parse_words(name: str, value: object) -> frozenset[str]:
+def _word_list(value: Any) -> frozenset[str]:
     """Words of a list given as strings of space-separated words; ``{"plurals": [...]}`` adds plurals."""
-    if isinstance(value, dict):
-        words = _words(name, value.get("words", []))
-        singular = _words(name, value.get("plurals", []))
-        return words | singular | frozenset(regular_plural(word) for word in singular)
-    return _words(name, value)
+    parts = value if isinstance(value, dict) else {"words": value}
+    words, singular = (" ".join(parts.get(part, ())).lower().split() for part in ("words", "plurals"))
+    return frozenset((*words, *singular, *map(regular_plural, singular)))
 
 
-def _words(name: str, value: object) -> frozenset[str]:
-    return frozenset(word.lower() for line in _strings(f"word list {name!r}", value) for word in line.split())
+def _parse_rule(name: str, value: Mapping[str, Any], classes: Collection[str]) -> ContextRule:
+    parts = {part for condition in (*value.get("any", ()), *value.get("none", ())) for part in condition}
+    if unknown := sorted((value.keys() - {"any", "none"}) | (parts - {"before", "after"})):
+        raise LexiconError(f"rule {name!r} has an unknown part {unknown[0]!r}")
+    sides = (
+        tuple(
+            Condition(*(_parse_steps(name, condition.get(part, ""), classes) for part in ("before", "after")))
+            for condition in value.get(side, ())
+        )
+        for side in ("any", "none")
+    )
+    return ContextRule(*sides)
 
 
-def _parse_rule(name: str, value: object, lists: Mapping[str, frozenset[str]]) -> ContextRule:
-    if not isinstance(value, dict) or not {"any", "none"}.issuperset(value):
-        raise ValueError(f"rule {name!r} must be an object with the lists 'any' and 'none'")
-    sides: dict[str, tuple[Condition, ...]] = {}
-    for side in ("any", "none"):
-        conditions = value.get(side, [])
-        if not isinstance(conditions, list):
-            raise ValueError(f"rule {name!r}: {side!r} must be a list")
-        sides[side] = tuple(_parse_condition(name, item, lists) for item in conditions)
-    return ContextRule(any_of=sides["any"], none_of=sides["none"])
-
-
-def _parse_condition(name: str, value: object, lists: Mapping[str, frozenset[str]]) -> Condition:
-    if not isinstance(value, dict) or not value or not {"before", "after"}.issuperset(value):
-        raise ValueError(f"rule {name!r}: a condition must be an object with 'before', 'after' or both")
-    before, after = (_parse_steps(name, value.get(side, ""), lists) for side in ("before", "after"))
-    return Condition(before=before, after=after)
-
-
-def _parse_steps(name: str, value: object, lists: Mapping[str, frozenset[str]]) -> tuple[Step, ...]:
-    if not isinstance(value, str):
-        raise ValueError(f"rule {name!r}: steps must be one string, e.g. 'person_subject adverb* copula'")
-    steps = []
-    for text in value.split():
+def _parse_steps(name: str, steps: str, classes: Collection[str]) -> tuple[Step, ...]:
+    parsed = []
+    for text in steps.split():
         match = _STEP.fullmatch(text)
         if match is None:
-            raise ValueError(f"rule {name!r}: step {text!r} is malformed")
-        classes = frozenset(match["classes"].split("|"))
-        unknown = sorted(classes - lists.keys() - set(_SHAPES) - set(LABELS) - set(_BORDERS))
-        if unknown:
-            raise ValueError(f"rule {name!r}: step {text!r} names an unknown class {unknown[0]!r}")
-        steps.append(Step(classes=classes, negated=bool(match["negated"]), times=match["times"]))
-    return tuple(steps)
+            raise LexiconError(f"rule {name!r}: step {text!r} is malformed")
+        named = tuple(sorted(set(match["classes"].split("|"))))
+        if unknown := [own for own in named if own not in classes]:
+            raise LexiconError(f"rule {name!r}: step {text!r} names an unknown class {unknown[0]!r}")
+        parsed.append(Step(named, bool(match["negated"]), match["times"]))
+    return tuple(parsed)
 
 
 FALSE_FRIEND = "none"
@@ -258,14 +219,10 @@ class LexiconEntry:
 
 @dataclass(frozen=True, slots=True)
 class TokenPattern:
-    """A pattern of tokens, such as an age in years.
+    """A pattern of tokens, such as an age in years; the other fields are as in :class:`LexiconEntry`.
 
     Attributes:
         pattern: JSON text of one spaCy ``Matcher`` pattern over words without compound hyphens.
-        family: As in :class:`LexiconEntry`.
-        detail: As in :class:`LexiconEntry`.
-        source: As in :class:`LexiconEntry`.
-        context: As in :class:`LexiconEntry`.
     """
 
     pattern: str
@@ -276,57 +233,44 @@ class TokenPattern:
 
 
 _FIELDS = ("term", "family", "detail", "source", "case", "match", "forms", "context")
-_REQUIRED = ("term", "family")
-_CASES = ("any", "capital", "exact")
-_MATCHES = ("exact", "lemma")
+
+
+def _error(path: Path, line: int, problem: str, name: str | None = None) -> LexiconError:
+    where = "" if name is None else f", field {name!r}"
+    return LexiconError(f"{path.name}, line {line}{where}: {problem}.")
 
 
 def read_lexicon(path: Path, rules: ContextRules) -> Iterator[LexiconEntry | TokenPattern]:
-    """Read one lexicon file.
+    """Read one lexicon file: a CSV file with a header, or a JSONL file with one object a line; UTF-8.
 
     Args:
-        path: A CSV file with a header, or a JSONL file with one object a line; UTF-8.
+        path: The file.
         rules: The rules that the ``context`` field may name.
-
-    Yields:
-        The file's entries and patterns.
 
     Raises:
         LexiconError: The file is missing or malformed; names the file, the line and the field.
     """
-    suffix = path.suffix.lower()
-    if suffix not in (".csv", ".jsonl"):
+    readers = {".csv": _csv_records, ".jsonl": _jsonl_records}
+    if path.suffix.lower() not in readers:
         raise LexiconError(f"{path.name}: a lexicon must be a .csv or .jsonl file; rename or convert it.")
-    lines = read_text(path)
-    for line, record in _csv_records(path, lines) if suffix == ".csv" else _jsonl_records(path, lines):
-        yield _parse_record(_Row(path, line, record), rules)
+    for line, record in readers[path.suffix.lower()](path, _read_text(path)):
+        yield _Row(path, line, record).parsed(rules)
 
 
-def read_text(path: Path) -> str:
-    """Read a UTF-8 file.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its text, without a byte-order mark and with the line ends that it has.
-
-    Raises:
-        LexiconError: It cannot be read or is not UTF-8.
-    """
+def _read_text(path: Path) -> str:
+    """A UTF-8 file without its byte-order mark, with the line ends that it has."""
     try:
         raw = path.read_bytes()
+        return raw.decode("utf-8-sig")
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise LexiconError(f"{path}: the lexicon file cannot be read ({reason}); check the path.") from error
-    try:
-        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise LexiconError(f"{path.name}, line {line}: the text is not UTF-8; save the file as UTF-8.") from error
+        raise _error(path, line, "the text is not UTF-8; save the file as UTF-8") from error
 
 
-def _csv_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _csv_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
@@ -341,7 +285,7 @@ def _csv_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, str]]]:
                 )
             yield reader.line_num, dict(zip(header, row, strict=False))
     except csv.Error as error:
-        raise LexiconError(f"{path.name}, line {reader.line_num}: not valid CSV ({error}).") from error
+        raise _error(path, reader.line_num, f"not valid CSV ({error})") from error
 
 
 def _jsonl_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -351,23 +295,19 @@ def _jsonl_records(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]
         try:
             record = json.loads(content)
         except json.JSONDecodeError as error:
-            raise LexiconError(f"{path.name}, line {line}: not valid JSON ({error.msg}).") from error
+            raise _error(path, line, f"not valid JSON ({error.msg})") from error
         if not isinstance(record, dict):
-            raise LexiconError(f"{path.name}, line {line}: expected a JSON object, one a line.")
+            raise _error(path, line, "expected a JSON object, one a line")
         _check_fields(path, line, record, (*_FIELDS, "pattern"))
         yield line, record
 
 
-def _check_fields(path: Path, line: int, names: Iterable[str], known: tuple[str, ...]) -> None:
-    present = list(names)
-    for name in present:
-        if name not in known:
-            raise LexiconError(
-                f"{path.name}, line {line}, field {name!r}: unknown field; the fields are {', '.join(known)}."
-            )
-    for name in _REQUIRED:
-        if name not in present and not (name == "term" and "pattern" in present):
-            raise LexiconError(f"{path.name}, line {line}, field {name!r}: missing; add it.")
+def _check_fields(path: Path, line: int, names: Collection[str], known: tuple[str, ...]) -> None:
+    if unknown := [name for name in names if name not in known]:
+        raise _error(path, line, f"unknown field; the fields are {', '.join(known)}", unknown[0])
+    for name in ("term", "family"):
+        if name not in names and not (name == "term" and "pattern" in names):
+            raise _error(path, line, "missing; add it", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,47 +318,42 @@ class _Row:
     line: int
     fields: Mapping[str, Any]
 
-    def fail(self, name: str, problem: str) -> LexiconError:
-        return LexiconError(f"{self.path.name}, line {self.line}, field {name!r}: {problem}.")
+    def parsed(self, rules: ContextRules) -> LexiconEntry | TokenPattern:
+        family = self._cell("family", allowed=(*FAMILIES, FALSE_FRIEND))
+        detail, source = self._cell("detail"), self._cell("source", "curated")
+        context = tuple(self._cell("context").replace("|", " ").split())
+        for name in context:
+            if name not in rules.rules:
+                raise self._fail("context", f"{name!r} is unknown; the rules are {', '.join(sorted(rules.rules))}")
+        if "pattern" in self.fields:
+            if problem := _pattern_problem(self.fields["pattern"]):
+                raise self._fail("pattern", f"not a token pattern ({problem})")
+            return TokenPattern(json.dumps(self.fields["pattern"]), family, detail, source, context)
+        term = self._cell("term")
+        if not any(char.isalnum() for char in term):
+            raise self._fail("term", "empty; write the term")
+        return LexiconEntry(
+            term=term,
+            family=family,
+            detail=detail,
+            source=source,
+            case=cast("Literal['any', 'capital', 'exact']", self._cell("case", "any", ("any", "capital", "exact"))),
+            match=cast("Literal['exact', 'lemma']", self._cell("match", "exact", ("exact", "lemma"))),
+            forms=tuple(form.strip() for form in self._cell("forms").split("|") if form.strip()),
+            context=context,
+        )
 
-    def cell(self, name: str, default: str = "", allowed: tuple[str, ...] = ()) -> str:
+    def _fail(self, name: str, problem: str) -> LexiconError:
+        return _error(self.path, self.line, problem, name)
+
+    def _cell(self, name: str, default: str = "", allowed: tuple[str, ...] = ()) -> str:
         value = self.fields.get(name) or default
         if not isinstance(value, str):
-            raise self.fail(name, f"expected text, found {type(value).__name__}")
+            raise self._fail(name, f"expected text, found {type(value).__name__}")
         value = value.strip() or default
         if allowed and value not in allowed:
-            raise self.fail(name, f"{value!r} is unknown; use one of {', '.join(allowed)}")
+            raise self._fail(name, f"{value!r} is unknown; use one of {', '.join(allowed)}")
         return value
-
-    def context(self, rules: ContextRules) -> tuple[str, ...]:
-        names = tuple(self.cell("context").replace("|", " ").split())
-        for name in names:
-            if name not in rules.rules:
-                raise self.fail("context", f"{name!r} is unknown; the rules are {', '.join(sorted(rules.rules))}")
-        return names
-
-
-def _parse_record(row: _Row, rules: ContextRules) -> LexiconEntry | TokenPattern:
-    family = row.cell("family", allowed=(*FAMILIES, FALSE_FRIEND))
-    detail, source, context = row.cell("detail"), row.cell("source", "curated"), row.context(rules)
-    if "pattern" in row.fields:
-        problem = _pattern_problem(row.fields["pattern"])
-        if problem:
-            raise row.fail("pattern", f"not a token pattern ({problem})")
-        return TokenPattern(json.dumps(row.fields["pattern"]), family, detail, source, context)
-    term = row.cell("term")
-    if not any(char.isalnum() for char in term):
-        raise row.fail("term", "empty; write the term")
-    return LexiconEntry(
-        term=term,
-        family=family,
-        detail=detail,
-        source=source,
-        case=cast("Literal['any', 'capital', 'exact']", row.cell("case", "any", _CASES)),
-        match=cast("Literal['exact', 'lemma']", row.cell("match", "exact", _MATCHES)),
-        forms=tuple(form.strip() for form in row.cell("forms").split("|") if form.strip()),
-        context=context,
-    )
 
 
 def _pattern_problem(pattern: object) -> str:
@@ -430,9 +365,6 @@ def _pattern_problem(pattern: object) -> str:
     except (ValueError, TypeError, re.error) as error:
         return " ".join(str(error).split())
     return ""
-
-
-_MANIFEST = "lexicons.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,83 +392,29 @@ class Lexicons:
                 they are written.
             shipped: Whether to include the shipped lexicons; their context rules are there in any case.
 
-        Returns:
-            The lexicons.
-
         Raises:
             LexiconError: A file is missing or malformed; names the file, the line and the field.
         """
-        manifest = _read_manifest(assets_path("lexicons", _MANIFEST))
-        rules = _read_rules(assets_path("lexicons", manifest.contexts))
-        own = [assets_path("lexicons", name) for name in manifest.files] if shipped else []
+        manifest = json.loads(_read_text(assets_path("lexicons", "lexicons.json")))
+        rules = parse_context_rules(json.loads(_read_text(assets_path("lexicons", manifest["contexts"]))))
+        own = [assets_path("lexicons", name) for name in manifest["files"]] if shipped else []
         records = [record for path in (*own, *map(Path, paths)) for record in read_lexicon(path, rules)]
         return cls(
             entries=tuple(record for record in records if isinstance(record, LexiconEntry)),
             patterns=tuple(record for record in records if isinstance(record, TokenPattern)),
             rules=rules,
-            version=manifest.version if shipped else "custom",
+            version=manifest["version"] if shipped else "custom",
         )
 
     @property
     def digest(self) -> str:
         """SHA-256 (hexadecimal) of the terms and rules, whatever their order and files."""
-        lists = sorted((name, tuple(sorted(words))) for name, words in self.rules.word_lists.items())
-        rules = sorted((name, _stable(astuple(rule))) for name, rule in self.rules.rules.items())
-        details = sorted(self.rules.people_details), sorted(self.rules.plural_people_details)
+        rules = self.rules
         content = [
             sorted(map(astuple, self.entries)),
             sorted(map(astuple, self.patterns)),
-            lists,
-            rules,
-            details,
+            sorted((name, sorted(words)) for name, words in rules.word_lists.items()),
+            sorted((name, astuple(rule)) for name, rule in rules.rules.items()),
+            [sorted(rules.people_details), sorted(rules.plural_people_details)],
         ]
         return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode("ascii")).hexdigest()
-
-    def counts(self) -> dict[str, int]:
-        """Number of entries and patterns per family, false friends left out."""
-        records: tuple[LexiconEntry | TokenPattern, ...] = (*self.entries, *self.patterns)
-        families = [record.family for record in records]
-        return {family: families.count(family) for family in FAMILIES}
-
-
-@dataclass(frozen=True, slots=True)
-class _Manifest:
-    version: str
-    contexts: str
-    files: tuple[str, ...]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
-        raise LexiconError(f"{path.name}, line {error.lineno}: not valid JSON ({error.msg}).") from error
-    if not isinstance(value, dict):
-        raise LexiconError(f"{path.name}, line 1: expected one JSON object.")
-    return value
-
-
-def _read_manifest(path: Path) -> _Manifest:
-    data = _read_json(path)
-    for name, kind in (("version", str), ("contexts", str), ("files", list)):
-        if not isinstance(data.get(name), kind):
-            raise LexiconError(f"{path.name}, line 1, field {name!r}: missing or not a {kind.__name__}.")
-    return _Manifest(data["version"], data["contexts"], tuple(map(str, data["files"])))
-
-
-def _read_rules(path: Path) -> ContextRules:
-    try:
-        return parse_context_rules(_read_json(path))
-    except ValueError as error:
-        if isinstance(error, LexiconError):
-            raise
-        raise LexiconError(f"{path.name}: {error}.") from error
-
-
-def _stable(value: object) -> object:
-    """Sets as sorted lists, so that the digest does not depend on hash order."""
-    if isinstance(value, frozenset):
-        return sorted(value)
-    if isinstance(value, tuple | list):
-        return [_stable(item) for item in value]
-    return value

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from coft_core.errors import InvalidInputError
 from coft_core.model.language_model import ANCHOR, LanguageModel
 from coft_core.text.merging import resolve_spans, validate_spans
-from coft_core.text.placing import ChosenTokens, chosen_tokens, copies_of, read_tokens
+from coft_core.text.placing import ChosenTokens, chosen_tokens, copies_of, over, read_tokens
 from coft_core.text.rendering import Rendering
 from coft_core.text.sentinel import require_sentinel, resolve_sentinel, shown_sentinel
 from coft_core.text.tokens import fold, require_encodable
@@ -103,9 +103,6 @@ def mask_prompt(
         required: Whether the caller needs the mask. Without, a vocabulary that has no sentinel leaves everything
             unmasked, and a warning says so.
 
-    Returns:
-        Both branches' tokens, equal in number.
-
     Raises:
         InvalidInputError: A span lies outside the text, is empty, or has an unknown family, source or score; the text
             or the hint holds a lone surrogate; or the tokenizer does not say which tokens hold a masked span.
@@ -148,11 +145,6 @@ def mask_prompt(
 def prompt_ids(tokenizer: Any, text: str, chat: bool | Rendering = False) -> tuple[int, ...]:
     """The tokens of a text as the factual branch reads it; nothing is masked, so no sentinel is needed.
 
-    Args:
-        tokenizer: A fast tokenizer.
-        text: The text.
-        chat: Whether it goes through the tokenizer's chat template, or in which way.
-
     Raises:
         InvalidInputError: The text holds a lone surrogate, or the template rewrites it.
     """
@@ -160,30 +152,11 @@ def prompt_ids(tokenizer: Any, text: str, chat: bool | Rendering = False) -> tup
     return read_tokens(tokenizer, text, chat)[0]
 
 
-def mask_tokens(ids: Sequence[int], positions: Iterable[int], sentinel_id: int) -> tuple[int, ...]:
-    """The hard operator on tokens alone: idempotent and length-preserving.
-
-    Args:
-        ids: Prompt tokens.
-        positions: Indices to mask.
-        sentinel_id: The sentinel.
-
-    Returns:
-        Tokens with the sentinel at ``positions``.
-    """
-    chosen = frozenset(positions)
-    return tuple(sentinel_id if i in chosen else token for i, token in enumerate(ids))
-
-
 def masked_pieces(prompt: MaskedPrompt, tokenizer: Any) -> list[tuple[str, bool]]:
     """The masked prompt for reading: (text, whether it stands for a masked token) in order.
 
     White space that a masked token swallowed is shown again. Of a text that a chat template prints several times, the
     first copy is shown.
-
-    Args:
-        prompt: The prompt.
-        tokenizer: Its tokenizer, for the words of a hint.
     """
     pieces: list[tuple[str, bool]] = []
     cursor, text = 0, prompt.factual_text
@@ -232,13 +205,7 @@ def check_whitelist(terms: Iterable[str]) -> tuple[str, ...]:
 
 
 def keep_whitelisted(text: str, spans: Sequence[Span], whitelist: Sequence[str]) -> tuple[Span, ...]:
-    """Mark the spans whose text is a whitelisted term as kept.
-
-    Args:
-        text: The text that the spans point into.
-        spans: Its spans.
-        whitelist: Terms, as :func:`check_whitelist` gives them.
-    """
+    """Mark the spans whose text is a whitelisted term, as :func:`check_whitelist` gives it, as kept."""
     terms = frozenset(whitelist)
     return tuple(replace(s, kept=True) if _folded(text[s.start : s.end]) in terms else s for s in spans)
 
@@ -274,69 +241,45 @@ def check_families(families: Collection[str] | None) -> tuple[str, ...] | None:
 
 
 def masked_families(prompt: MaskedPrompt, families: Collection[str] | None = None) -> tuple[str, ...]:
-    """Families that have a masked token in a prompt, in the order in which pages list them.
-
-    Args:
-        prompt: The masked prompt.
-        families: Families to look for; None looks for all.
-    """
-    present = {span.category for index in prompt.positions for span in _spans_at(prompt, index)}
-    return in_page_order(name for name in present if families is None or name in families)
+    """Those of some families, or of all, that have a masked token, in the order in which pages list them."""
+    return in_page_order(span.category for spans in _masked_by(prompt, families).values() for span in spans)
 
 
 def mask_families(prompt: MaskedPrompt, families: Collection[str] | None) -> tuple[int, ...]:
     """Tokens of the prompt in which only some families are masked: the operator ``M_k`` for one, a part for several.
 
-    A token that overlaps spans of two families is masked for each of them.
-
-    Args:
-        prompt: The prompt with everything masked.
-        families: Families to mask; None masks all.
-
-    Returns:
-        As many tokens as the prompt has.
+    A token that overlaps spans of two families is masked for each of them. None masks all.
     """
     if families is None:
         return prompt.masked_ids
-    masked = {
-        index for index in prompt.positions if any(span.category in families for span in _spans_at(prompt, index))
-    }
-    return _chosen(prompt, masked)
+    return _masked_at(prompt, {index for index, spans in _masked_by(prompt, families).items() if spans})
 
 
 def show_span(prompt: MaskedPrompt, span: Span, families: Collection[str] | None = None) -> tuple[int, ...]:
-    """Tokens of the masked prompt with one span shown again; what another span covers too stays masked.
+    """Tokens of the prompt with one of its masked spans shown again; what another span covers too stays masked.
 
     Args:
         prompt: The masked prompt.
-        span: One of its masked spans.
+        span: The span.
         families: Families that are masked; None masks all.
     """
-    masked = {
-        index
-        for index in prompt.positions
-        if any(other != span and (families is None or other.category in families) for other in _spans_at(prompt, index))
-    }
-    return _chosen(prompt, masked)
+    others = _masked_by(prompt, families).items()
+    return _masked_at(prompt, {index for index, spans in others if any(other != span for other in spans)})
 
 
 def masked_spans(prompt: MaskedPrompt, families: Collection[str] | None = None) -> tuple[Span, ...]:
-    """Spans of which at least one token is masked, in their order in the text.
-
-    Args:
-        prompt: The masked prompt.
-        families: Families to look for; None looks for all.
-    """
-    found = {span for index in prompt.positions for span in _spans_at(prompt, index)}
-    return tuple(span for span in prompt.spans if span in found and (families is None or span.category in families))
+    """Spans of some families, or of all, of which at least one token is masked, in their order in the text."""
+    masked = {span for spans in _masked_by(prompt, families).values() for span in spans}
+    return tuple(span for span in prompt.spans if span in masked)
 
 
-def _spans_at(prompt: MaskedPrompt, index: int) -> list[Span]:
-    start, end = prompt.offsets[index]
-    return [span for span in prompt.spans if span.masked and start < span.end and span.start < end]
+def _masked_by(prompt: MaskedPrompt, families: Collection[str] | None) -> dict[int, list[Span]]:
+    """The spans of some families, or of all, for which each masked token is masked."""
+    spans = [s for s in prompt.spans if s.masked and (families is None or s.category in families)]
+    return {index: over(prompt.offsets[index], spans) for index in prompt.positions}
 
 
-def _chosen(prompt: MaskedPrompt, masked: Collection[int]) -> tuple[int, ...]:
+def _masked_at(prompt: MaskedPrompt, masked: Collection[int]) -> tuple[int, ...]:
     pairs = enumerate(zip(prompt.masked_ids, prompt.factual_ids, strict=True))
     return tuple(filler if index in masked else token for index, (filler, token) in pairs)
 
@@ -387,21 +330,12 @@ class MaskSettings:
             parts.append(f"keeps {json.dumps(self.whitelist, ensure_ascii=False)}")
         return "; ".join(parts)
 
-    def keeping(self, terms: Iterable[str]) -> MaskSettings:
-        """These settings with more terms that are never masked."""
-        return replace(self, whitelist=(*self.whitelist, *terms))
-
 
 def continuation_ids(model: LanguageModel, prompt: MaskedPrompt, continuation: str) -> tuple[int, ...]:
     """Tokenize a continuation so that the prompt's own tokens stay as they are.
 
     Prompt and continuation are tokenized together when that leaves the prompt's tokens unchanged. Where a token would
-    straddle the border, the continuation is tokenized on its own.
-
-    Args:
-        model: The model.
-        prompt: The masked prompt.
-        continuation: Text that follows it, taken literally.
+    straddle the border, the continuation, which is taken literally, is tokenized on its own.
 
     Raises:
         InvalidInputError: The continuation has no tokens, or holds a lone surrogate.

@@ -14,6 +14,7 @@ from typing import Final
 from spacy.matcher import Matcher, PhraseMatcher
 
 from coft_core.text.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons, TokenClasses, TokenPattern
+from coft_core.text.merging import disjoint
 from coft_core.text.tokens import TokenView, english_tokenizer, view_tokens
 
 Judge = Callable[[int, int], float]
@@ -77,58 +78,50 @@ class LexiconMatcher:
     """Matches lexicons against texts; unchanging after construction."""
 
     def __init__(self, lexicons: Lexicons) -> None:
-        """Compile the lexicons.
-
-        Args:
-            lexicons: Terms, patterns and rules.
-        """
+        """Compile the lexicons."""
         self._nlp = english_tokenizer()
         self._rules = lexicons.rules
-        self._surfaces = tuple(_surfaces(lexicons.entries))
         self._patterns = lexicons.patterns
+        self._surfaces = [
+            (entry, surface, place > 0)
+            for entry in lexicons.entries
+            for place, surface in enumerate((entry.term, *entry.inflections))
+        ]
         self._folded = PhraseMatcher(self._nlp.vocab, attr="LOWER")
         self._literal = PhraseMatcher(self._nlp.vocab, attr="ORTH")
         self._shapes = Matcher(self._nlp.vocab)
-        self._compile()
+        for index, (entry, surface, _) in enumerate(self._surfaces):
+            matcher = self._literal if entry.case == "exact" else self._folded
+            matcher.add(f"s{index}", [view_tokens(self._nlp, surface).doc(self._nlp)])
+        for index, pattern in enumerate(self._patterns):
+            self._shapes.add(f"p{index}", [json.loads(pattern.pattern)], greedy="LONGEST")
 
     def match(self, text: str, judge: Judge | None = None) -> LexicalMatches:
-        """Find the lexicons' terms in a text.
+        """Find the lexicons' terms in a text: of several that overlap the longest, then the first, then as listed.
 
         Args:
             text: Any text.
             judge: Judges ambiguous terms in context; None leaves them to the context rules.
-
-        Returns:
-            The hits: of overlapping ones the longest, then the first, then the one listed first.
         """
         read = self.candidates(text)
         judged = (_judged(hit, read.view, judge) for hit in read.hits)
-        return replace(read, hits=_longest([hit for hit in judged if hit is not None]))
+        hits = disjoint((hit for hit in judged if hit is not None), lambda hit: (hit.start, hit.end))
+        return replace(read, hits=tuple(hits))
 
     def candidates(self, text: str) -> LexicalMatches:
-        """Find every occurrence of a term, whatever its context.
-
-        Args:
-            text: Any text.
-
-        Returns:
-            The occurrences outside false friends, overlapping ones too, with whether a context rule holds.
-        """
+        """Every occurrence outside false friends, overlapping ones too, with whether a context rule holds."""
         view = view_tokens(self._nlp, text)
         found = list(self._find(view))
         shielded = tuple((hit.start, hit.end) for hit in found if hit.record.family == FALSE_FRIEND)
-        candidates = [hit for hit in found if hit.record.family != FALSE_FRIEND and not _covered(hit, shielded)]
+        candidates = [
+            hit
+            for hit in found
+            if hit.record.family != FALSE_FRIEND
+            and not any(start <= hit.start and hit.end <= end for start, end in shielded)
+        ]
         classes = TokenClasses(view, self._labels(len(view), candidates), self._rules.word_lists)
         hits = tuple(hit if self._fits(classes, hit) else replace(hit, in_rule=False) for hit in candidates)
         return LexicalMatches(view, hits, shielded)
-
-    def _compile(self) -> None:
-        for index, (entry, surface, _) in enumerate(self._surfaces):
-            words = view_tokens(self._nlp, surface).doc(self._nlp)
-            matcher = self._literal if entry.case == "exact" else self._folded
-            matcher.add(f"s{index}", [words])
-        for index, pattern in enumerate(self._patterns):
-            self._shapes.add(f"p{index}", [json.loads(pattern.pattern)], greedy="LONGEST")
 
     def _find(self, view: TokenView) -> Iterator[Hit]:
         doc, strings = view.doc(self._nlp), self._nlp.vocab.strings
@@ -171,30 +164,7 @@ def _judged(hit: Hit, view: TokenView, judge: Judge | None) -> Hit | None:
     return replace(hit, score=score) if score >= (BAR_WITH_RULE if hit.in_rule else bar) else None
 
 
-def _surfaces(entries: Iterable[LexiconEntry]) -> Iterator[tuple[LexiconEntry, str, bool]]:
-    for entry in entries:
-        yield entry, entry.term, False
-        for form in entry.inflections:
-            yield entry, form, True
-
-
 def _keeps_capitals(surface: str, words: Sequence[str]) -> bool:
     """Whether the words begin with a capital wherever those of the surface form do."""
     wanted = surface.replace("-", " ").split()
     return all(word[:1].isupper() for word, want in zip(words, wanted, strict=False) if want[:1].isupper())
-
-
-def _covered(hit: Hit, ranges: Iterable[tuple[int, int]]) -> bool:
-    return any(start <= hit.start and hit.end <= end for start, end in ranges)
-
-
-def _longest(hits: Sequence[Hit]) -> tuple[Hit, ...]:
-    """Disjoint hits; sorting is stable, so equals keep the order in which the lexicons list them."""
-    chosen: list[Hit] = []
-    taken: set[int] = set()
-    for hit in sorted(hits, key=lambda hit: (hit.start - hit.end, hit.start)):
-        tokens = range(hit.start, hit.end)
-        if taken.isdisjoint(tokens):
-            taken.update(tokens)
-            chosen.append(hit)
-    return tuple(sorted(chosen, key=lambda hit: hit.start))

@@ -5,9 +5,9 @@ The reviewer's spans win, overlapping ones merge, and kept and suggested ones ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from coft_core.errors import InvalidInputError
 from coft_core.text.tokens import fold
@@ -21,12 +21,23 @@ def overlap(left: Span, right: Span) -> bool:
     return left.start < right.end and right.start < left.end
 
 
+Item = TypeVar("Item")
+
+
+def disjoint(items: Iterable[Item], place: Callable[[Item], tuple[int, int]]) -> list[Item]:
+    """Of items that overlap the longest, then the first, then the one given first; in the order of their places."""
+    chosen: list[Item] = []
+    taken: set[int] = set()
+    for item in sorted(items, key=lambda item: (place(item)[0] - place(item)[1], place(item)[0])):
+        covered = range(*place(item))
+        if taken.isdisjoint(covered):
+            taken.update(covered)
+            chosen.append(item)
+    return sorted(chosen, key=place)
+
+
 def validate_spans(text: str, spans: Iterable[Span]) -> None:
     """Check that every span lies in the text, has a known category and source, and a score that is a share.
-
-    Args:
-        text: The text that the spans point into.
-        spans: Spans in any order, overlapping or not.
 
     Raises:
         InvalidInputError: Names the first span that is outside the text, empty or of an unknown kind.
@@ -44,9 +55,6 @@ def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
     Args:
         spans: Spans in any order, without regard to ``kept`` and ``suggested``, which are the winner's too.
-
-    Returns:
-        Disjoint spans, sorted by their start.
     """
     merged: list[list[Span]] = []
     end = -1
@@ -61,16 +69,7 @@ def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def cut_spans(spans: Iterable[Span], holes: Iterable[Span], text: str | None = None) -> tuple[Span, ...]:
-    """Take the characters of ``holes`` out of spans.
-
-    Args:
-        spans: Spans to cut.
-        holes: Spans whose characters must not be covered.
-        text: The text; with it, the remains of a cut span lose surrounding whitespace and vanish if blank.
-
-    Returns:
-        The uncut spans as they were and the non-empty remains of the others, sorted.
-    """
+    """Take the characters of ``holes`` out of spans; with the text, what remains of one loses white space around it."""
     borders = merge_spans(holes)
     remains: list[Span] = []
     for span in spans:
@@ -93,15 +92,12 @@ def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str
         detected: Spans of a detector, or spans resolved before.
         user: Spans of the reviewer, kept or masked; suggestions among them stay suggestions.
         text: The text; with it, the remains of a cut span lose surrounding whitespace and vanish if blank.
-
-    Returns:
-        Disjoint spans sorted by their start, kept and suggested ones included.
     """
     found, own = list(detected), list(user)
     chosen = merge_spans(span for span in (*own, *(s for s in found if s.source == "user")) if span.masked)
     kept = merge_spans(
         replace(span, suggested=False)
-        for span in (*own, *(span for span in found if not _gives_way(span, chosen)))
+        for span in (*own, *(s for s in found if s.source != "list" or not any(overlap(s, mine) for mine in chosen)))
         if span.kept
     )
     others = [span for span in found if span.masked and span.source != "user"]
@@ -109,20 +105,6 @@ def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str
     masked = cut_spans((*chosen, *free), kept, text)
     offered = merge_spans(span for span in (*own, *found) if span.suggested and not span.kept)
     return tuple(sorted((*kept, *masked, *cut_spans(offered, (*kept, *masked), text))))
-
-
-def maskable_spans(spans: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
-    """The spans to mask: :func:`resolve_spans` without the kept and the suggested ones.
-
-    Args:
-        spans: Spans of a detector, of a reviewer, or resolved before.
-        user: More spans of the reviewer.
-        text: See :func:`resolve_spans`.
-
-    Returns:
-        Disjoint masked spans sorted by their start; none covers a character of a kept span.
-    """
-    return tuple(span for span in resolve_spans(spans, user, text) if span.masked)
 
 
 def _problem(span: Span, length: int) -> str:
@@ -139,11 +121,6 @@ def _problem(span: Span, length: int) -> str:
     if span.score is not None and not 0 <= span.score <= 1:
         return f"has the score {span.score}; give a number from 0 to 1, or none"
     return ""
-
-
-def _gives_way(span: Span, chosen: Sequence[Span]) -> bool:
-    """Whether a kept span is a user list's and the reviewer marked it for masking."""
-    return span.source == "list" and any(overlap(span, mine) for mine in chosen)
 
 
 def _rank(span: Span) -> tuple[int, int, int, bool, Span]:
@@ -194,9 +171,6 @@ def settle_hints(spans: Sequence[Span], text: str) -> list[Span]:
     Args:
         spans: What a detector found, every hint suggested.
         text: The text.
-
-    Returns:
-        The spans in their order, those hints no longer suggested.
     """
     hints = [span for span in spans if span.suggested and only_hints(span.category, span.detail)]
     outright = {span.category for span in spans if span.masked and span.detail != _PRONOUNS}

@@ -65,25 +65,15 @@ class Reading:
 
     Attributes:
         entities: Entities in order; those of families do not overlap the named ones.
-        judges: Whether :meth:`probability` can be asked.
     """
 
     entities: tuple[Entity, ...]
-    judges: bool
     _starts: npt.NDArray[np.int64]  # (N,)
     _ends: npt.NDArray[np.int64]  # (N,)
     _sensitive: npt.NDArray[np.float32]  # (N,)
 
     def probability(self, start: int, end: int) -> float:
-        """Mean probability that the words between two characters name or reveal a protected attribute.
-
-        Args:
-            start: First character.
-            end: One past the last.
-
-        Returns:
-            0 to 1; 0 where there is no word.
-        """
+        """Mean probability that the words between two characters name or reveal an attribute; 0 without a word."""
         words = (self._starts < end) & (self._ends > start)  # (N,)
         return float(self._sensitive[words].mean()) if words.any() else 0.0
 
@@ -92,10 +82,7 @@ class EntityPipeline:
     """A trained pipeline that names entities; unchanging after construction."""
 
     def __init__(self, name_or_path: str) -> None:
-        """Load the pipeline.
-
-        Args:
-            name_or_path: An installed spaCy package or a folder that ``Language.to_disk`` wrote.
+        """Load an installed spaCy package, or a folder that ``Language.to_disk`` wrote.
 
         Raises:
             InvalidInputError: It cannot be loaded, or it finds no entities.
@@ -107,13 +94,7 @@ class EntityPipeline:
 
     @classmethod
     def choose(cls, name_or_path: str | None) -> EntityPipeline | None:
-        """The pipeline by name.
-
-        Args:
-            name_or_path: A package, a folder, :data:`AUTO` or :data:`EMBEDDED`, or None for no pipeline.
-
-        Returns:
-            The pipeline, or None when none was asked for.
+        """The pipeline by name: a package, a folder, :data:`AUTO` or :data:`EMBEDDED`, or None for no pipeline.
 
         Raises:
             InvalidInputError: The chosen pipeline cannot be loaded, or it finds no entities.
@@ -124,14 +105,10 @@ class EntityPipeline:
         return cls(str(assets_path("pipelines", "en_coft_ner")) if embedded else name_or_path)
 
     def read(self, text: str) -> Reading:
-        """Read a text.
+        """What the pipeline makes of a text.
 
-        Args:
-            text: Any text.
-
-        Returns:
-            People (``PERSON``), nationalities and religions (``NORP``) and places (``GPE``) without a leading article
-            and a trailing possessive, and, if the pipeline classifies words, those of a family.
+        People (``PERSON``), nationalities and religions (``NORP``) and places (``GPE``) come without a leading article
+        and a trailing possessive, and, if the pipeline classifies words, with those of a family.
 
         Raises:
             InvalidInputError: The text is longer than the pipeline takes.
@@ -146,29 +123,14 @@ class EntityPipeline:
         starts = np.array([token.idx for token in document], dtype=np.int64)
         ends = np.array([token.idx + len(token) for token in document], dtype=np.int64)
         sensitive = np.zeros(len(document), dtype=np.float32) if chances is None else 1 - chances[:, 0]
-        judges = chances is not None
-        found = list(_named(document, sensitive if judges else None))
+        found = list(_named(document, None if chances is None else sensitive))
         if chances is not None:
             found += _of_families(document, chances, self._family_labels)
-        return Reading(tuple(sorted(found, key=lambda entity: entity.start)), judges, starts, ends, sensitive)
-
-    def entities(self, text: str) -> Iterator[Entity]:
-        """The entities of :meth:`read`.
-
-        Args:
-            text: Any text.
-
-        Yields:
-            Entities in order.
-
-        Raises:
-            InvalidInputError: The text is longer than the pipeline takes.
-        """
-        yield from self.read(text).entities
+        return Reading(tuple(sorted(found, key=lambda entity: entity.start)), starts, ends, sensitive)
 
     @property
     def judges(self) -> bool:
-        """Whether it gives every word the probability of each family."""
+        """Whether it gives every word the probability of each family, so that :meth:`Reading.probability` says it."""
         return FAMILIES_PIPE in self._nlp.component_names
 
     @property

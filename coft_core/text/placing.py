@@ -48,11 +48,6 @@ class ChosenTokens:
 def read_tokens(tokenizer: Any, text: str, chat: bool | Rendering) -> Tokens:
     """The tokens of a prompt with their places in the reviewer's text, as they were kept or as they are made now.
 
-    Args:
-        tokenizer: A fast tokenizer.
-        text: The reviewer's text.
-        chat: Whether it goes through the tokenizer's chat template, or in which way.
-
     Returns:
         Tokens, and the character range of each: :data:`NOWHERE` for template and special tokens, an empty one for a
         token that stands between two characters, :data:`LOST` where that is not known.
@@ -81,12 +76,7 @@ def copies_of(offsets: Sequence[Range]) -> tuple[int, ...]:
 
 
 def chosen_tokens(offsets: Sequence[Range], text: str, spans: Sequence[Span]) -> ChosenTokens:
-    """Choose the tokens that hold a character of a masked span, in every copy of the text.
-
-    Args:
-        offsets: The places of all tokens.
-        text: The reviewer's text.
-        spans: Its spans, resolved.
+    """Choose the tokens at ``offsets`` that hold a character of a masked span, in every copy of the text.
 
     Raises:
         InvalidInputError: The tokenizer does not say which tokens hold a masked span.
@@ -100,9 +90,9 @@ def chosen_tokens(offsets: Sequence[Range], text: str, spans: Sequence[Span]) ->
     told: dict[str, None] = {}
     kept = [span for span in spans if span.kept]
     for index, own in enumerate(places):
-        if over := _over(own, masked):
-            families[index] = over[0].category
-            told |= dict.fromkeys(_shared(text, over, _over(own, kept)))
+        if hidden := over(own, masked):
+            families[index] = hidden[0].category
+            told |= dict.fromkeys(_shared(text, hidden, over(own, kept)))
     if families and (count := max(copies_of(offsets)) + 1) > 1:
         told[_REPEATED.format(count=count)] = None
     return ChosenTokens(families, tuple(places), tuple(told))
@@ -160,7 +150,8 @@ def _is_blank(tokenizer: Any, token: int) -> bool:
     return not str(tokenizer.decode([token], clean_up_tokenization_spaces=False)).strip()
 
 
-def _over(own: Range, spans: Iterable[Span]) -> list[Span]:
+def over(own: Range, spans: Iterable[Span]) -> list[Span]:
+    """The spans that a token's characters are of; none for a token without characters."""
     start, end = own
     return [span for span in spans if start < end and start < span.end and span.start < end]
 

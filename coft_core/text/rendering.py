@@ -73,12 +73,7 @@ class Rendering:
         return replace(self, kept=dict(self.kept or {}))
 
     def tokens(self, text: str, tokenize: Callable[[str], Tokens]) -> Tokens:
-        """Ids and offsets of a text: those that are kept, or those that are made, which are kept then.
-
-        Args:
-            text: The text.
-            tokenize: Renders and tokenizes it.
-        """
+        """Ids and offsets of a text: those that are kept, or those that are made, which are kept then."""
         if self.kept is None:
             return tokenize(text)
         if text not in self.kept:
@@ -136,12 +131,7 @@ def parse_moment(text: str | None) -> datetime | None:
 
 
 def render(tokenizer: Any, content: str, moment: datetime | None = None) -> str:
-    """A text as the user's message in the tokenizer's chat template.
-
-    Args:
-        tokenizer: A tokenizer with a chat template.
-        content: The text.
-        moment: The local time that the template prints, if it prints one; None takes the present.
+    """A text as the user's message in the tokenizer's chat template, as of a local time; None takes the present.
 
     Raises:
         InvalidInputError: The template takes no single message of a user.
@@ -166,10 +156,6 @@ def rendering_label(tokenizer: Any, moment: datetime | None = None) -> str:
 
     A template that prints the date gives another label on another day; the label then names the coarsest moment (a
     year's or month's first day, a day, a minute, ...) at which the rendering is the same, so that it can be had again.
-
-    Args:
-        tokenizer: A tokenizer with a chat template.
-        moment: As for :func:`render`.
 
     Returns:
         A SHA-256 (64 hexadecimal digits), with ``" as of 2026-11-21"`` behind it where the template prints the date.
@@ -227,9 +213,8 @@ def require_steady(label: str) -> None:
 def _coarser(moment: datetime) -> list[str]:
     """Names of moments that agree with this one in more and more parts; the last is this one."""
     day = moment.date()
-    days = [day.replace(month=1, day=1), day.replace(day=1), day]
-    times = [moment.isoformat(timespec=spec) for spec in ("hours", "minutes", "seconds", "microseconds")]
-    return [*(own.isoformat() for own in days), *times]
+    days = [own.isoformat() for own in (day.replace(month=1, day=1), day.replace(day=1), day)]
+    return days + [moment.isoformat(timespec=spec) for spec in ("hours", "minutes", "seconds", "microseconds")]
 
 
 CHAT_PROBE = "\u2042coft\u2042"
@@ -259,12 +244,7 @@ class Copy:
 
 
 def apply_chat_template(tokenizer: Any, text: str, moment: datetime | None = None) -> tuple[str, tuple[Copy, ...]]:
-    """Put a text into the tokenizer's chat template as the user's message.
-
-    Args:
-        tokenizer: A tokenizer with a chat template.
-        text: The reviewer's text.
-        moment: The local time that a template prints; None takes the present.
+    """Put a text into the tokenizer's chat template as the user's message, as of a moment; None takes the present.
 
     Returns:
         The templated text and all places at which it holds the reviewer's text, at least one.

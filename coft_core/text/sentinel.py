@@ -39,13 +39,7 @@ _SPACE = " "
 
 @dataclass(frozen=True, slots=True)
 class Sentinel:
-    """One token that stands for every masked one.
-
-    Attributes:
-        text: Its name, by which :func:`resolve_sentinel` finds it again.
-        token_id: The token.
-        reason: Why it is this one, as a phrase.
-    """
+    """One token that stands for every masked one, the name that leads back to it, and why it is this one."""
 
     text: str
     token_id: int

@@ -44,12 +44,8 @@ def surrogate_problem(text: str) -> str:
 def require_encodable(text: str, what: str = "A text that the model is to read") -> None:
     """Refuse a text with a lone surrogate.
 
-    Args:
-        text: The text.
-        what: What it is, as the beginning of the sentence.
-
     Raises:
-        InvalidInputError: It holds one; the sentence says which and where.
+        InvalidInputError: It holds one; the sentence begins with ``what`` and says which and where.
     """
     if problem := surrogate_problem(text):
         raise InvalidInputError(f"{what} {problem}.")
@@ -60,14 +56,7 @@ _VOWELS = "aeiou"
 
 
 def regular_plural(term: str) -> str:
-    """Pluralise the last word of a term by the regular spelling rules.
-
-    Args:
-        term: A singular noun or noun phrase, e.g. ``"single mother"``.
-
-    Returns:
-        The plural, e.g. ``"single mothers"``; the letter case of the term is kept.
-    """
+    """The plural of a term by the regular spelling of its last word: ``"single mother"``, ``"single mothers"``."""
     lower = term.lower()
     if lower.endswith("y") and len(term) > 1 and lower[-2] not in _VOWELS:
         return term[:-1] + "ies"
@@ -76,7 +65,7 @@ def regular_plural(term: str) -> str:
     return term + "s"
 
 
-_HYPHENS = "-\u2010\u2011\u2012\u2013\u2212\u00ad"
+HYPHENS = "-\u2010\u2011\u2012\u2013\u2212\u00ad"
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\u0060\u00b4\uff07", "'"))
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x85\u2028\u2029]")
 _SENTENCE_BORDERS = frozenset((*".!?:;\u2026\"'([{*\u2022-\u2013\u2014\u201c\u201d\u00ab\u00bb>|", "...", "--"))
@@ -114,7 +103,7 @@ class TokenView:
 def english_tokenizer() -> Language:
     """A blank English pipeline that also splits compounds at typographic hyphens and before digits."""
     nlp = spacy.blank("en")
-    infixes = [*(nlp.Defaults.infixes or ()), rf"(?<=[^\W_])[{_HYPHENS}](?=[^\W_])"]
+    infixes = [*(nlp.Defaults.infixes or ()), rf"(?<=[^\W_])[{HYPHENS}](?=[^\W_])"]
     # The tokenizer object is the pipeline's own: setting its rule changes this pipeline only.
     cast("Tokenizer", nlp.tokenizer).infix_finditer = compile_infix_regex(infixes).finditer
     return nlp
@@ -131,15 +120,7 @@ def fold(word: str) -> str:
 
 
 def view_tokens(nlp: Language, text: str) -> TokenView:
-    """Tokenise a text.
-
-    Args:
-        nlp: A pipeline of :func:`english_tokenizer`.
-        text: Any text.
-
-    Returns:
-        Its words with their offsets into ``text``.
-    """
+    """The words of a text by a pipeline of :func:`english_tokenizer`, with their offsets into it."""
     words: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
@@ -166,7 +147,7 @@ def view_tokens(nlp: Language, text: str) -> TokenView:
 
 def is_hyphen(text: str) -> bool:
     """Whether the text is one hyphen or dash as used inside compounds."""
-    return len(text) == 1 and text in _HYPHENS
+    return len(text) == 1 and text in HYPHENS
 
 
 def _joins(text: str, start: int, end: int) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from coft_core.errors import InvalidInputError
+from coft_core.text.merging import disjoint
 from coft_core.types import KNOWN_FAMILIES, Span, UserTerm
 
 LONGEST_NAME = 80
@@ -52,8 +53,7 @@ class UserList:
             problem = term_problem(term)
             if problem:
                 raise InvalidInputError(f"Term {number} of the word list {self.name!r} {problem}.")
-            first = seen.setdefault(folded(term.term), term)
-            if first is not term:
+            if seen.setdefault(folded(term.term), term) is not term:
                 raise InvalidInputError(
                     f"The word list {self.name!r} has {term.term!r} twice; keep one of the two terms."
                 )
@@ -71,25 +71,12 @@ class UserList:
         return f"list {self.name!r}+{self.digest}"
 
     def find(self, text: str) -> tuple[Span, ...]:
-        """Find the list's terms in a text.
-
-        Args:
-            text: The text exactly as typed.
-
-        Returns:
-            Disjoint spans of the source ``"list"`` with the list's name as their detail, sorted by their start. Of
-            overlapping matches the longest counts, then the first. Terms to keep give kept spans.
-        """
+        """The list's terms in a text as typed, in order; of overlapping ones the longest, then the first."""
         places = _fold(text)
-        matches = sorted(_matches(places, self._by_text), key=lambda match: (match[0] - match[1], match[0]))
-        taken: set[int] = set()
-        spans = []
-        for start, end, term in matches:
-            if taken.isdisjoint(range(start, end)):
-                taken.update(range(start, end))
-                first, last = places.starts[start], places.ends[end - 1]
-                spans.append(Span(first, last, term.family, "list", self.name, kept=term.keep))
-        return tuple(sorted(spans))
+        return tuple(
+            Span(places.starts[start], places.ends[end - 1], term.family, "list", self.name, kept=term.keep)
+            for start, end, term in disjoint(_matches(places, self._by_text), lambda match: match[:2])
+        )
 
 
 def term_problem(term: UserTerm) -> str:

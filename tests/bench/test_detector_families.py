@@ -100,7 +100,7 @@ def test_a_small_training_reproduces_is_calibrated_and_loads_as_a_judge(
     text = "She met a blind clerk and drank black tea."
     first, second = (pipeline.read(text) for pipeline in folders)
     words = [(start, start + 3) for start in range(0, len(text), 3)]
-    assert first.judges
+    assert folders[0].judges
     assert [first.probability(*w) for w in words] == [second.probability(*w) for w in words]
     assert all(0.0 <= first.probability(*word) <= 1.0 for word in words)
 

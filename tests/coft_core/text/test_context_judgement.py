@@ -123,7 +123,9 @@ def test_a_group_that_no_lexicon_lists_is_found_with_a_score() -> None:
 
 
 def test_probabilities_are_between_0_and_1_and_0_where_there_is_no_word() -> None:
-    reading = EntityPipeline.choose("embedded").read("A blind man. \n  ")  # type: ignore[union-attr]
-    assert reading.judges
+    pipeline = EntityPipeline.choose("embedded")
+    assert pipeline is not None
+    assert pipeline.judges
+    reading = pipeline.read("A blind man. \n  ")
     assert reading.probability(2, 7) > 0.5 > reading.probability(0, 1)
     assert reading.probability(400, 410) == 0.0

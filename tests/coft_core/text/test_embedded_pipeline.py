@@ -33,7 +33,7 @@ def found(detector: SpanDetector, text: str) -> list[tuple[str, str]]:
 
 
 def names(pipeline: EntityPipeline, text: str) -> list[tuple[str, str]]:
-    found = ((text[entity.start : entity.end], entity.label) for entity in pipeline.entities(text))
+    found = ((text[entity.start : entity.end], entity.label) for entity in pipeline.read(text).entities)
     return [(name, label) for name, label in found if label in ("PERSON", "NORP", "GPE")]
 
 
