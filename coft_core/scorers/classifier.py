@@ -42,14 +42,14 @@ class ClassifierScorer:
     @torch.inference_mode()
     def score(self, texts: Sequence[str]) -> list[float]:
         """Probability of the label for each text."""
-        found: list[float] = []
+        scores: list[float] = []
         for start in range(0, len(texts), BATCH):
             batch = list(texts[start : start + BATCH])
             inputs = self.tokenizer(batch, return_tensors="pt", padding=True, truncation=True)
             logits = self.module(**inputs.to(self.module.device)).logits.float()  # (N, labels)
             p = logits.sigmoid() if self.several or logits.shape[-1] == 1 else logits.softmax(-1)
-            found += p[:, self.label].tolist()
-        return found
+            scores += p[:, self.label].tolist()
+        return scores
 
 
 def load_classifier(name: str, device: str = "cpu") -> ClassifierScorer:
@@ -74,20 +74,15 @@ def load_classifier(name: str, device: str = "cpu") -> ClassifierScorer:
         tokenizer: Any = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:
         # What a checkpoint's files make others raise has no end.
-        raise ModelLoadError(f"The toxicity scorer cannot be used: {_reason(source, error)}") from error
+        reason = str(error) if isinstance(error, ModelLoadError) else explain(source, error)
+        if out_of_memory(error):
+            reason = f"{source!r} does not fit into the memory here; choose a smaller classifier."
+        raise ModelLoadError(f"The toxicity scorer cannot be used: {reason}") from error
     labels = {str(text).lower(): int(index) for index, text in module.config.id2label.items()}
     several = module.config.problem_type == "multi_label_classification"
     index = _label(source, labels, label.lower())
     module.eval().requires_grad_(False)
     return ClassifierScorer(name, weights_digest(module), module, tokenizer, index, several)
-
-
-def _reason(source: str, error: Exception) -> str:
-    if isinstance(error, ModelLoadError):
-        return str(error)
-    if out_of_memory(error):
-        return f"{source!r} does not fit into the memory here; choose a smaller classifier."
-    return explain(source, error)
 
 
 def _label(source: str, labels: dict[str, int], wanted: str) -> int:

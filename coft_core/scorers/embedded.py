@@ -38,12 +38,7 @@ _SAME = {"an": "a"}
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The different windows of several texts.
-
-    Attributes:
-        words: Words of each window, in the order in which windows are first met.
-        texts: For each text the places of its windows in ``words``; never empty.
-    """
+    """The words of several texts' different windows as they are first met, and where each text's windows are there."""
 
     words: tuple[tuple[str, ...], ...]
     texts: tuple[tuple[int, ...], ...]
@@ -237,15 +232,7 @@ class WordLists:
 
 
 def feature_matrix(windows: Sequence[Sequence[str]], lists: WordLists) -> Any:
-    """The features of windows.
-
-    Args:
-        windows: Words of each window.
-        lists: The listed words.
-
-    Returns:
-        Which features each window has, zeros and ones, ``(N, FEATURES)`` sparse by rows.
-    """
+    """Which features the words of each window have, zeros and ones, ``(N, FEATURES)`` sparse by rows."""
     vocabulary = {word: place for place, word in enumerate(dict.fromkeys(w for window in windows for w in window))}
     flat = np.array([vocabulary[word] for window in windows for word in window], dtype=np.int64)  # (T,)
     owners = np.repeat(np.arange(len(windows)), [len(window) for window in windows])  # (T,)

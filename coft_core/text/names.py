@@ -27,11 +27,7 @@ def is_surname(text: str, span: Span) -> bool:
 
 @dataclass(frozen=True)
 class FirstNames:
-    """The first names of the shipped lexicons.
-
-    Attributes:
-        words: The lexicons.
-    """
+    """The first names of the lexicons."""
 
     words: LexiconWords
 
@@ -47,11 +43,8 @@ class FirstNames:
         neither, so names are paired by spelling: which one is taken is arbitrary, and always the same.
 
         Args:
-            name: The name.
+            name: The name; None is returned if it is no first name of one gender.
             taken: Names that must not be chosen, in lower case.
-
-        Returns:
-            The name; None if the given one is no first name of one gender.
         """
         gender = self.gender(name)
         if gender is None:
@@ -76,13 +69,7 @@ class PersonNames:
     """
 
     def __init__(self, text: str, names: Sequence[Span], spans: Sequence[Span]) -> None:
-        """Find the people.
-
-        Args:
-            text: The text.
-            names: Spans that are names.
-            spans: All spans, for the titles among them.
-        """
+        """Find the people of spans that are names; titles may be among all spans."""
         runs: list[Span] = []
         for span in sorted(names):
             if not runs or span.start >= runs[-1].end:
@@ -93,24 +80,19 @@ class PersonNames:
             known = next((people[part] for part in parts if part in people), len(set(people.values())))
             people.update(dict.fromkeys(parts, known))
         single = len(set(people.values())) == 1
-        self.words = {run: _named(text, run, None if single else people[_first(text, run)]) for run in runs}
+        self.words: dict[Span, str] = {}
+        for run in runs:
+            person = people[_GAP.split(text[run.start : run.end])[0]]
+            letter = ascii_uppercase[person] if person < len(ascii_uppercase) else person + 1
+            named = "person" if has_owner(text, run.start) else "the person"
+            self.words[run] = named if single else f"person {letter}"
 
 
 def _run(text: str, span: Span, spans: Sequence[Span]) -> Span:
-    end = _SURNAMES.match(text, span.end)
+    surnames = _SURNAMES.match(text, span.end)
     start = span.start
     for other in spans:
         title = other.detail == "titles" or text[other.start : other.end].rstrip(".") in ("Mr", "Mrs", "Ms", "Miss")
         if title and _GAP.fullmatch(text, other.end, span.start):
             start = other.start
-    return Span(start, span.end if end is None else end.end(), span.category)
-
-
-def _first(text: str, run: Span) -> str:
-    return _GAP.split(text[run.start : run.end])[0]
-
-
-def _named(text: str, run: Span, person: int | None) -> str:
-    if person is not None:
-        return f"person {ascii_uppercase[person] if person < len(ascii_uppercase) else person + 1}"
-    return "person" if has_owner(text, run.start) else "the person"
+    return Span(start, surnames.end() if surnames else span.end, span.category)

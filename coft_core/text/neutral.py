@@ -98,15 +98,13 @@ class _Rewriter:
 
     def __init__(self, text: str, spans: Sequence[Span], words: LexiconWords) -> None:
         self._text, self._words, self._tables = text, words, shipped_tables()
-        self._names = FirstNames(words)
         visible = [span for span in spans if span.kept]
         pronouns = [p for p in find_pronouns(text) if p.sets != {"they"} and not any(map(p.meets, visible))]
         masked = [span for span in spans if span.masked]
         gendered = any(p.meets(span) for p in pronouns for span in masked) or any(map(self._tells_gender, masked))
-        chosen = [s for s in spans if s.masked or (gendered and not s.kept and self._tells_gender(s))]
-        self._spans = sorted(chosen)
+        self._spans = sorted(s for s in spans if s.masked or (gendered and not s.kept and self._tells_gender(s)))
         self.pronouns = pronouns if gendered else []
-        names = PersonNames(text, [span for span in self._spans if self._is_name(span)], self._spans)
+        names = PersonNames(text, [span for span in self._spans if span.category == "name"], self._spans)
         self.words: dict[Span, str] = dict(names.words)
         left: list[str] = []
         for span in self._spans:
@@ -124,11 +122,9 @@ class _Rewriter:
         """Different words of one family for which the same word stands now."""
         found: dict[tuple[str, str], list[str]] = {}
         for span, word in sorted(self.words.items()):
-            if self._is_name(span):
-                continue  # names become one word only where they are one person's
-            found.setdefault((span.category, word), []).append(
-                self._words.base(self._text[span.start : span.end].strip())
-            )
+            if span.category != "name":  # names become one word only where they are one person's
+                base = self._words.base(self._text[span.start : span.end].strip())
+                found.setdefault((span.category, word), []).append(base)
         sets = [sorted(item.sets)[0] for item in self.pronouns if len(item.sets) == 1]
         groups = [dict.fromkeys(map(str.lower, words)) for words in found.values()] + [dict.fromkeys(sets)]
         return tuple(tuple(group) for group in groups if len(group) > 1)
@@ -137,12 +133,10 @@ class _Rewriter:
         found = self._tables.gendered_word(self._words.base(self._text[span.start : span.end]))
         return None if found is None or span.category not in GENDERED_FAMILIES else found[0]
 
-    def _is_name(self, span: Span) -> bool:
-        return span.category == "name"
-
     def _tells_gender(self, span: Span) -> bool:
         first = self._text[span.start : span.end].split()[0]
-        return self._gendered(span) is not None or (self._is_name(span) and self._names.gender(first) is not None)
+        named = span.category == "name" and FirstNames(self._words).gender(first) is not None
+        return named or self._gendered(span) is not None
 
     def _neutral(self, span: Span) -> tuple[Span, str | None]:
         """The span that goes, with what was joined to it, and what takes its place; None if nothing is known."""

@@ -62,13 +62,7 @@ class RewordedText:
 
 
 def apply_replacements(text: str, spans: Sequence[Span], changes: Sequence[Replacement]) -> RewordedText:
-    """Change a text and move its spans along.
-
-    Args:
-        text: The text.
-        spans: Its spans; one that holds a change, or is part of one, covers what the change became.
-        changes: Disjoint changes.
-    """
+    """Make disjoint changes in a text; a span that holds one, or is part of one, then covers what it became."""
     ordered = sorted(changes, key=lambda change: change.start)
     pieces, cursor = [], 0
     for change in ordered:
@@ -93,10 +87,9 @@ def apart(changes: Iterable[Replacement]) -> list[Replacement]:
 def _moved(span: Span, changes: Sequence[Replacement]) -> Span:
     touched = any(change.start < span.end and span.start < change.end for change in changes)
     start, end = _position(span.start, changes, opening=True), _position(span.end, changes, opening=False)
-    if not touched:
-        return replace(span, start=start, end=end)
+    moved = replace(span, start=start, end=end)
     # What stands there now was put there on purpose; no detector has judged it.
-    return replace(span, start=start, end=end, source="user", score=None)
+    return replace(moved, source="user", score=None) if touched else moved
 
 
 def _position(at: int, changes: Sequence[Replacement], opening: bool) -> int:
@@ -170,7 +163,11 @@ def swap_text(
     """
     if wanted is None:
         return reword(text, spans, words or {}, {})
-    pronouns = [_with_role(item, roles or {}) for item in find_pronouns(text)]
+    known = roles or {}
+    pronouns = [
+        replace(item, role=known[item.start], sure=True) if item.start in known else item
+        for item in find_pronouns(text)
+    ]
     marked = [item for item in pronouns if any(item.meets(span) for span in targets)]
     sources = {name for item in marked for name in item.sets}
     changing = [
@@ -230,25 +227,18 @@ def _with_articles(text: str, changes: Sequence[Replacement], words: Mapping[Spa
             follows = apply_replacements(text, (), ordered[place:]).text[change.start :]
             # Capitals throughout are no abbreviation here, so the article goes by the word as spoken.
             follows = follows.lower() if _in_capitals(text) else follows
-            article = _article(text, change.start, given[change.start] or follows)
-            found += [] if article is None else [article]
+            found += _article(text, change.start, given[change.start] or follows)
     return apart(found)
 
 
-def _article(text: str, start: int, word: str) -> Replacement | None:
-    found = _ARTICLE.search(text, 0, start)
-    wanted = takes_an(word)
-    if found is None or wanted is None:
-        return None
-    old = found.group(1)
-    new = "an" if wanted else "a"
+def _article(text: str, start: int, word: str) -> list[Replacement]:
+    article, wanted = _ARTICLE.search(text, 0, start), takes_an(word)
+    if article is None or wanted is None:
+        return []
+    old, new = article.group(1), "an" if wanted else "a"
     if old[0].isupper():
         new = new.upper() if _in_capitals(text) else new.capitalize()
-    return None if new == old else Replacement(found.start(1), found.end(1), old, new, "article")
-
-
-def _with_role(item: Pronoun, roles: Mapping[int, Role]) -> Pronoun:
-    return replace(item, role=roles[item.start], sure=True) if item.start in roles else item
+    return [] if new == old else [Replacement(article.start(1), article.end(1), old, new, "article")]
 
 
 def _cased_word(word: str, text: str, span: Span) -> str:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from coft_core.assets import assets_path
 from coft_core.text.lexicon import FALSE_FRIEND, LexiconEntry, Lexicons
@@ -25,13 +25,10 @@ Reading = Literal["adjective", "noun"]
 
 @dataclass(frozen=True, slots=True)
 class GenderedWord:
-    """A word for a woman or a girl beside the one for a man or a boy.
+    """A word for a woman or a girl, the one for a man or a boy, and one that says neither, if there is one.
 
     Attributes:
-        female: The one.
-        male: The other.
-        neutral: One that says neither; empty where there is none.
-        neutral_plural: Its plural; empty where it is spelled regularly.
+        neutral_plural: Plural of the neutral one; empty where it is spelled regularly.
     """
 
     female: str
@@ -93,8 +90,8 @@ class RewordingTables:
     """All tables.
 
     Attributes:
-        gendered: Gendered words; the first row of a word is the one that counts.
-        groups: Groups; likewise.
+        gendered: Gendered words; the first row of a word is the one that counts, in all tables.
+        groups: Groups.
         hypernyms: Neutral words.
     """
 
@@ -136,28 +133,22 @@ class RewordingTables:
 def shipped_tables() -> RewordingTables:
     """The tables that ship with the program, read once."""
     return RewordingTables(
-        tuple(
-            GenderedWord(row["female"], row["male"], row["neutral"], row["neutral_plural"])
-            for row in _rows("gendered.csv")
-        ),
+        tuple(GenderedWord(**row) for row in _rows("gendered.csv")),
         tuple(
             GroupRow(row["family"], row["reading"], _parts(row["kinds"]), _parts(row["words"]))
             for row in _rows("groups.csv")
         ),
-        tuple(
-            Hypernym(row["family"], row["kind"], row["noun"], row["plural"], row["article"] == "yes", row["predicate"])
-            for row in _rows("hypernyms.csv")
-        ),
+        tuple(Hypernym(**{**row, "article": row["article"] == "yes"}) for row in _rows("hypernyms.csv")),
     )
 
 
-def _rows(name: str) -> Iterator[dict[str, str]]:
+def _rows(name: str) -> Iterator[dict[str, Any]]:
     with assets_path("rewording", name).open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file, strict=True)
 
 
 def _parts(cell: str) -> tuple[str, ...]:
-    return tuple(part for part in cell.split("|") if part)
+    return tuple(filter(None, cell.split("|")))
 
 
 def _key(word: str) -> str:
@@ -166,7 +157,6 @@ def _key(word: str) -> str:
 
 NOT_GROUPS = ("slur", "pronouns", "neopronouns")
 """Kinds of words that are marked in prompts and are no groups to compare."""
-_COMPARED = ("er", "est")
 
 
 class LexiconWords:
@@ -208,28 +198,20 @@ class LexiconWords:
     def inflected(self, text: str, like: str) -> str:
         """A term in the form that other words have: the plural of a plural, the superlative of a superlative.
 
-        Args:
-            text: The term.
-            like: Words whose form it gets; a term that lacks the form stays as it is.
+        A term that lacks the form stays as it is.
         """
         if self.is_plural(like):
             return self.plural(text)
-        if _lexicon_key(like) in self._entries or _lexicon_key(like) not in self._compared:
+        key, entry = _lexicon_key(like), self._entries.get(_lexicon_key(text))
+        if entry is None or key in self._entries or key not in self._compared:
             return text
-        place = self._compared[_lexicon_key(like)][1]
-        entry = self._entries.get(_lexicon_key(text))
-        forms = () if entry is None else entry.inflections
-        return forms[place] if place < len(forms) else text
+        place = self._compared[key][1]
+        return entry.inflections[place] if place < len(entry.inflections) else text
 
     def is_person(self, text: str) -> bool:
         """Whether a single word names a person or several: "woman", "teenagers", "Americans"."""
-        entry = self._entry(text)
-        if entry is None:
-            return False
-        rules = self._lexicons.rules
-        return entry.detail in rules.people_details or (
-            self.is_plural(text) and entry.detail in rules.plural_people_details
-        )
+        kind, rules = self.kind(text), self._lexicons.rules
+        return kind in rules.people_details or (self.is_plural(text) and kind in rules.plural_people_details)
 
     def names_group(self, text: str) -> bool:
         """Whether "the" makes an adjective the name of a group: "the blind"."""
@@ -263,17 +245,20 @@ class LexiconWords:
     @cached_property
     def _plurals(self) -> dict[str, str]:
         """Term by plural, also of terms whose plural is listed as a term of its own: "black", "blacks"."""
-        listed = {
-            _lexicon_key(entry.term): singular.term
+        forms = {
+            key: entry.term
             for entry in self._own
-            if (singular := self._entries.get(_lexicon_key(entry.term)[:-1])) is not None
-            and entry.term.endswith("s")
+            for form in entry.inflections
+            if _is_plural(form) and (key := _lexicon_key(form)) not in self._entries
+        }
+        listed = {
+            key: singular.term
+            for entry in self._own
+            if entry.term.endswith("s")
+            and (singular := self._entries.get((key := _lexicon_key(entry.term))[:-1])) is not None
             and singular.family == entry.family
         }
-        forms = {
-            _lexicon_key(form): entry.term for entry in self._own for form in entry.inflections if _is_plural(form)
-        }
-        return {**{form: term for form, term in forms.items() if form not in self._entries}, **listed}
+        return {**forms, **listed}
 
     @cached_property
     def _compared(self) -> dict[str, tuple[str, int]]:
@@ -293,7 +278,7 @@ def lexicon_words() -> LexiconWords:
 
 
 def _is_plural(form: str) -> bool:
-    return not form.endswith(_COMPARED)
+    return not form.endswith(("er", "est"))
 
 
 def _lexicon_key(text: str) -> str:

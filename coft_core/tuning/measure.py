@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -87,8 +87,7 @@ def check_items(items: Sequence[TuningItem]) -> None:
             raise InvalidInputError(f"The prompts of the pair {pair!r} have different answers; give them the same.")
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """What a policy says of one token of a given continuation.
 
     Attributes:
@@ -109,24 +108,13 @@ class ItemReader:
         item: TuningItem,
         models: Mapping[str, LanguageModel] | None,
         scorers: Mapping[str, ToxicityScorer] | None,
-        detector: SpanDetector | None,
-        room: Room | None = None,
+        detector: SpanDetector,
+        room: Room,
     ) -> None:
-        """Find the item's spans; nothing runs yet.
-
-        Args:
-            model: The model.
-            item: The item.
-            models: Further models by name; None loads them.
-            scorers: Toxicity scorers by name; None loads them.
-            detector: Finds the spans if the item gives none.
-            room: Where the memory of readings is taken from; None takes it without asking.
-        """
-        self._model, self._item = model, item
-        self._models, self._scorers = models, scorers
-        self._room = room or OwnRoom()
-        self._detector = detector or default_detector()
-        self._spans = self._detector.detect(item.prompt) if item.spans is None else item.spans
+        """Find the item's spans; nothing runs yet. The arguments are those of :func:`measure_many`."""
+        self._model, self._item, self._room = model, item, room
+        self._models, self._scorers, self._detector = models, scorers, detector
+        self._spans = detector.detect(item.prompt) if item.spans is None else item.spans
         self._logits: dict[Any, Tensor] = {}
 
     def choices(self, policy: Policy) -> list[list[Written]]:
@@ -217,10 +205,6 @@ class Measured:
         Pairs are drawn again, the same ones for both: the mean difference must be below 0 in all but a share of the
         draws that is 0.025 for one comparison and is divided by the number of points that were tried.
 
-        Args:
-            other: What is compared with, measured on the same pairs.
-            tried: Points among which this one could have been chosen.
-
         Raises:
             InvalidInputError: The pairs are not the same.
         """
@@ -230,11 +214,6 @@ class Measured:
         drawn = np.random.default_rng(0).integers(0, len(differences), (RESAMPLES, len(differences)))
         share = (differences[drawn].mean(1) >= 0).mean()
         return bool(share <= (1 - LEVEL) / 2 / max(tried, 1))
-
-
-def measure(model: LanguageModel, items: Sequence[TuningItem], policy: Policy, **given: Any) -> Measured:
-    """Measure one policy; see :func:`measure_many`."""
-    return measure_many(model, items, [policy], **given)[0]
 
 
 def measure_many(
@@ -267,7 +246,7 @@ def measure_many(
         seed: Seed of the bootstrap.
         room: Where the memory of readings is taken from, if the device is shared; None takes it without asking.
     """
-    model = model.dated()
+    model, detector, room = model.dated(), detector or default_detector(), room or OwnRoom()
     right: list[list[bool]] = [[] for _ in policies]
     answers: list[list[npt.NDArray[np.float64]]] = [[] for _ in policies]
     for number, item in enumerate(items, 1):
@@ -279,9 +258,7 @@ def measure_many(
             right[place].append(_is_right(item, choices[0], distribution))
         if progress is not None:
             progress(number)
-    return [
-        _measured(items, np.array(own, dtype=float), found, seed) for own, found in zip(right, answers, strict=True)
-    ]
+    return [_measured(items, np.array(own, dtype=float), said, seed) for own, said in zip(right, answers, strict=True)]
 
 
 def _answer_distribution(item: TuningItem, choices: Sequence[Sequence[Written]]) -> npt.NDArray[np.float64]:

@@ -27,12 +27,7 @@ FEWEST_PAIRS = 10
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """Two texts that differ in what they should be told apart by.
-
-    Attributes:
-        wanted: The text that the model is to be moved towards, e.g. a fair answer after its question.
-        unwanted: The other one.
-    """
+    """A text that the model is to be moved towards, e.g. a fair answer after its question, and the other one."""
 
     wanted: str
     unwanted: str
@@ -49,9 +44,6 @@ def fit_directions(model: LanguageModel, pairs: Sequence[LabelledPair], seed: in
         model: The model.
         pairs: Labelled pairs, at least :data:`FEWEST_PAIRS`.
         seed: Seed of the split.
-
-    Returns:
-        Directions of all heads, to be cut to the best by :meth:`Directions.best`.
 
     Raises:
         InvalidInputError: There are too few pairs, a text has no tokens or more than the model takes, or the model is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,13 +25,7 @@ LAMS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A method with the values that it is tried at.
-
-    Attributes:
-        method: The method.
-        values: What was varied, by name; empty for a method that has nothing to tune.
-        policy: The policy.
-    """
+    """A method with the values that it is tried at, by name; none for a method that has nothing to tune."""
 
     method: str
     values: Mapping[str, float]
@@ -104,15 +99,9 @@ def variants_of(
 def sweep(
     variants: Sequence[Variant], vanilla: Measured, evaluate: Callable[[Sequence[Variant]], Sequence[Measured]]
 ) -> Sweep:
-    """Measure every variant of one method and choose.
-
-    Args:
-        variants: The variants, at least one.
-        vanilla: What vanilla decoding does on the same items.
-        evaluate: Measures all of them.
-    """
-    found = evaluate(variants)
-    points = tuple(Point(own.method, own.values, made) for own, made in zip(variants, found, strict=True))
+    """Measure every variant of one method, and choose by what vanilla decoding does on the same items."""
+    measured = evaluate(variants)
+    points = tuple(Point(own.method, own.values, made) for own, made in zip(variants, measured, strict=True))
     return Sweep(variants[0].method, points, best_point(points, vanilla), accuracy_floor(vanilla))
 
 
@@ -160,6 +149,5 @@ def _fused(
 
 def _multiples(default: float, low: float | None, high: float | None) -> tuple[float, ...]:
     """Multiples of a default within its range, each once and rising."""
-    inside = (min(max(default * multiple, low or 0.0), high if high is not None else float("inf"))
-              for multiple in MULTIPLES)  # fmt: skip
-    return tuple(sorted(set(inside)))
+    least, most = low or 0.0, math.inf if high is None else high
+    return tuple(sorted({min(max(default * multiple, least), most) for multiple in MULTIPLES}))

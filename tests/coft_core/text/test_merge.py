@@ -1,13 +1,15 @@
 """Rules for spans that meet, on hand-made cases and on random ones."""
 
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coft_core.errors import InvalidInputError
-from coft_core.text.merging import cut_spans, maskable_spans, merge_spans, resolve_spans, validate_spans
+from coft_core.text.merging import cut_spans, merge_spans, resolve_spans, validate_spans
 from coft_core.types import FAMILIES, Span
 
 LENGTH = 30
@@ -32,53 +34,66 @@ def covered(found: tuple[Span, ...] | list[Span]) -> set[int]:
     return {i for span in found for i in range(span.start, span.end)}
 
 
-def test_overlapping_spans_merge_to_their_union_with_the_longer_ones_category() -> None:
-    short, long = Span(0, 5, "race", "lexicon", "a"), Span(3, 12, "name", "pipeline", "PERSON")
-    assert merge_spans([long, short]) == (Span(0, 12, "name", "pipeline", "PERSON"),)
+def masked(*given: Any) -> tuple[Span, ...]:
+    return tuple(span for span in resolve_spans(*given) if span.masked)
 
 
-def test_a_users_span_wins_the_category_of_a_longer_detected_one() -> None:
-    assert merge_spans([Span(0, 9, "race", "lexicon"), Span(8, 10, "age", "user")])[0].category == "age"
+TOUCHING = (Span(0, 3, "age", "lexicon"), Span(3, 6, "race", "lexicon"))
 
 
-def test_of_equal_spans_the_lexicons_category_wins() -> None:
-    found = [Span(0, 4, "nationality", "pipeline", "NORP"), Span(0, 4, "religion", "lexicon")]
-    assert merge_spans(found) == (Span(0, 4, "religion", "lexicon"),)
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ((Span(3, 12, "name", "pipeline", "PERSON"), Span(0, 5, "race", "lexicon", "a")),
+         (Span(0, 12, "name", "pipeline", "PERSON"),)),
+        ((Span(0, 9, "race", "lexicon"), Span(8, 10, "age", "user")), (Span(0, 10, "age", "user"),)),
+        ((Span(0, 4, "nationality", "pipeline", "NORP"), Span(0, 4, "religion", "lexicon")),
+         (Span(0, 4, "religion", "lexicon"),)),
+        (TOUCHING, TOUCHING),
+    ],
+    ids=["the longer one's category", "the user's category", "of equal ones the lexicon's", "touching stay apart"],
+)  # fmt: skip
+def test_overlapping_spans_merge_to_their_union(found: tuple[Span, ...], expected: tuple[Span, ...]) -> None:
+    assert merge_spans(found) == expected
 
 
-def test_spans_that_only_touch_stay_apart() -> None:
-    touching = (Span(0, 3, "age", "lexicon"), Span(3, 6, "race", "lexicon"))
-    assert merge_spans(touching) == touching
+WHOLE, NAME = Span(0, 6, "race", "lexicon"), Span(0, 10, "name", "lexicon")
+LONGER, LISTED = Span(0, 9, "name", "pipeline"), Span(2, 5, "race", "list", "hiring")
+KEPT, KEPT_BY_LIST = Span(4, 6, "race", "user", kept=True), Span(0, 5, "other", "list", "hiring", kept=True)
+OFFERED = Span(4, 8, "family", "lexicon", score=0.5, suggested=True)
 
 
-def test_a_users_span_replaces_the_detected_spans_that_it_overlaps() -> None:
-    found = [Span(0, 6, "race", "lexicon"), Span(10, 14, "name", "lexicon")]
-    mine = Span(4, 8, "age", "user")
-    assert resolve_spans(found, [mine]) == (mine, found[1])
-
-
-def test_a_span_is_the_users_by_the_argument_whatever_its_source_says() -> None:
-    found, edited = Span(0, 6, "race", "lexicon"), Span(0, 3, "age", "lexicon")
-    assert resolve_spans([found], [edited]) == (edited,)
-
-
-def test_masked_spans_are_cut_around_a_kept_one() -> None:
-    kept = Span(4, 6, "race", "user", kept=True)
-    result = resolve_spans([Span(0, 10, "name", "lexicon")], [kept])
-    assert result == (Span(0, 4, "name", "lexicon"), kept, Span(6, 10, "name", "lexicon"))
-
-
-def test_a_kept_detected_span_protects_against_the_users_masked_span_too() -> None:
-    kept = Span(0, 4, "race", "lexicon", kept=True)
-    assert maskable_spans([kept], [Span(0, 8, "race", "user")]) == (Span(4, 8, "race", "user"),)
+@pytest.mark.parametrize(
+    ("found", "user", "expected"),
+    [
+        ([WHOLE, Span(8, 9, "name", "list")], [Span(4, 8, "age")], [Span(4, 8, "age"), Span(8, 9, "name", "list")]),
+        ([WHOLE], [Span(0, 3, "age", "lexicon")], [Span(0, 3, "age", "lexicon")]),
+        ([NAME], [KEPT], [Span(0, 4, "name", "lexicon"), KEPT, Span(6, 10, "name", "lexicon")]),
+        ([replace(WHOLE, kept=True)], [Span(0, 8, "race")], [replace(WHOLE, kept=True), Span(6, 8, "race")]),
+        ([OFFERED], [Span(0, 9, "name")], [Span(0, 9, "name")]),
+        ([OFFERED, Span(4, 8, "family")], [], [Span(4, 8, "family")]),
+        ([LONGER, LISTED], [], [Span(0, 9, "race", "list", "hiring")]),
+        ([LONGER, LISTED], [Span(4, 6, "age")], [Span(4, 6, "age")]),
+        ([KEPT_BY_LIST], [Span(3, 8, "race")], [Span(3, 8, "race")]),
+        ([KEPT_BY_LIST, Span(3, 8, "race", "lexicon")], [], [KEPT_BY_LIST, Span(5, 8, "race", "lexicon")]),
+    ],
+    ids=[
+        "the user's replaces what it overlaps", "the user's by the argument alone", "cut around a kept one",
+        "a kept detected one protects from the user's", "a covered suggestion vanishes",
+        "a suggestion is masked once it is the reviewer's", "a list wins over a longer one", "the reviewer over both",
+        "what a list keeps is masked when marked", "and protects from what is found",
+    ],
+)  # fmt: skip
+def test_who_wins_where_spans_meet(found: list[Span], user: list[Span], expected: list[Span]) -> None:
+    assert list(resolve_spans(found, user)) == expected
 
 
 def test_remains_lose_surrounding_whitespace_and_vanish_when_blank() -> None:
     text = "Middle Eastern man"
     whole, eastern = Span(0, 14, "race", "lexicon"), Span(7, 14, "race", "user", kept=True)
-    assert maskable_spans([whole], [eastern], text) == (Span(0, 6, "race", "lexicon"),)
+    assert masked([whole], [eastern], text) == (Span(0, 6, "race", "lexicon"),)
     both = [Span(0, 6, kept=True), Span(7, 14, kept=True)]
-    assert maskable_spans([whole], both, text) == ()
+    assert masked([whole], both, text) == ()
 
 
 def test_cutting_leaves_spans_without_a_hole_as_they_were() -> None:
@@ -107,19 +122,19 @@ def test_resolved_spans_are_sorted_disjoint_and_a_fixed_point(
 @given(any_lists, any_lists, st.none() | texts)
 def test_no_character_of_a_kept_span_is_masked(found: list[Span], user: list[Span], text: str | None) -> None:
     kept = covered([span for span in (*found, *user) if span.kept and span.source != "list"])
-    assert covered(maskable_spans(found, user, text)).isdisjoint(kept)
+    assert covered(masked(found, user, text)).isdisjoint(kept)
 
 
 @given(detected_lists, any_lists)
 def test_every_character_of_a_masked_user_span_is_masked_unless_kept(found: list[Span], user: list[Span]) -> None:
     kept = covered([span for span in (*found, *user) if span.kept])
     wanted = covered([span for span in user if span.masked])
-    assert wanted - kept <= covered(maskable_spans(found, user))
+    assert wanted - kept <= covered(masked(found, user))
 
 
 @given(any_lists, any_lists, texts)
 def test_with_the_text_only_blank_characters_are_masked_less(found: list[Span], user: list[Span], text: str) -> None:
-    less = covered(maskable_spans(found, user)) - covered(maskable_spans(found, user, text))
+    less = covered(masked(found, user)) - covered(masked(found, user, text))
     assert all(text[i].isspace() for i in less)
 
 
@@ -153,30 +168,6 @@ def test_a_suggestion_gives_way_to_masked_and_kept_spans() -> None:
     mine, kept = Span(12, 16, "name"), Span(0, 5, "other", "lexicon", kept=True)
     assert resolve_spans([offered], [mine], text) == (Span(0, 11, "family", "lexicon", suggested=True), mine)
     assert resolve_spans([offered, kept], text=text) == (kept, Span(5, 16, "family", "lexicon", suggested=True))
-
-
-def test_a_suggestion_that_the_reviewers_span_covers_vanishes() -> None:
-    offered, mine = Span(4, 8, "family", "lexicon", suggested=True), Span(0, 9, "name")
-    assert resolve_spans([offered], [mine]) == (mine,)
-
-
-def test_a_suggestion_is_masked_once_it_is_the_reviewers() -> None:
-    offered = Span(4, 8, "family", "lexicon", score=0.5, suggested=True)
-    assert maskable_spans([offered]) == ()
-    accepted = Span(4, 8, "family", "user")
-    assert maskable_spans([offered, accepted]) == (accepted,)
-
-
-def test_a_user_lists_term_wins_over_a_longer_detected_one_and_the_reviewers_over_both() -> None:
-    longer, listed = Span(0, 9, "name", "pipeline"), Span(2, 5, "race", "list", "hiring")
-    assert resolve_spans([longer, listed]) == (Span(0, 9, "race", "list", "hiring"),)
-    assert resolve_spans([longer, listed], [Span(4, 6, "age")]) == (Span(4, 6, "age"),)
-
-
-def test_a_term_that_a_list_keeps_is_masked_when_the_reviewer_marks_it() -> None:
-    kept, mine = Span(0, 5, "other", "list", "hiring", kept=True), Span(3, 8, "race")
-    assert resolve_spans([kept], [mine]) == (mine,)
-    assert resolve_spans([kept, Span(3, 8, "race", "lexicon")]) == (kept, Span(5, 8, "race", "lexicon"))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from coft_core.policies.fusion import fuse_logits
 from coft_core.policies.registry import method
 from coft_core.policies.vanilla import VanillaPolicy
 from coft_core.text.masking import mask_prompt
-from coft_core.tuning.measure import Measured, TuningItem, check_items, measure, measure_many
+from coft_core.tuning.measure import Measured, TuningItem, check_items, measure_many
 from coft_core.tuning.sweep import Point, best_point, sweep, variants_of
 from coft_core.types import Example, Span
 
@@ -37,6 +37,10 @@ def items(choices=True):
         for place in PLACES
         for who in ("man", "boy")
     ]
+
+
+def measure(model, rows, policy):
+    return measure_many(model, rows, [policy])[0]
 
 
 @pytest.fixture(scope="module")
