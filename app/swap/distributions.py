@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Literal
 
@@ -21,10 +21,6 @@ Distributions = Mapping[str, Tensor]
 
 def distributions_at(prepared: Plan, tokens: Sequence[int]) -> dict[str, Tensor]:
     """The policy's views of the token that follows a chain, before top-k and top-p.
-
-    Args:
-        prepared: The planned prompt.
-        tokens: The chain so far.
 
     Returns:
         ``factual``, ``fused`` and ``masked``; ``drawn``, the fused view on the certified set alone, where the policy
@@ -50,19 +46,13 @@ def gaps_between(variants: Sequence[Distributions]) -> tuple[SwapGap, ...]:
     """Total variation ``sum |p - q| / 2`` of every pair of variants in every view that all have."""
     views = views_of(variants)
     return tuple(
-        SwapGap(i, j, tuple((view, _total_variation(variants[i][view], variants[j][view])) for view in views))
+        SwapGap(i, j, {view: float((variants[i][view] - variants[j][view]).abs().sum() / 2) for view in views})
         for i, j in combinations(range(len(variants)), 2)
     )
 
 
 def candidates_of(variants: Sequence[Distributions], top: int, model: LanguageModel) -> tuple[SwapToken, ...]:
-    """The likeliest tokens of each variant, factual and fused, united; those that differ most come first.
-
-    Args:
-        variants: Distributions of each variant.
-        top: Tokens that each variant and view contributes.
-        model: Knows the tokens' texts.
-    """
+    """The ``top`` likeliest tokens of each variant, factual and fused, united; those that differ most come first."""
     views = views_of(variants)
     chosen: set[int] = set()
     for distributions in variants:
@@ -73,11 +63,11 @@ def candidates_of(variants: Sequence[Distributions], top: int, model: LanguageMo
         SwapToken(
             token_id,
             model.token_text(token_id),
-            tuple((view, tuple(float(d[view][token_id]) for d in variants)) for view in views),
+            {view: tuple(float(distributions[view][token_id]) for distributions in variants) for view in views},
         )
         for token_id in chosen
     ]
-    return tuple(sorted(rows, key=lambda row: (-_spread(row.of("factual")), row.token_id)))
+    return tuple(sorted(rows, key=lambda row: (-_spread(row.probabilities["factual"]), row.token_id)))
 
 
 def views_of(variants: Sequence[Distributions]) -> tuple[str, ...]:
@@ -90,10 +80,6 @@ def _restricted(log_p: Tensor, certified: Tensor) -> Tensor:
     likeliest = torch.zeros_like(certified).scatter(-1, log_p.argmax(-1, keepdim=True), True)
     members = torch.where(certified.any(-1, keepdim=True), certified, likeliest)
     return torch.where(members, log_p, -torch.inf)
-
-
-def _total_variation(p: Tensor, q: Tensor) -> float:
-    return float((p - q).abs().sum() / 2)
 
 
 def _spread(values: Sequence[float]) -> float:
@@ -113,32 +99,21 @@ def swap_csv(result: SwapResult, table: SwapTable) -> str:
         result: What was compared.
         table: ``tokens``, one row a candidate, variant and view, or ``distances``, one row a pair of variants and view.
     """
+    step, labels = result.answer_step + 1, [outcome.variant.label for outcome in result.outcomes]
+    rows: list[tuple[object, ...]]
     if table == "tokens":
-        return to_csv(TOKEN_COLUMNS, _tokens(result))
-    return to_csv(DISTANCE_COLUMNS, _distances(result))
-
-
-def _tokens(result: SwapResult) -> Iterator[dict[str, object]]:
-    for token in result.tokens:
-        for view in result.views:
-            for outcome, probability in zip(result.outcomes, token.of(view), strict=True):
-                yield {
-                    "step": result.answer_step + 1,
-                    "token_id": token.token_id,
-                    "token": token.token,
-                    "variant": outcome.variant.label,
-                    "view": view,
-                    "probability": probability,
-                }
-
-
-def _distances(result: SwapResult) -> Iterator[dict[str, object]]:
-    for gap in result.gaps:
-        for view in result.views:
-            yield {
-                "step": result.answer_step + 1,
-                "first": result.outcomes[gap.first].variant.label,
-                "second": result.outcomes[gap.second].variant.label,
-                "view": view,
-                "total_variation": gap.of(view),
-            }
+        columns: tuple[str, ...] = TOKEN_COLUMNS
+        rows = [
+            (step, token.token_id, token.token, label, view, probability)
+            for token in result.tokens
+            for view in result.views
+            for label, probability in zip(labels, token.probabilities[view], strict=True)
+        ]
+    else:
+        columns = DISTANCE_COLUMNS
+        rows = [
+            (step, labels[gap.first], labels[gap.second], view, gap.distances[view])
+            for gap in result.gaps
+            for view in result.views
+        ]
+    return to_csv(columns, (dict(zip(columns, row, strict=True)) for row in rows))

@@ -24,7 +24,6 @@ from app.swap.words import swap_json
 SHOWN = 8
 """Candidates whose probabilities are printed."""
 
-
 OPTIONS = (
     "pronouns", "groups", "group_pronouns", "category", "targets", "roles", "include_original", "max_new_tokens",
     "step", "top",
@@ -85,7 +84,8 @@ def _print(result: SwapResult) -> None:
               f"mean {result.mean(view):.3f}")  # fmt: skip
         print(f"{'':<16}" + "".join(f"{number:>8}" for number in numbers))
         for token in result.tokens[:SHOWN]:
-            print(f"{token.token.strip() or token.token!r:<16.16}" + "".join(f"{p:8.3f}" for p in token.of(view)))
+            shares = "".join(f"{share:8.3f}" for share in token.probabilities[view])
+            print(f"{token.token.strip() or token.token!r:<16.16}{shares}")
     print()
     for note in result.notes:
         print(f"Note: {note}")

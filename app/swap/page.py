@@ -42,18 +42,15 @@ from app.shared.web import span_editor, topbar
 from app.shared.wiring import Services
 from app.swap.service import SwapCancelled, SwapService
 from app.swap.types import SwapRequest, SwapResult, SwapTargets
+from app.swap.variants import swap_targets
 from app.swap.words import empty_swap_figure, form_message, offered_for, progress_message, result_message, swap_request
 from coft_core.errors import CalibrationMismatch
 
 SCRIPT = "coft.swap.mount(trigger, props, watch, ['open', 'look', 'run', 'cancel', 'at', 'audit', 'table'])"
 USUAL_LENGTH = 12
 LONGEST = 256
-
-
 FRAME_SECONDS = 0.15
 """Progress is shown at most this often."""
-
-
 CHOICES = ("calibration_id", "group", "user_list_id")
 """Controls whose choices come from the store."""
 
@@ -137,7 +134,7 @@ class SwapHandlers(SettingsHandlers):
     def _request(self, event: gr.EventData, values: Sequence[object]) -> tuple[SwapRequest, SwapTargets]:
         """The browser's form as a request, and what of its prompt can be replaced."""
         spans = spans_from(event.form["spans"]) or ()
-        targets = self._swaps.targets(str(event.form["prompt"]), spans)
+        targets = swap_targets(str(event.form["prompt"]), spans)
         return swap_request(event.form, spans, targets, settings_from(values, bool(event.proceed))), targets
 
 

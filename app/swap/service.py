@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,6 +18,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.memory import FOR_MEMORY
 from app.shared.model_host import ModelHost
+from app.shared.operations import Progress
 from app.shared.planning import Planner, pinned, prompted
 from app.shared.policies import policy_name
 from app.shared.rollouts import RolloutPool
@@ -38,14 +39,13 @@ from app.swap.types import (
     SwapProgress,
     SwapRequest,
     SwapResult,
-    SwapTargets,
     SwapVariant,
 )
-from app.swap.variants import SwapWords, swap_notes, swap_targets, swap_variants
+from app.swap.variants import SwapWords, swap_notes, swap_variants
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.loop import ROOT_PATH, Rollout
 from coft_core.decode.plan import Plan
-from coft_core.types import Span, Step
+from coft_core.types import Step
 
 KEPT = 16
 
@@ -56,14 +56,7 @@ class SwapCancelled(ServiceError):  # noqa: N818 - cancelling is no error
 
 @dataclass(frozen=True, slots=True)
 class SwapWatch:
-    """One running comparison.
-
-    Attributes:
-        number: The comparison.
-        chains: Chains that it makes.
-        length: Tokens of each at most.
-        stop: Set when it is to end.
-    """
+    """One running comparison of so many ``chains`` of at most ``length`` tokens; it ends when ``stop`` is set."""
 
     number: int
     chains: int
@@ -71,13 +64,7 @@ class SwapWatch:
     stop: Event = field(default_factory=Event)
 
     def told(self, chain: int, tokens: int, label: str, decoding: str) -> SwapProgress:
-        """How far it is.
-
-        Args:
-            chain: Chains that are done.
-            tokens: Tokens of the current one.
-            label: The variant.
-            decoding: ``vanilla`` or the policy.
+        """How far it is after so many chains, and so many tokens of the current one.
 
         Raises:
             SwapCancelled: It is to end.
@@ -112,11 +99,7 @@ class SwapRuns:
     """Running comparisons by number, and the newest that are done; each is cancelled by its own number."""
 
     def __init__(self, capacity: int = KEPT) -> None:
-        """Nothing runs yet.
-
-        Args:
-            capacity: Comparisons that are kept when they are done; the one unused for longest goes first.
-        """
+        """Nothing runs yet; of those that are done, the one unused for longest goes first."""
         self._numbers = count(1)
         self._running: dict[int, SwapWatch] = {}
         self._kept: LRUCache[int, KeptSwap] = LRUCache(capacity)
@@ -157,9 +140,6 @@ class SwapRuns:
             return kept
 
 
-Progress = Callable[[float, str], None]
-"""Told the share done and what is being done."""
-
 MOST_CANDIDATES = 50
 
 
@@ -170,14 +150,7 @@ class SwapService:
     """
 
     def __init__(self, audits: AuditService, planner: Planner, host: ModelHost, pool: RolloutPool) -> None:
-        """Wire the service.
-
-        Args:
-            audits: Detects spans.
-            planner: Turns settings into plans.
-            host: Owner of the models.
-            pool: Keeps the chains that are being written between two tokens.
-        """
+        """Nothing runs yet; the pool keeps the chains that are being written between two tokens."""
         self._audits = audits
         self._planner = planner
         self._host = host
@@ -191,12 +164,7 @@ class SwapService:
         return cls(services[AuditService], services[Planner], services[ModelHost], services[RolloutPool])
 
     def offers(self, category: str, text: str = "") -> tuple[SwapOffer, ...]:
-        """Words of the lexicons that could take a span's place, by kind, those of the text's own kind first.
-
-        Args:
-            category: The span's family.
-            text: The words that it covers.
-        """
+        """Words of the lexicons that could take the place of a span of this family and text; see :class:`SwapWords`."""
         return self._words.offers(category, text)
 
     def variants(self, request: SwapRequest) -> tuple[SwapVariant, ...]:
@@ -206,15 +174,8 @@ class SwapService:
             ServiceError: There is nothing to replace or nothing to replace it by, or a choice is unknown.
             InvalidInputError: A span lies outside the prompt.
         """
-        return swap_variants(request, self._spans(request), self._words)
-
-    def targets(self, prompt: str, spans: Sequence[Span]) -> SwapTargets:
-        """What of a prompt can be replaced, and how its pronouns are read; needs no model.
-
-        Raises:
-            InvalidInputError: A span lies outside the prompt.
-        """
-        return swap_targets(prompt, spans)
+        spans = self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
+        return swap_variants(request, spans, self._words)
 
     def compare(self, request: SwapRequest, progress: Progress | None = None) -> SwapResult:
         """Run every variant under vanilla decoding and under the policy, and compare one step's distributions.
@@ -228,7 +189,7 @@ class SwapService:
             ServiceError: A choice is unknown, or a chain ends before the step that is compared.
             CoftError: A prompt or a setting cannot be used, or the calibration belongs to another policy.
         """
-        with closing(self._stream(request)) as stream:
+        with closing(self.run(request)) as stream:
             for item in stream:
                 if isinstance(item, SwapResult):
                     return item
@@ -236,7 +197,7 @@ class SwapService:
                     progress(item.share, item.label)
         raise AssertionError("a comparison ends with its result")
 
-    def run(self, request: SwapRequest) -> Iterator[SwapProgress | SwapResult]:
+    def run(self, request: SwapRequest) -> Generator[SwapProgress | SwapResult]:
         """The same as a stream: progress before the first token and after each, the result at the end.
 
         Closing the stream, or :meth:`cancel` with the number that its progress carries, ends it after the current
@@ -247,7 +208,23 @@ class SwapService:
             ServiceError: As :meth:`compare`.
             CoftError: As :meth:`compare`.
         """
-        return self._stream(request)
+        _check(request)
+        variants = self.variants(request)
+        length = max(request.max_new_tokens, request.answer_step + 1)
+        # Another step may be read, and a chain begun as a session, on another day.
+        settings = pinned(self._host.get(request.settings.model), replace(request.settings, max_new_tokens=length))
+        # Everything is planned before anything runs, so that a refused variant costs no chain.
+        plans = self._plans(variants, settings)
+        first = _masked_ids(plans[0][1])
+        outcomes, distributions = [], []
+        with self._runs.watched(2 * len(variants), length) as watch:
+            for index, (variant, pair) in enumerate(zip(variants, plans, strict=True)):
+                alone = yield from self._chain(pair[0], variant, _vanilla(settings), watch, 2 * index)
+                guided = yield from self._chain(pair[1], variant, settings, watch, 2 * index + 1)
+                tokens = len(pair[1].prompt.factual_ids)
+                outcomes.append(SwapOutcome(variant, alone, guided, _masked_ids(pair[1]) == first, tokens))
+                distributions.append(self._distributions(pair, outcomes[-1], request.answer_step))
+            yield self._result(watch.number, replace(request, settings=settings), outcomes, distributions)
 
     def cancel(self, number: int) -> None:
         """End a running comparison after its current token; one that has ended stays as it is."""
@@ -283,45 +260,22 @@ class SwapService:
         name = f"swap-{number}-token-{answer_step + 1}-{table}.csv"
         return write_text(folder / name, swap_csv(self.at(number, answer_step), table))
 
-    def _stream(self, request: SwapRequest) -> Generator[SwapProgress | SwapResult, None, None]:
-        _check(request)
-        variants = self.variants(request)
-        length = max(request.max_new_tokens, request.answer_step + 1)
-        # Another step may be read, and a chain begun as a session, on another day.
-        settings = pinned(self._host.get(request.settings.model), replace(request.settings, max_new_tokens=length))
-        # Everything is planned before anything runs, so that a refused variant costs no chain.
-        plans = self._plans(variants, settings)
-        first = _masked_ids(plans[0][1])
-        outcomes, distributions = [], []
-        with self._runs.watched(2 * len(variants), length) as watch:
-            for index, (variant, pair) in enumerate(zip(variants, plans, strict=True)):
-                alone = yield from self._chain(pair[0], variant, _vanilla(settings), watch, 2 * index)
-                guided = yield from self._chain(pair[1], variant, settings, watch, 2 * index + 1)
-                tokens = len(pair[1].prompt.factual_ids)
-                outcomes.append(SwapOutcome(variant, alone, guided, _masked_ids(pair[1]) == first, tokens))
-                distributions.append(self._distributions(pair, outcomes[-1], request.answer_step))
-            yield self._result(watch.number, replace(request, settings=settings), outcomes, distributions)
-
     def _plans(self, variants: Sequence[SwapVariant], settings: AuditSettings) -> list[tuple[Plan, Plan]]:
         """Each variant planned for vanilla decoding and for the policy."""
-        model, alone = prompted(self._host.get(settings.model), settings), _vanilla(settings)
+        plan = partial(self._planner.plan, prompted(self._host.get(settings.model), settings))
         return [
-            (
-                self._planner.plan(model, variant.prompt, variant.spans, alone),
-                self._planner.plan(model, variant.prompt, variant.spans, settings),
-            )
-            for variant in variants
+            (plan(own.prompt, own.spans, _vanilla(settings)), plan(own.prompt, own.spans, settings)) for own in variants
         ]
 
     def _distributions(self, plans: tuple[Plan, Plan], outcome: SwapOutcome, answer_step: int) -> Distributions:
-        vanilla, policy = plans
-        found = self._read(policy, _prefix(outcome.policy, outcome.variant, answer_step))
-        own = self._read(vanilla, _prefix(outcome.vanilla, outcome.variant, answer_step))
-        return {**found, "factual": own["factual"]}
+        """The policy's views after its own chain, with the factual one of the model alone after its."""
 
-    def _read(self, prepared: Plan, prefix: Sequence[int]) -> Distributions:
-        size = reserved_bytes(prepared, len(prefix))
-        return self._host.memory.run(size, partial(distributions_at, prepared, prefix))
+        def read(plan: Plan, chain: SwapChain) -> Distributions:
+            prefix = _prefix(chain, outcome.variant, answer_step)
+            return self._host.memory.run(reserved_bytes(plan, len(prefix)), partial(distributions_at, plan, prefix))
+
+        vanilla, policy = plans
+        return {**read(policy, outcome.policy), "factual": read(vanilla, outcome.vanilla)["factual"]}
 
     def _result(
         self,
@@ -341,9 +295,6 @@ class SwapService:
         )
         self._runs.keep(request, result)
         return result
-
-    def _spans(self, request: SwapRequest) -> tuple[Span, ...]:
-        return self._audits.detect(request.prompt, request.settings) if request.spans is None else request.spans
 
     def _chain(
         self, prepared: Plan, variant: SwapVariant, settings: AuditSettings, watch: SwapWatch, done: int

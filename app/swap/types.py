@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.shared.audits import AuditSettings, StartAudit
@@ -69,12 +70,7 @@ class SwapVariant:
 
 @dataclass(frozen=True, slots=True)
 class SwapOffer:
-    """Words of the lexicons that could take a span's place.
-
-    Attributes:
-        detail: What kind of words they are; those of the span's own kind come first.
-        terms: The words.
-    """
+    """Words of the lexicons that could take a span's place, and in ``detail`` what kind of words they are."""
 
     detail: str
     terms: tuple[str, ...]
@@ -82,15 +78,7 @@ class SwapOffer:
 
 @dataclass(frozen=True, slots=True)
 class SwapTarget:
-    """A masked span that can be replaced.
-
-    Attributes:
-        start: First character.
-        end: One past the last.
-        text: The words.
-        category: Its family.
-        pronoun: Whether it is a pronoun and nothing else, which pronouns replace and groups do not.
-    """
+    """A masked span that can be replaced; a ``pronoun`` is one and nothing else, which groups do not replace."""
 
     start: int
     end: int
@@ -162,15 +150,7 @@ class SwapProgress:
 
 @dataclass(frozen=True, slots=True)
 class SwapChain:
-    """A short chain after one variant.
-
-    Attributes:
-        steps: Its steps.
-        text: Their text.
-        finished: Why it ended.
-        certificate: What may be claimed of it.
-        start: A request that makes the same chain as a session.
-    """
+    """A short chain after one variant; ``start`` is a request that makes the same chain as a session."""
 
     steps: tuple[Step, ...]
     text: str
@@ -200,40 +180,20 @@ class SwapOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SwapToken:
-    """A candidate of the compared step with its probability in each view and variant.
-
-    Attributes:
-        token_id: The token.
-        token: Its text.
-        probabilities: (view, one probability a variant) for each view that there is.
-    """
+    """A candidate of the compared step; in each view its probability in every variant."""
 
     token_id: int
     token: str
-    probabilities: tuple[tuple[str, tuple[float, ...]], ...]
-
-    def of(self, view: str) -> tuple[float, ...]:
-        """Probabilities in a view, one a variant."""
-        return dict(self.probabilities)[view]
+    probabilities: Mapping[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class SwapGap:
-    """Total variation between the distributions of two variants, over the whole vocabulary.
-
-    Attributes:
-        first: Index of one variant.
-        second: Index of the other.
-        distances: (view, total variation in [0, 1]) for each view that there is.
-    """
+    """Total variation in [0, 1] between two variants over the whole vocabulary, by view; variants by their index."""
 
     first: int
     second: int
-    distances: tuple[tuple[str, float], ...]
-
-    def of(self, view: str) -> float:
-        """Distance in a view."""
-        return dict(self.distances)[view]
+    distances: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +225,8 @@ class SwapResult:
 
     def largest(self, view: str) -> float:
         """Largest distance of any two variants in a view."""
-        return max(gap.of(view) for gap in self.gaps)
+        return max(gap.distances[view] for gap in self.gaps)
 
     def mean(self, view: str) -> float:
         """Mean distance over all pairs of variants in a view."""
-        return sum(gap.of(view) for gap in self.gaps) / len(self.gaps)
+        return sum(gap.distances[view] for gap in self.gaps) / len(self.gaps)

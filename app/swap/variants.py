@@ -16,11 +16,7 @@ from coft_core.types import Span
 
 
 def swap_targets(prompt: str, spans: Sequence[Span]) -> SwapTargets:
-    """The masked spans and the pronouns of a prompt.
-
-    Args:
-        prompt: The text.
-        spans: Its spans; kept and suggested ones are not replaced.
+    """The masked spans of a prompt, without kept and suggested ones, and its pronouns as they are read.
 
     Raises:
         InvalidInputError: A span lies outside the prompt.
@@ -47,12 +43,7 @@ class SwapWords(LexiconWords):
     """The words of the shipped lexicons, offered by kind."""
 
     def offers(self, category: str, text: str = "") -> tuple[SwapOffer, ...]:
-        """Words of a family by kind, those of the text's own kind first.
-
-        Args:
-            category: The family.
-            text: The words that would be replaced; they are not offered.
-        """
+        """Words of a family by kind, those of the text's own kind first, without the text itself."""
         found = self.kinds(category)
         lower = text.lower()
         own = next((detail for detail, terms in found.items() if lower in map(str.lower, terms)), None)
@@ -80,11 +71,11 @@ def swap_notes(request: SwapRequest, outcomes: Sequence[SwapOutcome]) -> list[st
             f"The masked prompt of “{other.variant.label}” is not that of “{first.variant.label}” ({why}), so that the "
             "masked view differs too."
         )
-    prefixes = {tuple(step.token_id for step in outcome.policy.steps[: request.answer_step]) for outcome in outcomes}
-    prefixes_alone = {
-        tuple(step.token_id for step in outcome.vanilla.steps[: request.answer_step]) for outcome in outcomes
-    }
-    if len(prefixes) > 1 or len(prefixes_alone) > 1:
+    beginnings = [
+        {tuple(step.token_id for step in chain.steps[: request.answer_step]) for chain in chains}
+        for chains in zip(*((outcome.policy, outcome.vanilla) for outcome in outcomes), strict=True)
+    ]
+    if any(len(texts) > 1 for texts in beginnings):
         notes.append(
             f"Token {request.answer_step + 1} follows what each chain wrote before it, which is not the same in all "
             "variants; part of the distance comes from there."
@@ -101,11 +92,6 @@ MOST_VARIANTS = 12
 
 def swap_variants(request: SwapRequest, spans: Sequence[Span], words: SwapWords) -> tuple[SwapVariant, ...]:
     """The variants that a request asks for, the prompt as typed first; variants with the same text are one.
-
-    Args:
-        request: The request.
-        spans: The prompt's spans.
-        words: Knows plurals.
 
     Raises:
         ServiceError: There is nothing to replace or nothing to replace it by, a choice is unknown, or there are too

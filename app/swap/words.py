@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
+from dataclasses import asdict
 from typing import Any
 
 import plotly.graph_objects as go
+from markupsafe import Markup
 
 from app.shared.audits import FAMILY_NAMES, AuditSettings
 from app.shared.charts import FONT_SIZE, MONO, plain_layout
 from app.shared.errors import ServiceError
 from app.shared.json import span_json, step_numbers
-from app.shared.markup import icon, table
+from app.shared.markup import from_file, html
 from app.shared.policies import info_of, parameters_line, policy_name
 from app.shared.prompt_words import Message, finished_text
 from app.shared.step_words import plural, probability, quoted, shapes, shown_token, spoken_state, token_marks
@@ -38,11 +39,8 @@ def swap_json(result: SwapResult) -> dict[str, Any]:
         "views": list(result.views),
         "variants": [_outcome(outcome) for outcome in result.outcomes],
         "tokens": [
-            {
-                "token_id": token.token_id,
-                "token": token.token,
-                "probabilities": {view: list(token.of(view)) for view in result.views},
-            }
+            {"token_id": token.token_id, "token": token.token,
+             "probabilities": {view: list(values) for view, values in token.probabilities.items()}}
             for token in result.tokens
         ],
         "distances": [
@@ -52,7 +50,7 @@ def swap_json(result: SwapResult) -> dict[str, Any]:
         "largest": {view: result.largest(view) for view in result.views},
         "mean": {view: result.mean(view) for view in result.views},
         "notes": list(result.notes),
-    }
+    }  # fmt: skip
 
 
 def _outcome(outcome: SwapOutcome) -> dict[str, Any]:
@@ -61,18 +59,7 @@ def _outcome(outcome: SwapOutcome) -> dict[str, Any]:
         "label": variant.label,
         "prompt": variant.prompt,
         "spans": [span_json(span) for span in variant.spans],
-        "replacements": [
-            {
-                "start": change.start,
-                "end": change.end,
-                "before": change.before,
-                "after": change.after,
-                "kind": change.kind,
-                "role": change.role,
-                "sure": change.sure,
-            }
-            for change in variant.replacements
-        ],
+        "replacements": [asdict(change) for change in variant.replacements],
         "notes": list(variant.notes),
         "masked_like_first": outcome.masked_like_first,
         "vanilla": _chain_json(outcome.vanilla),
@@ -89,18 +76,13 @@ def _chain_json(chain: SwapChain) -> dict[str, Any]:
     }
 
 
-_NAMES = {
-    "factual": ("Visible", "the model alone, reading the prompt as it stands"),
-    "fused": ("After fusion", "what the policy makes of the visible and the masked reading"),
-    "drawn": ("Drawn from", "what is left of it on the certified tokens, which the policy draws from"),
-    "masked": ("Masked", "the model reading the masked prompt"),
-}
-_SENTENCES = {
-    "factual": "Visible: {}",
-    "fused": "after fusion {}",
-    "drawn": "among the certified tokens {}",
-    "masked": "masked {}",
-}
+_READINGS = {
+    "factual": ("Visible", "the model alone, reading the prompt as it stands", "Visible: {}"),
+    "fused": ("After fusion", "what the policy makes of the visible and the masked reading", "after fusion {}"),
+    "drawn": ("Drawn from", "what is left of it on the certified tokens, which the policy draws from",
+              "among the certified tokens {}"),
+    "masked": ("Masked", "the model reading the masked prompt", "masked {}"),
+}  # fmt: skip
 
 
 def policy_of(result: SwapResult) -> str:
@@ -108,20 +90,13 @@ def policy_of(result: SwapResult) -> str:
     return result.outcomes[0].policy.start.settings.policy
 
 
-def view_name(result: SwapResult, view: str) -> tuple[str, str]:
-    """A reading's name, and what it is."""
+def reading(result: SwapResult, view: str) -> tuple[str, str, str]:
+    """A view's name, what it is, and a distance in it as a part of a sentence, where ``{}`` stands for the distance."""
     policy = policy_of(result)
     if view == "fused" and not info_of(policy).fuses:
-        return f"Under {policy_name(policy)}", "the distribution that the method makes"
-    return _NAMES[view]
-
-
-def view_sentence(result: SwapResult, view: str) -> str:
-    """A distance in a reading, as a part of the result's sentence; ``{}`` stands for the distance."""
-    policy = policy_of(result)
-    if view == "fused" and not info_of(policy).fuses:
-        return f"under {policy_name(policy)} {{}}"
-    return _SENTENCES[view]
+        name = policy_name(policy)
+        return f"Under {name}", "the distribution that the method makes", f"under {name} {{}}"
+    return _READINGS[view]
 
 
 PRONOUNS = ("she", "he", "they")
@@ -243,43 +218,42 @@ def next_step(targets: SwapTargets, refusal: str) -> str:
     return "Choose pronouns or groups to put in place, so that there are two different variants."
 
 
-def variants_html(variants: Sequence[SwapVariant]) -> str:
+def variants_html(variants: Sequence[SwapVariant]) -> Markup:
     """The variants as text, with every replacement marked, and what should be checked in them."""
-    rows = "".join(_variant(letter, item) for letter, item in zip(LETTERS, variants, strict=False))
-    return f'<ol class="variants">{rows}</ol>'
-
-
-def variant_name(letter: str, label: str) -> str:
-    """A variant's letter and label, as markup."""
-    return f'<span class="letter">{letter}</span> {escape(label)}'
-
-
-def _variant(letter: str, variant: SwapVariant) -> str:
-    changes = plural(len(variant.replacements), "change") if variant.replacements else "nothing changed"
-    notes = "".join(f"<li>{escape(note)}</li>" for note in variant.notes)
-    return (
-        f'<li><p class="who">{variant_name(letter, variant.label)}<span class="hint tnum">{changes}</span></p>'
-        f'<p class="text">{marked_text(variant)}</p>{f"<ul class=check>{notes}</ul>" if notes else ""}</li>'
+    return html(
+        """
+        <ol class="variants">{% for letter, variant in variants %}
+        <li><p class="who"><span class="letter">{{ letter }}</span> {{ variant.label }}<span class="hint tnum">
+        {{- variant.replacements | length | plural("change") if variant.replacements else "nothing changed" }}
+        </span></p><p class="text">{{ marked(variant) }}</p>
+        {% if variant.notes %}<ul class="check">{% for note in variant.notes %}<li>{{ note }}</li>{% endfor %}</ul>
+        {% endif %}</li>{% endfor %}</ol>
+        """,
+        variants=list(zip(LETTERS, variants, strict=False)),
+        marked=marked_text,
     )
 
 
-def marked_text(variant: SwapVariant) -> str:
+def marked_text(variant: SwapVariant) -> Markup:
     """A variant's text with every replacement marked, and what stood there for those who cannot see the mark."""
     pieces, cursor, shift = [], 0, 0
     for change in sorted(variant.replacements, key=lambda item: item.start):
         start = change.start + shift
         end = start + len(change.after)
         shift += len(change.after) - (change.end - change.start)
-        doubt = "" if change.sure else " unsure"
-        asks = "" if change.sure else '<span class="doubt" aria-hidden="true">?</span>'
         said = f"{KINDS[change.kind]}: was “{change.before}”" + ("" if change.sure else ", to be checked")
-        pieces.append(escape(variant.prompt[cursor:start]))
-        pieces.append(
-            f'<mark class="swapped {change.kind}{doubt}" title="{escape(said)}">{escape(variant.prompt[start:end])}'
-            f'{asks}<span class="vh"> ({escape(said)})</span></mark>'
-        )
+        pieces.append((variant.prompt[cursor:start], change, variant.prompt[start:end], said))
         cursor = end
-    return "".join(pieces) + escape(variant.prompt[cursor:])
+    return html(
+        """
+        {% for before, change, text, said in pieces %}{{ before }}
+        <mark class="swapped {{ change.kind }}{{ "" if change.sure else " unsure" }}" title="{{ said }}">{{ text }}
+        {%- if not change.sure %}<span class="doubt" aria-hidden="true">?</span>{% endif %}
+        <span class="vh"> ({{ said }})</span></mark>{% endfor %}{{ rest }}
+        """,
+        pieces=pieces,
+        rest=variant.prompt[cursor:],
+    )
 
 
 def _whole(given: object, name: str) -> int:
@@ -315,7 +289,7 @@ def swap_figure(result: SwapResult) -> go.Figure:
     """A candidate's probability in every variant, one panel a reading on a common scale."""
     tokens = drawn_tokens(result)
     figure = empty_swap_figure(len(tokens))
-    most = max((value for token in tokens for view in result.views for value in token.of(view)), default=1.0)
+    most = max(map(_most, tokens), default=1.0)
     width = (1 - GAP * (len(result.views) - 1)) / max(1, len(result.views))
     for panel, view in enumerate(result.views):
         axis = "" if panel == 0 else str(panel + 1)
@@ -330,7 +304,7 @@ def swap_figure(result: SwapResult) -> go.Figure:
         )  # fmt: skip
         figure.add_annotation(
             x=left, xref="paper", xanchor="left", y=1, yref="paper", yanchor="bottom", yshift=4, showarrow=False,
-            text=f"<b>{view_name(result, view)[0]}</b>",
+            text=f"<b>{reading(result, view)[0]}</b>",
         )  # fmt: skip
         _panel(figure, result, tokens, view, f"x{axis}", first=panel == 0)
     names = [_short(shown_token(token.token)) for token in tokens]
@@ -344,8 +318,12 @@ def swap_figure(result: SwapResult) -> go.Figure:
 
 def drawn_tokens(result: SwapResult) -> tuple[SwapToken, ...]:
     """The candidates that the chart shows: those that differ most, and of them only what is visible on its scale."""
-    likely = [t for t in result.tokens if max(value for view in result.views for value in t.of(view)) >= LEAST]
+    likely = [token for token in result.tokens if _most(token) >= LEAST]
     return tuple(likely[:SHOWN] or result.tokens[:SHOWN])
+
+
+def _most(token: SwapToken) -> float:
+    return max(value for values in token.probabilities.values() for value in values)
 
 
 def empty_swap_figure(rows: int = 3) -> go.Figure:
@@ -375,7 +353,7 @@ def _panel(
         name = f"{LETTERS[number]}  {_short(outcome.variant.label, LONGEST_NAME)}"
         place = BLOCK * (1 + number // len(SLOTS)) + SLOTS[number % len(SLOTS)]
         traces[place] = go.Scatter(
-            x=[token.of(view)[number] for token in tokens],
+            x=[token.probabilities[view][number] for token in tokens],
             y=list(range(len(tokens))),
             xaxis=axis,
             mode="markers",
@@ -396,7 +374,7 @@ def _ranges(tokens: tuple[SwapToken, ...], view: str, axis: str) -> go.Scatter:
     x: list[float | None] = []
     y: list[float | None] = []
     for row, token in enumerate(tokens):
-        values = token.of(view)
+        values = token.probabilities[view]
         x += [min(values), max(values), None]
         y += [row, row, None]
     return go.Scatter(x=x, y=y, xaxis=axis, mode="lines", line={"width": 1.2}, hoverinfo="skip", showlegend=False)
@@ -411,7 +389,7 @@ VANILLA = "vanilla"
 
 def result_message(result: SwapResult) -> Message:
     """Everything that the page shows of a comparison."""
-    figure = swap_figure(result)
+    figure = swap_figure(result).to_plotly_json()
     return {
         "kind": "result",
         "number": result.number,
@@ -420,7 +398,7 @@ def result_message(result: SwapResult) -> Message:
         "lead": lead(result),
         "head": head_html(result),
         "body": body_html(result),
-        "figure": {name: part for name, part in figure.to_plotly_json().items() if name in ("data", "layout")},
+        "figure": {name: part for name, part in figure.items() if name in ("data", "layout")},
         "caption": figure_caption(result),
         "spoken": figure_spoken(result),
         "notes": list(result.notes),
@@ -439,19 +417,16 @@ def progress_message(progress: SwapProgress) -> Message:
 
 def lead(result: SwapResult) -> str:
     """The comparison in one sentence: the largest distance in each view."""
-    parts = []
-    for view in result.views:
-        value = distance(result.largest(view))
-        if view == result.views[0]:
-            a, b = furthest(result, view)
-            value = f"up to {value} between {quoted(a)} and {quoted(b)}"
-        parts.append(view_sentence(result, view).format(value))
-    return f"{parts[0]}; {', '.join(parts[1:])}." if len(parts) > 1 else f"{parts[0]}."
+    first, *rest = result.views
+    a, b = furthest(result, first)
+    begin = f"up to {distance(result.largest(first))} between {quoted(a)} and {quoted(b)}"
+    parts = [reading(result, view)[2].format(distance(result.largest(view))) for view in rest]
+    return "; ".join(part for part in (reading(result, first)[2].format(begin), ", ".join(parts)) if part) + "."
 
 
 def furthest(result: SwapResult, view: str) -> tuple[str, str]:
     """Labels of the two variants that are furthest apart in a view."""
-    gap = max(result.gaps, key=lambda item: item.of(view))
+    gap = max(result.gaps, key=lambda item: item.distances[view])
     return result.outcomes[gap.first].variant.label, result.outcomes[gap.second].variant.label
 
 
@@ -460,116 +435,73 @@ def distance(value: float) -> str:
     return "0.00" if value < 1e-6 else probability(value)
 
 
-def head_html(result: SwapResult) -> str:
+def head_html(result: SwapResult) -> Markup:
     """The sentence, and largest and mean distance by view."""
-    rows = []
-    for view in result.views:
-        name, meaning = view_name(result, view)
-        largest = result.largest(view)
-        between = " and ".join(escape(label) for label in furthest(result, view)) if largest >= 1e-6 else "–"
-        rows.append(
-            [
-                f'<th scope="row">{name}<span class="hint">{meaning}</span></th>',
-                f"<b>{distance(largest)}</b>",
-                between,
-                distance(result.mean(view)),
-            ]
-        )
-    heads = [("Reading", ""), ("Largest distance", "n"), ("between", ""), ("Mean of all pairs", "n")]
-    return (
-        f'<p class="lead">{escape(lead(result))}</p>'
-        '<p class="hint">Distance is total variation: the share of the probability of the next token that moves when '
-        "one variant takes the other’s place. 0 is no difference, 1 is nothing in common.</p>"
-        f"{table(heads, rows, 'plain summary', 'Largest and mean distance by reading')}"
-    )
+    rows = [
+        (*reading(result, view)[:2], largest, " and ".join(furthest(result, view)) if largest >= 1e-6 else "–",
+         result.mean(view))
+        for view in result.views
+        for largest in (result.largest(view),)
+    ]  # fmt: skip
+    return from_file("swap/head.html", lead=lead(result), rows=rows, distance=distance)
 
 
 def figure_caption(result: SwapResult) -> str:
     """What the chart shows, and what it leaves to the table."""
-    shown = len(drawn_tokens(result))
-    rest = f"the {shown} of {len(result.tokens)} candidates" if shown < len(result.tokens) else "the candidates"
-    return f"{rest[:1].upper()}{rest[1:]} for token {result.answer_step + 1}, those that differ most first"
+    shown, of_all = len(drawn_tokens(result)), len(result.tokens)
+    which = f"The {shown} of {of_all} candidates" if shown < of_all else "The candidates"
+    return f"{which} for token {result.answer_step + 1}, those that differ most first"
 
 
 def figure_spoken(result: SwapResult) -> str:
     """The chart for a screen reader."""
-    views = ", ".join(view_name(result, view)[0].lower() for view in result.views)
+    views = ", ".join(reading(result, view)[0].lower() for view in result.views)
     return (
         f"Probability of the candidates for token {result.answer_step + 1} in {plural(len(result.outcomes), 'variant')}"
         f", one panel each for {views}. The numbers stand in a table below."
     )
 
 
-def body_html(result: SwapResult) -> str:
-    """Distances of all pairs, chains and numbers."""
-    heats = "".join(heat_table(result, view) for view in result.views)
-    wide = " four" if len(result.views) == 4 and len(result.outcomes) > 3 else ""
-    return (
-        '<section aria-labelledby="h-heats"><h3 id="h-heats">How far apart the variants are</h3>'
-        f'<div class="heats{wide}" style="--least:{120 + 50 * len(result.outcomes)}px">{heats}</div></section>'
-        f'<section aria-labelledby="h-chains"><h3 id="h-chains">What each variant leads to</h3>{chains_html(result)}'
-        f"</section>{numbers_html(result)}"
+def body_html(result: SwapResult) -> Markup:
+    """Distances of all pairs, each variant's chains under vanilla decoding and under the policy, and all numbers."""
+    apart = {(gap.first, gap.second): gap.distances for gap in result.gaps}
+    return from_file(
+        "swap/found.html",
+        result=result,
+        variants=list(zip(LETTERS, result.outcomes, strict=False)),
+        readings=[(view, *reading(result, view)[:2]) for view in result.views],
+        apart=apart | {(second, first): values for (first, second), values in apart.items()},
+        distance=distance,
+        chain=_chain,
+        policy=policy_of(result),
+        small=_small,
     )
 
 
-def heat_table(result: SwapResult, view: str) -> str:
-    """Distances of all pairs in a view; the number stands in the cell, its shade only repeats it."""
-    known = {(gap.first, gap.second): gap.of(view) for gap in result.gaps}
-    known |= {(second, first): value for (first, second), value in known.items()}
-    shown = list(zip(LETTERS, result.outcomes, strict=False))
-    head = [
-        ("Variant", ""),
-        *((f'<abbr title="{escape(o.variant.label)}">{letter}</abbr>', "n") for letter, o in shown),
-    ]
-    rows = []
-    for i, (letter, outcome) in enumerate(shown):
-        label = outcome.variant.label
-        cells = [f'<th scope="row" title="{escape(label)}">{variant_name(letter, label)}</th>']
-        cells += [_heat_cell(known.get((i, j))) for j in range(len(shown))]
-        rows.append(cells)
-    name, meaning = view_name(result, view)
-    return (
-        f'<figure class="heat-table"><figcaption><b>{name}</b> <span class="hint">{meaning}</span></figcaption>'
-        f'<div class="scroll" tabindex="0" role="group" aria-label="Distances, {name.lower()}">'
-        f"{table(head, rows, 'heat-cells', f'Total variation between variants: {name.lower()}')}</div></figure>"
-    )
-
-
-def _heat_cell(value: float | None) -> str:
-    if value is None:
-        return '<td class="n same"><span class="vh">the same variant</span></td>'
-    return f'<td class="n" style="--v:{100 * value:.0f}%">{distance(value)}</td>'
-
-
-def chains_html(result: SwapResult) -> str:
-    """Each variant's chains under vanilla decoding and under the policy beside each other."""
-    policy = policy_of(result)
-    rows = "".join(
-        f'<div class="versus" role="group" aria-label="{escape(outcome.variant.label)}">'
-        f"<h4>{variant_name(letter, outcome.variant.label)}</h4>"
-        f"{_chain(result, index, outcome, VANILLA)}{_chain(result, index, outcome, policy)}</div>"
-        for index, (letter, outcome) in enumerate(zip(LETTERS, result.outcomes, strict=False))
-    )
-    return (
-        '<p class="hint key-line">Filled: certified. Outlined: not certified. Dashed: no threshold of its own. '
-        f"Plain: vanilla. Framed: token {result.answer_step + 1}, which is compared.</p>{rows}"
-    )
-
-
-def _chain(result: SwapResult, index: int, outcome: SwapOutcome, decoding: str) -> str:
+def _chain(result: SwapResult, index: int, outcome: SwapOutcome, decoding: str) -> Markup:
     alone = decoding == VANILLA
     chain = outcome.vanilla if alone else outcome.policy
-    name = escape(policy_name(decoding))
-    about = "" if alone else f'<span class="hint">{escape(parameters_line(chain.start.settings))}</span>'
-    which = "vanilla" if alone else "policy"
-    tokens = "".join(token_html(step, result.answer_step, alone) for step in chain.steps)
-    label = f"{policy_name(decoding)}, {outcome.variant.label}"
-    end = f", {finished_text(chain.finished)}" if chain.finished != "length" else ""
-    return (
-        f'<div class="one"><p class="who">{name}{about}<span class="hint tnum">{chain_claim(chain, alone)}{end}</span>'
-        f'<button type="button" class="btn small" data-do="audit" data-variant="{index}" data-decoding="{which}" '
-        f'aria-label="Open as audit: {escape(label)}">Open as audit</button></p>'
-        f'<p class="strip" role="group" aria-label="{escape(label)}">{tokens}</p></div>'
+    name = policy_name(decoding)
+    return html(
+        """
+        <div class="one"><p class="who">{{ name }}
+        {% if not alone %}<span class="hint">{{ parameters }}</span>{% endif %}
+        <span class="hint tnum">{{ claim }}{{ end }}</span>
+        <button type="button" class="btn small" data-do="audit" data-variant="{{ index }}"
+          data-decoding="{{ "vanilla" if alone else "policy" }}" aria-label="Open as audit: {{ label }}">Open as audit
+        </button></p><p class="strip" role="group" aria-label="{{ label }}">
+        {%- for step in chain.steps %}{{ token(step, answer, alone) }}{% endfor %}</p></div>
+        """,
+        name=name,
+        alone=alone,
+        parameters=parameters_line(chain.start.settings),
+        claim=chain_claim(chain, alone),
+        end=f", {finished_text(chain.finished)}" if chain.finished != "length" else "",
+        index=index,
+        label=f"{name}, {outcome.variant.label}",
+        chain=chain,
+        token=token_html,
+        answer=result.answer_step,
     )
 
 
@@ -579,58 +511,29 @@ def chain_claim(chain: SwapChain, alone: bool) -> str:
     if alone:
         return f"{total}, nothing is certified"
     if not Certificate.read(chain.certificate).certified:
-        return f"{total}, {escape(chain.certificate)}"
-    good = sum(step.certified for step in chain.steps)
-    return f"{good} of {total} certified"
+        return f"{total}, {chain.certificate}"
+    return f"{sum(step.certified for step in chain.steps)} of {total} certified"
 
 
-def token_html(step: Step, answer_step: int, alone: bool) -> str:
+def token_html(step: Step, answer_step: int, alone: bool) -> Markup:
     """A token with its marks; vanilla decoding has none, since it certifies nothing."""
-    classes = ["bare"] if alone else shapes(step)
-    glue = ["glue"] if step.index > 0 and not step.token[:1].isspace() else []
-    now = ["now"] if step.index == answer_step else []
-    marks = "" if alone else "".join(icon(name) for name in token_marks(step))
     said = f"step {step.index + 1}" if alone else spoken_state(step)
-    if now:
+    classes = ["bare"] if alone else shapes(step)
+    if step.index > 0 and not step.token[:1].isspace():
+        classes.append("glue")
+    if step.index == answer_step:
+        classes.append("now")
         said += ", compared"
-    return (
-        f'<span class="tok {" ".join([*classes, *glue, *now])}" title="{escape(said)}"><span class="mk">{marks}</span>'
-        f'<span class="w">{escape(shown_token(step.token))}</span><span class="vh"> ({escape(said)}) </span></span>'
-    )
-
-
-def numbers_html(result: SwapResult) -> str:
-    """All candidates by reading and variant, folded."""
-    letters = LETTERS[: len(result.outcomes)]
-    names = [escape(view_name(result, view)[0]) for view in result.views]
-    top = "".join(f'<th scope="colgroup" colspan="{len(letters)}">{name}</th>' for name in names)
-    second = "".join(
-        f'<th scope="col" class="n"><abbr title="{escape(o.variant.label)}">{letter}</abbr></th>'
-        for _ in result.views
-        for letter, o in zip(letters, result.outcomes, strict=False)
-    )
-    rows = "".join(
-        f'<tr><th scope="row" class="mono">{escape(shown_token(token.token))}</th>'
-        + "".join(f'<td class="n">{_small(value)}</td>' for view in result.views for value in token.of(view))
-        + "</tr>"
-        for token in result.tokens
-    )
-    count = plural(len(result.tokens), "candidate")
-    return (
-        f'<details class="numbers"><summary>{icon("chev", "chev")}All numbers as a table'
-        f'<span class="hint tnum">{count}, {key_text(result.outcomes)}</span></summary>'
-        '<div class="scroll" tabindex="0" role="group" aria-label="Probabilities of all candidates">'
-        '<table class="plain">'
-        '<caption class="vh">Probability of each candidate by reading and variant</caption>'
-        f'<thead><tr><th scope="col" rowspan="2">Token</th>{top}</tr><tr>{second}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></details>"
-    )
-
-
-def key_text(outcomes: Sequence[SwapOutcome]) -> str:
-    """Which letter is which variant."""
-    return ", ".join(
-        f"{letter} {escape(outcome.variant.label)}" for letter, outcome in zip(LETTERS, outcomes, strict=False)
+    return html(
+        """
+        <span class="tok {{ classes }}" title="{{ said }}"><span class="mk">
+        {%- for name in marks %}{{ icon(name) }}{% endfor %}</span><span class="w">{{ word }}</span>
+        <span class="vh"> ({{ said }}) </span></span>
+        """,
+        classes=" ".join(classes),
+        said=said,
+        marks=() if alone else token_marks(step),
+        word=shown_token(step.token),
     )
 
 

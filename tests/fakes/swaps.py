@@ -115,15 +115,15 @@ def made_up_result(request: SwapRequest, variants: Sequence[SwapVariant], number
         SwapToken(
             200 + row,
             word,
-            tuple(
-                (view, tuple(_probability(row, n, SHARES[view], len(variants), step) for n in range(len(variants))))
+            {
+                view: tuple(_probability(row, n, SHARES[view], len(variants), step) for n in range(len(variants)))
                 for view in views
-            ),
+            },
         )
         for row, word in enumerate(WORDS)
     )
     gaps = tuple(
-        SwapGap(i, j, tuple((view, 0.41 * SHARES[view] * (j - i) / (len(variants) - 1) / (1 + step)) for view in views))
+        SwapGap(i, j, {view: 0.41 * SHARES[view] * (j - i) / (len(variants) - 1) / (1 + step) for view in views})
         for i, j in combinations(range(len(variants)), 2)
     )
     notes = ("Distributions are compared over the whole vocabulary at temperature 1, before top-p and top-k.",)

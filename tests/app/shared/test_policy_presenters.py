@@ -32,14 +32,11 @@ from app.shared.settings_rail import (
     without_parameters,
 )
 from app.shared.step_words import hint, step_card, verdict
-from app.swap.types import SwapRequest, SwapVariant
-from app.swap.words import body_html, view_name
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.chain import certify_supports
 from coft_core.conformal.values import CalibrationValues
 from tests.conftest import TOY_FINGERPRINT
 from tests.fakes.data import SUMMARIES, make_step
-from tests.fakes.swaps import made_up_result
 
 NOTHING = Stored((), (), ("gender",))
 SDD = replace(AuditSettings(policy="sdd"), parameters=(("descriptions", ("one", "two")), ("decay", 20.0)))
@@ -219,14 +216,3 @@ def test_readings_of_a_methods_own_are_counted_apart_from_the_masked_one():
     assert branches_text(("factual", "masked")) == "2 branches: as typed, and masked."
     own = branches_text(("factual", "masked", "biased 0", "biased 1"))
     assert own == "4 branches: as typed, masked, and 2 readings of the method’s own."
-
-
-@pytest.mark.parametrize(("policy", "shown"), [("coft", "After fusion"), ("sdd", "Under Self-debiasing")])
-def test_a_swap_says_fusion_only_of_methods_that_fuse(policy, shown):
-    request = SwapRequest("The nurse said he", AuditSettings(policy=policy), pronouns=("she",))
-    variants = [SwapVariant(label, label, (), (), ()) for label in ("he", "she")]
-    result = made_up_result(request, variants)
-    assert view_name(result, "fused")[0] == shown
-    assert f"<b>{shown}</b>" in body_html(result)
-    assert f'aria-label="{policy_name(policy)}, she"' in body_html(result)
-    assert 'aria-label="Vanilla, she"' in body_html(result)

@@ -9,8 +9,9 @@ import pytest
 
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
+from app.shared.policies import policy_name
 from app.swap.operations import exchange_from_json
-from app.swap.types import SwapRequest
+from app.swap.types import SwapRequest, SwapVariant
 from app.swap.variants import SwapWords, swap_targets, swap_variants
 from app.swap.words import (
     SHOWN,
@@ -18,7 +19,6 @@ from app.swap.words import (
     chain_claim,
     drawn_tokens,
     form_message,
-    heat_table,
     lead,
     marked_text,
     result_message,
@@ -130,14 +130,13 @@ def test_the_largest_distances_are_said_in_one_sentence():
 
 def test_a_heat_table_holds_every_pair_both_ways_and_nothing_on_its_diagonal():
     result = result_of()
-    cells = re.findall(r'<td class="n( same)?"(?: style="--v:(\d+)%")?>(.*?)</td>', heat_table(result, "factual"))
+    cells = re.findall(r'<td class="n( same)?"(?: style="--v:(\d+)%")?>(.*?)</td>', body_html(result))[:9]
     rows = [cells[i : i + 3] for i in (0, 3, 6)]
-    assert len(cells) == 9
     for i in range(3):
         assert rows[i][i][0] == " same"
         for j in range(3):
             if i != j:
-                value = next(g.of("factual") for g in result.gaps if {g.first, g.second} == {i, j})
+                value = next(g.distances["factual"] for g in result.gaps if {g.first, g.second} == {i, j})
                 assert rows[i][j][1:] == (f"{100 * value:.0f}", f"{value:.2f}")
 
 
@@ -166,7 +165,7 @@ def test_the_chart_has_a_panel_a_reading_and_tells_variants_apart_by_the_shape_o
     for panel, view in enumerate(result.views):
         own = sorted(named[12 * panel : 12 * panel + 12], key=lambda trace: trace.legendrank)
         for number, trace in enumerate(own):
-            assert list(trace.x) == [token.of(view)[number] for token in drawn_tokens(result)]
+            assert list(trace.x) == [token.probabilities[view][number] for token in drawn_tokens(result)]
     assert len({tuple(figure.layout[f"xaxis{n}"].range) for n in ("", 2, 3, 4)}) == 1
     assert all(trace.marker.color is None and trace.line.color is None for trace in figure.data)
 
@@ -177,6 +176,15 @@ def test_a_message_is_plain_json_and_leaves_no_candidate_out_of_the_table():
     assert (message["answer"], message["most"], message["number"]) == (3, 4, 1)
     assert len(drawn_tokens(result)) <= SHOWN
     assert body_html(result).count('<th scope="row" class="mono">') == len(result.tokens)
+
+
+@pytest.mark.parametrize(("policy", "shown"), [("coft", "After fusion"), ("sdd", "Under Self-debiasing")])
+def test_a_swap_says_fusion_only_of_methods_that_fuse(policy, shown):
+    request = SwapRequest("The nurse said he", AuditSettings(policy=policy), pronouns=("she",))
+    markup = body_html(made_up_result(request, [SwapVariant(label, label, ()) for label in ("he", "she")]))
+    assert f"<b>{shown}</b>" in markup
+    assert f'aria-label="{policy_name(policy)}, she"' in markup
+    assert 'aria-label="Vanilla, she"' in markup
 
 
 def test_an_endpoints_options_become_a_request_and_wrong_ones_are_named():

@@ -14,7 +14,7 @@ from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
 from app.swap.service import SwapCancelled, SwapRuns, SwapService
 from app.swap.types import SwapRequest, SwapResult
-from app.swap.variants import SwapWords
+from app.swap.variants import SwapWords, swap_targets
 from coft_core.decode.loop import Rollout
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
@@ -70,11 +70,11 @@ def test_distances_are_those_of_the_whole_distributions(wired):
     assert result.views == ("factual", "fused", "masked")
     for view, logits in expected.items():
         p, q = (z.softmax(-1) for z in logits)
-        assert gap.of(view) == pytest.approx(distance(p, q), abs=1e-6), view
-        assert result.largest(view) == result.mean(view) == gap.of(view)
+        assert gap.distances[view] == pytest.approx(distance(p, q), abs=1e-6), view
+        assert result.largest(view) == result.mean(view) == gap.distances[view]
         for row in result.tokens:
-            assert row.of(view) == pytest.approx((float(p[row.token_id]), float(q[row.token_id])), abs=1e-6)
-    assert 0 < gap.of("fused") < gap.of("factual")
+            assert row.probabilities[view] == pytest.approx((float(p[row.token_id]), float(q[row.token_id])), abs=1e-6)
+    assert 0 < gap.distances["fused"] < gap.distances["factual"]
     assert all(outcome.masked_like_first for outcome in result.outcomes)
     assert not any("masked prompt" in note for note in result.notes)
 
@@ -88,7 +88,7 @@ def test_candidates_unite_the_likeliest_of_every_variant_and_the_most_different_
         for logits in (own, 0.75 * own + 0.25 * masked):
             expected.update(logits.topk(2).indices.tolist())
     assert {row.token_id for row in result.tokens} == expected
-    spreads = [abs(row.of("factual")[0] - row.of("factual")[1]) for row in result.tokens]
+    spreads = [abs(row.probabilities["factual"][0] - row.probabilities["factual"][1]) for row in result.tokens]
     assert spreads == sorted(spreads, reverse=True)
 
 
@@ -108,7 +108,7 @@ def test_variants_of_other_lengths_are_compared_and_said_to_have_another_masked_
     result = wired[SwapService].compare(replace(REQUEST, pronouns=("she", "they")))
     assert result.outcomes[1].variant.prompt == "The nurse read their note"
     assert [outcome.masked_like_first for outcome in result.outcomes] == [True, False]
-    assert result.gaps[0].of("masked") > 0
+    assert result.gaps[0].distances["masked"] > 0
     assert any("(it has 25 tokens instead of 23)" in note for note in result.notes)
 
 
@@ -133,7 +133,7 @@ def test_what_the_policy_draws_from_is_compared_where_thresholds_restrict_it(wir
         members = torch.minimum(fused, masked) >= log_tau
         assert 0 < int(members.sum()) < members.numel()
         drawn.append(torch.where(members, fused, -torch.inf).softmax(-1))
-    assert result.gaps[0].of("drawn") == pytest.approx(distance(*drawn), abs=1e-6)
+    assert result.gaps[0].distances["drawn"] == pytest.approx(distance(*drawn), abs=1e-6)
 
 
 def test_a_later_token_follows_each_variants_own_chain(wired):
@@ -144,7 +144,7 @@ def test_a_later_token_follows_each_variants_own_chain(wired):
         before = [step.token_id for step in outcome.vanilla.steps[:2]]
         expected.append(next_token([*ids_of(outcome.variant.prompt), *before]).softmax(-1))
     assert result.answer_step == 2
-    assert result.gaps[0].of("factual") == pytest.approx(distance(*expected), abs=1e-6)
+    assert result.gaps[0].distances["factual"] == pytest.approx(distance(*expected), abs=1e-6)
     assert any("Token 3 follows what each chain wrote before it" in note for note in result.notes)
 
 
@@ -200,7 +200,7 @@ def test_another_step_is_read_from_the_chains_that_are_there(wired, monkeypatch)
     assert (later.answer_step, later.notes, later.common_steps) == (2, expected.notes, 3)
     assert later.outcomes == kept.outcomes
     for view in later.views:
-        assert later.gaps[0].of(view) == pytest.approx(expected.gaps[0].of(view), abs=1e-6)
+        assert later.gaps[0].distances[view] == pytest.approx(expected.gaps[0].distances[view], abs=1e-6)
     with pytest.raises(ServiceError, match="ends after 3 tokens"):
         wired[SwapService].at(kept.number, 3)
 
@@ -212,13 +212,13 @@ def test_tables_hold_every_candidate_and_every_distance(wired, tmp_path):
     first = result.tokens[0]
     own = [row for row in tokens if row["token_id"] == str(first.token_id) and row["view"] == "fused"]
     assert [(row["variant"], float(row["probability"])) for row in own] == [
-        ("as typed (she)", first.of("fused")[0]),
-        ("he", first.of("fused")[1]),
+        ("as typed (she)", first.probabilities["fused"][0]),
+        ("he", first.probabilities["fused"][1]),
     ]
     distances = list(
         csv.DictReader(wired[SwapService].write_csv(result.number, 0, "distances", tmp_path).open(newline=""))
     )
-    assert {row["view"]: float(row["total_variation"]) for row in distances} == dict(result.gaps[0].distances)
+    assert {row["view"]: float(row["total_variation"]) for row in distances} == result.gaps[0].distances
     assert {row["step"] for row in [*tokens, *distances]} == {"1"}
 
 
@@ -234,17 +234,17 @@ def test_only_the_newest_comparisons_are_kept():
         runs.kept(2)
 
 
-def test_targets_tell_pronouns_from_words_and_say_what_a_form_can_be(wired):
+def test_targets_tell_pronouns_from_words_and_say_what_a_form_can_be():
     prompt = "He saw her Muslim friend"
     spans = (Span(0, 2, "gender"), Span(7, 10, "gender", kept=True), Span(11, 17, "religion"))
-    found = wired[SwapService].targets(prompt, spans)
+    found = swap_targets(prompt, spans)
     assert [(item.text, item.pronoun) for item in found.spans] == [("He", True), ("Muslim", False)]
     assert (found.families, found.has_pronoun) == (("religion",), True)
     assert [(item.text, item.role, item.roles, item.sure) for item in found.pronouns] == [
         ("He", "subject", ("subject",), True),
         ("her", "possessive", ("object", "possessive"), False),
     ]
-    assert not wired[SwapService].targets(prompt, spans[1:]).has_pronoun
+    assert not swap_targets(prompt, spans[1:]).has_pronoun
 
 
 REFUSED = (
