@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 from typing import TypedDict
 
 from app.shared.audits import FAMILY_NAMES, AuditView, CalibrationSummary, CalibrationView, SettingsFit
+from app.shared.markup import html
 from app.shared.policies import info_of, policy_name
 from app.shared.step_words import count, level, plural, threshold
 from coft_core.conformal.chain import ChainCertificate
@@ -263,10 +263,14 @@ def drift_badge(report: DriftReport | None, calibration_id: int) -> str:
     """Whether the audits so far speak against a calibration, linked to where it is explained."""
     if report is None:
         return ""
-    words = DRIFT_STATES.get(report.status, report.status)
-    return (
-        f'<p><a class="badge drift-{escape(report.status)}" href="./calibrate?run={calibration_id}#drift" '
-        f'title="{escape(report.sentence)}">drift: {escape(words)}</a></p>'
+    return html(
+        """
+        <p><a class="badge drift-{{ report.status }}" href="./calibrate?run={{ run }}#drift"
+          title="{{ report.sentence }}">drift: {{ words }}</a></p>
+        """,
+        report=report,
+        run=calibration_id,
+        words=DRIFT_STATES.get(report.status, report.status),
     )
 
 
