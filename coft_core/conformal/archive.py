@@ -1,4 +1,7 @@
-"""Between a calibration and its file: what is written, what is read back, and writing whole or not at all."""
+"""Between a calibration and its file: what is written, what is read back, and writing whole or not at all.
+
+Data that are damaged, of another version or layout, or no calibration at all are a :class:`CalibrationFormatError`.
+"""
 
 from __future__ import annotations
 
@@ -40,12 +43,7 @@ _Setting = TypeVar("_Setting")
 
 
 def pack(settings: Mapping[str, object], parts: Mapping[str, bytes]) -> bytes:
-    """Build the file's content; equal contents give equal bytes.
-
-    Args:
-        settings: What goes into the readable part; JSON values.
-        parts: Compressed arrays by name.
-    """
+    """Build the file's content; equal contents give equal bytes."""
     header = {"kind": _KIND, "version": VERSION, **settings, "parts": sorted(parts)}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -88,11 +86,7 @@ def unpack(data: bytes, names: Iterable[str]) -> tuple[dict[str, Any], dict[str,
 
 
 def layout(data: bytes) -> str:
-    """Layout of a file: :data:`JOINT` or :data:`FACTORIZED`.
-
-    Raises:
-        CalibrationFormatError: The data is damaged, of another version or an unknown layout, or no calibration.
-    """
+    """Layout of a file: :data:`JOINT` or :data:`FACTORIZED`."""
     settings, _ = unpack(data, ())
     found = settings.get("layout", JOINT)
     if found not in (JOINT, FACTORIZED):
@@ -101,11 +95,7 @@ def layout(data: bytes) -> str:
 
 
 def require(settings: Mapping[str, Any], name: str, kind: type[_Setting]) -> _Setting:
-    """A setting of the type that it must have; a whole number serves as a float.
-
-    Raises:
-        CalibrationFormatError: It is missing or has another type.
-    """
+    """A setting of the type that it must have; a whole number serves as a float."""
     if name not in settings:
         raise CalibrationFormatError(f"The calibration lacks the setting {name!r}.")
     value = settings[name]
@@ -145,11 +135,7 @@ class Stored(ABC):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
-
-        Raises:
-            CalibrationFormatError: The data is damaged, of another version or layout, or no calibration.
-        """
+        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed."""
         try:
             return cls(**cls._arguments(data))
         except InvalidInputError as error:
@@ -165,11 +151,7 @@ class Stored(ABC):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a calibration from a file.
-
-        Raises:
-            CalibrationFormatError: The file is missing, damaged, of another version or layout, or no calibration.
-        """
+        """Read a calibration from a file."""
         data = read(path)
         try:
             return cls.from_bytes(data)
@@ -202,12 +184,7 @@ def encode(calibration: Calibration) -> bytes:
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """The arguments of the calibration that :func:`encode` wrote, of this version or an older one.
-
-    Raises:
-        CalibrationFormatError: The data is damaged, of another version, or no calibration.
-        InvalidInputError: A setting is outside its domain.
-    """
+    """The arguments of the calibration that :func:`encode` wrote, of this version or an older one."""
     if layout(data) != JOINT:
         raise CalibrationFormatError("This calibration has thresholds of its own for each family; load it as such.")
     settings, parts = unpack(data, ("values", "verification"))
@@ -240,11 +217,7 @@ def decode(data: bytes) -> dict[str, Any]:
 
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file: whole, or not at all.
-
-    Raises:
-        InvalidInputError: The file cannot be written there.
-    """
+    """Write a file: whole, or not at all."""
     target = Path(path)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
     try:
@@ -263,11 +236,7 @@ def write(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """A file's content.
-
-    Raises:
-        CalibrationFormatError: The file is missing or cannot be read.
-    """
+    """A file's content."""
     try:
         return Path(path).read_bytes()
     except FileNotFoundError as error:

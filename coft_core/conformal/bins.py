@@ -14,18 +14,8 @@ import numpy.typing as npt
 from scipy.stats import chi2
 
 from coft_core.conformal.informative import is_weak
-from coft_core.conformal.quantile import (
-    Units,
-    check_draws,
-    check_estimator,
-    check_seed,
-    conformal_rank,
-    coverage_range,
-    effective_size,
-    exact_alpha,
-    units,
-)
-from coft_core.conformal.values import as_log_support
+from coft_core.conformal.quantile import exact_alpha, is_whole, one_of
+from coft_core.conformal.rule import Rule
 from coft_core.errors import InvalidInputError
 from coft_core.types import BinState
 
@@ -37,15 +27,8 @@ BIN_SPACINGS: tuple[BinSpacing, ...] = get_args(BinSpacing)
 
 
 def check_spacing(spacing: str) -> BinSpacing:
-    """Return ``spacing`` if it is one of :data:`BIN_SPACINGS`.
-
-    Raises:
-        InvalidInputError: It is not.
-    """
-    for name in BIN_SPACINGS:
-        if spacing == name:
-            return name
-    raise InvalidInputError(f"The spacing of the bins is {spacing!r}; choose one of {', '.join(BIN_SPACINGS)}.")
+    """Return ``spacing`` if it is one of :data:`BIN_SPACINGS`."""
+    return one_of(BIN_SPACINGS, spacing, "spacing of the bins")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +54,7 @@ class PositionBins:
     def __post_init__(self) -> None:
         """Refuse sizes below 1 and unknown spacings."""
         for name, size in (("width", self.width), ("maximum position", self.maximum)):
-            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            if not is_whole(size, 1):
                 raise InvalidInputError(f"The bins' {name} is {size!r}; choose a whole number, 1 or larger.")
         starts = set(range(0, self.maximum, self.width))
         if check_spacing(self.spacing) == "widening":
@@ -90,11 +73,7 @@ class PositionBins:
         return (*(after - before for before, after in pairwise(self.starts)), self.width)
 
     def bin_of(self, step: int) -> int:
-        """Bin of a step (0-based).
-
-        Raises:
-            InvalidInputError: The step is negative.
-        """
+        """Bin of a step (0-based)."""
         if step < 0:
             raise InvalidInputError(f"The step is {step}; steps are counted from 0.")
         # Traced where a step is compiled, which rules out bisect.
@@ -137,14 +116,10 @@ class Bin:
         log_tau: Log-threshold, in nats.
         contexts: Number of contexts with a value in the bin.
         values: Number of values in the bin.
-        rank: Rank k of the threshold, among the contexts (among the values for ``pooled``); 0 means that
-            there are too few. An uninformative bin with a positive rank has true tokens without any joint
-            support.
+        rank: Rank of the threshold, see :class:`coft_core.conformal.rule.Threshold`, as of the rest. An uninformative
+            bin with a positive rank has true tokens without any joint support.
         inherited_from: Bin that lent the threshold, for an inherited bin; else None.
-        coverage_low: Lower end of the 95 % range of coverage, ``Beta(n + 1 - k, k)`` over n contexts; None
-            unless the bin is calibrated, and where that law does not hold: under shift weights, and for ``pooled``
-            with several values per context. It is exact for one value per context (drawn or given);
-            ``hierarchical`` uses all values and varies less.
+        coverage_low: Lower end of the 95 % range of coverage; None where its law does not hold.
         coverage_high: Upper end.
         effective_contexts: Effective number of contexts under shift weights; None without weights.
     """
@@ -178,13 +153,8 @@ def stepwise_bins(
     steps: npt.NDArray[np.integer],
     contexts: npt.NDArray[np.integer],
     alpha: float | Fraction,
-    estimator: str = "hierarchical",
-    bins: PositionBins | None = None,
-    seed: int = 0,
-    *,
-    draws: int = 1,
-    weights: npt.NDArray[np.float64] | None = None,
-    test_weight: float = 1.0,
+    rule: Rule | None = None,
+    positions: PositionBins | None = None,
 ) -> tuple[Bin, ...]:
     """Calibrate every position bin on its own values.
 
@@ -196,98 +166,44 @@ def stepwise_bins(
         steps: Their steps, 0-based, ``(n,)``.
         contexts: Their contexts, ``(n,)``.
         alpha: Risk level in (0, 1), averaged over the steps of each bin.
-        estimator: See :func:`coft_core.conformal.quantile.conformal_threshold`.
-        bins: The bins; by default steps 1, 2, 3-4 and 5-8, then eights up to 256.
-        seed: Seed of the draws of ``one_per_context``; every bin has draws of its own.
-        draws: Draws of ``one_per_context`` that are averaged.
-        weights: Shift weight of each value's context, ``(n,)``; None is 1 each.
-        test_weight: Shift weight of a new context.
-
-    Returns:
-        All bins, in order.
+        rule: How values of one context are counted; hierarchical if None.
+        positions: The bins; by default steps 1, 2, 3-4 and 5-8, then eights up to 256.
 
     Raises:
-        InvalidInputError: An argument is outside its domain, or the lengths differ.
+        InvalidInputError: Alpha is outside (0, 1), or a context lacks a shift weight.
     """
-    positions = PositionBins() if bins is None else bins
-    risk, name = exact_alpha(alpha), check_estimator(estimator)
+    positions, risk = positions or PositionBins(), exact_alpha(alpha)
     own = []
-    for index, group in enumerate(units_by_bin(values, steps, contexts, name, positions, seed, draws, weights)):
-        log_tau = group.units.threshold(risk, test_weight)
-        own.append(_own_bin(positions, index, log_tau, group, risk, name))
+    for index, (rows, own_rule) in enumerate(rows_by_bin(steps, rule or Rule(), positions)):
+        found = own_rule.threshold(values[rows], contexts[rows], risk)
+        own.append(
+            Bin(
+                index=index,
+                first_step=positions.first_step(index),
+                last_step=positions.last_step(index),
+                state=found.state,
+                log_tau=found.log_tau,
+                contexts=found.contexts,
+                values=found.values,
+                rank=found.rank,
+                coverage_low=found.coverage_low,
+                coverage_high=found.coverage_high,
+                effective_contexts=found.effective,
+            )
+        )
     return tuple(_lend(own, entry) for entry in own)
 
 
-@dataclass(frozen=True, slots=True)
-class BinUnits:
-    """What one bin's threshold rests on: the estimator's units, and how many contexts and values they come from."""
-
-    units: Units
-    contexts: int
-    values: int
-    effective: float | None
-
-
-def units_by_bin(
-    values: npt.NDArray[np.floating],
-    steps: npt.NDArray[np.integer],
-    contexts: npt.NDArray[np.integer],
-    estimator: str,
-    positions: PositionBins,
-    seed: int = 0,
-    draws: int = 1,
-    weights: npt.NDArray[np.float64] | None = None,
-) -> Iterator[BinUnits]:
-    """The estimator's units of every bin, in the bins' order; arguments as for :func:`stepwise_bins`.
-
-    Raises:
-        InvalidInputError: An argument is outside its domain, or the lengths differ.
-    """
-    name, seed, draws = check_estimator(estimator), check_seed(seed), check_draws(draws)
-    support, steps, contexts = as_log_support(values), np.asarray(steps), np.asarray(contexts)
-    if not support.shape == steps.shape == contexts.shape:
-        raise InvalidInputError(
-            f"values, steps and contexts have {support.size}, {steps.size} and {contexts.size} entries; "
-            "give one step and one context per value."
-        )
-    if steps.size and steps.min() < 0:
-        raise InvalidInputError(f"steps[{int(np.argmin(steps))}] is {steps.min()}; steps are counted from 0.")
+def rows_by_bin(
+    steps: npt.NDArray[np.integer], rule: Rule, positions: PositionBins
+) -> Iterator[tuple[npt.NDArray[np.intp], Rule]]:
+    """Rows of each bin in their order, and the rule with draws of the bin's own."""
     bin_of_row = positions.bins_of(steps)  # (n,)
     order = np.argsort(bin_of_row, kind="stable")  # (n,)
     ends = np.cumsum(np.bincount(bin_of_row, minlength=positions.count))  # (B,)
-    seeds = np.random.SeedSequence(seed).generate_state(positions.count)  # (B,)
-    for rows, bin_seed in zip(np.split(order, ends[:-1]), seeds.tolist(), strict=True):
-        codes = np.unique(contexts[rows], return_inverse=True)[1]  # (rows,)
-        own_weights = None if weights is None else weights[rows]
-        formed = units(support[rows], codes, name, bin_seed, draws, own_weights)
-        count = int(codes.max()) + 1 if codes.size else 0
-        effective = None
-        if own_weights is not None:
-            effective = effective_size(own_weights[np.unique(codes, return_index=True)[1]])
-        yield BinUnits(formed, count, int(rows.size), effective)
-
-
-def _own_bin(
-    positions: PositionBins, index: int, log_tau: float, group: BinUnits, alpha: Fraction, estimator: str
-) -> Bin:
-    counted = group.values if estimator == "pooled" else group.contexts
-    rank = conformal_rank(alpha, counted)
-    calibrated = log_tau > -math.inf
-    lawful = calibrated and counted == group.contexts and group.effective is None
-    low, high = coverage_range(group.contexts, rank) if lawful else (None, None)
-    return Bin(
-        index=index,
-        first_step=positions.first_step(index),
-        last_step=positions.last_step(index),
-        state="calibrated" if calibrated and not is_weak(log_tau) else "uninformative",
-        log_tau=log_tau,
-        contexts=group.contexts,
-        values=group.values,
-        rank=rank,
-        coverage_low=low,
-        coverage_high=high,
-        effective_contexts=group.effective,
-    )
+    seeds = np.random.SeedSequence(rule.seed).generate_state(positions.count)  # (B,)
+    for rows, seed in zip(np.split(order, ends[:-1]), seeds.tolist(), strict=True):
+        yield rows, replace(rule, seed=seed)
 
 
 def _lend(bins: list[Bin], borrower: Bin) -> Bin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from coft_core.conformal.bins import (
     BinSpacing,
     PositionBins,
     bin_evenness,
-    check_spacing,
     evenness_sentence,
     stepwise_bins,
 )
@@ -33,7 +32,8 @@ from coft_core.conformal.quantile import (
     exact_alpha,
     minimum_contexts,
 )
-from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
+from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading, Rereading
+from coft_core.conformal.rule import Rule
 from coft_core.conformal.sequence import (
     ChainCoverage,
     SequenceThreshold,
@@ -98,29 +98,13 @@ class Calibration(archive.Stored):
     evenness: tuple[BinEvenness, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the settings and read off the thresholds.
-
-        Raises:
-            InvalidInputError: Alpha, the estimator, a bin size, the seed or the number of draws is outside its
-                domain, or a context lacks a shift weight.
-        """
+        """Check the settings and read off the thresholds."""
         object.__setattr__(self, "alpha", check_alpha(self.alpha))
         object.__setattr__(self, "seed", check_seed(self.seed))
         object.__setattr__(self, "draws", check_draws(self.draws))
         positions, values = self.positions, self.values
         level = self.shift.level(self.exact_alpha)
-        bins = stepwise_bins(
-            values.values,
-            values.steps,
-            values.contexts,
-            level,
-            self.estimator,
-            positions,
-            self.seed,
-            draws=self.draws,
-            weights=self.shift.of(values.contexts),
-            test_weight=self.shift.test_weight,
-        )
+        bins = stepwise_bins(values.values, values.steps, values.contexts, level, self.rule, positions)
         object.__setattr__(self, "bins", bins)
         object.__setattr__(self, "coverage", coverage_report(self._held_out, bins, positions, level, self.seed))
         object.__setattr__(self, "evenness", self._compared())
@@ -142,6 +126,11 @@ class Calibration(archive.Stored):
     def estimator(self) -> Estimator:
         """How dependent values of one context are counted."""
         return check_estimator(self.fingerprint.estimator)
+
+    @property
+    def rule(self) -> Rule:
+        """How its values become thresholds."""
+        return Rule(self.estimator, self.seed, self.draws, self.shift)
 
     @property
     def exact_alpha(self) -> Fraction:
@@ -197,11 +186,7 @@ class Calibration(archive.Stored):
         return tuple(self._group_summary(name) for name in self.context_groups.names)
 
     def bin(self, step: int) -> Bin:
-        """The bin of a step (0-based).
-
-        Raises:
-            InvalidInputError: The step is negative.
-        """
+        """The bin of a step (0-based)."""
         return self.bins[self.positions.bin_of(step)]
 
     @property
@@ -219,46 +204,22 @@ class Calibration(archive.Stored):
         """What the threshold of a step rests on, see :meth:`bin`."""
         return self.bin(step).state
 
-    def read(
-        self,
-        alpha: float | None = None,
-        estimator: str | None = None,
-        bin_width: int | None = None,
-        max_position: int | None = None,
-        draws: int | None = None,
-        rho: float | None = None,
-        bin_spacing: str | None = None,
-    ) -> Calibration:
-        """Read other thresholds off the same values, without the model.
+    def read(self, **changes: Unpack[Rereading]) -> Calibration:
+        """Read other thresholds off the same values, without the model; what is left out or None stays as it is.
 
         A policy's fingerprint names the estimator, so another estimator gives another fingerprint; alpha, the bins,
         the draws and a shift are no part of it. Thresholds of rollouts depend on themselves: read otherwise than they
         were rolled out, they carry a note (:attr:`notes`).
 
-        Args:
-            alpha: Another risk level; None keeps the present one, here and below.
-            estimator: Another estimator.
-            bin_width: Other steps per bin.
-            max_position: Another number of steps with bins of their own.
-            draws: Another number of draws of ``one_per_context``.
-            rho: Another bound on the density ratio of the deployment prompts: thresholds are read at ``alpha / rho``
-                (paper, Theorem 5). It takes the place of weights.
-            bin_spacing: Another spacing of the bins, ``"widening"`` or ``"even"``.
-
         Raises:
-            InvalidInputError: An argument is outside its domain.
+            InvalidInputError: A setting is outside its domain.
         """
-        name = self.estimator if estimator is None else check_estimator(estimator)
-        return replace(
-            self,
-            fingerprint=replace(self.fingerprint, estimator=name),
-            alpha=self.alpha if alpha is None else alpha,
-            bin_width=self.bin_width if bin_width is None else bin_width,
-            max_position=self.max_position if max_position is None else max_position,
-            draws=self.draws if draws is None else draws,
-            shift=self.shift if rho is None else Shift.bounded(rho),
-            bin_spacing=self.bin_spacing if bin_spacing is None else check_spacing(bin_spacing),
-        )
+        asked: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
+        if (estimator := asked.pop("estimator", None)) is not None:
+            asked["fingerprint"] = replace(self.fingerprint, estimator=estimator)
+        if (rho := asked.pop("rho", None)) is not None:
+            asked["shift"] = Shift.bounded(rho)
+        return replace(self, **asked)
 
     def reweighted(
         self,
@@ -267,13 +228,9 @@ class Calibration(archive.Stored):
         estimated: bool = False,
         floor: float = EFFECTIVE_FLOOR,
     ) -> Calibration:
-        """Thresholds for prompts whose density ratio to the calibration's is proportional to given weights.
+        """Thresholds for prompts whose density ratio to the calibration's is proportional to weights by context.
 
-        Args:
-            weights: Weight of each context, verification contexts included, by its number.
-            test_weight: Weight of a new prompt; None takes the largest weight.
-            estimated: Whether the weights were estimated.
-            floor: Effective number of contexts below which the weights are refused.
+        Verification contexts need one too; a new prompt weighs as much as the largest if ``test_weight`` is None.
 
         Raises:
             InvalidInputError: A context has no weight, or the effective number of contexts is below the floor or
@@ -296,11 +253,7 @@ class Calibration(archive.Stored):
         return self.restricted(name)
 
     def restricted(self, name: str) -> Calibration:
-        """The contexts of one group alone, however few they are; see :meth:`for_group`.
-
-        Raises:
-            InvalidInputError: There is no such group.
-        """
+        """The contexts of one group alone, however few they are; see :meth:`for_group`."""
         members = self.context_groups.contexts(name)
         values, verification, chosen = (v.select(members) for v in (self.values, self.verification, self.chosen))
         return replace(self, values=values, verification=verification, chosen=chosen, group=name)
@@ -328,28 +281,13 @@ class Calibration(archive.Stored):
             InvalidInputError: An argument is outside its domain.
         """
         risk = check_alpha(self.alpha if alpha is None else alpha)
-        threshold = sequence_threshold(
-            self.values,
-            self.shift.level(exact_alpha(risk)),
-            self.estimator,
-            (self.horizon or None) if horizon is None else horizon,
-            self.seed,
-            draws=self.draws,
-            weights=self.shift.of(self.values.contexts),
-            test_weight=self.shift.test_weight,
+        counted = (self.horizon or None) if horizon is None else horizon
+        return replace(
+            sequence_threshold(self.values, self.shift.level(exact_alpha(risk)), self.rule, counted), alpha=risk
         )
-        return replace(threshold, alpha=risk)
 
     def sequence_coverage(self, alpha: float | None = None, horizon: int | None = None) -> ChainCoverage:
-        """How many whole chains of the verification split the threshold keeps, overall and by length.
-
-        Args:
-            alpha: As for :meth:`sequence`.
-            horizon: As for :meth:`sequence`.
-
-        Raises:
-            InvalidInputError: An argument is outside its domain.
-        """
+        """How many whole chains of the verification split the threshold keeps, overall and by length."""
         threshold = self.sequence(alpha, horizon)
         return chain_coverage(self._held_out, threshold, self.shift.level(exact_alpha(threshold.alpha)), self.seed)
 
@@ -362,7 +300,7 @@ class Calibration(archive.Stored):
 
     def smallest_alpha(self) -> Certifiable:
         """What can be certified with this: the smallest risk levels with a threshold, overall and by bin."""
-        return certifiable(self.values, self.estimator, self.positions, self.shift, self.seed, self.draws, self.horizon)
+        return certifiable(self.values, self.rule, self.positions, self.horizon)
 
     def _compared(self) -> tuple[BinEvenness, ...]:
         log_tau = np.array([entry.log_tau for entry in self.bins])  # (B,)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
-from coft_core.conformal.bins import PositionBins, units_by_bin
-from coft_core.conformal.quantile import Estimator, level_at_least, units
+from coft_core.conformal.bins import PositionBins, rows_by_bin
+from coft_core.conformal.quantile import level_at_least
+from coft_core.conformal.rule import Rule
 from coft_core.conformal.sequence import whole_chains
-from coft_core.conformal.shift import Shift
 from coft_core.conformal.values import CalibrationValues
 
 
@@ -56,47 +57,27 @@ class Certifiable:
         return f"With {self.contexts} contexts the smallest alpha is {self.overall:.3g}{where}."
 
 
-def certifiable(
-    values: CalibrationValues,
-    estimator: Estimator,
-    positions: PositionBins,
-    shift: Shift,
-    seed: int,
-    draws: int,
-    horizon: int,
-) -> Certifiable:
-    """Find the smallest risk levels that values support, exactly.
+def certifiable(values: CalibrationValues, rule: Rule, positions: PositionBins, horizon: int) -> Certifiable:
+    """Find the smallest risk levels that values support, exactly."""
 
-    Args:
-        values: Values of the calibration contexts.
-        estimator: Threshold estimator.
-        positions: Position bins.
-        shift: What is assumed of new prompts; a bound ``rho`` multiplies every level.
-        seed: Seed of the draws of ``one_per_context``.
-        draws: Number of draws that are averaged.
-        horizon: Steps of a chain that the certificate for whole chains counts.
-    """
-    factor = 1 / shift.level(Fraction(1))
-    weights = shift.of(values.contexts)
-    by_bin = units_by_bin(values.values, values.steps, values.contexts, estimator, positions, seed, draws, weights)
-    found = tuple(
+    def smallest(rule: Rule, values: npt.NDArray[np.floating], contexts: npt.NDArray[np.integer]) -> float | None:
+        return level_at_least(rule.units(values, contexts).smallest_alpha() / rule.shift.level(Fraction(1)))
+
+    bins = tuple(
         BinSupport(
             positions.label(index),
-            group.contexts,
-            level_at_least(factor * group.units.smallest_alpha(shift.test_weight)),
+            int(np.unique(values.contexts[rows]).size),
+            smallest(own_rule, values.values[rows], values.contexts[rows]),
         )
-        for index, group in enumerate(by_bin)
-        if group.values
+        for index, (rows, own_rule) in enumerate(rows_by_bin(values.steps, rule, positions))
+        if rows.size
     )
     whole = whole_chains(values, max(horizon, 1))
-    contexts = whole.contexts[whole.counted]  # (U,)
-    codes = np.unique(contexts, return_inverse=True)[1]  # (U,)
-    chains = units(whole.minima[whole.counted], codes, estimator, seed, draws, shift.of(contexts))
-    known = [entry.smallest_alpha for entry in found if entry.smallest_alpha is not None]
+    known = [entry.smallest_alpha for entry in bins if entry.smallest_alpha is not None]
     return Certifiable(
         contexts=values.context_count,
         overall=min(known, default=None),
-        everywhere=max(known) if known and len(known) == len(found) else None,
-        sequence=level_at_least(factor * chains.smallest_alpha(shift.test_weight)),
-        bins=found,
+        everywhere=max(known) if known and len(known) == len(bins) else None,
+        sequence=smallest(rule, whole.minima[whole.counted], whole.contexts[whole.counted]),
+        bins=bins,
     )

@@ -13,8 +13,11 @@ from scipy.special import betaincinv
 
 from coft_core.conformal.bins import Bin, PositionBins, steps_label
 from coft_core.conformal.quantile import check_alpha, check_level, check_seed, minimum_contexts
-from coft_core.conformal.values import CalibrationValues, context_codes, draw_one_per_context
+from coft_core.conformal.values import CalibrationValues, draw_one_per_context
 from coft_core.errors import InvalidInputError
+
+INTERVAL_LEVEL = 0.95
+"""Probability of the intervals."""
 
 CoverageVerdict = Literal["not measured", "too few", "agrees", "above", "below"]
 """What a measured coverage says of the level asked for; see :attr:`CoverageRow.verdict`."""
@@ -41,6 +44,14 @@ class CoverageRow:
     coverage: float | None
     low: float | None
     high: float | None
+
+    @classmethod
+    def measured(cls, label: str, kept: int, contexts: int, alpha: float) -> CoverageRow:
+        """What a number of kept contexts says."""
+        if contexts == 0:
+            return cls(label, 0, 0, alpha, None, None, None)
+        low, high = clopper_pearson(kept, contexts, INTERVAL_LEVEL)
+        return cls(label, contexts, kept, alpha, kept / contexts, low, high)
 
     @property
     def agrees(self) -> bool:
@@ -73,13 +84,11 @@ class CoverageReport:
         bins: One row per position bin, in the bins' order: one step of each context that reaches the bin.
         steps: One row per step that any context reaches, in order. No threshold promises a single step anything: a
             bin's bounds the average over its steps.
-        level: Probability of the intervals.
     """
 
     overall: CoverageRow
     bins: tuple[CoverageRow, ...]
     steps: tuple[CoverageRow, ...]
-    level: float
 
     @property
     def contexts(self) -> int:
@@ -119,21 +128,13 @@ class CoverageReport:
             return "Coverage was not measured: no contexts were kept apart to check the calibration."
         return (
             f"On {row.contexts} contexts not used for calibration, {row.kept} true tokens were certified: "
-            f"coverage {row.coverage:.3f} ({self.level:.0%} interval {row.low:.3f} to {row.high:.3f}), "
+            f"coverage {row.coverage:.3f} ({INTERVAL_LEVEL:.0%} interval {row.low:.3f} to {row.high:.3f}), "
             f"asked for {1 - row.alpha:g}."
         )
 
 
 def clopper_pearson(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Exact binomial confidence interval (Clopper and Pearson 1934).
-
-    Args:
-        k: Successes.
-        n: Independent trials, at least 1.
-        level: Confidence level.
-
-    Returns:
-        Lower and upper end.
+    """Exact binomial confidence interval of ``k`` successes in ``n`` trials (Clopper and Pearson 1934).
 
     Raises:
         InvalidInputError: ``n`` is below 1, ``k`` not in 0..n, or ``level`` not in (0, 1).
@@ -154,32 +155,18 @@ def coverage_report(
     positions: PositionBins,
     alpha: float | Fraction,
     seed: int = 0,
-    level: float = 0.95,
 ) -> CoverageReport:
     """Measure the coverage of thresholds on contexts that they were not computed from.
 
     Steps of one context depend on each other, so each row counts one step of each context.
 
-    Args:
-        verification: Values of contexts kept apart.
-        bins: The thresholds, one per bin of ``positions``.
-        positions: The position bins.
-        alpha: Risk level of the thresholds.
-        seed: Seed of the draws.
-        level: Probability of the intervals.
-
     Returns:
         The report; an empty split gives one with 0 contexts and no coverage.
-
-    Raises:
-        InvalidInputError: An argument is outside its domain, or ``bins`` are not those of ``positions``.
     """
-    if len(bins) != positions.count:
-        raise InvalidInputError(f"There are {len(bins)} thresholds for {positions.count} position bins.")
     log_tau = np.array([entry.log_tau for entry in bins])  # (B,)
     kept = verification.values >= log_tau[positions.bins_of(verification.steps)]  # (n,)
     order = (verification.steps, verification.values)
-    return kept_report(kept, verification.contexts, order, positions, alpha, seed, level)
+    return kept_report(kept, verification.contexts, order, positions, alpha, seed)
 
 
 def kept_report(
@@ -189,7 +176,6 @@ def kept_report(
     positions: PositionBins,
     alpha: float | Fraction,
     seed: int = 0,
-    level: float = 0.95,
 ) -> CoverageReport:
     """Measure coverage where it is known which true tokens were certified.
 
@@ -201,10 +187,6 @@ def kept_report(
         positions: The position bins.
         alpha: Risk level of the certificate.
         seed: Seed of the draws.
-        level: Probability of the intervals.
-
-    Raises:
-        InvalidInputError: An argument is outside its domain.
     """
     risk = check_alpha(alpha)
     streams = np.random.default_rng(check_seed(seed)).spawn(1 + positions.count)
@@ -214,9 +196,9 @@ def kept_report(
     bin_of_row = positions.bins_of(order[0])  # (n,)
 
     def row(label: str, rows: npt.NDArray[Any], generator: np.random.Generator) -> CoverageRow:
-        codes = context_codes(contexts[rows], kept[rows].size)
+        codes = np.unique(contexts[rows], return_inverse=True)[1]
         drawn = draw_one_per_context(codes, (order[0][rows], order[1][rows]), generator)
-        return _coverage_row(label, int(kept[rows][drawn].sum()), drawn.size, risk, level)
+        return CoverageRow.measured(label, int(kept[rows][drawn].sum()), drawn.size, risk)
 
     return CoverageReport(
         overall=row("All steps", np.ones(kept.size, dtype=bool), streams[0]),
@@ -225,12 +207,4 @@ def kept_report(
             row(steps_label(step, step), rows, stream)
             for step, rows, stream in zip(reached.tolist(), by_step, later, strict=True)
         ),
-        level=level,
     )
-
-
-def _coverage_row(label: str, kept: int, contexts: int, alpha: float, level: float) -> CoverageRow:
-    if contexts == 0:
-        return CoverageRow(label, 0, 0, alpha, None, None, None)
-    low, high = clopper_pearson(kept, contexts, level)
-    return CoverageRow(label, contexts, kept, alpha, kept / contexts, low, high)

@@ -112,11 +112,7 @@ class DriftReport:
 
 
 def chain_summary(log_supports: Sequence[float], window: int = WINDOW) -> float | None:
-    """The one value of a chain: mean support of its first ``window`` tokens; None if it is shorter.
-
-    Raises:
-        InvalidInputError: The window is below 1, or an entry is NaN or above 0.
-    """
+    """The one value of a chain: mean support of its first ``window`` tokens; None if it is shorter."""
     if window < 1:
         raise InvalidInputError(f"The window is {window}; count at least one step.")
     if len(log_supports) < window:

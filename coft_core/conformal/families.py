@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from coft_core.conformal.certifiable import BinSupport, Certifiable
 from coft_core.conformal.coverage import CoverageReport, kept_report
 from coft_core.conformal.groups import ContextGroups
 from coft_core.conformal.quantile import Estimator, check_alpha, exact_alpha, level_at_least, minimum_contexts
-from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading
+from coft_core.conformal.record import OTHER_THRESHOLDS, ChainRecord, Reading, Rereading
 from coft_core.conformal.sequence import SequenceThreshold, chains_of, why_silent
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift
 from coft_core.conformal.values import CalibrationValues
@@ -299,39 +299,22 @@ class FactorizedCalibration(archive.Stored):
         part = self.part(family)
         return (-math.inf, "uninformative") if part is None else (part.threshold(step), part.state(step))
 
-    def read(
-        self,
-        alpha: float | None = None,
-        by_family: Mapping[str, float] | None = None,
-        estimator: str | None = None,
-        bin_width: int | None = None,
-        max_position: int | None = None,
-        draws: int | None = None,
-        rho: float | None = None,
-        bin_spacing: str | None = None,
-    ) -> FactorizedCalibration:
+    def read(self, by_family: Mapping[str, float] | None = None, **changes: Unpack[Rereading]) -> FactorizedCalibration:
         """Read other thresholds off the same values, without the model; see :meth:`Calibration.read`.
 
         Args:
-            alpha: Another risk level of all families together, shared out equally unless ``by_family`` is given.
-            by_family: Another level for each family.
-            estimator: Another estimator.
-            bin_width: Other steps per bin.
-            max_position: Another number of steps with bins of their own.
-            draws: Another number of draws of ``one_per_context``.
-            rho: Another bound on the density ratio of the deployment prompts.
-            bin_spacing: Another spacing of the bins.
+            by_family: Another level for each family; without it another alpha is shared out equally.
+            changes: Settings of all families.
 
         Raises:
-            InvalidInputError: An argument is outside its domain.
+            InvalidInputError: A setting is outside its domain.
         """
+        alpha, parts = changes.get("alpha"), []
         shares = self._shares(alpha, by_family)
-        total = self.alpha if alpha is None else alpha
-        read = {
-            name: part.read(shares[name], estimator, bin_width, max_position, draws, rho, bin_spacing)
-            for name, part in self.parts
-        }
-        return replace(self, alpha=total, parts=tuple(read.items()))
+        for name, part in self.parts:
+            changes["alpha"] = shares[name]
+            parts.append((name, part.read(**changes)))
+        return replace(self, alpha=self.alpha if alpha is None else alpha, parts=tuple(parts))
 
     def reweighted(
         self,
@@ -340,11 +323,7 @@ class FactorizedCalibration(archive.Stored):
         estimated: bool = False,
         floor: float = EFFECTIVE_FLOOR,
     ) -> FactorizedCalibration:
-        """Thresholds for prompts of another density, family by family; see :meth:`Calibration.reweighted`.
-
-        Raises:
-            InvalidInputError: A context has no weight, or the weights leave a family too few effective contexts.
-        """
+        """Thresholds for prompts of another density, family by family; see :meth:`Calibration.reweighted`."""
         shift = Shift.weighted(weights, test_weight, estimated)
         parts = []
         for name, part in self.parts:
@@ -484,9 +463,6 @@ AnyCalibration = Calibration | FactorizedCalibration
 
 def load_calibration(data: bytes) -> AnyCalibration:
     """Rebuild a calibration of either layout from a file's content.
-
-    Args:
-        data: What ``to_bytes`` of either class wrote.
 
     Raises:
         CalibrationFormatError: The data is damaged, of another version, or no calibration.

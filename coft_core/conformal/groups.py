@@ -37,11 +37,7 @@ class ContextGroups:
         return cls(names, tuple(tuple(found[name]) for name in names))
 
     def contexts(self, name: str) -> tuple[int, ...]:
-        """Contexts of a group.
-
-        Raises:
-            InvalidInputError: There is no such group.
-        """
+        """Contexts of a group."""
         if name not in self.names:
             known = ", ".join(self.names) or "none: calibrate with by_group=True"
             raise InvalidInputError(f"There is no group {name!r} in this calibration; its groups are {known}.")
@@ -53,11 +49,7 @@ class ContextGroups:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextGroups:
-        """Rebuild from :meth:`to_dict`.
-
-        Raises:
-            CalibrationFormatError: It holds something else than lists of context numbers, or a context twice.
-        """
+        """Rebuild from :meth:`to_dict`."""
         group_of_context: dict[int, str] = {}
         for name, contexts in data.items():
             if not isinstance(contexts, list) or not all(type(context) is int for context in contexts):
@@ -138,11 +130,7 @@ class GroupContexts:
 def group_contexts(
     groups: ContextGroups, name: str, values: CalibrationValues, verification: CalibrationValues
 ) -> GroupContexts:
-    """The contexts of a group in a calibration.
-
-    Raises:
-        InvalidInputError: There is no such group.
-    """
+    """The contexts of a group in a calibration."""
     members = groups.contexts(name)
     calibrated = np.unique(values.select(members).contexts).tolist()
     return GroupContexts(name, tuple(calibrated), verification.select(members).context_count)
@@ -152,11 +140,6 @@ def group_summary(group: GroupContexts, alpha: float, shift: Shift) -> GroupSumm
     """Say how much is known of a group.
 
     Under weights, a level has a threshold if it exceeds the new prompt's share of all weights.
-
-    Args:
-        group: Its contexts.
-        alpha: Risk level.
-        shift: What is assumed of new prompts.
     """
     contexts, unit = len(group.calibrated), shift.level(Fraction(1))
     weights = shift.of(np.array(group.calibrated, dtype=np.int64))  # (n,)

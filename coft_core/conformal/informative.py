@@ -41,24 +41,12 @@ def is_weak(log_tau: float) -> bool:
 
 
 def is_wide(set_size: float, certified_mass: float) -> bool:
-    """Whether a certified set lets too much through.
-
-    Args:
-        set_size: Its number of tokens.
-        certified_mass: Its fused probability.
-    """
+    """Whether a certified set lets too much through."""
     return set_size >= LARGEST_SET or (set_size >= MANY and certified_mass >= NEARLY_ALL)
 
 
 def stated(state: CertificateState, log_tau: float, set_size: float, certified_mass: float) -> CertificateState:
-    """What a step's threshold may be said to rest on, once its set is known.
-
-    Args:
-        state: What it rests on by its calibration.
-        log_tau: The threshold, in nats.
-        set_size: Tokens in the certified set.
-        certified_mass: Their fused probability.
-    """
+    """What a step's threshold may be said to rest on, once its set and the fused probability of that are known."""
     if state in ("calibrated", "inherited") and (is_weak(log_tau) or is_wide(set_size, certified_mass)):
         return "uninformative"
     return state

@@ -3,6 +3,8 @@
 A calibration value is the log joint support ``m`` of a true next token; the threshold ``log_tau`` is chosen
 so that the true next token of a new context has ``m >= log_tau`` with probability at least ``1 - alpha``. The
 paper's score is ``s = 1 - exp(m)``: its upper quantile is the lower quantile of ``m``.
+
+What is outside its domain is refused as an :class:`InvalidInputError`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numbers
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -25,113 +27,20 @@ _ROUNDING = 1e-9
 """Relative error that a float sum of weights may have; sums within it of the level are compared exactly."""
 
 
-def mass_threshold(
-    values: npt.NDArray[np.float64],
-    codes: npt.NDArray[np.intp],
-    alpha: Fraction,
-    weights: npt.NDArray[np.float64] | None = None,
-    test_weight: float = 1.0,
-) -> float:
-    """Largest value ``m`` such that the values ``>= m`` weigh at least ``1 - alpha``.
-
-    Context ``i`` weighs ``w_i / (sum w + w_new)``, spread evenly over its values; the new context's own share
-    ``w_new / (sum w + w_new)`` lies at ``-inf``. Sums are decided exactly, so no rounding can move the threshold.
-
-    Args:
-        values: ``(n,)`` log joint supports.
-        codes: ``(n,)`` contexts, numbered 0..K-1 without gaps.
-        alpha: Risk level in (0, 1).
-        weights: ``(K,)`` positive weights of the contexts; None is 1 each.
-        test_weight: Weight of the new context, at least 0.
-
-    Returns:
-        The threshold; ``-inf`` when the values do not weigh enough.
-    """
-    sizes = np.bincount(codes)  # (K,)
-    per_context = np.ones(sizes.size) if weights is None else weights  # (K,)
-    total = float(per_context.sum()) + test_weight
-    order = np.argsort(-values)  # (n,), largest first
-    cumulative = np.cumsum((per_context / np.maximum(sizes, 1))[codes][order])  # (n,)
-    needed, slack = float(1 - alpha) * total, _ROUNDING * total
-    low, high = np.searchsorted(cumulative, [needed - slack, needed + slack]).tolist()
-    while low < high:
-        middle = (low + high) // 2
-        if _weighs_enough(codes[order[: middle + 1]], sizes, weights, test_weight, alpha):
-            high = middle
-        else:
-            low = middle + 1
-    return float(values[order[low]]) if low < values.size else -math.inf
-
-
-def finite_mass(
-    values: npt.NDArray[np.float64],
-    codes: npt.NDArray[np.intp],
-    weights: npt.NDArray[np.float64] | None = None,
-    test_weight: float = 1.0,
-) -> Fraction:
-    """Exact share of all weight that lies on finite values; ``1 - alpha`` must not exceed it for a threshold.
-
-    Args:
-        values: ``(n,)`` log joint supports.
-        codes: ``(n,)`` contexts, numbered 0..K-1 without gaps.
-        weights: ``(K,)`` positive weights of the contexts; None is 1 each.
-        test_weight: Weight of the new context.
-
-    Returns:
-        A number in [0, 1].
-    """
-    sizes = np.bincount(codes)  # (K,)
-    found = _exact_mass(codes[values > -math.inf], sizes, weights)
-    return found / _exact_total(sizes.size, weights, test_weight)
-
-
-def check_weights(weights: npt.ArrayLike, what: str = "weights") -> npt.NDArray[np.float64]:
-    """Read a list of shift weights.
-
-    Raises:
-        InvalidInputError: An entry is no finite number above 0, or it is no list.
-    """
+def check_weights(weights: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Read a list of shift weights."""
     array = np.asarray(weights, dtype=np.float64)
     if array.ndim != 1:
-        raise InvalidInputError(f"{what} must have one dimension, not {array.ndim}.")
+        raise InvalidInputError(f"weights must have one dimension, not {array.ndim}.")
     if (bad := np.flatnonzero(~(np.isfinite(array) & (array > 0)))).size:
         index = int(bad[0])
-        raise InvalidInputError(f"{what}[{index}] is {array[index]:g}; weights are finite numbers above 0.")
+        raise InvalidInputError(f"weights[{index}] is {array[index]:g}; weights are finite numbers above 0.")
     return array
 
 
 def effective_size(weights: npt.NDArray[np.float64]) -> float:
     """Effective sample size ``(sum w)^2 / sum w^2`` (Kish): how many equally weighted contexts these are worth."""
     return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.size else 0.0
-
-
-def _weighs_enough(
-    chosen: npt.NDArray[np.intp],
-    sizes: npt.NDArray[np.intp],
-    weights: npt.NDArray[np.float64] | None,
-    test_weight: float,
-    alpha: Fraction,
-) -> bool:
-    return _exact_mass(chosen, sizes, weights) >= (1 - alpha) * _exact_total(sizes.size, weights, test_weight)
-
-
-def _exact_total(contexts: int, weights: npt.NDArray[np.float64] | None, test_weight: float) -> Fraction:
-    own = Fraction(contexts) if weights is None else sum(map(Fraction, weights.tolist()), Fraction(0))
-    return own + Fraction(test_weight)
-
-
-def _exact_mass(
-    chosen: npt.NDArray[np.intp], sizes: npt.NDArray[np.intp], weights: npt.NDArray[np.float64] | None
-) -> Fraction:
-    """Weight of the rows whose contexts are ``chosen``, before division by the total."""
-    if weights is None:
-        counts = np.bincount(sizes[chosen])  # rows by the size of their context
-        return sum((Fraction(int(counts[s]), int(s)) for s in np.flatnonzero(counts)), Fraction(0))
-    counts = np.bincount(chosen, minlength=sizes.size)  # (K,)
-    return sum(
-        (Fraction(float(weights[i])) * Fraction(int(counts[i]), int(sizes[i])) for i in np.flatnonzero(counts)),
-        Fraction(0),
-    )
 
 
 Estimator = Literal["hierarchical", "one_per_context", "pooled"]
@@ -145,11 +54,7 @@ MOST_DRAWS = 10_000
 
 
 def check_alpha(alpha: float | Fraction) -> float:
-    """Return ``alpha`` as a float if it is a risk level.
-
-    Raises:
-        InvalidInputError: ``alpha`` is no number, NaN, or outside (0, 1).
-    """
+    """Return ``alpha`` as a float if it is a risk level."""
     return float(exact_alpha(alpha))
 
 
@@ -166,24 +71,28 @@ def exact_alpha(alpha: float | Fraction) -> Fraction:
 
 
 def check_estimator(estimator: str) -> Estimator:
-    """Return ``estimator`` if it is one of :data:`ESTIMATORS`.
+    """Return ``estimator`` if it is one of :data:`ESTIMATORS`."""
+    return one_of(ESTIMATORS, estimator, "estimator")
 
-    Raises:
-        InvalidInputError: It is not.
-    """
-    for name in ESTIMATORS:
-        if estimator == name:
-            return name
-    raise InvalidInputError(f"The estimator is {estimator!r}; choose one of {', '.join(ESTIMATORS)}.")
+
+Name = TypeVar("Name", bound=str)
+
+
+def one_of(names: tuple[Name, ...], given: str, what: str) -> Name:
+    """Return ``given`` if it is one of some names."""
+    if given in names:
+        return names[names.index(given)]
+    raise InvalidInputError(f"The {what} is {given!r}; choose one of {', '.join(names)}.")
+
+
+def is_whole(number: object, low: int) -> bool:
+    """Whether something is a whole number, at least ``low``."""
+    return isinstance(number, numbers.Integral) and not isinstance(number, bool) and int(number) >= low
 
 
 def check_seed(seed: int) -> int:
-    """Return ``seed`` if a generator can be seeded with it.
-
-    Raises:
-        InvalidInputError: It is no whole number, or negative.
-    """
-    if isinstance(seed, numbers.Integral) and not isinstance(seed, bool) and seed >= 0:
+    """Return ``seed`` if a generator can be seeded with it."""
+    if is_whole(seed, 0):
         return int(seed)
     raise InvalidInputError(f"The seed is {seed!r}; choose a whole number, 0 or larger.")
 
@@ -209,11 +118,7 @@ def conformal_rank(alpha: float | Fraction, n: int) -> int:
 
 
 def minimum_contexts(alpha: float | Fraction) -> int:
-    """Smallest ``n`` for which a threshold exists: ``ceil(1 / alpha) - 1``, exactly.
-
-    Raises:
-        InvalidInputError: ``alpha`` is outside (0, 1).
-    """
+    """Smallest ``n`` for which a threshold exists: ``ceil(1 / alpha) - 1``, exactly."""
     return math.ceil(1 / exact_alpha(alpha)) - 1
 
 
@@ -253,23 +158,15 @@ def coverage_range(n: int, k: int, level: float = 0.95) -> tuple[float, float]:
 
 
 def check_level(level: float) -> float:
-    """Return ``level`` if it is the probability of an interval.
-
-    Raises:
-        InvalidInputError: It is not in (0, 1).
-    """
+    """Return ``level`` if it is the probability of an interval."""
     if 0 < level < 1:
         return level
     raise InvalidInputError(f"The interval's level is {level}; choose a number above 0 and below 1, for example 0.95.")
 
 
 def check_draws(draws: int) -> int:
-    """Return ``draws`` if it is a number of draws.
-
-    Raises:
-        InvalidInputError: It is no whole number, or not in 1..:data:`MOST_DRAWS`.
-    """
-    if isinstance(draws, numbers.Integral) and not isinstance(draws, bool) and 1 <= draws <= MOST_DRAWS:
+    """Return ``draws`` if it is a number of draws."""
+    if is_whole(draws, 1) and draws <= MOST_DRAWS:
         return int(draws)
     raise InvalidInputError(f"The number of draws is {draws!r}; choose a whole number from 1 to {MOST_DRAWS}.")
 
@@ -326,41 +223,76 @@ def conformal_threshold(
     support = as_log_support(values)  # (n,)
     risk, name, seed = exact_alpha(alpha), check_estimator(estimator), check_seed(seed)
     codes = context_codes(groups, support.size)  # (n,)
-    unit = units(support, codes, name, seed, check_draws(draws), weights)
+    formed = units(support, codes, name, seed, check_draws(draws), weights, test_weight)
     if not (math.isfinite(test_weight) and test_weight >= 0):
         raise InvalidInputError(f"The new context's weight is {test_weight}; give a finite number, 0 or larger.")
-    return unit.threshold(risk, test_weight)
+    return formed.threshold(risk)
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """What an estimator counts: exchangeable units with the values of each.
+    """What an estimator counts: K exchangeable units with the values of each.
+
+    Unit ``i`` weighs ``w_i / (sum w + w_new)``, spread evenly over its values; a new unit's own share
+    ``w_new / (sum w + w_new)`` lies at ``-inf``.
 
     Attributes:
         values: ``(n,)`` log joint supports.
-        codes: ``(n,)`` unit of each value, numbered without gaps.
-        weights: ``(units,)`` shift weights; None is 1 each.
+        codes: ``(n,)`` unit of each value, numbered 0..K-1 without gaps.
+        weights: ``(K,)`` positive shift weights; None is 1 each.
+        test_weight: Weight of a new unit, at least 0.
     """
 
     values: npt.NDArray[np.float64]
     codes: npt.NDArray[np.intp]
     weights: npt.NDArray[np.float64] | None
+    test_weight: float = 1.0
 
-    @property
-    def count(self) -> int:
-        """Number of units."""
-        return int(self.codes.max()) + 1 if self.codes.size else 0
+    def threshold(self, alpha: Fraction) -> float:
+        """Largest value ``m`` such that the values ``>= m`` weigh at least ``1 - alpha``; ``-inf`` if they never do.
 
-    def threshold(self, alpha: Fraction, test_weight: float = 1.0) -> float:
-        """``log_tau`` at a risk level, see :func:`coft_core.conformal.quantile.mass_threshold`."""
-        if self.weights is None and self.count == self.values.size:
+        Sums are decided exactly, so no rounding can move the threshold.
+        """
+        sizes = np.bincount(self.codes)  # (K,)
+        if self.weights is None and sizes.size == self.values.size:
             k = conformal_rank(alpha, self.values.size)
             return -math.inf if k == 0 else float(np.partition(self.values, k - 1)[k - 1])
-        return mass_threshold(self.values, self.codes, alpha, self.weights, test_weight)
+        per_unit = np.ones(sizes.size) if self.weights is None else self.weights  # (K,)
+        total = float(per_unit.sum()) + self.test_weight
+        order = np.argsort(-self.values)  # (n,), largest first
+        cumulative = np.cumsum((per_unit / np.maximum(sizes, 1))[self.codes][order])  # (n,)
+        needed, slack = float(1 - alpha) * total, _ROUNDING * total
+        low, high = np.searchsorted(cumulative, [needed - slack, needed + slack]).tolist()
+        while low < high:
+            middle = (low + high) // 2
+            if self._mass(self.codes[order[: middle + 1]], sizes) >= (1 - alpha) * self._total(sizes.size):
+                high = middle
+            else:
+                low = middle + 1
+        return float(self.values[order[low]]) if low < self.values.size else -math.inf
 
-    def smallest_alpha(self, test_weight: float = 1.0) -> Fraction:
+    def smallest_alpha(self) -> Fraction:
         """Smallest risk level with a threshold above ``-inf``, exactly; 1 when no level below 1 has one."""
-        return 1 - finite_mass(self.values, self.codes, self.weights, test_weight)
+        sizes = np.bincount(self.codes)  # (K,)
+        return 1 - self._mass(self.codes[self.values > -math.inf], sizes) / self._total(sizes.size)
+
+    def _mass(self, chosen: npt.NDArray[np.intp], sizes: npt.NDArray[np.intp]) -> Fraction:
+        """Exact weight of the values whose units are ``chosen``, before division by the total."""
+        if self.weights is None:
+            counts = np.bincount(sizes[chosen])  # values by the size of their unit
+            return sum((Fraction(int(counts[s]), int(s)) for s in np.flatnonzero(counts)), Fraction(0))
+        counts = np.bincount(chosen, minlength=sizes.size)  # (K,)
+        return sum(
+            (
+                Fraction(float(self.weights[i])) * Fraction(int(counts[i]), int(sizes[i]))
+                for i in np.flatnonzero(counts)
+            ),
+            Fraction(0),
+        )
+
+    def _total(self, count: int) -> Fraction:
+        own = Fraction(count) if self.weights is None else sum(map(Fraction, self.weights.tolist()), Fraction(0))
+        return own + Fraction(self.test_weight)
 
 
 def units(
@@ -370,27 +302,21 @@ def units(
     seed: int = 0,
     draws: int = 1,
     weights: npt.ArrayLike | None = None,
+    test_weight: float = 1.0,
 ) -> Units:
     """Form the units of an estimator.
-
-    Args:
-        values: ``(n,)`` log joint supports.
-        codes: ``(n,)`` contexts, numbered without gaps.
-        estimator: The estimator.
-        seed: Seed of the draws.
-        draws: Draws of ``one_per_context``.
-        weights: ``(n,)`` shift weight of each value's context.
 
     Raises:
         InvalidInputError: The weights are not positive, not as many as the values, or differ within a context.
     """
     per_context = None if weights is None else _weights_of_contexts(check_weights(weights), codes)  # (K,)
     if estimator == "pooled":
-        return Units(values, np.arange(values.size), None if per_context is None else per_context[codes])
+        per_value = None if per_context is None else per_context[codes]
+        return Units(values, np.arange(values.size), per_value, test_weight)
     if estimator == "one_per_context":
         rows = draw_one_per_context(codes, (values,), np.random.default_rng(seed), draws)  # (draws * K,)
-        return Units(values[rows], codes[rows], per_context)
-    return Units(values, codes, per_context)
+        return Units(values[rows], codes[rows], per_context, test_weight)
+    return Units(values, codes, per_context, test_weight)
 
 
 def _weights_of_contexts(weights: npt.NDArray[np.float64], codes: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from coft_core.conformal.bins import BinSpacing, PositionBins
 from coft_core.errors import CalibrationFormatError
@@ -44,6 +44,29 @@ class Reading:
         positions = PositionBins(self.bin_width, self.max_position, self.bin_spacing)
         first = [positions.label(index) for index, start in enumerate(positions.starts[1:]) if start <= self.bin_width]
         return ", ".join([*first, f"then {self.bin_width} steps"]) if len(first) > 1 else f"{self.bin_width} steps"
+
+
+class Rereading(TypedDict, total=False):
+    """Another reading of the same values.
+
+    Attributes:
+        alpha: Another risk level; of all families together with factorized masks.
+        estimator: Another estimator.
+        bin_width: Other steps per bin.
+        max_position: Another number of steps with bins of their own.
+        draws: Another number of draws of ``one_per_context``.
+        rho: Another bound on the density ratio of the deployment prompts: thresholds are read at ``alpha / rho``
+            (paper, Theorem 5). It takes the place of weights.
+        bin_spacing: Another spacing of the bins, ``"widening"`` or ``"even"``.
+    """
+
+    alpha: float | None
+    estimator: str | None
+    bin_width: int | None
+    max_position: int | None
+    draws: int | None
+    rho: float | None
+    bin_spacing: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +145,7 @@ class ChainRecord:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ChainRecord:
-        """Rebuild from :meth:`to_dict`.
-
-        Raises:
-            CalibrationFormatError: A field is missing or unknown, or a number is none.
-        """
+        """Rebuild from :meth:`to_dict`."""
         try:
             record = cls(
                 # What was written before bins could widen was read in even ones.

@@ -20,19 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from coft_core.conformal.bins import PositionBins
-from coft_core.conformal.coverage import CoverageRow, clopper_pearson
+from coft_core.conformal.coverage import INTERVAL_LEVEL, CoverageRow
 from coft_core.conformal.informative import TOO_WEAK, is_weak
-from coft_core.conformal.quantile import (
-    check_draws,
-    check_estimator,
-    check_seed,
-    conformal_rank,
-    coverage_range,
-    effective_size,
-    exact_alpha,
-    minimum_contexts,
-    units,
-)
+from coft_core.conformal.quantile import exact_alpha, minimum_contexts
+from coft_core.conformal.rule import Rule
 from coft_core.conformal.values import UNKNOWN, CalibrationValues, draw_one_per_context
 from coft_core.errors import InvalidInputError
 from coft_core.types import BinState
@@ -238,67 +229,41 @@ def usual_horizon(values: CalibrationValues) -> int:
 
 
 def sequence_threshold(
-    values: CalibrationValues,
-    alpha: float | Fraction,
-    estimator: str = "hierarchical",
-    horizon: int | None = None,
-    seed: int = 0,
-    *,
-    draws: int = 1,
-    weights: npt.NDArray[np.float64] | None = None,
-    test_weight: float = 1.0,
+    values: CalibrationValues, alpha: float | Fraction, rule: Rule | None = None, horizon: int | None = None
 ) -> SequenceThreshold:
     """Calibrate the sequence score on the contexts whose chain reaches a horizon, or ends by itself before it.
 
     Args:
         values: Values of whole chains.
         alpha: Risk level for the whole chain.
-        estimator: How several chains of one context are counted; with one chain each all estimators agree.
+        rule: How several chains of one context are counted; with one chain each all estimators agree.
         horizon: Steps of a chain that count; None takes :func:`usual_horizon`.
-        seed: Seed of the draws of ``one_per_context``.
-        draws: Draws of ``one_per_context`` that are averaged.
-        weights: Shift weight of each value's context, ``(n,)``.
-        test_weight: Shift weight of a new context.
 
     Raises:
         InvalidInputError: An argument is outside its domain.
     """
-    risk, name = exact_alpha(alpha), check_estimator(estimator)
+    risk = exact_alpha(alpha)
     counted_steps = usual_horizon(values) if horizon is None else horizon
     chains = whole_chains(values, max(counted_steps, 1) if horizon is None else horizon)
-    used = chains.counted
-    minima, contexts = chains.minima[used], chains.contexts[used]  # (U,)
-    codes = np.unique(contexts, return_inverse=True)[1]  # (U,)
-    own = None if weights is None or not minima.size else weights[chains.starts[used]]
-    log_tau = units(minima, codes, name, check_seed(seed), check_draws(draws), own).threshold(risk, test_weight)
-    count = int(codes.max()) + 1 if codes.size else 0
-    counted = minima.size if name == "pooled" else count
-    rank = conformal_rank(risk, counted)
-    lawful = log_tau > -math.inf and counted == count and own is None
-    low, high = coverage_range(count, rank) if lawful else (None, None)
+    found = (rule or Rule()).threshold(chains.minima[chains.counted], chains.contexts[chains.counted], risk)
     return SequenceThreshold(
-        log_tau=log_tau,
+        log_tau=found.log_tau,
         alpha=float(risk),
-        state="calibrated" if log_tau > -math.inf and not is_weak(log_tau) else "uninformative",
-        contexts=count,
-        sequences=int(minima.size),
+        state=found.state,
+        contexts=found.contexts,
+        sequences=found.values,
         horizon=counted_steps,
-        rank=rank,
-        coverage_low=low,
-        coverage_high=high,
-        effective_contexts=None if own is None else effective_size(own[np.unique(codes, return_index=True)[1]]),
+        rank=found.rank,
+        coverage_low=found.coverage_low,
+        coverage_high=found.coverage_high,
+        effective_contexts=found.effective if found.contexts else None,
         lengths=chains.law(max(counted_steps, 1)),
         needed=minimum_contexts(risk),
     )
 
 
 def chains_of(horizon: int, ended: bool) -> str:
-    """Which chains a horizon is of, in words.
-
-    Args:
-        horizon: Its number of steps.
-        ended: Whether some of its chains ended by themselves before it.
-    """
+    """Which chains a horizon is of, in words."""
     many = "1 step" if horizon == 1 else f"{horizon} steps"
     return f"chains that reach {many}" + (" or end by themselves before" if ended else "")
 
@@ -411,12 +376,10 @@ class ChainCoverage:
         lengths: The chains of each length, one of each context, counted up to the horizon: those that end by themselves
             before it, those that reach it, then those that were cut short before it. The threshold promises nothing for
             one length alone, and nothing at all for chains that were cut short.
-        level: Probability of the intervals.
     """
 
     overall: CoverageRow
     lengths: tuple[CoverageRow, ...]
-    level: float = 0.95
 
     @property
     def sentence(self) -> str:
@@ -426,7 +389,7 @@ class ChainCoverage:
             return ""
         return (
             f"On {row.contexts} contexts not used for calibration, {row.kept} whole chains were kept: coverage "
-            f"{row.coverage:.3f} ({self.level:.0%} interval {row.low:.3f} to {row.high:.3f}), asked for "
+            f"{row.coverage:.3f} ({INTERVAL_LEVEL:.0%} interval {row.low:.3f} to {row.high:.3f}), asked for "
             f"{1 - row.alpha:g}."
         )
 
@@ -436,37 +399,23 @@ def chain_coverage(
     threshold: SequenceThreshold,
     alpha: float | Fraction,
     seed: int = 0,
-    level: float = 0.95,
 ) -> ChainCoverage:
-    """Measure how many whole chains a threshold keeps.
-
-    Args:
-        verification: Values of contexts kept apart.
-        threshold: The threshold; one that keeps every chain is not measured.
-        alpha: Risk level at which it was read.
-        seed: Seed of the draws of one chain of each context.
-        level: Probability of the exact intervals.
-    """
+    """Measure how many whole chains a threshold keeps."""
     generator = np.random.default_rng([seed, 2])
     risk = float(alpha)
     if threshold.log_tau == -math.inf or not len(verification):
-        return ChainCoverage(CoverageRow("Whole chains", 0, 0, risk, None, None, None), (), level)
+        return ChainCoverage(CoverageRow.measured("Whole chains", 0, 0, risk), ())
     chains = whole_chains(verification, threshold.horizon)
     so_far = np.where(verification.steps < threshold.horizon, verification.values, 0.0)  # (n,)
     kept = np.minimum.reduceat(so_far, chains.starts) >= threshold.log_tau  # (S,), as far as the chain goes
 
     def row(label: str, chosen: npt.NDArray[np.bool_]) -> CoverageRow:
-        contexts = chains.contexts[chosen]
-        if not contexts.size:
-            return CoverageRow(label, 0, 0, risk, None, None, None)
-        codes = np.unique(contexts, return_inverse=True)[1]
+        codes = np.unique(chains.contexts[chosen], return_inverse=True)[1]
         drawn = draw_one_per_context(codes, (chains.starts[chosen], chains.lengths[chosen]), generator)
-        good = int(kept[chosen][drawn].sum())
-        low, high = clopper_pearson(good, drawn.size, level)
-        return CoverageRow(label, int(drawn.size), good, risk, good / drawn.size, low, high)
+        return CoverageRow.measured(label, int(kept[chosen][drawn].sum()), drawn.size, risk)
 
     rows = [row(label, chosen) for label, chosen in _classes(chains, threshold.horizon)]
-    return ChainCoverage(row("Whole chains", chains.usable), tuple(own for own in rows if own.contexts), level)
+    return ChainCoverage(row("Whole chains", chains.usable), tuple(own for own in rows if own.contexts))
 
 
 def _classes(chains: WholeChains, horizon: int) -> list[tuple[str, npt.NDArray[np.bool_]]]:

@@ -178,12 +178,7 @@ class Shift:
 
     @classmethod
     def weighted(cls, weights: Mapping[int, float], test_weight: float | None = None, estimated: bool = False) -> Shift:
-        """A density ratio proportional to given weights.
-
-        Args:
-            weights: Weight of each context, by its number.
-            test_weight: Weight of a new prompt; None takes the largest of ``weights``.
-            estimated: Whether the weights were estimated.
+        """A density ratio proportional to weights by context; a new prompt weighs as much as the largest if None.
 
         Raises:
             InvalidInputError: There is no weight, or one is no finite number above 0.
@@ -202,11 +197,7 @@ class Shift:
         return alpha / Fraction(str(self.rho))
 
     def of(self, contexts: npt.NDArray[np.integer]) -> npt.NDArray[np.float64] | None:
-        """Weight of each row's context, ``(n,)``; None where there are no weights.
-
-        Raises:
-            InvalidInputError: A context has no weight.
-        """
+        """Weight of each row's context, ``(n,)``; None where there are no weights."""
         if self.kind != "weights":
             return None
         known, weights = np.array(self.contexts), np.array(self.weights)  # (K,)
@@ -224,10 +215,6 @@ class Shift:
     def require_effective(self, contexts: npt.NDArray[np.integer], needed: float) -> None:
         """Refuse weights that leave too few effective contexts.
 
-        Args:
-            contexts: Distinct calibration contexts.
-            needed: Effective contexts that are needed.
-
         Raises:
             InvalidInputError: There are fewer, or a context has no weight.
         """
@@ -242,10 +229,6 @@ class Shift:
         """Keep each context with probability weight over largest weight: what is left is a sample of the target.
 
         Coverage measured on it is coverage under the shift, with independent contexts and exact intervals.
-
-        Args:
-            contexts: Distinct contexts.
-            seed: Seed of the draws.
         """
         weights = self.of(contexts)
         if weights is None or not contexts.size:
@@ -270,11 +253,7 @@ class Shift:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Shift:
-        """Rebuild from :meth:`to_dict`.
-
-        Raises:
-            CalibrationFormatError: A field is missing, or its value cannot be a shift's.
-        """
+        """Rebuild from :meth:`to_dict`."""
         try:
             if data["kind"] == "weights":
                 weights = dict(zip(data["contexts"], data["weights"], strict=True))

@@ -31,11 +31,7 @@ def context_numbers(examples: Sequence[Example], by_group: bool = False) -> list
 
 
 def groups_of(examples: Sequence[Example]) -> ContextGroups:
-    """The groups of contexts when thresholds are asked by group.
-
-    Raises:
-        InvalidInputError: A row has no group, or the rows of one context have several.
-    """
+    """The groups of contexts when thresholds are asked by group."""
     numbers = context_numbers(examples, by_group=True)
     return ContextGroups.of({number: str(e.group) for number, e in zip(numbers, examples, strict=True)})
 
@@ -79,11 +75,7 @@ def held_out_contexts(
 
 
 def check_share(share: float) -> float:
-    """Return the verification share if it is one.
-
-    Raises:
-        InvalidInputError: It is negative, 1 or more, or NaN.
-    """
+    """Return the verification share if it is one."""
     if 0 <= share < 1:
         return share
     raise InvalidInputError(f"The verification share is {share}; choose 0 or more and below 1.")

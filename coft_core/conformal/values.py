@@ -19,14 +19,7 @@ ROUNDING = 1e-4
 
 
 def as_log_support(values: npt.ArrayLike, what: str = "values") -> npt.NDArray[np.float64]:
-    """Read a list of log joint supports.
-
-    Args:
-        values: ``(n,)`` numbers, at most 0 up to rounding; ``-inf`` is allowed.
-        what: The list's name, for error texts.
-
-    Returns:
-        ``(n,)`` float64.
+    """Read ``(n,)`` log joint supports as float64: at most 0 up to rounding, ``-inf`` is allowed.
 
     Raises:
         InvalidInputError: It is no one-dimensional list of numbers, or an entry is NaN or positive.
@@ -179,11 +172,7 @@ class CalibrationValues:
     ends: npt.NDArray[np.int8] = field(default_factory=lambda: np.empty(0, dtype=np.int8))
 
     def __post_init__(self) -> None:
-        """Copy and check the arrays.
-
-        Raises:
-            InvalidInputError: The lengths differ, a value is NaN or above 0, or a step is negative.
-        """
+        """Copy and check the arrays."""
         values = as_log_support(self.values).astype(np.float32)
         steps, contexts = _as_int32(self.steps, "steps"), _as_int32(self.contexts, "contexts")
         if not values.size == steps.size == contexts.size:
@@ -284,10 +273,6 @@ class CalibrationValues:
         """Rebuild from :meth:`to_bytes`, or from data of an older version, whose chains have no rows or unknown ends.
 
         Nothing in it is executed.
-
-        Raises:
-            CalibrationFormatError: The data is damaged, lacks an array, or holds what cannot be a
-                calibration.
         """
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
 
 @pytest.fixture
-def branches() -> tuple[Tensor, Tensor]:
+def branches():
     """Factual and masked logits, from nearly equal to far apart: (300, 40) each."""
     steps, tokens = 300, 40
     generator = torch.Generator().manual_seed(20)

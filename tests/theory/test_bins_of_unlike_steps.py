@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from coft_core.conformal.bins import PositionBins, stepwise_bins
+from coft_core.conformal.rule import Rule
 
 REPETITIONS, CONTEXTS, NEW, STEPS, ALPHA = 1500, 99, 40, 16, 0.1
 
 
 @pytest.fixture(scope="module", params=["hierarchical", "one_per_context"])
-def missed(request: pytest.FixtureRequest) -> dict[str, npt.NDArray[np.float64]]:
+def missed(request):
     """Share of misses by step over repeated calibrations, (S,), where the first steps are harder than the others."""
     generator = np.random.default_rng(0)
     scale = np.array([4.0, 2.5, *[1.6] * 2, *[1.0] * (STEPS - 4)])  # (S,)
@@ -22,29 +22,29 @@ def missed(request: pytest.FixtureRequest) -> dict[str, npt.NDArray[np.float64]]
         common = generator.normal(size=(CONTEXTS + NEW, 1))
         values = -scale * np.exp(0.5 * common + generator.normal(size=(CONTEXTS + NEW, STEPS)))
         for spacing in found:
-            positions = PositionBins(8, STEPS, spacing)  # type: ignore[arg-type]
+            positions = PositionBins(8, STEPS, spacing)
             bins = stepwise_bins(
-                values[:CONTEXTS].ravel(), step, context, ALPHA, request.param, positions, seed=repetition
+                values[:CONTEXTS].ravel(), step, context, ALPHA, Rule(request.param, repetition), positions
             )
             log_tau = np.array([entry.log_tau for entry in bins])[positions.bins_of(np.arange(STEPS))]  # (S,)
             found[spacing] += (values[CONTEXTS:] < log_tau).mean(0) / REPETITIONS
     return found
 
 
-def test_the_average_over_the_steps_of_a_bin_holds(missed: dict[str, npt.NDArray[np.float64]]) -> None:
+def test_the_average_over_the_steps_of_a_bin_holds(missed):
     for spacing, shares in missed.items():
-        positions = PositionBins(8, STEPS, spacing)  # type: ignore[arg-type]
+        positions = PositionBins(8, STEPS, spacing)
         index = positions.bins_of(np.arange(STEPS))
         for entry in range(positions.count):
             assert shares[index == entry].mean() == pytest.approx(ALPHA, abs=0.01)
 
 
-def test_single_steps_of_a_wide_bin_need_not_hold(missed: dict[str, npt.NDArray[np.float64]]) -> None:
+def test_single_steps_of_a_wide_bin_need_not_hold(missed):
     even = missed["even"]
     assert even[0] > 2.5 * ALPHA
     assert even[1] > 1.5 * ALPHA
     assert (even[4:8] < 0.7 * ALPHA).all()
 
 
-def test_the_first_steps_hold_in_the_default_bins(missed: dict[str, npt.NDArray[np.float64]]) -> None:
+def test_the_first_steps_hold_in_the_default_bins(missed):
     assert (np.abs(missed["widening"][:8] - ALPHA) < 0.01).all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy import stats
 
@@ -12,7 +11,7 @@ from coft_core.conformal.quantile import ESTIMATORS, conformal_rank, conformal_t
 REPETITIONS = 3000
 
 
-def realised_coverage(n: int, alpha: float, estimator: str, seed: int) -> npt.NDArray[np.float64]:
+def realised_coverage(n, alpha, estimator, seed):
     """Coverage of repeated calibrations on the logarithms of uniform numbers: it is 1 - tau exactly, (R,)."""
     draws = np.log(np.random.default_rng(seed).random((REPETITIONS, n)))  # (R, n)
     return np.array([-np.expm1(conformal_threshold(row, alpha, estimator=estimator)) for row in draws])
@@ -20,7 +19,7 @@ def realised_coverage(n: int, alpha: float, estimator: str, seed: int) -> npt.ND
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize(("n", "alpha"), [(9, 0.1), (24, 0.1), (50, 0.1), (39, 0.29)])
-def test_mean_coverage_lies_between_the_level_and_one_unit_more(n: int, alpha: float, estimator: str) -> None:
+def test_mean_coverage_lies_between_the_level_and_one_unit_more(n, alpha, estimator):
     coverage = realised_coverage(n, alpha, estimator, seed=n)
     error = 4 * coverage.std() / np.sqrt(REPETITIONS)
     assert 1 - alpha - error <= coverage.mean() <= 1 - alpha + 1 / (n + 1) + error
@@ -28,7 +27,7 @@ def test_mean_coverage_lies_between_the_level_and_one_unit_more(n: int, alpha: f
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(9, 0.1), (50, 0.1), (120, 0.05)])
-def test_coverage_of_one_calibration_follows_the_beta_law(n: int, alpha: float) -> None:
+def test_coverage_of_one_calibration_follows_the_beta_law(n, alpha):
     coverage = realised_coverage(n, alpha, "hierarchical", seed=100 + n)
     k = conformal_rank(alpha, n)
     assert stats.kstest(coverage, stats.beta(n + 1 - k, k).cdf).pvalue > 0.01
@@ -36,7 +35,7 @@ def test_coverage_of_one_calibration_follows_the_beta_law(n: int, alpha: float) 
     assert np.mean((coverage >= low) & (coverage <= high)) == pytest.approx(0.95, abs=0.016)
 
 
-def test_rank_of_a_new_value_is_uniform_among_exchangeable_ones() -> None:
+def test_rank_of_a_new_value_is_uniform_among_exchangeable_ones():
     # Exchangeable, not independent: all values of a repetition share a level.
     generator = np.random.default_rng(7)
     values = generator.normal(size=(4000, 1)) + generator.normal(size=(4000, 20))
@@ -44,5 +43,5 @@ def test_rank_of_a_new_value_is_uniform_among_exchangeable_ones() -> None:
     assert stats.chisquare(np.bincount(rank, minlength=20)).pvalue > 0.001
 
 
-def test_too_few_values_cover_everything() -> None:
+def test_too_few_values_cover_everything():
     assert (realised_coverage(8, 0.1, "hierarchical", seed=1) == 1.0).all()

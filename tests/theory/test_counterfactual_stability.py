@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
 from coft_core.policies.certify import certified_set, joint_support, total_variation_bound
 from coft_core.policies.fusion import fuse_logits, log_probabilities
@@ -13,9 +12,7 @@ from tests.theory.figures import distance_on, kl_divergence
 
 @pytest.mark.parametrize("size", [1, 2, 5, 20])
 @pytest.mark.parametrize("lam", [0.0, 0.3, 0.6, 0.95])
-def test_conditionals_on_the_certified_set_stay_within_the_bound(
-    branches: tuple[Tensor, Tensor], lam: float, size: int
-) -> None:
+def test_conditionals_on_the_certified_set_stay_within_the_bound(branches, lam, size):
     factual, masked = branches
     log_p, log_q = log_probabilities(fuse_logits(factual, masked, lam)), log_probabilities(masked)  # (S, V)
     joint = joint_support(log_p, log_q)
@@ -27,7 +24,7 @@ def test_conditionals_on_the_certified_set_stay_within_the_bound(
     assert (distance <= bound + 1e-9).all()
 
 
-def test_certified_set_has_at_least_the_threshold_in_both_views(branches: tuple[Tensor, Tensor]) -> None:
+def test_certified_set_has_at_least_the_threshold_in_both_views(branches):
     factual, masked = branches
     log_p, log_q = log_probabilities(fuse_logits(factual, masked, 0.6)), log_probabilities(masked)
     members = certified_set(joint_support(log_p, log_q), -3.0)  # (S, V)
@@ -37,7 +34,7 @@ def test_certified_set_has_at_least_the_threshold_in_both_views(branches: tuple[
         assert (mass[occupied] >= torch.exp(torch.tensor(-3.0, dtype=torch.float64))).all()
 
 
-def test_bound_falls_with_lambda_at_a_fixed_threshold(branches: tuple[Tensor, Tensor]) -> None:
+def test_bound_falls_with_lambda_at_a_fixed_threshold(branches):
     factual, masked = branches
     log_q = log_probabilities(masked)
     bounds = torch.stack(
@@ -49,7 +46,7 @@ def test_bound_falls_with_lambda_at_a_fixed_threshold(branches: tuple[Tensor, Te
     assert (bounds.diff(dim=0) < 0).all()
 
 
-def test_bound_is_within_a_factor_of_two_for_two_nearly_equal_tokens() -> None:
+def test_bound_is_within_a_factor_of_two_for_two_nearly_equal_tokens():
     # Pinsker is sharp here, and the set's mass is 1 where tau is one half: half of the bound is reached.
     epsilon = 1e-4
     log_p = torch.tensor([[0.5 + epsilon, 0.5 - epsilon]], dtype=torch.float64).log()

@@ -6,7 +6,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from coft_core.conformal.quantile import conformal_threshold, effective_size
@@ -15,7 +14,7 @@ from coft_core.conformal.shift import estimate_density_ratio
 REPETITIONS, CONTEXTS, ALPHA = 1500, 100, 0.1
 
 
-def world(count: int, shifted: bool, generator: np.random.Generator) -> tuple[npt.NDArray[np.float64], ...]:
+def world(count, shifted, generator):
     """Covariates, values and contexts: harder where x is large; the shift makes large x common.
 
     Calibration: x uniform on [0, 1]; deployment: density 2x, so the ratio is 2x. Contexts give 1 to 4 dependent values.
@@ -30,7 +29,7 @@ def world(count: int, shifted: bool, generator: np.random.Generator) -> tuple[np
     return x, values, context
 
 
-def coverage(estimator: str, weighted: bool, test_weight: str = "own") -> npt.NDArray[np.float64]:
+def coverage(estimator, weighted, test_weight="own"):
     """Share of new contexts whose drawn value is kept, for repeated calibrations, (R,)."""
     generator = np.random.default_rng(17)
     shares = []
@@ -46,12 +45,12 @@ def coverage(estimator: str, weighted: bool, test_weight: str = "own") -> npt.ND
     return np.array(shares)
 
 
-def error(share: npt.NDArray[np.float64]) -> float:
+def error(share):
     return float(4 * share.std() / math.sqrt(share.size))
 
 
 @pytest.mark.parametrize("estimator", ["hierarchical", "one_per_context"])
-def test_unweighted_thresholds_miss_under_the_shift_and_weighted_ones_hold(estimator: str) -> None:
+def test_unweighted_thresholds_miss_under_the_shift_and_weighted_ones_hold(estimator):
     plain, weighted, largest = (
         coverage(estimator, False),
         coverage(estimator, True),
@@ -63,7 +62,7 @@ def test_unweighted_thresholds_miss_under_the_shift_and_weighted_ones_hold(estim
     assert weighted.mean() - 0.005 <= largest.mean() <= 1 - ALPHA + 0.06
 
 
-def test_density_ratio_bound_holds_and_costs_more() -> None:
+def test_density_ratio_bound_holds_and_costs_more():
     generator = np.random.default_rng(18)
     kept = []
     for _ in range(REPETITIONS):
@@ -74,11 +73,11 @@ def test_density_ratio_bound_holds_and_costs_more() -> None:
     assert share.mean() >= 1 - ALPHA - error(share)
 
 
-def test_estimated_weights_repair_most_of_a_shift_in_the_words_of_prompts() -> None:
+def test_estimated_weights_repair_most_of_a_shift_in_the_words_of_prompts():
     generator = np.random.default_rng(19)
     hard, easy = ["verdict", "prison", "judge"], ["garden", "bread", "river"]
 
-    def prompts(count: int, share: float) -> tuple[list[str], npt.NDArray[np.bool_]]:
+    def prompts(count, share):
         is_hard = generator.random(count) < share
         texts = [
             f"the {generator.choice(hard if flag else easy)} was seen by {generator.integers(1000)} people"
@@ -86,7 +85,7 @@ def test_estimated_weights_repair_most_of_a_shift_in_the_words_of_prompts() -> N
         ]
         return texts, is_hard
 
-    def values(is_hard: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    def values(is_hard):
         return -np.exp(2.0 * is_hard + generator.normal(size=is_hard.size))
 
     plain, weighted = [], []
@@ -105,7 +104,7 @@ def test_estimated_weights_repair_most_of_a_shift_in_the_words_of_prompts() -> N
     assert np.mean(weighted) >= 1 - ALPHA - 0.02
 
 
-def test_prompts_of_one_kind_are_weighted_alike() -> None:
+def test_prompts_of_one_kind_are_weighted_alike():
     generator = np.random.default_rng(20)
     texts = [f"a {word} number {generator.integers(100)}" for word in generator.choice(["red", "blue"], size=400)]
     estimate = estimate_density_ratio(texts[:200], texts[200:])
@@ -115,7 +114,7 @@ def test_prompts_of_one_kind_are_weighted_alike() -> None:
 
 
 class TestExactRule:
-    def test_equal_weights_are_no_weights(self) -> None:
+    def test_equal_weights_are_no_weights(self):
         generator = np.random.default_rng(1)
         for seed in range(50):
             values, groups = -generator.exponential(size=60), generator.integers(0, 19, size=60)
@@ -125,7 +124,7 @@ class TestExactRule:
                     values, ALPHA, groups, weights=np.full(60, weight), test_weight=weight
                 )
 
-    def test_threshold_is_the_definition_in_rationals(self) -> None:
+    def test_threshold_is_the_definition_in_rationals(self):
         generator = np.random.default_rng(2)
         for _ in range(60):
             n = int(generator.integers(1, 25))
@@ -139,11 +138,11 @@ class TestExactRule:
                     best = max(best, m)
             assert conformal_threshold(values, 0.2, weights=weights, test_weight=own) == best
 
-    def test_new_context_of_overwhelming_weight_certifies_everything(self) -> None:
+    def test_new_context_of_overwhelming_weight_certifies_everything(self):
         values = -np.arange(1.0, 100.0)
         assert conformal_threshold(values, ALPHA, weights=np.ones(99), test_weight=12.0) == -math.inf
         assert conformal_threshold(values, ALPHA, weights=np.ones(99), test_weight=11.0) == -99.0
 
-    def test_effective_size_is_between_one_and_the_count(self) -> None:
+    def test_effective_size_is_between_one_and_the_count(self):
         assert effective_size(np.ones(7)) == 7
         assert effective_size(np.array([1.0, 1e-9, 1e-9])) == pytest.approx(1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy import stats
 
@@ -21,7 +20,7 @@ LENGTHS = np.arange(1, 9)
 EASE, LEVEL, NOISE = 0.25, 1.0, 0.2
 
 
-def draw(contexts: int, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int_]]:
+def draw(contexts, seed):
     """Values ``-exp(g)`` with ``g = 1 - ease * length + level + noise``, and their contexts, (n,) each."""
     generator = np.random.default_rng([seed, contexts])
     lengths = generator.choice(LENGTHS, size=contexts)
@@ -30,14 +29,14 @@ def draw(contexts: int, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray
     return -np.exp(g + NOISE * generator.normal(size=context.size)), context
 
 
-def coverage_of(log_tau: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def coverage_of(log_tau):
     """Probability that a drawn value of a new context reaches each threshold, (R,)."""
     with np.errstate(divide="ignore"):
         limit = np.log(-log_tau)[:, None]  # (R, 1)
     return stats.norm.cdf((limit - 1 + EASE * LENGTHS) / math.hypot(LEVEL, NOISE)).mean(axis=1)
 
 
-def calibrated(contexts: int, estimator: str, draws: int = 1) -> npt.NDArray[np.float64]:
+def calibrated(contexts, estimator, draws=1):
     """Coverage of repeated calibrations, (R,)."""
     thresholds = [
         conformal_threshold(values, ALPHA, context, estimator, seed=seed + 1_000_000, draws=draws)
@@ -47,12 +46,12 @@ def calibrated(contexts: int, estimator: str, draws: int = 1) -> npt.NDArray[np.
     return coverage_of(np.array(thresholds))
 
 
-def error(coverage: npt.NDArray[np.float64]) -> float:
+def error(coverage):
     return float(4 * coverage.std() / math.sqrt(coverage.size))
 
 
 @pytest.mark.parametrize("contexts", [19, 49, 199])
-def test_only_the_estimators_that_respect_contexts_hold_the_level(contexts: int) -> None:
+def test_only_the_estimators_that_respect_contexts_hold_the_level(contexts):
     pooled, hierarchical, drawn, averaged = (
         calibrated(contexts, *setting)
         for setting in (("pooled",), ("hierarchical",), ("one_per_context",), ("one_per_context", 10))
@@ -68,7 +67,7 @@ def test_only_the_estimators_that_respect_contexts_hold_the_level(contexts: int)
 
 
 @pytest.mark.parametrize("contexts", [19, 49, 199])
-def test_beta_range_is_exact_for_one_value_a_context_and_cautious_for_all_values(contexts: int) -> None:
+def test_beta_range_is_exact_for_one_value_a_context_and_cautious_for_all_values(contexts):
     low, high = coverage_range(contexts, conformal_rank(ALPHA, contexts))
     shares = {
         name: np.mean((coverage >= low) & (coverage <= high))
@@ -80,7 +79,7 @@ def test_beta_range_is_exact_for_one_value_a_context_and_cautious_for_all_values
 
 
 @pytest.mark.parametrize("draws", [2, 3, 7])
-def test_averaged_p_values_exceed_alpha_exactly_where_the_threshold_certifies(draws: int) -> None:
+def test_averaged_p_values_exceed_alpha_exactly_where_the_threshold_certifies(draws):
     # The proof in the docstring of conformal_threshold, step by step: the mean of the draws' p-values is the
     # hierarchical rank on contexts of `draws` values each, so no factor 2 is needed.
     for seed in range(200):
@@ -92,7 +91,7 @@ def test_averaged_p_values_exceed_alpha_exactly_where_the_threshold_certifies(dr
         np.testing.assert_array_equal(candidates >= log_tau, p_values.mean(axis=0) > ALPHA + 1e-12)
 
 
-def test_mean_of_p_values_would_need_its_factor_without_exchangeable_draws() -> None:
+def test_mean_of_p_values_would_need_its_factor_without_exchangeable_draws():
     # Two p-values that are uniform each and never both large: their mean falls below alpha twice as often as alpha.
     u = np.random.default_rng(0).random(200_000)
     other = np.where(u < 2 * ALPHA, 2 * ALPHA - u, u)
@@ -100,7 +99,7 @@ def test_mean_of_p_values_would_need_its_factor_without_exchangeable_draws() -> 
     assert np.mean((u + other) / 2 <= ALPHA) == pytest.approx(2 * ALPHA, abs=0.01)
 
 
-def test_many_draws_approach_the_hierarchical_threshold() -> None:
+def test_many_draws_approach_the_hierarchical_threshold():
     values, context = draw(99, seed=5)
     target = conformal_threshold(values, ALPHA, context)
     averaged = conformal_threshold(values, ALPHA, context, "one_per_context", draws=4000)
@@ -108,11 +107,11 @@ def test_many_draws_approach_the_hierarchical_threshold() -> None:
 
 
 @pytest.mark.parametrize("estimator", ["hierarchical", "one_per_context", "pooled"])
-def test_smallest_level_is_the_first_with_a_threshold(estimator: str) -> None:
+def test_smallest_level_is_the_first_with_a_threshold(estimator):
     for seed in range(40):
         values, context = draw(11, seed)
         values[context < seed % 4] = -math.inf
-        unit = units(values, context, estimator, seed)  # type: ignore[arg-type]
+        unit = units(values, context, estimator, seed)
         smallest = unit.smallest_alpha()
         assert unit.threshold(smallest) > -math.inf
         assert unit.threshold(smallest * 999 / 1000) == -math.inf

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy import stats
 
@@ -12,13 +11,13 @@ from coft_core.conformal.drift import RECALIBRATE, WATCH, conformal_p_values, si
 REPETITIONS, BASELINE, AUDITS, STEPS = 1000, 120, 80, 8
 
 
-def contexts(count: int, generator: np.random.Generator, shift: float = 0.0) -> npt.NDArray[np.float64]:
+def contexts(count, generator, shift=0.0):
     """Joint supports of dependent tokens, (count, STEPS); a shift lowers the support of the later audits."""
     level = generator.normal(size=(count, 1)) + shift
     return -np.exp(level + 0.3 * generator.normal(size=(count, STEPS)))
 
 
-def paths(shift: float, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def paths(shift, seed):
     """Martingale paths and p-values of repeated sequences of audits, (R, AUDITS) each."""
     generator = np.random.default_rng(seed)
     p_values = np.array(
@@ -32,7 +31,7 @@ def paths(shift: float, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray
     return simple_jumper(p_values), p_values
 
 
-def test_false_alarms_stay_within_villes_bound_and_p_values_are_uniform() -> None:
+def test_false_alarms_stay_within_villes_bound_and_p_values_are_uniform():
     path, p_values = paths(0.0, seed=1)
     peak = path.max(axis=1)
     for level in (2.0, 5.0, WATCH, RECALIBRATE):
@@ -44,12 +43,12 @@ def test_false_alarms_stay_within_villes_bound_and_p_values_are_uniform() -> Non
 
 
 @pytest.mark.parametrize("shift", [1.0, -1.0])
-def test_drift_to_either_side_is_found(shift: float) -> None:
+def test_drift_to_either_side_is_found(shift):
     path, _ = paths(shift, seed=2)
     assert np.mean(path.max(axis=1) >= RECALIBRATE) > 0.9
 
 
-def test_tokens_taken_as_independent_would_raise_false_alarms() -> None:
+def test_tokens_taken_as_independent_would_raise_false_alarms():
     generator = np.random.default_rng(3)
     peaks = []
     for r in range(150):
@@ -58,7 +57,7 @@ def test_tokens_taken_as_independent_would_raise_false_alarms() -> None:
     assert np.mean(np.array(peaks) >= WATCH) > 0.3
 
 
-def test_martingale_is_a_fair_bet_at_every_step() -> None:
+def test_martingale_is_a_fair_bet_at_every_step():
     # Mean of the next capital over a grid of p that averages to one half equals the present capital.
     start = np.random.default_rng(4).random(20)
     grid = (np.arange(1000) + 0.5) / 1000

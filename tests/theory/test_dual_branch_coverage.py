@@ -7,7 +7,6 @@ as exchangeable: what each estimator then covers, for a uniformly drawn step of 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from scipy import stats
@@ -21,7 +20,7 @@ ALPHA = 0.1
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
-def test_true_token_is_certified_in_both_views_at_the_level_asked_for(lam: float) -> None:
+def test_true_token_is_certified_in_both_views_at_the_level_asked_for(lam):
     calibration, new, tokens = 29, 20, 12
     generator = torch.Generator().manual_seed(int(10 * lam))
     shape = (REPETITIONS, calibration + new, tokens)
@@ -55,7 +54,7 @@ class DependentContexts:
     LEVEL, NOISE = 1.0, 0.2
 
     @classmethod
-    def draw(cls, contexts: int, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int_]]:
+    def draw(cls, contexts, seed):
         """Values and their contexts, (n,) each."""
         generator = np.random.default_rng(seed)
         lengths = generator.choice(cls.LENGTHS, size=contexts)
@@ -64,7 +63,7 @@ class DependentContexts:
         return -np.exp(g + cls.NOISE * generator.normal(size=context.size)), context
 
     @classmethod
-    def coverage(cls, log_tau: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def coverage(cls, log_tau):
         """Probability that a uniformly drawn step of a new context reaches each threshold, (R,)."""
         with np.errstate(divide="ignore"):
             limit = np.log(-log_tau)[:, None]  # (R, 1)
@@ -72,7 +71,7 @@ class DependentContexts:
         return stats.norm.cdf((limit - 1 + 0.45 * cls.LENGTHS) / scale).mean(axis=1)
 
     @classmethod
-    def calibrated_coverage(cls, contexts: int, estimator: str) -> npt.NDArray[np.float64]:
+    def calibrated_coverage(cls, contexts, estimator):
         """Coverage of repeated calibrations, (R,)."""
         thresholds = []
         for seed in range(REPETITIONS):
@@ -81,11 +80,11 @@ class DependentContexts:
         return cls.coverage(np.array(thresholds))
 
 
-def monte_carlo_error(coverage: npt.NDArray[np.float64]) -> float:
+def monte_carlo_error(coverage):
     return float(4 * coverage.std() / np.sqrt(coverage.size))
 
 
-def test_coverage_formula_of_the_simulation_is_right() -> None:
+def test_coverage_formula_of_the_simulation_is_right():
     values, context = DependentContexts.draw(40_000, seed=1)
     first = values[np.unique(context, return_index=True)[1]]
     for log_tau in (-0.5, -2.0, -5.0):
@@ -95,24 +94,24 @@ def test_coverage_formula_of_the_simulation_is_right() -> None:
 
 @pytest.mark.parametrize("contexts", [12, 39])
 @pytest.mark.parametrize("estimator", ["hierarchical", "one_per_context"])
-def test_estimators_that_respect_contexts_hold_the_level(contexts: int, estimator: str) -> None:
+def test_estimators_that_respect_contexts_hold_the_level(contexts, estimator):
     coverage = DependentContexts.calibrated_coverage(contexts, estimator)
     assert coverage.mean() >= 1 - ALPHA - monte_carlo_error(coverage)
     assert coverage.mean() <= 1 - ALPHA + 1 / (contexts + 1) + 0.03
 
 
-def test_pooled_estimator_misses_the_level() -> None:
+def test_pooled_estimator_misses_the_level():
     coverage = DependentContexts.calibrated_coverage(39, "pooled")
     assert coverage.mean() < 1 - ALPHA - 0.03
 
 
-def test_one_value_of_each_context_follows_the_beta_law() -> None:
+def test_one_value_of_each_context_follows_the_beta_law():
     coverage = DependentContexts.calibrated_coverage(39, "one_per_context")
     k = conformal_rank(ALPHA, 39)
     assert stats.kstest(coverage, stats.beta(40 - k, k).cdf).pvalue > 0.01
 
 
-def test_hierarchical_estimator_varies_less_than_one_drawn_value() -> None:
+def test_hierarchical_estimator_varies_less_than_one_drawn_value():
     hierarchical, drawn = (
         DependentContexts.calibrated_coverage(39, name) for name in ("hierarchical", "one_per_context")
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from coft_core.conformal.calibration import Calibration
@@ -16,7 +15,7 @@ FAMILIES = ("gender", "race", "age")
 REPEATS, CONTEXTS, FRESH = 300, 59, 200
 
 
-def world(generator: np.random.Generator, count: int, correlation: float) -> npt.NDArray[np.float64]:
+def world(generator, count, correlation):
     """Log joint supports by family, ``(count, 3)``, dependent through a common level; NaN where a family is absent."""
     level = generator.normal(size=(count, 1))
     own = generator.normal(size=(count, len(FAMILIES)))
@@ -26,7 +25,7 @@ def world(generator: np.random.Generator, count: int, correlation: float) -> npt
     return np.where(absent, np.nan, values)
 
 
-def coverage(correlation: float, shares: dict[str, float]) -> float:
+def coverage(correlation, shares):
     generator = np.random.default_rng(11)
     covered = []
     for _ in range(REPEATS):
@@ -41,21 +40,21 @@ def coverage(correlation: float, shares: dict[str, float]) -> float:
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.7, 1.0])
-def test_the_intersection_covers_with_equal_shares(correlation: float) -> None:
+def test_the_intersection_covers_with_equal_shares(correlation):
     assert coverage(correlation, split_alpha(0.3, FAMILIES)) >= 0.7
 
 
-def test_the_intersection_covers_with_shares_by_hand() -> None:
+def test_the_intersection_covers_with_shares_by_hand():
     shares = split_alpha(0.3, FAMILIES, {"gender": 0.15, "race": 0.1, "age": 0.05})
     assert coverage(0.5, shares) >= 0.7
 
 
-def test_without_a_split_the_intersection_misses_the_level() -> None:
+def test_without_a_split_the_intersection_misses_the_level():
     """Every family at the whole alpha: this is what the split is for."""
     assert coverage(0.0, dict.fromkeys(FAMILIES, 0.3)) < 0.65
 
 
-def rows_of_contexts(generator: np.random.Generator, contexts: int, first: int) -> dict[str, CalibrationValues]:
+def rows_of_contexts(generator, contexts, first):
     """Contexts of one to three rows with their own families; rows of a context share a level."""
     rows = generator.integers(1, 4, size=contexts)
     context = np.repeat(np.arange(contexts), rows) + first
@@ -68,7 +67,7 @@ def rows_of_contexts(generator: np.random.Generator, contexts: int, first: int) 
     return found
 
 
-def test_measured_coverage_of_the_intersection_holds_where_contexts_have_several_rows() -> None:
+def test_measured_coverage_of_the_intersection_holds_where_contexts_have_several_rows():
     """The average over calibrations of what a factorized calibration measures on contexts kept apart."""
     generator = np.random.default_rng(5)
     shares = split_alpha(0.3, FAMILIES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
 from coft_core.policies.fusion import fuse_logits, log_probabilities
 
@@ -12,7 +11,7 @@ LAMBDAS = [0.0, 0.1, 0.37, 0.6, 0.9, 1.0]
 
 
 @pytest.mark.parametrize("lam", LAMBDAS)
-def test_fused_distribution_is_the_normalised_geometric_mixture(branches: tuple[Tensor, Tensor], lam: float) -> None:
+def test_fused_distribution_is_the_normalised_geometric_mixture(branches, lam):
     factual, masked = branches
     p, q = torch.softmax(factual, -1), torch.softmax(masked, -1)  # (S, V)
     weights = p ** (1 - lam) * q**lam  # (S, V)
@@ -21,9 +20,7 @@ def test_fused_distribution_is_the_normalised_geometric_mixture(branches: tuple[
 
 
 @pytest.mark.parametrize("lam", LAMBDAS)
-def test_partition_function_is_below_one_unless_the_branches_are_equal(
-    branches: tuple[Tensor, Tensor], lam: float
-) -> None:
+def test_partition_function_is_below_one_unless_the_branches_are_equal(branches, lam):
     factual, masked = branches
     log_p, log_q = log_probabilities(factual), log_probabilities(masked)
     # Fusing log-probabilities instead of logits leaves exactly the partition function Z(lambda).
@@ -35,7 +32,7 @@ def test_partition_function_is_below_one_unless_the_branches_are_equal(
     assert torch.logsumexp(fuse_logits(log_p, log_p, lam), -1).abs().max() < 1e-12
 
 
-def test_fused_distribution_does_not_depend_on_the_logits_offsets(branches: tuple[Tensor, Tensor]) -> None:
+def test_fused_distribution_does_not_depend_on_the_logits_offsets(branches):
     factual, masked = branches
     one = log_probabilities(fuse_logits(factual, masked, 0.6))
     other = log_probabilities(fuse_logits(factual + 7.0, masked - 3.0, 0.6))

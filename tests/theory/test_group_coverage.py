@@ -17,7 +17,7 @@ SIZES = {"common": 60, "rare": 20}
 HARDNESS = {"common": 0.0, "rare": 1.0}
 
 
-def test_each_group_is_covered_by_its_own_thresholds_and_the_rare_one_not_by_common_ones() -> None:
+def test_each_group_is_covered_by_its_own_thresholds_and_the_rare_one_not_by_common_ones():
     generator = np.random.default_rng(8)
     groups = ContextGroups.of({i: "common" if i < 60 else "rare" for i in range(80)})
     own: dict[str, list[float]] = {name: [] for name in SIZES}

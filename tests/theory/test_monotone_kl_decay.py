@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from coft_core.policies.fusion import fuse_logits, log_probabilities
 from tests.theory.figures import kl_divergence
@@ -11,13 +10,13 @@ from tests.theory.figures import kl_divergence
 GRID = [index / 40 for index in range(41)]
 
 
-def decay(factual: Tensor, masked: Tensor) -> Tensor:
+def decay(factual, masked):
     """KL(fused || masked) along the grid, (41, S)."""
     log_q = log_probabilities(masked)
     return torch.stack([kl_divergence(log_probabilities(fuse_logits(factual, masked, lam)), log_q) for lam in GRID])
 
 
-def test_divergence_falls_strictly_from_the_factual_one_to_zero(branches: tuple[Tensor, Tensor]) -> None:
+def test_divergence_falls_strictly_from_the_factual_one_to_zero(branches):
     factual, masked = branches
     along = decay(factual, masked)
     assert (along.diff(dim=0) < 0).all()
@@ -25,9 +24,7 @@ def test_divergence_falls_strictly_from_the_factual_one_to_zero(branches: tuple[
     assert (along[-1] == 0).all()
 
 
-def test_slope_is_the_variance_of_the_log_ratio_under_the_fused_distribution(
-    branches: tuple[Tensor, Tensor],
-) -> None:
+def test_slope_is_the_variance_of_the_log_ratio_under_the_fused_distribution(branches):
     # The proof's identity: dKL/dbeta = beta * Var_fused(log p_factual / p_masked), beta = 1 - lambda.
     factual, masked = branches
     lam, h = 0.6, 1e-4
@@ -41,14 +38,12 @@ def test_slope_is_the_variance_of_the_log_ratio_under_the_fused_distribution(
     torch.testing.assert_close((upper - lower) / (2 * h), -(1 - lam) * variance, rtol=1e-3, atol=1e-9)
 
 
-def test_equal_branches_are_a_fixed_point_for_every_lambda(branches: tuple[Tensor, Tensor]) -> None:
+def test_equal_branches_are_a_fixed_point_for_every_lambda(branches):
     factual, _ = branches
     assert decay(factual, factual + 5.0).max() < 1e-12
 
 
-def test_fused_is_the_factual_distribution_only_if_the_branches_are_equal(
-    branches: tuple[Tensor, Tensor],
-) -> None:
+def test_fused_is_the_factual_distribution_only_if_the_branches_are_equal(branches):
     factual, masked = branches
     for lam in (0.05, 0.5, 1.0):
         moved = kl_divergence(log_probabilities(factual), log_probabilities(fuse_logits(factual, masked, lam)))

@@ -23,20 +23,18 @@ Chains = npt.NDArray[np.float64]
 Lengths = npt.NDArray[np.int64]
 
 
-def chains(count: int, kind: str, generator: np.random.Generator) -> Chains:
+def chains(count, kind, generator):
     """Values of chains at every step, (count, T): steps that share a cause, or independent ones."""
     level = generator.normal(size=(count, 1)) if kind == "dependent" else 0.0
     return -np.exp(level + 0.4 * generator.normal(size=(count, STEPS)))
 
 
-def own_lengths(count: int, generator: np.random.Generator) -> Lengths:
+def own_lengths(count, generator):
     """Steps after which chains end by themselves, (count,), 1 to 2 T: about half of them reach T."""
     return generator.integers(1, 2 * STEPS + 1, size=count)
 
 
-def as_values(
-    chain: Chains, lengths: Lengths | None = None, ended: npt.NDArray[np.bool_] | None = None
-) -> CalibrationValues:
+def as_values(chain, lengths=None, ended=None):
     """Chains of given lengths, at most T, with whether each ended by itself there."""
     seen = np.minimum(np.full(len(chain), STEPS) if lengths is None else lengths, STEPS)
     own = np.zeros(len(chain), dtype=bool) if ended is None else ended
@@ -45,14 +43,14 @@ def as_values(
     return CalibrationValues.of_chains(rows, numbers, numbers, own.tolist())
 
 
-def kept_whole(new: Chains, lengths: Lengths, log_tau: float, horizon: int = STEPS) -> float:
+def kept_whole(new, lengths, log_tau, horizon=STEPS):
     """Share of new chains whose true tokens up to the horizon all reach a threshold."""
     counted = np.arange(STEPS) < np.minimum(lengths, horizon)[:, None]  # (count, T)
     return float((np.where(counted, new, 0.0).min(axis=1) >= log_tau).mean())
 
 
 @pytest.fixture(scope="module", params=["dependent", "independent"])
-def shares(request: pytest.FixtureRequest) -> dict[str, npt.NDArray[np.float64]]:
+def shares(request):
     """Share of new chains that each certificate keeps whole, for repeated calibrations, (R,) each."""
     generator = np.random.default_rng(3)
     kept: dict[str, list[float]] = {"ends": [], "equal": [], "stepwise": []}
@@ -65,22 +63,20 @@ def shares(request: pytest.FixtureRequest) -> dict[str, npt.NDArray[np.float64]]
         kept["ends"].append(kept_whole(new, lengths[CONTEXTS:], log_tau))
         values = as_values(chain[:CONTEXTS])
         kept["equal"].append(kept_whole(new, full, sequence_threshold(values, ALPHA).log_tau))
-        bins = stepwise_bins(values.values, values.steps, values.contexts, ALPHA, bins=POSITIONS)
+        bins = stepwise_bins(values.values, values.steps, values.contexts, ALPHA, positions=POSITIONS)
         by_step = np.array([bins[POSITIONS.bin_of(step)].log_tau for step in range(STEPS)])  # (T,)
         kept["stepwise"].append((new >= by_step).all(axis=1).mean())
     return {name: np.array(share) for name, share in kept.items()}
 
 
 @pytest.mark.parametrize("law", ["ends", "equal"])
-def test_whole_chains_are_kept_at_the_level_asked_for_whatever_their_lengths(
-    shares: dict[str, npt.NDArray[np.float64]], law: str
-) -> None:
+def test_whole_chains_are_kept_at_the_level_asked_for_whatever_their_lengths(shares, law):
     error = 4 * shares[law].std() / math.sqrt(REPETITIONS)
     # 39 contexts and alpha 0.1 give rank 4 of 40: exactly 0.9 on average, however dependent the steps.
     assert shares[law].mean() == pytest.approx(1 - ALPHA, abs=error)
 
 
-def test_chains_cut_short_do_not_make_the_claim_false_at_the_horizon() -> None:
+def test_chains_cut_short_do_not_make_the_claim_false_at_the_horizon():
     # Three quarters of the chains are cut after a quarter of the steps; new ones go on to the horizon.
     generator = np.random.default_rng(11)
     kept, naive = [], []
@@ -99,7 +95,7 @@ def test_chains_cut_short_do_not_make_the_claim_false_at_the_horizon() -> None:
     assert np.mean(naive) < 1 - ALPHA - 0.05
 
 
-def test_cutting_does_not_favour_short_chains_where_chains_end_by_themselves() -> None:
+def test_cutting_does_not_favour_short_chains_where_chains_end_by_themselves():
     # A chain is cut at a step that has nothing to do with it, so that long ones, which miss more, are cut more often.
     generator = np.random.default_rng(12)
     kept, left_out = [], []
@@ -118,7 +114,7 @@ def test_cutting_does_not_favour_short_chains_where_chains_end_by_themselves() -
     assert min(left_out) == 1.0
 
 
-def test_horizon_that_is_not_asked_for_is_one_that_nine_in_ten_contexts_reach() -> None:
+def test_horizon_that_is_not_asked_for_is_one_that_nine_in_ten_contexts_reach():
     chain = chains(40, "dependent", np.random.default_rng(0))
     assert usual_horizon(as_values(chain)) == STEPS
     cut = as_values(chain, np.arange(40) // 4 + 1)  # four contexts of each length 1 to 10
@@ -128,9 +124,7 @@ def test_horizon_that_is_not_asked_for_is_one_that_nine_in_ten_contexts_reach() 
     assert usual_horizon(as_values(chain, np.arange(40) // 4 + 1, np.ones(40, dtype=bool))) == 10
 
 
-def test_stepwise_thresholds_keep_fewer_chains_than_one_step_and_no_fewer_than_the_union_bound(
-    shares: dict[str, npt.NDArray[np.float64]],
-) -> None:
+def test_stepwise_thresholds_keep_fewer_chains_than_one_step_and_no_fewer_than_the_union_bound(shares):
     bound = union_bound(ALPHA, STEPS, POSITIONS)
     assert bound.level == 0.0
     assert bound.level <= shares["stepwise"].mean() < 1 - ALPHA - 0.02
@@ -138,7 +132,7 @@ def test_stepwise_thresholds_keep_fewer_chains_than_one_step_and_no_fewer_than_t
 
 
 @pytest.mark.parametrize("steps", [1, 3, 4, 9])
-def test_union_bound_holds_for_the_first_steps_although_thresholds_are_shared(steps: int) -> None:
+def test_union_bound_holds_for_the_first_steps_although_thresholds_are_shared(steps):
     # The worst case for a shared threshold: the first step of each bin takes all of the bin's misses.
     generator = np.random.default_rng(steps)
     alpha = 0.02
@@ -150,7 +144,7 @@ def test_union_bound_holds_for_the_first_steps_although_thresholds_are_shared(st
         chain = -generator.random((99 + NEW, STEPS))
         chain[:, ::4] -= 1.0
         values = as_values(chain[:99])
-        bins = stepwise_bins(values.values, values.steps, values.contexts, alpha, bins=POSITIONS)
+        bins = stepwise_bins(values.values, values.steps, values.contexts, alpha, positions=POSITIONS)
         log_tau = np.array([bins[POSITIONS.bin_of(step)].log_tau for step in range(steps)])
         kept.append((chain[99:, :steps] >= log_tau).all(axis=1).mean())
     error = 4 * np.std(kept) / math.sqrt(REPETITIONS)
@@ -160,20 +154,20 @@ def test_union_bound_holds_for_the_first_steps_although_thresholds_are_shared(st
         assert np.mean(kept) < 1 - alpha * steps - 0.02
 
 
-def test_shorter_horizon_asks_less() -> None:
+def test_shorter_horizon_asks_less():
     values = as_values(chains(60, "dependent", np.random.default_rng(0)))
     taus = [sequence_threshold(values, ALPHA, horizon=horizon).log_tau for horizon in (1, 4, 12)]
     assert taus == sorted(taus, reverse=True)
 
 
-def test_nothing_is_said_of_chains_beyond_all_that_were_seen() -> None:
+def test_nothing_is_said_of_chains_beyond_all_that_were_seen():
     values = as_values(chains(60, "dependent", np.random.default_rng(0)))
     beyond = sequence_threshold(values, ALPHA, horizon=STEPS + 1)
     assert (beyond.state, beyond.contexts) == ("uninformative", 0)
     assert beyond.reason == "0 contexts with chains that reach 13 steps are too few for a threshold of whole chains."
 
 
-def test_minimum_is_taken_over_each_chain_of_a_context() -> None:
+def test_minimum_is_taken_over_each_chain_of_a_context():
     values = CalibrationValues(
         np.array([-1.0, -5.0, -2.0, -3.0, -9.0]), np.array([0, 1, 0, 1, 0]), np.array([7, 7, 7, 7, 8])
     )

@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from coft_core.policies.certify import certified_set, joint_support
 from coft_core.policies.fusion import fuse_logits, log_probabilities
@@ -14,7 +13,7 @@ from coft_core.policies.fusion import fuse_logits, log_probabilities
 
 @pytest.mark.parametrize("tau", [0.2, 0.06, 0.01, 0.001])
 @pytest.mark.parametrize("lam", [0.0, 0.6, 1.0])
-def test_certified_set_is_the_intersection(branches: tuple[Tensor, Tensor], lam: float, tau: float) -> None:
+def test_certified_set_is_the_intersection(branches, lam, tau):
     factual, masked = branches
     log_p, log_q = log_probabilities(fuse_logits(factual, masked, lam)), log_probabilities(masked)
     both = certified_set(joint_support(log_p, log_q), math.log(tau))  # (S, V)
@@ -26,13 +25,13 @@ def test_certified_set_is_the_intersection(branches: tuple[Tensor, Tensor], lam:
     assert (sizes <= 1 / tau).all()
 
 
-def test_equal_views_reach_the_bound(branches: tuple[Tensor, Tensor]) -> None:
+def test_equal_views_reach_the_bound(branches):
     _, masked = branches
     log_q = log_probabilities(masked)
     assert torch.equal(certified_set(joint_support(log_q, log_q), -3.0), log_q >= -3.0)
 
 
-def test_nested_views_reach_the_bound_without_being_equal() -> None:
+def test_nested_views_reach_the_bound_without_being_equal():
     # The paper says "iff the sets are equal"; one set inside the other is enough.
     log_p = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).log()
     log_q = torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64).log()

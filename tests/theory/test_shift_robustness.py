@@ -11,14 +11,14 @@ from coft_core.conformal.quantile import conformal_threshold
 REPETITIONS, CONTEXTS, ALPHA = 2000, 39, 0.1
 
 
-def thresholds(seed: int) -> np.ndarray:
+def thresholds(seed):
     """Uniform-scale thresholds of repeated calibrations on the logarithms of uniform numbers, (R,)."""
     draws = np.log(np.random.default_rng(seed).random((REPETITIONS, CONTEXTS)))
     return np.exp([conformal_threshold(row, ALPHA) for row in draws])
 
 
 @pytest.mark.parametrize("rho", [1.0, 1.3, 2.0, 5.0])
-def test_worst_shift_reaches_the_bound_and_no_more(rho: float) -> None:
+def test_worst_shift_reaches_the_bound_and_no_more(rho):
     # All the extra mass on the least supported tokens: density rho on [0, 1 / rho], 0 elsewhere.
     tau = thresholds(seed=3)
     miscovered = np.minimum(rho * tau, 1.0)  # (R,)
@@ -29,7 +29,7 @@ def test_worst_shift_reaches_the_bound_and_no_more(rho: float) -> None:
 
 
 @pytest.mark.parametrize("slope", [1.0, 2.0, 4.0])
-def test_smooth_shift_stays_within_the_bound_of_its_density_ratio(slope: float) -> None:
+def test_smooth_shift_stays_within_the_bound_of_its_density_ratio(slope):
     # Density proportional to exp(-slope * u) on [0, 1]; the ratio is largest at u = 0.
     rho = slope / -np.expm1(-slope)
     tau = thresholds(seed=4)
@@ -38,7 +38,7 @@ def test_smooth_shift_stays_within_the_bound_of_its_density_ratio(slope: float) 
     assert ALPHA < drifted.mean() < rho * ALPHA
 
 
-def test_simulated_shift_misses_as_often_as_computed() -> None:
+def test_simulated_shift_misses_as_often_as_computed():
     slope = 3.0
     tau = thresholds(seed=5)
     law = stats.truncexpon(b=slope, scale=1 / slope)

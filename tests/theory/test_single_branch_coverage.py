@@ -23,7 +23,7 @@ REPETITIONS, CONTEXTS, NEW, STEPS, TOKENS, ALPHA = 150, 39, 40, 3, 12, 0.1
 
 
 @pytest.fixture(scope="module")
-def shares() -> dict[str, np.ndarray]:
+def shares():
     """Share of new contexts kept, by what is asked, for each calibration, (R,) each."""
     generator = torch.Generator().manual_seed(11)
     kept: dict[str, list[float]] = {"step": [], "chain": [], "joint support": []}
@@ -55,13 +55,13 @@ def shares() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("asked", ["step", "chain"])
-def test_the_true_token_and_the_true_chain_are_certified_at_the_level_asked_for(shares, asked) -> None:
+def test_the_true_token_and_the_true_chain_are_certified_at_the_level_asked_for(shares, asked):
     error = 4 * shares[asked].std() / REPETITIONS**0.5
     assert error < 0.03
     # 39 contexts and alpha 0.1 give rank 4 of 40: exactly 0.9 on average.
     assert shares[asked].mean() == pytest.approx(1 - ALPHA, abs=error)
 
 
-def test_the_joint_support_would_miss_that_level_by_far(shares) -> None:
+def test_the_joint_support_would_miss_that_level_by_far(shares):
     """So that a certificate which compared the wrong readings could not pass for this one."""
     assert shares["joint support"].mean() < 1 - ALPHA - 0.2

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from coft_core.policies.fusion import log_probabilities
 from tests.theory.figures import distance_on
 
 
-def total_variation(p: Tensor, q: Tensor) -> Tensor:
+def total_variation(p, q):
     return 0.5 * (p - q).abs().sum(-1)
 
 
-def test_restricted_distance_is_bounded_on_random_sets(branches: tuple[Tensor, Tensor]) -> None:
+def test_restricted_distance_is_bounded_on_random_sets(branches):
     log_p, log_q = (log_probabilities(z) for z in branches)  # (S, V)
     p, q = log_p.exp(), log_q.exp()
     generator = torch.Generator().manual_seed(3)
@@ -25,7 +24,7 @@ def test_restricted_distance_is_bounded_on_random_sets(branches: tuple[Tensor, T
         assert (restricted <= total_variation(p, q) / mass + 1e-12).all()
 
 
-def test_bound_is_attained_when_the_branches_differ_only_inside_the_set() -> None:
+def test_bound_is_attained_when_the_branches_differ_only_inside_the_set():
     p = torch.tensor([[0.2, 0.1, 0.3, 0.4]], dtype=torch.float64)
     q = torch.tensor([[0.1, 0.2, 0.3, 0.4]], dtype=torch.float64)
     restricted = distance_on(torch.tensor([[True, True, True, False]]), p.log(), q.log())

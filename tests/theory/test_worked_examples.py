@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from torch import Tensor
 
 from coft_core.policies.certify import certified_set, joint_support
 from coft_core.policies.fusion import fuse_logits
@@ -30,16 +29,16 @@ class Table:
     greedy: str
     vanilla: str
 
-    def log_column(self, column: int) -> Tensor:
+    def log_column(self, column):
         # One logarithm for the table and for tau: a token printed as 0.06 must meet a threshold of 0.06.
         return torch.tensor([math.log(row[column]) for row in self.rows.values()], dtype=torch.float64)
 
     @property
-    def tokens(self) -> tuple[str, ...]:
+    def tokens(self):
         return tuple(self.rows)
 
     @property
-    def members(self) -> Tensor:
+    def members(self):
         return certified_set(joint_support(self.log_column(2), self.log_column(1)), math.log(TAU))
 
 
@@ -87,13 +86,13 @@ TABLES = pytest.mark.parametrize("table", [AFTER_REPORTS, AFTER_AND, TICKET], id
 
 
 @TABLES
-def test_certified_set_is_the_papers(table: Table) -> None:
+def test_certified_set_is_the_papers(table):
     found = tuple(token for token, inside in zip(table.tokens, table.members.tolist(), strict=True) if inside)
     assert found == table.certified
 
 
 @TABLES
-def test_greedy_choice_is_the_papers(table: Table) -> None:
+def test_greedy_choice_is_the_papers(table):
     choice = choose(
         table.log_column(2)[None],
         table.members[None],
@@ -107,7 +106,7 @@ def test_greedy_choice_is_the_papers(table: Table) -> None:
 
 
 @TABLES
-def test_sampling_draws_every_certified_token_and_no_other(table: Table) -> None:
+def test_sampling_draws_every_certified_token_and_no_other(table):
     draws = 4000
     uniform = torch.rand(draws, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     choice = choose(
@@ -117,18 +116,18 @@ def test_sampling_draws_every_certified_token_and_no_other(table: Table) -> None
 
 
 @TABLES
-def test_printed_fused_column_is_the_fusion_of_the_others_to_its_digits(table: Table) -> None:
+def test_printed_fused_column_is_the_fusion_of_the_others_to_its_digits(table):
     fused = fuse_logits(table.log_column(0), table.log_column(1), LAM).exp()
     assert fused.tolist() == pytest.approx([row[2] for row in table.rows.values()], abs=0.01)
 
 
-def test_identity_marked_answer_fails_in_the_masked_view_alone() -> None:
+def test_identity_marked_answer_fails_in_the_masked_view_alone():
     index = TICKET.tokens.index("the Latino driver")
     assert TICKET.log_column(2)[index] >= math.log(TAU)
     assert TICKET.log_column(1)[index] < math.log(TAU)
 
 
-def test_token_just_below_the_threshold_in_one_view_is_refused() -> None:
+def test_token_just_below_the_threshold_in_one_view_is_refused():
     # " before" has 0.06 fused and 0.05 masked.
     assert " before" not in AFTER_REPORTS.certified
     assert not AFTER_REPORTS.members[AFTER_REPORTS.tokens.index(" before")]

@@ -7,16 +7,15 @@ import pytest
 
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
-from coft_core.fingerprint import Fingerprint
 from tests.conftest import TOY_FINGERPRINT
 
 
 @pytest.fixture
-def fingerprint() -> Fingerprint:
+def fingerprint():
     return TOY_FINGERPRINT
 
 
-def random_values(contexts: int, seed: int, longest: int = 24, first_context: int = 0) -> CalibrationValues:
+def random_values(contexts, seed, longest=24, first_context=0):
     """Dependent values: contexts of 1 to ``longest`` steps that share a level."""
     generator = np.random.default_rng(seed)
     lengths = generator.integers(1, longest + 1, size=contexts)
@@ -31,7 +30,7 @@ def random_values(contexts: int, seed: int, longest: int = 24, first_context: in
 
 
 @pytest.fixture
-def calibration(fingerprint: Fingerprint) -> Calibration:
+def calibration(fingerprint):
     return Calibration(
         fingerprint=fingerprint,
         alpha=0.1,

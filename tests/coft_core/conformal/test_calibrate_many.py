@@ -14,15 +14,9 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.text.masking import continuation_ids, mask_prompt
+from tests.conftest import PlainDetector
 
 LAMS = [0.0, 0.4, 1.0]
-
-
-class PlainDetector:
-    version = "none"
-
-    def detect(self, text):
-        return []
 
 
 def example(number):
@@ -241,7 +235,7 @@ class TestMaskSettings:
             cc.CoftPolicy(calibration=made).certificate(model, "none")
 
 
-def test_reference_has_ended_only_where_it_is_written_with_the_end_of_text() -> None:
+def test_reference_has_ended_only_where_it_is_written_with_the_end_of_text():
     model = tiny_model()
     examples = [cc.Example("She said that", "he was right"), cc.Example("The old man", "was a judge")]
     ends = {continuation_ids(model, mask_prompt(model.tokenizer, "The old man", ()), " was a judge")[-1]}

@@ -5,7 +5,6 @@ import json
 import math
 import zipfile
 from dataclasses import FrozenInstanceError, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,12 +15,12 @@ from coft_core.conformal.bins import PositionBins, stepwise_bins
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import coverage_report
 from coft_core.conformal.record import ChainRecord
+from coft_core.conformal.rule import Rule
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationFormatError, CalibrationMismatch, InvalidInputError
-from coft_core.fingerprint import Fingerprint
 
 
-def rewritten(data: bytes, **settings: object) -> bytes:
+def rewritten(data, **settings):
     """The same file with other settings; a setting given as ``...`` is taken away."""
     source = zipfile.ZipFile(io.BytesIO(data))
     header = json.loads(source.read("calibration.json")) | settings
@@ -35,16 +34,14 @@ def rewritten(data: bytes, **settings: object) -> bytes:
 
 
 class TestReading:
-    def test_bins_and_coverage_are_those_of_the_values(self, calibration: Calibration) -> None:
+    def test_bins_and_coverage_are_those_of_the_values(self, calibration):
         values, positions = calibration.values, PositionBins()
-        bins = stepwise_bins(
-            values.values, values.steps, values.contexts, 0.1, "hierarchical", positions, calibration.seed
-        )
+        bins = stepwise_bins(values.values, values.steps, values.contexts, 0.1, Rule(seed=calibration.seed), positions)
         assert calibration.bins == bins
         assert calibration.coverage == coverage_report(calibration.verification, bins, positions, 0.1, calibration.seed)
         assert calibration.context_count == 60
 
-    def test_step_is_looked_up_in_its_bin(self, calibration: Calibration) -> None:
+    def test_step_is_looked_up_in_its_bin(self, calibration):
         for step in (0, 7, 8, 23, 255, 5000):
             entry = calibration.bin(step)
             assert entry.first_step <= step
@@ -54,14 +51,14 @@ class TestReading:
         assert calibration.state(0) == "calibrated"
         assert calibration.state(5000) == "inherited"
 
-    def test_negative_step_is_refused(self, calibration: Calibration) -> None:
+    def test_negative_step_is_refused(self, calibration):
         with pytest.raises(InvalidInputError, match="counted from 0"):
             calibration.threshold(-1)
 
-    def test_estimator_and_source_are_the_fingerprints(self, calibration: Calibration) -> None:
+    def test_estimator_and_source_are_the_fingerprints(self, calibration):
         assert (calibration.estimator, calibration.source) == ("hierarchical", "reference")
 
-    def test_without_values_everything_passes_and_is_called_uninformative(self, fingerprint: Fingerprint) -> None:
+    def test_without_values_everything_passes_and_is_called_uninformative(self, fingerprint):
         empty = Calibration(fingerprint, 0.1, CalibrationValues.empty())
         assert empty.threshold(0) == -math.inf
         assert {entry.state for entry in empty.bins} == {"uninformative"}
@@ -71,30 +68,30 @@ class TestReading:
         ("field", "value"),
         [("alpha", 0.0), ("alpha", math.nan), ("bin_width", 0), ("max_position", -1), ("seed", -1)],
     )
-    def test_settings_outside_their_range_are_refused(self, calibration: Calibration, field: str, value: float) -> None:
+    def test_settings_outside_their_range_are_refused(self, calibration, field, value):
         with pytest.raises(InvalidInputError):
             replace(calibration, **{field: value})
 
-    def test_unknown_estimator_is_refused(self, calibration: Calibration) -> None:
+    def test_unknown_estimator_is_refused(self, calibration):
         with pytest.raises(InvalidInputError, match="median"):
             replace(calibration, fingerprint=replace(calibration.fingerprint, estimator="median"))
 
-    def test_calibration_cannot_be_changed(self, calibration: Calibration) -> None:
+    def test_calibration_cannot_be_changed(self, calibration):
         with pytest.raises(FrozenInstanceError):
-            calibration.alpha = 0.2  # type: ignore[misc]
+            calibration.alpha = 0.2
 
 
 class TestReadingAgain:
-    def test_another_alpha_gives_other_thresholds_and_the_same_fingerprint(self, calibration: Calibration) -> None:
+    def test_another_alpha_gives_other_thresholds_and_the_same_fingerprint(self, calibration):
         other = calibration.read(alpha=0.3)
         assert other.threshold(0) > calibration.threshold(0)
         assert other.fingerprint == calibration.fingerprint
         assert other.read(alpha=0.1) == calibration
 
-    def test_too_small_alpha_becomes_uninformative(self, calibration: Calibration) -> None:
+    def test_too_small_alpha_becomes_uninformative(self, calibration):
         assert calibration.read(alpha=0.01).bin(0).state == "uninformative"
 
-    def test_another_estimator_changes_only_that_field_of_the_fingerprint(self, calibration: Calibration) -> None:
+    def test_another_estimator_changes_only_that_field_of_the_fingerprint(self, calibration):
         other = calibration.read(estimator="pooled")
         assert [name for name, _, _ in calibration.fingerprint.differences(other.fingerprint)] == ["estimator"]
         with pytest.raises(CalibrationMismatch, match="estimator: calibrated with hierarchical, used with pooled"):
@@ -102,7 +99,7 @@ class TestReadingAgain:
         # The first bins hold one step of each context, where estimators agree.
         assert other.threshold(8) != calibration.threshold(8)
 
-    def test_other_bins_are_computed_from_the_same_values(self, calibration: Calibration) -> None:
+    def test_other_bins_are_computed_from_the_same_values(self, calibration):
         other = calibration.read(bin_width=4, max_position=12)
         assert [entry.last_step for entry in other.bins] == [0, 1, 3, 7, None]
         assert sum(entry.values for entry in other.bins) == len(calibration.values)
@@ -113,12 +110,12 @@ class TestReadingAgain:
         with pytest.raises(InvalidInputError, match="widening, even"):
             calibration.read(bin_spacing="odd")
 
-    def test_nothing_asked_changes_nothing(self, calibration: Calibration) -> None:
+    def test_nothing_asked_changes_nothing(self, calibration):
         assert calibration.read() == calibration
 
 
 class TestFile:
-    def test_file_gives_back_an_equal_calibration(self, calibration: Calibration, tmp_path: Path) -> None:
+    def test_file_gives_back_an_equal_calibration(self, calibration, tmp_path):
         path = tmp_path / "ward notes.coft"
         calibration.save(path)
         loaded = Calibration.load(path)
@@ -141,16 +138,7 @@ class TestFile:
         seed=st.integers(0, 2**63),
         estimator=st.sampled_from(["hierarchical", "one_per_context", "pooled"]),
     )
-    def test_every_setting_survives_the_round_trip(
-        self,
-        calibration: Calibration,
-        name: str,
-        alpha: float,
-        lam: float,
-        width: int,
-        seed: int,
-        estimator: str,
-    ) -> None:
+    def test_every_setting_survives_the_round_trip(self, calibration, name, alpha, lam, width, seed, estimator):
         changed = replace(
             calibration,
             fingerprint=replace(calibration.fingerprint, lam=lam, estimator=estimator),
@@ -164,12 +152,12 @@ class TestFile:
         assert copy.bins == changed.bins
         assert copy.fingerprint.digest == changed.fingerprint.digest
 
-    def test_values_without_support_survive(self, fingerprint: Fingerprint) -> None:
+    def test_values_without_support_survive(self, fingerprint):
         values = CalibrationValues(np.array([-np.inf, -1.0]), np.array([0, 0]), np.array([0, 1]))
         original = Calibration(fingerprint, 0.5, values)
         assert Calibration.from_bytes(original.to_bytes()) == original
 
-    def test_saving_replaces_and_leaves_nothing_behind(self, calibration: Calibration, tmp_path: Path) -> None:
+    def test_saving_replaces_and_leaves_nothing_behind(self, calibration, tmp_path):
         path = tmp_path / "calibration.coft"
         path.write_bytes(b"old")
         calibration.save(path)
@@ -177,13 +165,11 @@ class TestFile:
         assert Calibration.load(path).alpha == 0.2
         assert [entry.name for entry in tmp_path.iterdir()] == ["calibration.coft"]
 
-    def test_failed_save_keeps_the_old_file(
-        self, calibration: Calibration, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_failed_save_keeps_the_old_file(self, calibration, tmp_path, monkeypatch):
         path = tmp_path / "calibration.coft"
         calibration.save(path)
 
-        def full(descriptor: int) -> None:
+        def full(descriptor):
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr("os.fsync", full)
@@ -192,51 +178,51 @@ class TestFile:
         assert Calibration.load(path) == calibration
         assert [entry.name for entry in tmp_path.iterdir()] == ["calibration.coft"]
 
-    def test_saving_where_nothing_can_be_written_is_explained(self, calibration: Calibration, tmp_path: Path) -> None:
+    def test_saving_where_nothing_can_be_written_is_explained(self, calibration, tmp_path):
         with pytest.raises(InvalidInputError, match="choose another place"):
             calibration.save(tmp_path / "missing" / "calibration.coft")
 
-    def test_missing_file_and_folder_are_explained(self, tmp_path: Path) -> None:
+    def test_missing_file_and_folder_are_explained(self, tmp_path):
         with pytest.raises(CalibrationFormatError, match="no calibration file at"):
             Calibration.load(tmp_path / "absent.coft")
         with pytest.raises(CalibrationFormatError, match="cannot be read"):
             Calibration.load(tmp_path)
 
-    def test_damaged_file_is_named(self, calibration: Calibration, tmp_path: Path) -> None:
+    def test_damaged_file_is_named(self, calibration, tmp_path):
         path = tmp_path / "broken.coft"
         path.write_bytes(calibration.to_bytes()[:-200])
         with pytest.raises(CalibrationFormatError, match=r"broken\.coft: This is no calibration file"):
             Calibration.load(path)
 
-    def test_every_truncation_is_refused(self, calibration: Calibration) -> None:
+    def test_every_truncation_is_refused(self, calibration):
         data = calibration.to_bytes()
         for length in range(0, len(data), 97):
             with pytest.raises(CalibrationFormatError):
                 Calibration.from_bytes(data[:length])
 
-    def test_another_version_is_refused_and_named(self, calibration: Calibration) -> None:
+    def test_another_version_is_refused_and_named(self, calibration):
         with pytest.raises(CalibrationFormatError, match="saved in format 4; this program reads formats 1 to 3"):
             Calibration.from_bytes(rewritten(calibration.to_bytes(), version=4))
 
-    def test_older_files_keep_the_even_bins_they_were_made_with(self, calibration: Calibration) -> None:
+    def test_older_files_keep_the_even_bins_they_were_made_with(self, calibration):
         old = Calibration.from_bytes(rewritten(calibration.to_bytes(), version=2, bin_spacing=...))
         assert old == calibration.read(bin_spacing="even")
         assert old.bins[0].label == "1–8"
         assert Calibration.from_bytes(old.to_bytes()) == old
 
-    def test_the_reading_in_an_older_record_of_chains_has_even_bins(self, calibration: Calibration) -> None:
+    def test_the_reading_in_an_older_record_of_chains_has_even_bins(self, calibration):
         record = ChainRecord(calibration.read(bin_spacing="even").reading, 8)
         data = record.to_dict()
         del data["reading"]["bin_spacing"]
         assert ChainRecord.from_dict(data) == record
 
-    def test_other_archives_are_refused(self, calibration: Calibration) -> None:
+    def test_other_archives_are_refused(self, calibration):
         with pytest.raises(CalibrationFormatError, match="not those of a calibration"):
             Calibration.from_bytes(rewritten(calibration.to_bytes(), kind="something else"))
         with pytest.raises(CalibrationFormatError, match="no calibration file, or it is damaged"):
             Calibration.from_bytes(calibration.values.to_bytes())
 
-    def test_changed_fingerprint_is_detected(self, calibration: Calibration) -> None:
+    def test_changed_fingerprint_is_detected(self, calibration):
         forged = calibration.fingerprint.to_dict() | {"lam": 0.9}
         with pytest.raises(CalibrationFormatError, match="changed after it was saved"):
             Calibration.from_bytes(rewritten(calibration.to_bytes(), fingerprint=forged))
@@ -255,11 +241,9 @@ class TestFile:
             ({"fingerprint": {"model": "toy"}}, "fingerprint lacks"),
         ],
     )
-    def test_unusable_settings_are_named(
-        self, calibration: Calibration, settings: dict[str, object], sentence: str
-    ) -> None:
+    def test_unusable_settings_are_named(self, calibration, settings, sentence):
         with pytest.raises(CalibrationFormatError, match=sentence):
             Calibration.from_bytes(rewritten(calibration.to_bytes(), **settings))
 
-    def test_equal_calibrations_give_equal_bytes(self, calibration: Calibration) -> None:
+    def test_equal_calibrations_give_equal_bytes(self, calibration):
         assert replace(calibration).to_bytes() == calibration.to_bytes()

@@ -21,7 +21,7 @@ from tests.conftest import TOY_FINGERPRINT
 
 
 @pytest.fixture
-def calibration() -> Calibration:
+def calibration():
     """39 chains of 4 steps; chain i has supports -(i + 1) / 8, but for its second step, which is 1/16 lower."""
     level = -np.arange(1.0, 40.0) / 8
     values = np.stack([level, level - 0.0625, level, level], axis=1)
@@ -35,7 +35,7 @@ def calibration() -> Calibration:
     )
 
 
-def test_threshold_is_the_ranked_minimum_of_the_chains(calibration: Calibration) -> None:
+def test_threshold_is_the_ranked_minimum_of_the_chains(calibration):
     sequence = calibration.sequence()
     assert (sequence.contexts, sequence.sequences, sequence.horizon, sequence.rank) == (39, 39, 4, 4)
     assert sequence.log_tau == -4.5625
@@ -44,7 +44,7 @@ def test_threshold_is_the_ranked_minimum_of_the_chains(calibration: Calibration)
     assert calibration.sequence(alpha=0.02).state == "uninformative"
 
 
-def test_chain_holds_until_a_token_falls_below(calibration: Calibration) -> None:
+def test_chain_holds_until_a_token_falls_below(calibration):
     good = certify_supports(calibration, [-3.0, -4.5625, -1.0, -1.0])
     assert good.sequence_certified is True
     assert (good.weakest, good.log_support) == (1, -4.5625)
@@ -53,14 +53,14 @@ def test_chain_holds_until_a_token_falls_below(calibration: Calibration) -> None
     assert "step 2 misses" in bad.sentence
 
 
-def test_step_by_step_and_as_a_chain_are_told_apart(calibration: Calibration) -> None:
+def test_step_by_step_and_as_a_chain_are_told_apart(calibration):
     between = certify_supports(calibration, [-1.0, -1.0, -4.55, -1.0])
     assert calibration.threshold(2) == -4.5
     assert between.sequence_certified is True
     assert between.union_certified is False
 
 
-def test_chain_longer_than_any_calibrated_one_is_not_certified_as_a_chain(calibration: Calibration) -> None:
+def test_chain_longer_than_any_calibrated_one_is_not_certified_as_a_chain(calibration):
     longer = certify_supports(calibration, [-1.0] * 5)
     assert longer.sequence_certified is None
     assert longer.reason == (
@@ -70,7 +70,7 @@ def test_chain_longer_than_any_calibrated_one_is_not_certified_as_a_chain(calibr
     assert (given.sequence_certified, given.sequence.horizon, given.sequence.contexts) == (None, 5, 0)
 
 
-def test_chain_with_all_the_steps_that_it_was_given_is_read_at_their_number(calibration: Calibration) -> None:
+def test_chain_with_all_the_steps_that_it_was_given_is_read_at_their_number(calibration):
     found = certify_supports(calibration, [-4.5], finished="length")
     assert (found.sequence.horizon, found.sequence.log_tau, found.sequence_certified) == (1, -4.5, True)
 
@@ -83,15 +83,13 @@ def test_chain_with_all_the_steps_that_it_was_given_is_read_at_their_number(cali
         ("end", "ended by itself after 3 steps, as none did that the certificate rests on"),
     ],
 )
-def test_chain_that_stopped_before_the_horizon_gets_no_statement_and_is_told_why(
-    calibration: Calibration, finished: str | None, why: str
-) -> None:
+def test_chain_that_stopped_before_the_horizon_gets_no_statement_and_is_told_why(calibration, finished, why):
     found = certify_supports(calibration, [-1.0] * 3, finished=finished)
     assert found.sequence_certified is None
     assert found.reason == f"The chain {why}: the certificate of whole chains is for chains that reach 4 steps."
 
 
-def test_chains_that_end_by_themselves_count_and_are_spoken_of() -> None:
+def test_chains_that_end_by_themselves_count_and_are_spoken_of():
     values = CalibrationValues.of_chains(
         [np.full(2 if i % 3 else 4, -1.0 - i / 8) for i in range(39)],
         range(39),
@@ -107,9 +105,7 @@ def test_chains_that_end_by_themselves_count_and_are_spoken_of() -> None:
     assert certify_supports(found, [-1.0] * 5, finished="end").sequence_certified is None
 
 
-def test_calibration_that_did_not_note_how_chains_ended_says_so_and_claims_nothing(
-    calibration: Calibration,
-) -> None:
+def test_calibration_that_did_not_note_how_chains_ended_says_so_and_claims_nothing(calibration):
     values = calibration.values
     older = np.full(len(values), UNKNOWN, dtype=np.int8)
     found = Calibration(
@@ -122,7 +118,7 @@ def test_calibration_that_did_not_note_how_chains_ended_says_so_and_claims_nothi
     assert found.threshold(0) == Calibration(TOY_FINGERPRINT, 0.1, values).threshold(0)
 
 
-def test_coverage_of_whole_chains_is_measured_by_length_with_exact_intervals(calibration: Calibration) -> None:
+def test_coverage_of_whole_chains_is_measured_by_length_with_exact_intervals(calibration):
     chains = [np.full(n, value) for n, value in ((4, -1.0), (4, -99.0), (4, -2.0), (2, -1.0), (3, -99.0))]
     held_out = CalibrationValues.of_chains(chains, range(100, 105), range(100, 105))
     found = replace(calibration, verification=held_out).sequence_coverage()
@@ -135,7 +131,7 @@ def test_coverage_of_whole_chains_is_measured_by_length_with_exact_intervals(cal
     assert calibration.sequence_coverage().overall.coverage is None
 
 
-def test_nothing_is_bounded_where_a_step_has_no_threshold_of_its_own(calibration: Calibration) -> None:
+def test_nothing_is_bounded_where_a_step_has_no_threshold_of_its_own(calibration):
     inherited = certify_supports(calibration.read(max_position=8), [-1.0] * 5)
     assert inherited.union_certified is None
     few = certify_supports(calibration.read(alpha=0.01), [-1.0])
@@ -145,13 +141,13 @@ def test_nothing_is_bounded_where_a_step_has_no_threshold_of_its_own(calibration
     assert "too few" in few.reason
 
 
-def test_both_levels_are_named(calibration: Calibration) -> None:
+def test_both_levels_are_named(calibration):
     sentence = certify_supports(calibration, [-1.0, -1.0, -1.0], finished="length").sentence
     assert "with probability 0.9" in sentence
     assert "together the bound is 0.6" in sentence
 
 
-def test_density_ratio_bound_is_charged_to_both(calibration: Calibration) -> None:
+def test_density_ratio_bound_is_charged_to_both(calibration):
     shifted = certify_supports(calibration.read(rho=2.0), [-1.0])
     assert shifted.sequence.alpha == 0.1
     assert shifted.sequence.rank == 2
@@ -159,7 +155,7 @@ def test_density_ratio_bound_is_charged_to_both(calibration: Calibration) -> Non
     assert shifted.union.level == pytest.approx(1 - 2 * 0.05)
 
 
-def test_steps_of_an_audit_are_certified_by_what_they_show() -> None:
+def test_steps_of_an_audit_are_certified_by_what_they_show():
     model = tiny_model()
     bare = generate(model, "He said", CoftPolicy(0.6), max_new_tokens=3)
     values = CalibrationValues(np.full(120, -50.0), np.tile(np.arange(3), 40), np.repeat(np.arange(40), 3))
@@ -170,43 +166,42 @@ def test_steps_of_an_audit_are_certified_by_what_they_show() -> None:
 
 
 @pytest.mark.parametrize("supports", [[], [math.nan]])
-def test_what_is_no_chain_is_refused(calibration: Calibration, supports: list[float]) -> None:
+def test_what_is_no_chain_is_refused(calibration, supports):
     with pytest.raises(InvalidInputError, match="at least one step"):
         certify_supports(calibration, supports)
 
 
 class TestUnionBound:
-    def test_one_threshold_a_step_charges_the_steps(self) -> None:
+    def test_one_threshold_a_step_charges_the_steps(self):
         bound = union_bound(0.01, 5)
         assert (bound.charged, bound.level) == (5, 0.95)
         assert (bound.alpha_needed, bound.contexts_needed) == (0.002, 499)
 
-    def test_shared_threshold_charges_the_whole_bin(self) -> None:
+    def test_shared_threshold_charges_the_whole_bin(self):
         assert union_bound(0.01, 9, PositionBins(8, 64, "even")).charged == 16
         assert union_bound(0.01, 70, PositionBins(8, 64, "even")).charged == 56 + 14
 
-    def test_bin_is_charged_no_more_than_the_longest_context_has_in_it(self) -> None:
+    def test_bin_is_charged_no_more_than_the_longest_context_has_in_it(self):
         values = CalibrationValues(np.full(3, -1.0), np.array([0, 1, 2]), np.zeros(3, dtype=int))
         assert union_bound(0.01, 1, PositionBins(8, 64, "even"), values).charged == 3
 
-    def test_level_is_never_negative(self) -> None:
+    def test_level_is_never_negative(self):
         assert union_bound(0.1, 50).level == 0.0
         with pytest.raises(InvalidInputError, match="at least one"):
             union_bound(0.1, 0)
 
 
-def test_shipped_calibration_states_its_horizon_and_what_was_measured_there() -> None:
+def test_shipped_calibration_states_its_horizon_and_what_was_measured_there():
     shipped = Calibration.load(assets_path("models", "demo", "calibration.zip"))
     sequence, coverage = shipped.sequence(), shipped.sequence_coverage()
     assert shipped.values.ends_known
     assert "too weak to say anything" in sequence.reason
     assert shipped.sequence(alpha=0.3).reason == ""
     assert sequence.lengths.reached + sequence.lengths.ended >= 0.9 * shipped.context_count
-    assert coverage.overall.high is not None
     assert coverage.overall.high >= 0.9
 
 
-def test_a_chain_threshold_that_nearly_every_chain_passes_says_nothing() -> None:
+def test_a_chain_threshold_that_nearly_every_chain_passes_says_nothing():
     values = CalibrationValues.of_chains([np.full(4, -14.0)] * 39, range(39), range(39), [False] * 39)
     found = Calibration(TOY_FINGERPRINT, 0.1, values)
     assert found.sequence(horizon=4).state == "uninformative"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from scipy.stats import norm
 
@@ -16,9 +15,7 @@ from tests.conftest import TOY_FINGERPRINT
 EIGHT = PositionBins(8, 8, "even")
 
 
-def flags(
-    rates: npt.ArrayLike, contexts: int, generator: np.random.Generator, common: float = 0.5
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def flags(rates, contexts, generator, common=0.5):
     """Kept tokens of contexts that are alike in themselves and from step to step, with a rate for each step."""
     wanted = np.asarray(rates)
     noise = generator.normal(size=(contexts, wanted.size))
@@ -31,7 +28,7 @@ def flags(
 
 class TestEvenness:
     @pytest.mark.parametrize("contexts", [30, 120, 400])
-    def test_bins_of_equal_steps_are_marked_at_most_as_often_as_the_level_says(self, contexts: int) -> None:
+    def test_bins_of_equal_steps_are_marked_at_most_as_often_as_the_level_says(self, contexts):
         generator, repeats = np.random.default_rng(0), 1000
         marked = 0
         for _ in range(repeats):
@@ -39,7 +36,7 @@ class TestEvenness:
             marked += any(entry.uneven for entry in found)
         assert marked <= repeats * EVENNESS_LEVEL + 3 * np.sqrt(repeats * 0.05 * 0.95)
 
-    def test_a_bin_with_one_step_that_is_missed_more_often_is_marked_and_named(self) -> None:
+    def test_a_bin_with_one_step_that_is_missed_more_often_is_marked_and_named(self):
         kept, contexts, steps = flags([0.75, *[0.92] * 7], 400, np.random.default_rng(1))
         (found,) = bin_evenness(kept, contexts, steps, EIGHT)
         assert (found.label, found.steps, found.uneven, found.level) == ("1 and later", 8, True, EVENNESS_LEVEL)
@@ -47,20 +44,20 @@ class TestEvenness:
             [found]
         )
 
-    def test_the_level_is_shared_out_among_the_bins_that_were_compared(self) -> None:
+    def test_the_level_is_shared_out_among_the_bins_that_were_compared(self):
         kept, contexts, steps = flags([0.8] * 16, 100, np.random.default_rng(2))
         found = bin_evenness(kept, contexts, steps, PositionBins(8, 256))
         assert [entry.label for entry in found] == ["3–4", "5–8", "9–16"]
         assert {entry.level for entry in found} == {EVENNESS_LEVEL / 3}
 
-    def test_copies_of_contexts_count_once_where_they_share_a_number(self) -> None:
+    def test_copies_of_contexts_count_once_where_they_share_a_number(self):
         kept, contexts, steps = flags([0.85, 0.9, 0.9, 0.95], 60, np.random.default_rng(3))
         (once,) = bin_evenness(kept, contexts, steps, EIGHT)
         (twice,) = bin_evenness(np.tile(kept, 2), np.tile(contexts, 2), np.tile(steps, 2), EIGHT)
         assert twice.p == pytest.approx(once.p)
         assert twice.contexts == once.contexts
 
-    def test_contexts_of_one_step_and_bins_that_keep_all_tell_nothing(self) -> None:
+    def test_contexts_of_one_step_and_bins_that_keep_all_tell_nothing(self):
         steps = np.tile(np.arange(8), 20)
         assert bin_evenness(np.ones(160, bool), np.repeat(np.arange(20), 8), steps, EIGHT) == ()
         assert bin_evenness(np.arange(20) > 9, np.arange(20), np.arange(20) % 8, EIGHT) == ()
@@ -70,7 +67,7 @@ class TestEvenness:
 
 class TestCalibration:
     @pytest.fixture(scope="class")
-    def made(self) -> Calibration:
+    def made(self):
         """The first step of eight is missed far more often than the others."""
         generator = np.random.default_rng(4)
         drawn = -generator.exponential(size=(600, 8))
@@ -80,21 +77,21 @@ class TestCalibration:
         own, apart = values.select(list(range(450))), values.select(list(range(450, 600)))
         return Calibration(TOY_FINGERPRINT, 0.1, own, apart)
 
-    def test_coverage_stands_by_step_with_exact_intervals_over_contexts(self, made: Calibration) -> None:
+    def test_coverage_stands_by_step_with_exact_intervals_over_contexts(self, made):
         for row, step in zip(made.coverage.steps, range(8), strict=True):
             at = made.verification.values[made.verification.steps == step]
             kept = int((at >= made.threshold(step)).sum())
             assert (row.label, row.contexts, row.kept) == (str(step + 1), 150, kept)
             assert (row.low, row.high) == clopper_pearson(kept, 150)
 
-    def test_eights_are_marked_and_fine_bins_are_not(self, made: Calibration) -> None:
+    def test_eights_are_marked_and_fine_bins_are_not(self, made):
         even = made.read(bin_spacing="even")
         assert [entry.label for entry in even.evenness if entry.uneven] == ["1–8"]
         assert any("single steps differ beyond noise" in note for note in even.notes)
         assert not any(entry.uneven for entry in made.evenness)
         assert made.notes == ()
 
-    def test_several_prompts_of_a_context_count_once_at_a_step(self) -> None:
+    def test_several_prompts_of_a_context_count_once_at_a_step(self):
         values = CalibrationValues(
             np.array([-1.0, -1.0, -9.0, -9.0]), np.zeros(4, int), np.array([0, 0, 1, 1]), np.array([1, 2, 3, 4])
         )

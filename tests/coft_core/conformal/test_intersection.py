@@ -24,9 +24,7 @@ from tests.conftest import TOY_FINGERPRINT
 CONTEXTS = 99
 
 
-def part(
-    verification: CalibrationValues | None = None, alpha: float = 0.05, contexts: int = CONTEXTS, tau: float = -2.0
-) -> Calibration:
+def part(verification=None, alpha=0.05, contexts=CONTEXTS, tau=-2.0):
     """A family whose threshold is ``tau`` at the first step and borrowed from there at later ones."""
     values = CalibrationValues(np.full(contexts, tau), np.zeros(contexts, dtype=int), np.arange(contexts))
     return Calibration(
@@ -40,18 +38,18 @@ def part(
     )
 
 
-def held_out(rows: list[tuple[int, int, int, bool]]) -> CalibrationValues:
+def held_out(rows):
     """Values of (context, row, step, kept) for :func:`part`."""
     columns = np.array(rows).reshape(-1, 4)
     return CalibrationValues(np.where(columns[:, 3], -1.0, -9.0), columns[:, 2], columns[:, 0], columns[:, 1])
 
 
-def both(gender: CalibrationValues, age: CalibrationValues) -> cc.FactorizedCalibration:
+def both(gender, age):
     return cc.FactorizedCalibration(0.1, (("gender", part(gender)), ("age", part(age))))
 
 
 class TestCoverage:
-    def test_a_step_counts_as_kept_only_if_every_family_with_a_value_there_keeps_it(self) -> None:
+    def test_a_step_counts_as_kept_only_if_every_family_with_a_value_there_keeps_it(self):
         # Contexts 200 to 203: both keep, age refuses, gender refuses, only gender has a value.
         gender = held_out([(200, 1, 0, True), (201, 2, 0, True), (202, 3, 0, False), (203, 4, 0, True)])
         age = held_out([(200, 1, 0, True), (201, 2, 0, False), (202, 3, 0, True)])
@@ -60,7 +58,7 @@ class TestCoverage:
         assert report.overall.alpha == 0.1
         assert (report.low, report.high) == clopper_pearson(2, 4)
 
-    def test_steps_of_other_rows_of_a_context_are_told_apart(self) -> None:
+    def test_steps_of_other_rows_of_a_context_are_told_apart(self):
         """Gender stands in row 1 and is kept, age in row 2 and is refused: half of the context's steps are kept."""
         contexts = range(200, 1200)
         gender = held_out([(c, 2 * c, 0, True) for c in contexts])
@@ -69,14 +67,14 @@ class TestCoverage:
         same_row = held_out([(c, 2 * c, 0, False) for c in contexts])
         assert both(gender, same_row).coverage.kept == 0
 
-    def test_where_rows_are_unknown_steps_count_as_one_and_coverage_errs_downwards(self) -> None:
+    def test_where_rows_are_unknown_steps_count_as_one_and_coverage_errs_downwards(self):
         kept, refused = (
             CalibrationValues(np.full(50, value), np.zeros(50, dtype=int), np.arange(200, 250))
             for value in (-1.0, -9.0)
         )
         assert both(kept, refused).coverage.kept == 0
 
-    def test_bins_count_the_contexts_that_reach_them(self) -> None:
+    def test_bins_count_the_contexts_that_reach_them(self):
         gender = held_out([(200, 1, step, True) for step in range(5)] + [(201, 2, 0, True)])
         age = held_out([(200, 1, step, step < 4) for step in range(5)])
         rows = both(gender, age).coverage.bins
@@ -86,19 +84,19 @@ class TestCoverage:
             ("5 and later", 0, 1),
         ]
 
-    def test_order_of_families_and_of_values_does_not_matter(self) -> None:
+    def test_order_of_families_and_of_values_does_not_matter(self):
         generator = np.random.default_rng(1)
         rows = [(c, r, s, bool(generator.random() < 0.7)) for c in range(200, 260) for r in (1, 2) for s in range(3)]
         gender, age = held_out(rows), held_out(rows[3:90])
         shuffled = [rows[i] for i in generator.permutation(len(rows))]
         assert both(gender, age).coverage == both(held_out(shuffled), age).coverage
 
-    def test_without_a_verification_split_nothing_is_measured(self) -> None:
+    def test_without_a_verification_split_nothing_is_measured(self):
         made = both(CalibrationValues.empty(), CalibrationValues.empty())
         assert made.coverage.coverage is None
         assert made.coverage.overall.verdict == "not measured"
 
-    def test_one_family_has_the_coverage_of_its_calibration(self) -> None:
+    def test_one_family_has_the_coverage_of_its_calibration(self):
         generator = np.random.default_rng(3)
         values = held_out([(c, c, s, bool(generator.random() < 0.8)) for c in range(200, 260) for s in range(4)])
         alone = part(values, alpha=0.1)
@@ -106,29 +104,27 @@ class TestCoverage:
 
 
 class TestSmallestAlpha:
-    def test_it_is_the_least_level_at_which_every_family_has_a_threshold(self) -> None:
+    def test_it_is_the_least_level_at_which_every_family_has_a_threshold(self):
         made = cc.FactorizedCalibration(0.1, (("gender", part(contexts=99)), ("age", part(contexts=39))))
         found = made.smallest_alpha()
         assert found.overall == pytest.approx(2 / 40)
         assert (found.contexts, [(e.label, e.contexts) for e in found.bins]) == (99, [("1–2", 99)])
         assert found.sequence == found.everywhere == found.bins[0].smallest_alpha == found.overall
 
-        def states(alpha: float) -> set[str]:
+        def states(alpha):
             return {own.state(0) for _, own in made.read(alpha=alpha).parts}
 
-        assert found.overall is not None
         assert states(found.overall) == {"calibrated"}
         assert states(found.overall - 1e-6) == {"calibrated", "uninformative"}
 
-    def test_shares_that_are_rounded_down_still_suffice(self) -> None:
+    def test_shares_that_are_rounded_down_still_suffice(self):
         for contexts in (17, 42, 98):
             parts = tuple((name, part(contexts=contexts, alpha=0.3)) for name in ("gender", "race", "age"))
             made = cc.FactorizedCalibration(0.9, parts)
             smallest = made.smallest_alpha().overall
-            assert smallest is not None
             assert all(own.state(0) == "calibrated" for _, own in made.read(alpha=smallest).parts)
 
-    def test_a_family_without_supported_tokens_is_left_out(self) -> None:
+    def test_a_family_without_supported_tokens_is_left_out(self):
         hopeless = part(tau=-math.inf)
         made = cc.FactorizedCalibration(0.1, (("gender", part()), ("age", hopeless)))
         assert made.smallest_alpha().overall == pytest.approx(0.02)
@@ -137,19 +133,19 @@ class TestSmallestAlpha:
         assert "Nothing can be certified" in only.smallest_alpha().sentence
 
 
-def step(*families: FamilyStep) -> Step:
+def step(*families):
     nothing = Diagnostics(0, 0, 0, 0, None, None, 0, 0, 0)
     return Step(0, 1, "a", -1, -1, -1, -2, True, 1, 1, False, False, 1, "a", "calibrated", (), nothing, families)
 
 
-def family_step(family: str, log_joint: float, state: str = "calibrated") -> FamilyStep:
-    return FamilyStep(family, log_joint, log_joint, -2.0, True, state)  # type: ignore[arg-type]
+def family_step(family, log_joint, state="calibrated"):
+    return FamilyStep(family, log_joint, log_joint, -2.0, True, state)
 
 
 class TestSequence:
     @pytest.fixture
-    def made(self) -> cc.FactorizedCalibration:
-        def chained(tau: float, contexts: int, length: int) -> Calibration:
+    def made(self):
+        def chained(tau, contexts, length):
             values = CalibrationValues(
                 np.full(contexts * length, tau),
                 np.tile(np.arange(length), contexts),
@@ -159,7 +155,7 @@ class TestSequence:
 
         return cc.FactorizedCalibration(0.1, (("gender", chained(-2, 99, 6)), ("age", chained(-3, 99, 4))))
 
-    def test_each_family_has_its_threshold_at_its_share(self, made: cc.FactorizedCalibration) -> None:
+    def test_each_family_has_its_threshold_at_its_share(self, made):
         found = made.sequence()
         assert found.by_family == {name: own.sequence(0.05, horizon=4) for name, own in made.parts}
         assert (found.alpha, found.horizon) == (0.1, 4)
@@ -167,13 +163,13 @@ class TestSequence:
         assert {own.alpha for own in other.by_family.values()} == {0.15}
         assert (other.alpha, other.horizon) == (0.3, 3)
 
-    def test_sentence_says_what_holds_and_for_what_length(self, made: cc.FactorizedCalibration) -> None:
+    def test_sentence_says_what_holds_and_for_what_length(self, made):
         assert made.sequence().sentence == (
             "With probability at least 0.9, all true tokens of a new chain, one of the chains that reach 4 steps, "
             "reach the threshold of every family that its prompt has masked (gender 0.135, age 0.0498)."
         )
 
-    def test_family_with_too_few_contexts_is_named_and_refuses_nothing(self, made: cc.FactorizedCalibration) -> None:
+    def test_family_with_too_few_contexts_is_named_and_refuses_nothing(self, made):
         alike = part(contexts=5).read(bin_width=8, max_position=256, bin_spacing="widening")
         few = replace(made, parts=(made.parts[0], ("age", alike)))
         found = few.sequence()
@@ -186,9 +182,7 @@ class TestSequence:
         assert few.sequence(alpha=0.001).sentence.startswith("For whole chains nothing is certified.")
         assert few.sequence(alpha=0.001).certifies([step(family_step("gender", -1))]) is None
 
-    def test_chain_is_certified_iff_every_token_reaches_every_familys_threshold(
-        self, made: cc.FactorizedCalibration
-    ) -> None:
+    def test_chain_is_certified_iff_every_token_reaches_every_familys_threshold(self, made):
         found = made.sequence()
         good = step(family_step("gender", -2), family_step("age", -3))
         bad = step(family_step("gender", -2.5), family_step("age", -1))
@@ -198,20 +192,20 @@ class TestSequence:
         assert found.certifies([step(family_step("race", -90))] * 4) is None
         assert found.certifies([good] * 5) is None
 
-    def test_chain_that_was_stopped_before_the_horizon_is_not_spoken_of(self, made: cc.FactorizedCalibration) -> None:
+    def test_chain_that_was_stopped_before_the_horizon_is_not_spoken_of(self, made):
         good = step(family_step("gender", -2), family_step("age", -3))
         for finished in (None, "end", "context"):
             assert made.sequence().certifies([good] * 3, finished) is None
         assert made.sequence(horizon=3).certifies([good] * 3) is True
 
-    def test_chain_without_thresholds_is_not_spoken_of(self, made: cc.FactorizedCalibration) -> None:
+    def test_chain_without_thresholds_is_not_spoken_of(self, made):
         found = made.sequence()
         assert found.certifies([]) is None
         assert found.certifies([step(family_step("age", -1, "mismatch"))] * 4) is None
 
 
 class TestNotes:
-    def test_what_is_missing_is_said(self) -> None:
+    def test_what_is_missing_is_said(self):
         verification = held_out([(200, 1, 0, True)])
         made = cc.FactorizedCalibration(
             0.1, (("gender", part(verification)), ("age", part(contexts=4))), unmasked=3
@@ -223,14 +217,13 @@ class TestNotes:
         assert unmeasured == "No context kept apart has age masked; coverage leaves this out."
         assert both(verification, verification).notes == ()
 
-    def test_rollouts_say_how_they_ended_and_whether_they_are_read_as_they_were_made(self) -> None:
+    def test_rollouts_say_how_they_ended_and_whether_they_are_read_as_they_were_made(self):
         fingerprint = replace(TOY_FINGERPRINT, source="rollout")
         rounds = (Iteration(20, 40, 0.001, 19, True, True),)
         own = replace(part(), fingerprint=fingerprint)
         chained = replace(own, chains=ChainRecord(own.reading, 4, 0.01, rounds))
         made = cc.FactorizedCalibration(0.1, (("gender", chained), ("age", chained)))
         assert made.as_rolled_out
-        assert made.chains is not None
         assert made.chains.reading == made.reading
         assert made.notes == (made.chains.sentence,)
         by_hand = made.read(by_family={"gender": 0.08, "age": 0.02})
@@ -241,13 +234,13 @@ class TestNotes:
 
 class TestGroups:
     @pytest.fixture
-    def grouped(self) -> cc.FactorizedCalibration:
+    def grouped(self):
         groups = ContextGroups(("large", "small"), (tuple(range(80)), tuple(range(80, 99))))
         age = replace(part(contexts=85), context_groups=groups)
         chosen = CalibrationValues(np.full(2, -1.0), np.zeros(2, dtype=int), np.array([3, 90]))
         return cc.FactorizedCalibration(0.1, (("gender", replace(part(), context_groups=groups)), ("age", age)), chosen)
 
-    def test_families_are_restricted_to_the_group(self, grouped: cc.FactorizedCalibration) -> None:
+    def test_families_are_restricted_to_the_group(self, grouped):
         own = grouped.for_group("small")
         assert grouped.context_groups.names == ("large", "small")
         assert own.group == "small"
@@ -257,14 +250,14 @@ class TestGroups:
         assert own.chosen.contexts.tolist() == [90]
         assert cc.load_calibration(own.to_bytes()) == own
 
-    def test_group_that_is_too_small_for_every_family_is_refused(self, grouped: cc.FactorizedCalibration) -> None:
+    def test_group_that_is_too_small_for_every_family_is_refused(self, grouped):
         with pytest.raises(InvalidInputError, match="'small' has 19 contexts and this level needs 39"):
             grouped.read(alpha=0.05).for_group("small")
         with pytest.raises(InvalidInputError, match="large, small"):
             grouped.for_group("none")
 
 
-def rewritten(data: bytes, **settings: object) -> bytes:
+def rewritten(data, **settings):
     """The same file with other settings; ``...`` takes one away."""
     source = zipfile.ZipFile(io.BytesIO(data))
     header = json.loads(source.read("calibration.json")) | settings
@@ -277,7 +270,7 @@ def rewritten(data: bytes, **settings: object) -> bytes:
 
 
 class TestFile:
-    def test_either_layout_is_loaded_by_what_it_is(self) -> None:
+    def test_either_layout_is_loaded_by_what_it_is(self):
         made = replace(
             both(held_out([(200, 7, 0, True)]), held_out([])), chosen=held_out([(9, 1, 0, True)]), unmasked=2
         )
@@ -290,14 +283,14 @@ class TestFile:
         joint = part(held_out([(200, 7, 0, True)]))
         assert cc.load_calibration(joint.to_bytes()) == joint
 
-    def test_neither_class_loads_the_other_layout(self) -> None:
+    def test_neither_class_loads_the_other_layout(self):
         made = both(CalibrationValues.empty(), CalibrationValues.empty())
         with pytest.raises(CalibrationFormatError, match="thresholds of its own for each family"):
             Calibration.from_bytes(made.to_bytes())
         with pytest.raises(CalibrationFormatError, match="one threshold for all families"):
             cc.FactorizedCalibration.from_bytes(part().to_bytes())
 
-    def test_what_cannot_be_loaded_is_explained(self) -> None:
+    def test_what_cannot_be_loaded_is_explained(self):
         data = both(CalibrationValues.empty(), CalibrationValues.empty()).to_bytes()
         for damaged in (b"", b"PK", data[:-200]):
             with pytest.raises(CalibrationFormatError):
@@ -307,11 +300,11 @@ class TestFile:
         with pytest.raises(CalibrationFormatError, match="not usable: The shares"):
             cc.load_calibration(rewritten(data, alpha=0.01))
 
-    def test_file_without_the_newer_settings_is_read(self) -> None:
+    def test_file_without_the_newer_settings_is_read(self):
         made = both(CalibrationValues.empty(), CalibrationValues.empty())
         assert cc.load_calibration(rewritten(made.to_bytes(), unmasked=...)) == made
 
 
-def test_families_that_are_read_differently_are_refused() -> None:
+def test_families_that_are_read_differently_are_refused():
     with pytest.raises(InvalidInputError, match="'age' has other position bins"):
         cc.FactorizedCalibration(0.1, (("gender", part()), ("age", part().read(bin_width=3))))

@@ -33,13 +33,13 @@ grouped_values = st.lists(
 )
 
 
-def brute_force_hierarchical(rows: list[tuple[int, float]], alpha: Fraction) -> float:
+def brute_force_hierarchical(rows, alpha):
     """The definition, word for word, in rationals."""
     members: dict[int, list[float]] = {}
     for context, value in rows:
         members.setdefault(context, []).append(value)
 
-    def weight_at_least(m: float) -> Fraction:
+    def weight_at_least(m):
         share = sum((Fraction(sum(v >= m for v in own), len(own)) for own in members.values()), start=Fraction(0))
         return share / (len(members) + 1)
 
@@ -50,60 +50,58 @@ def brute_force_hierarchical(rows: list[tuple[int, float]], alpha: Fraction) -> 
 class TestRank:
     @EXACT
     @given(thousandths=st.integers(1, 999), n=st.integers(0, 5000))
-    def test_rank_is_the_floor_in_whole_numbers(self, thousandths: int, n: int) -> None:
+    def test_rank_is_the_floor_in_whole_numbers(self, thousandths, n):
         assert conformal_rank(thousandths / 1000, n) == thousandths * (n + 1) // 1000
 
     @EXACT
     @given(alpha=decimals, n=st.integers(0, 2000))
-    def test_rank_mirrors_the_ceiling_of_the_paper(self, alpha: float, n: int) -> None:
+    def test_rank_mirrors_the_ceiling_of_the_paper(self, alpha, n):
         ceiling = math.ceil((1 - Fraction(str(alpha))) * (n + 1))
         assert conformal_rank(alpha, n) == n + 1 - ceiling
 
-    def test_rank_differs_from_floating_point_where_that_is_wrong(self) -> None:
+    def test_rank_differs_from_floating_point_where_that_is_wrong(self):
         assert math.floor(0.29 * 100) == 28
         assert conformal_rank(0.29, 99) == 29
 
     @EXACT
     @given(alpha=decimals)
-    def test_minimum_is_the_first_count_with_a_rank(self, alpha: float) -> None:
+    def test_minimum_is_the_first_count_with_a_rank(self, alpha):
         least = minimum_contexts(alpha)
         assert conformal_rank(alpha, least) >= 1
         assert least == 0 or conformal_rank(alpha, least - 1) == 0
 
     @pytest.mark.parametrize(("alpha", "least"), [(0.1, 9), (0.05, 19), (0.002, 499), (0.3, 3), (0.5, 1)])
-    def test_minimum_of_usual_levels(self, alpha: float, least: int) -> None:
+    def test_minimum_of_usual_levels(self, alpha, least):
         assert minimum_contexts(alpha) == least
 
-    def test_single_precision_alpha_is_read_as_printed(self) -> None:
+    def test_single_precision_alpha_is_read_as_printed(self):
         assert conformal_rank(np.float32(0.1), 9) == 1
         assert check_alpha(np.float32(0.1)) == 0.1
 
-    def test_negative_count_is_refused(self) -> None:
+    def test_negative_count_is_refused(self):
         with pytest.raises(InvalidInputError, match="-1"):
             conformal_rank(0.1, -1)
 
 
 @pytest.mark.parametrize("alpha", [0, 1, -0.1, 1.5, math.nan, math.inf, "0.1", None, True, torch.tensor(0.1)])
-def test_alpha_outside_its_range_is_refused(alpha: object) -> None:
+def test_alpha_outside_its_range_is_refused(alpha):
     with pytest.raises(InvalidInputError, match="alpha is"):
-        check_alpha(alpha)  # type: ignore[arg-type]
+        check_alpha(alpha)
     with pytest.raises(InvalidInputError, match="alpha is"):
-        conformal_threshold([-1.0], alpha)  # type: ignore[arg-type]
+        conformal_threshold([-1.0], alpha)
 
 
 class TestThreshold:
     @EXACT
     @given(rows=grouped_values, alpha=decimals)
-    def test_hierarchical_is_its_definition_in_rationals(self, rows: list[tuple[int, float]], alpha: float) -> None:
+    def test_hierarchical_is_its_definition_in_rationals(self, rows, alpha):
         groups, values = [c for c, _ in rows], [v for _, v in rows]
         expected = brute_force_hierarchical(rows, Fraction(str(alpha)))
         assert conformal_threshold(values, alpha, groups) == expected
 
     @EXACT
     @given(values=st.lists(log_values, max_size=40), alpha=decimals, estimator=st.sampled_from(ESTIMATORS))
-    def test_one_value_per_context_gives_the_ranked_value(
-        self, values: list[float], alpha: float, estimator: str
-    ) -> None:
+    def test_one_value_per_context_gives_the_ranked_value(self, values, alpha, estimator):
         rank = conformal_rank(alpha, len(values))
         expected = sorted(values)[rank - 1] if rank else -math.inf
         assert conformal_threshold(values, alpha, None, estimator) == expected
@@ -111,18 +109,14 @@ class TestThreshold:
 
     @EXACT
     @given(rows=grouped_values, alphas=st.tuples(decimals, decimals), estimator=st.sampled_from(ESTIMATORS))
-    def test_threshold_never_falls_when_alpha_grows(
-        self, rows: list[tuple[int, float]], alphas: tuple[float, float], estimator: str
-    ) -> None:
+    def test_threshold_never_falls_when_alpha_grows(self, rows, alphas, estimator):
         groups, values = [c for c, _ in rows], [v for _, v in rows]
         low, high = (conformal_threshold(values, a, groups, estimator, seed=5) for a in sorted(alphas))
         assert low <= high
 
     @EXACT
     @given(data=st.data(), rows=grouped_values, alpha=decimals, estimator=st.sampled_from(ESTIMATORS))
-    def test_order_of_rows_does_not_matter(
-        self, data: st.DataObject, rows: list[tuple[int, float]], alpha: float, estimator: str
-    ) -> None:
+    def test_order_of_rows_does_not_matter(self, data, rows, alpha, estimator):
         shuffled = data.draw(st.permutations(rows))
         one, other = (
             conformal_threshold([v for _, v in r], alpha, [f"context {c}" for c, _ in r], estimator, seed=1)
@@ -132,34 +126,32 @@ class TestThreshold:
 
     @EXACT
     @given(rows=grouped_values, alpha=decimals)
-    def test_repeating_every_value_of_a_context_changes_nothing(
-        self, rows: list[tuple[int, float]], alpha: float
-    ) -> None:
+    def test_repeating_every_value_of_a_context_changes_nothing(self, rows, alpha):
         repeated = [row for row in rows for _ in range(3 if row[0] % 2 else 1)]
         one, other = (conformal_threshold([v for _, v in r], alpha, [c for c, _ in r]) for r in (rows, repeated))
         assert one == other
 
-    def test_weights_that_binary_floats_cannot_hold_are_compared_exactly(self) -> None:
+    def test_weights_that_binary_floats_cannot_hold_are_compared_exactly(self):
         # Each of nine contexts has three values of weight 1/30: only all of them together reach 9/10.
         values = [-(1.0 + row) for row in range(27)]
         groups = [row // 3 for row in range(27)]
         assert conformal_threshold(values, 0.1, groups) == -27.0
         assert conformal_threshold(values, 0.0999, groups) == -math.inf
 
-    def test_coprime_context_sizes_stay_exact(self) -> None:
+    def test_coprime_context_sizes_stay_exact(self):
         sizes = [7, 11, 13, 17, 19, 23, 29, 31, 37]
         groups = [context for context, size in enumerate(sizes) for _ in range(size)]
         values = -np.arange(1.0, len(groups) + 1)
         assert conformal_threshold(values, 0.1, groups) == -len(groups)
 
-    def test_one_per_context_uses_one_value_of_each_context(self) -> None:
+    def test_one_per_context_uses_one_value_of_each_context(self):
         # Context i holds i and i - 0.5 below zero; the smallest of nine drawn values is one of context 8's.
         values = [-(context + half) for context in range(1, 10) for half in (0.0, 0.5)]
         groups = [context for context in range(1, 10) for _ in range(2)]
         found = {conformal_threshold(values, 0.1, groups, "one_per_context", seed=s) for s in range(40)}
         assert found == {-9.0, -9.5}
 
-    def test_one_per_context_draws_uniformly(self) -> None:
+    def test_one_per_context_draws_uniformly(self):
         # A single context and alpha 0.5: the threshold is the drawn value itself.
         values = [-4.0, -3.0, -2.0, -1.0]
         drawn = [conformal_threshold(values, 0.5, [0] * 4, "one_per_context", seed=s) for s in range(2000)]
@@ -167,7 +159,7 @@ class TestThreshold:
         assert counts.size == 4
         assert stats.chisquare(counts).pvalue > 0.001
 
-    def test_draw_depends_on_the_order_of_ids_and_not_on_their_hashes(self) -> None:
+    def test_draw_depends_on_the_order_of_ids_and_not_on_their_hashes(self):
         # Text ids that sort like the numbers must give the numbers' draws, in every process.
         values = -np.random.default_rng(2).exponential(size=90)
         groups = np.arange(90) // 10
@@ -176,18 +168,18 @@ class TestThreshold:
             by_name = conformal_threshold(values, 0.5, [f"ward {g}" for g in groups], "one_per_context", seed)
             assert by_number == by_name
 
-    def test_pooled_counts_values_and_not_contexts(self) -> None:
+    def test_pooled_counts_values_and_not_contexts(self):
         values, groups = [-float(i) for i in range(1, 20)], [0] * 19
         assert conformal_threshold(values, 0.1, groups, "pooled") == -18.0
         assert conformal_threshold(values, 0.1, groups) == -math.inf
 
     @pytest.mark.parametrize("estimator", ESTIMATORS)
-    def test_no_values_certify_everything(self, estimator: str) -> None:
+    def test_no_values_certify_everything(self, estimator):
         assert conformal_threshold([], 0.1, [], estimator) == -math.inf
         assert conformal_threshold(torch.empty(0), 0.1, None, estimator) == -math.inf
 
     @pytest.mark.parametrize("estimator", ESTIMATORS)
-    def test_tensors_arrays_and_lists_agree(self, estimator: str) -> None:
+    def test_tensors_arrays_and_lists_agree(self, estimator):
         values = -np.random.default_rng(0).exponential(size=60).astype(np.float32)
         groups = np.random.default_rng(1).integers(0, 25, size=60)
         forms = [
@@ -199,11 +191,11 @@ class TestThreshold:
         assert len(set(forms)) == 1
         assert forms[0] in values.tolist()
 
-    def test_half_precision_values_are_read(self) -> None:
+    def test_half_precision_values_are_read(self):
         values = torch.tensor([-1.0, -2.0, -3.0], dtype=torch.bfloat16)
         assert conformal_threshold(values, 0.25) == -3.0
 
-    def test_a_hundred_thousand_values_of_uneven_contexts_are_read(self) -> None:
+    def test_a_hundred_thousand_values_of_uneven_contexts_are_read(self):
         generator = np.random.default_rng(4)
         groups = np.sort(generator.integers(0, 3000, size=100_000) // generator.integers(1, 40, size=100_000))
         values = -generator.exponential(size=100_000)
@@ -229,17 +221,17 @@ class TestBadValues:
             ([[-1.0], [-1.0, -2.0]], "list of numbers"),
         ],
     )
-    def test_what_is_no_log_probability_is_refused(self, values: object, sentence: str) -> None:
+    def test_what_is_no_log_probability_is_refused(self, values, sentence):
         with pytest.raises(InvalidInputError, match=sentence):
-            conformal_threshold(values, 0.1)  # type: ignore[arg-type]
+            conformal_threshold(values, 0.1)
 
-    def test_rounding_above_zero_is_accepted(self) -> None:
+    def test_rounding_above_zero_is_accepted(self):
         assert conformal_threshold([1e-7], 0.5) == 1e-7
 
     @pytest.mark.parametrize("groups", [[0], [0, 0, 0], np.zeros(3, dtype=int), torch.zeros(1)])
-    def test_other_number_of_groups_is_refused(self, groups: object) -> None:
+    def test_other_number_of_groups_is_refused(self, groups):
         with pytest.raises(InvalidInputError, match="entries for 2 values"):
-            conformal_threshold([-1.0, -2.0], 0.1, groups)  # type: ignore[arg-type]
+            conformal_threshold([-1.0, -2.0], 0.1, groups)
 
     @pytest.mark.parametrize(
         ("groups", "sentence"),
@@ -250,46 +242,46 @@ class TestBadValues:
             ([torch.tensor(0), torch.tensor(0)], r"groups[0] is a Tensor"),
         ],
     )
-    def test_ids_that_name_no_context_are_refused(self, groups: list[object], sentence: str) -> None:
+    def test_ids_that_name_no_context_are_refused(self, groups, sentence):
         with pytest.raises(InvalidInputError, match=re.escape(sentence)):
-            conformal_threshold([-1.0, -2.0], 0.1, groups)  # type: ignore[arg-type]
+            conformal_threshold([-1.0, -2.0], 0.1, groups)
 
-    def test_ids_of_mixed_types_are_told_apart(self) -> None:
+    def test_ids_of_mixed_types_are_told_apart(self):
         values = [-1.0, -2.0, -3.0]
         assert conformal_threshold(values, 0.25, [1, "1", ("1",)]) == -3.0
 
-    def test_unknown_estimator_is_refused_with_the_known_ones(self) -> None:
+    def test_unknown_estimator_is_refused_with_the_known_ones(self):
         with pytest.raises(InvalidInputError, match="hierarchical, one_per_context, pooled"):
             check_estimator("median")
         with pytest.raises(InvalidInputError, match="'median'"):
             conformal_threshold([-1.0], 0.1, estimator="median")
 
     @pytest.mark.parametrize("seed", [-1, 0.5, True])
-    def test_seed_that_seeds_nothing_is_refused(self, seed: object) -> None:
+    def test_seed_that_seeds_nothing_is_refused(self, seed):
         with pytest.raises(InvalidInputError, match="seed"):
-            conformal_threshold([-1.0], 0.1, seed=seed)  # type: ignore[arg-type]
+            conformal_threshold([-1.0], 0.1, seed=seed)
 
 
 class TestCoverageRange:
     @pytest.mark.parametrize(("n", "k"), [(9, 1), (412, 41), (148, 14), (5, 5)])
-    def test_range_leaves_two_and_a_half_percent_on_each_side(self, n: int, k: int) -> None:
+    def test_range_leaves_two_and_a_half_percent_on_each_side(self, n, k):
         low, high = coverage_range(n, k)
         law = stats.beta(n + 1 - k, k)
         assert law.cdf(low) == pytest.approx(0.025)
         assert law.sf(high) == pytest.approx(0.025)
 
-    def test_range_of_the_usual_case(self) -> None:
+    def test_range_of_the_usual_case(self):
         low, high = coverage_range(412, 41)
         assert (round(low, 2), round(high, 2)) == (0.87, 0.93)
 
-    def test_rank_zero_covers_everything(self) -> None:
+    def test_rank_zero_covers_everything(self):
         assert coverage_range(3, 0) == (1.0, 1.0)
 
-    def test_lower_level_gives_a_narrower_range(self) -> None:
+    def test_lower_level_gives_a_narrower_range(self):
         wide, narrow = coverage_range(50, 5), coverage_range(50, 5, level=0.5)
         assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
     @pytest.mark.parametrize(("n", "k", "level"), [(5, 6, 0.95), (5, -1, 0.95), (5, 1, 1.0), (5, 1, math.nan)])
-    def test_impossible_arguments_are_refused(self, n: int, k: int, level: float) -> None:
+    def test_impossible_arguments_are_refused(self, n, k, level):
         with pytest.raises(InvalidInputError):
             coverage_range(n, k, level)

@@ -14,37 +14,35 @@ from coft_core.errors import CalibrationFormatError, InvalidInputError
 
 
 class TestBound:
-    def test_thresholds_are_those_of_alpha_over_rho(self, calibration: Calibration) -> None:
+    def test_thresholds_are_those_of_alpha_over_rho(self, calibration):
         shifted = calibration.read(rho=2.0)
         assert [b.log_tau for b in shifted.bins] == [b.log_tau for b in calibration.read(alpha=0.05).bins]
         assert shifted.alpha == 0.1
         assert shifted.coverage.overall.alpha == 0.05
         assert any("at most 2" in note for note in shifted.notes)
 
-    def test_division_is_exact(self, calibration: Calibration) -> None:
+    def test_division_is_exact(self, calibration):
         # 0.3 / 3 in floating point is 0.09999999999999999, a rank too low for 59 contexts and more.
         shifted = calibration.read(alpha=0.3, rho=3.0)
         assert [b.rank for b in shifted.bins] == [b.rank for b in calibration.read(alpha=0.1).bins]
 
-    def test_ratio_of_one_is_no_shift(self, calibration: Calibration) -> None:
+    def test_ratio_of_one_is_no_shift(self, calibration):
         assert calibration.read(rho=1.0) == calibration
         assert calibration.read(rho=2.0).read(rho=1.0) == calibration
 
     @pytest.mark.parametrize("rho", [0.5, math.nan, math.inf])
-    def test_impossible_ratios_are_refused(self, calibration: Calibration, rho: float) -> None:
+    def test_impossible_ratios_are_refused(self, calibration, rho):
         with pytest.raises(InvalidInputError, match="rho"):
             calibration.read(rho=rho)
 
 
 class TestWeights:
     @pytest.fixture
-    def weights(self) -> dict[int, float]:
+    def weights(self):
         generator = np.random.default_rng(0)
         return {context: float(w) for context, w in enumerate(generator.uniform(0.5, 2.0, size=100))}
 
-    def test_each_bin_is_the_weighted_threshold_of_its_rows(
-        self, calibration: Calibration, weights: dict[int, float]
-    ) -> None:
+    def test_each_bin_is_the_weighted_threshold_of_its_rows(self, calibration, weights):
         shifted = calibration.reweighted(weights, test_weight=1.5)
         rows = (calibration.values.steps >= 4) & (calibration.values.steps < 8)
         contexts = calibration.values.contexts[rows]
@@ -59,18 +57,18 @@ class TestWeights:
         assert shifted.bin(4).coverage_low is None
         assert shifted.bin(4).effective_contexts == pytest.approx(shifted.shift.effective(set(contexts.tolist())))
 
-    def test_equal_weights_change_no_threshold(self, calibration: Calibration) -> None:
+    def test_equal_weights_change_no_threshold(self, calibration):
         same = calibration.reweighted(dict.fromkeys(range(100), 0.3))
         assert [b.log_tau for b in same.bins] == [b.log_tau for b in calibration.bins]
         assert same.effective_contexts == pytest.approx(60)
         assert same.coverage == calibration.coverage
 
-    def test_coverage_is_measured_on_a_sample_of_the_target(self, calibration: Calibration) -> None:
+    def test_coverage_is_measured_on_a_sample_of_the_target(self, calibration):
         # Verification contexts 60-79 hardly occur in the target, so hardly any of them is counted.
         weights = {context: 1e-6 if 60 <= context < 80 else 1.0 for context in range(100)}
         assert calibration.reweighted(weights).coverage.contexts == 20
 
-    def test_too_small_an_effective_sample_is_refused(self, calibration: Calibration) -> None:
+    def test_too_small_an_effective_sample_is_refused(self, calibration):
         heavy = {context: 1000.0 if context == 3 else 1.0 for context in range(100)}
         with pytest.raises(InvalidInputError, match=r"60 contexts worth 1\.1 and at least 30"):
             calibration.reweighted(heavy)
@@ -78,7 +76,7 @@ class TestWeights:
         with pytest.raises(InvalidInputError, match="at least 99"):
             strict.reweighted(dict.fromkeys(range(100), 1.0))
 
-    def test_missing_and_impossible_weights_are_refused(self, calibration: Calibration) -> None:
+    def test_missing_and_impossible_weights_are_refused(self, calibration):
         with pytest.raises(InvalidInputError, match="has no shift weight"):
             calibration.reweighted(dict.fromkeys(range(99), 1.0))
         with pytest.raises(InvalidInputError, match="above 0"):
@@ -88,14 +86,14 @@ class TestWeights:
         with pytest.raises(InvalidInputError, match="new prompt's weight"):
             calibration.reweighted(dict.fromkeys(range(100), 1.0), test_weight=math.inf)
 
-    def test_weights_survive_the_file(self, calibration: Calibration, weights: dict[int, float]) -> None:
+    def test_weights_survive_the_file(self, calibration, weights):
         shifted = calibration.reweighted(weights, estimated=True)
         copy = Calibration.from_bytes(shifted.to_bytes())
         assert copy == shifted
         assert copy.bins == shifted.bins
         assert "estimated" in copy.notes[0]
 
-    def test_rows_of_one_context_share_a_weight(self) -> None:
+    def test_rows_of_one_context_share_a_weight(self):
         assert weights_by_context([2.0, 1.0, 2.0], [0, 1, 0]) == {0: 2.0, 1: 1.0}
         with pytest.raises(InvalidInputError, match="Row 3 has the weight 3"):
             weights_by_context([2.0, 1.0, 3.0], [0, 1, 0])
@@ -103,18 +101,18 @@ class TestWeights:
             weights_by_context([2.0, 1.0], [0, 1, 0])
 
 
-def test_too_few_prompts_are_not_compared() -> None:
+def test_too_few_prompts_are_not_compared():
     with pytest.raises(InvalidInputError, match="19 deployment prompts"):
         estimate_density_ratio(["a"] * 20, ["b"] * 19)
 
 
-def test_damaged_shift_is_refused() -> None:
+def test_damaged_shift_is_refused():
     for data in ({}, {"kind": "bound", "rho": 0.1}, {"kind": "weights", "contexts": [1], "weights": []}):
         with pytest.raises(CalibrationFormatError, match="shift is damaged"):
             Shift.from_dict(data)
 
 
-def test_file_of_the_first_version_is_still_read() -> None:
+def test_file_of_the_first_version_is_still_read():
     old = Calibration.load(Path(__file__).with_name("data") / "calibration_version_1.zip")
     assert old.shift == Shift()
     assert old.chains is None

@@ -21,27 +21,27 @@ CONTEXTS, HELD_OUT = 120, 40
 GROUPS = ContextGroups.of({context: "even" if context % 2 == 0 else "odd" for context in range(CONTEXTS + HELD_OUT)})
 
 
-def values(contexts: range, seed: int) -> CalibrationValues:
+def values(contexts, seed):
     drawn = -np.random.default_rng(seed).exponential(size=len(contexts))
     return CalibrationValues(drawn, np.zeros(len(contexts), dtype=int), np.array(contexts))
 
 
-def joint(alpha: float = 0.1, seed: int = 0, contexts: range = range(CONTEXTS)) -> Calibration:
+def joint(alpha=0.1, seed=0, contexts=range(CONTEXTS)):
     held_out = values(range(CONTEXTS, CONTEXTS + HELD_OUT), seed + 1)
     return Calibration(TOY_FINGERPRINT, alpha, values(contexts, seed), verification=held_out, context_groups=GROUPS)
 
 
 @pytest.fixture(scope="module")
-def factorized() -> FactorizedCalibration:
+def factorized():
     few = joint(0.05, 7, range(40))
     return FactorizedCalibration(0.1, (("gender", joint(0.05, 3)), ("age", few)))
 
 
-def heavy(place: int, weight: float) -> dict[int, float]:
+def heavy(place, weight):
     return {context: weight if context == place else 1.0 for context in range(CONTEXTS + HELD_OUT)}
 
 
-def weighted_threshold(own: CalibrationValues, weights: dict[int, float], test_weight: float, alpha: float) -> float:
+def weighted_threshold(own, weights, test_weight, alpha):
     """The largest value such that those below it, with the new prompt at minus infinity, weigh at most alpha."""
     rows = sorted(zip(own.values.tolist(), own.contexts.tolist(), strict=True))
     total = sum(Fraction(weights[context]) for _, context in rows) + Fraction(test_weight)
@@ -53,7 +53,7 @@ def weighted_threshold(own: CalibrationValues, weights: dict[int, float], test_w
     return found
 
 
-def test_a_group_whose_contexts_are_worth_too_little_is_refused_as_all_together_would_be() -> None:
+def test_a_group_whose_contexts_are_worth_too_little_is_refused_as_all_together_would_be():
     weights = heavy(4, 9.0)
     shifted = joint().reweighted(weights)
     worth = (59 + 9) ** 2 / (59 + 81)
@@ -74,7 +74,7 @@ def test_a_group_whose_contexts_are_worth_too_little_is_refused_as_all_together_
     assert [group.certifiable for group in outweighed.groups] == [False, True]
 
 
-def test_the_floor_rises_with_the_contexts_that_alpha_needs() -> None:
+def test_the_floor_rises_with_the_contexts_that_alpha_needs():
     shifted = joint(0.02).reweighted(heavy(4, 4.0))
     assert shifted.groups[1].effective == pytest.approx(60)
     assert shifted.for_group("odd").group == "odd"
@@ -86,7 +86,7 @@ def test_the_floor_rises_with_the_contexts_that_alpha_needs() -> None:
         joint(0.015).reweighted(heavy(4, 4.0)).for_group("even")
 
 
-def test_a_groups_smallest_level_counts_the_new_prompts_weight() -> None:
+def test_a_groups_smallest_level_counts_the_new_prompts_weight():
     shifted = joint().reweighted(heavy(4, 4.0))
     even, odd = shifted.groups
     for group, total in ((even, 63.0), (odd, 60.0)):
@@ -97,14 +97,14 @@ def test_a_groups_smallest_level_counts_the_new_prompts_weight() -> None:
         assert less.threshold(0) == -math.inf
 
 
-def test_without_weights_a_group_is_as_it_was() -> None:
+def test_without_weights_a_group_is_as_it_was():
     plain = joint()
     assert [group.effective for group in plain.groups] == [None, None]
     assert [group.smallest_alpha for group in plain.groups] == pytest.approx([1 / 61, 1 / 61])
     assert all(group.certifiable for group in plain.groups)
 
 
-def test_factorized_thresholds_are_reweighted_family_by_family(factorized: FactorizedCalibration) -> None:
+def test_factorized_thresholds_are_reweighted_family_by_family(factorized):
     weights = {context: 1.0 + (context % 3) / 2 for context in range(CONTEXTS + HELD_OUT)}
     shifted = factorized.reweighted(weights, test_weight=1.5)
     for name, part in factorized.parts:
@@ -118,7 +118,7 @@ def test_factorized_thresholds_are_reweighted_family_by_family(factorized: Facto
     ]
 
 
-def test_weights_that_are_too_much_for_one_family_are_refused_with_its_name(factorized: FactorizedCalibration) -> None:
+def test_weights_that_are_too_much_for_one_family_are_refused_with_its_name(factorized):
     with pytest.raises(InvalidInputError) as refused:
         factorized.reweighted(heavy(4, 15.0))
     worth = (39 + 15) ** 2 / (39 + 225)
@@ -131,9 +131,7 @@ def test_weights_that_are_too_much_for_one_family_are_refused_with_its_name(fact
     assert factorized.reweighted(heavy(4, 4.0), floor=5.0).parts[0][1].shift.kind == "weights"
 
 
-def test_a_group_of_factorized_thresholds_is_refused_for_the_family_that_is_too_small(
-    factorized: FactorizedCalibration,
-) -> None:
+def test_a_group_of_factorized_thresholds_is_refused_for_the_family_that_is_too_small(factorized):
     assert factorized.for_group("even").group == "even"
     with pytest.raises(InvalidInputError, match="The family 'age' is too small for weights: The weights leave the 20"):
         factorized.reweighted(heavy(4, 1.5)).for_group("even")
@@ -141,7 +139,7 @@ def test_a_group_of_factorized_thresholds_is_refused_for_the_family_that_is_too_
     assert wide.reweighted(heavy(4, 1.5)).for_group("even").group == "even"
 
 
-def test_estimated_weights_of_a_deployment_serve_factorized_thresholds(factorized: FactorizedCalibration) -> None:
+def test_estimated_weights_of_a_deployment_serve_factorized_thresholds(factorized):
     """Coverage after a shift to one kind of prompt is that of that kind, for every family."""
     prompts = [f"{'the nurse said' if context % 2 else 'the pilot wrote'} {context}" for context in range(160)]
     ratio = estimate_density_ratio(prompts, [f"the nurse said {number}" for number in range(300, 400)])
