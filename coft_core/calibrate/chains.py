@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from coft_core.calibrate.ledger import Entry, Ledger, LedgerPhase, ledger_key
-from coft_core.calibrate.settings import Progress
+from coft_core.calibrate.settings import Progress, counted
 from coft_core.calibrate.task import JOINT, masked_views
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.families import AnyCalibration
@@ -73,10 +73,6 @@ class Chain:
     truth: npt.NDArray[np.float32]
     chosen: npt.NDArray[np.float32]
     tokens: npt.NDArray[np.int32]
-
-    def entry(self) -> Entry:
-        """The chain as a ledger keeps it."""
-        return {"truth": self.truth, "chosen": self.chosen, "tokens": self.tokens}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,28 +157,24 @@ def generate_chains(
         raise InvalidInputError(f"The number of steps is {max_new_tokens}; ask for at least one.")
     _check_lengths(model, prompts)
     views = tuple(tuple(masked_views(policy, p.prompt)) for p in prompts)
-    own = LedgerPhase(ledger, phase, tuple(p.row for p in prompts))
-    shapes = {"truth": tuple((-1, len(v)) for v in views), "chosen": ((-1,),) * len(views)}
-    known = own.known({**shapes, "tokens": shapes["chosen"]})
-    found = {place: Chain(**entry) for place, entry in known.items()}
-    if found and progress:
-        progress(len(found))
-    # Batches are formed of all prompts, so that those left have the neighbours that they have without an interruption.
+    any_length = ((-1,),) * len(views)
+    shapes = {"truth": tuple((-1, len(v)) for v in views), "chosen": any_length, "tokens": any_length}
     room = room or OwnRoom()
-    for batch in _batches(model, policy, prompts, max_new_tokens, batch_prompts, room.most):
-        left = [prompts[place] for place in batch if place not in found]
-        if not left:
-            continue
+
+    def continued(places: list[int]) -> list[Entry]:
+        left = [prompts[place] for place in places]
         size = _size(model, policy, left, max_new_tokens)
-        chains = room.run(size, partial(_continue, left, model, policy, max_new_tokens, seed))
-        made = dict(zip((place for place in batch if place not in found), chains, strict=True))
-        found.update(made)
-        own.put({place: chain.entry() for place, chain in made.items()})
-        if progress:
-            progress(len(made))
-    written = tuple(found[place] for place in range(len(prompts)))
-    ended = tuple(bool(own.tokens.size) and int(own.tokens[-1]) in model.end_token_ids for own in written)
-    return Chains(tuple(prompts), views, written, ended)
+        return room.run(size, partial(_continue, left, model, policy, max_new_tokens, seed))
+
+    entries = LedgerPhase(ledger, phase, tuple(p.row for p in prompts)).completed(
+        shapes,
+        lambda: _batches(model, policy, prompts, max_new_tokens, batch_prompts, room.most),
+        continued,
+        progress or (lambda count: None),
+    )
+    chains = tuple(Chain(**entry) for entry in entries)
+    ended = tuple(bool(own.tokens.size) and int(own.tokens[-1]) in model.end_token_ids for own in chains)
+    return Chains(tuple(prompts), views, chains, ended)
 
 
 def _check_lengths(model: LanguageModel, prompts: Sequence[ChainPrompt]) -> None:
@@ -233,20 +225,25 @@ def _size(model: LanguageModel, policy: Policy, prompts: Sequence[ChainPrompt], 
 
 def _continue(
     prompts: Sequence[ChainPrompt], model: LanguageModel, policy: Policy, steps: int, seed: int
-) -> list[Chain]:
-    """The chains of a batch of prompts with the same branches."""
+) -> list[Entry]:
+    """The chains of a batch of prompts with the same branches, as :class:`Chain` has them."""
     branches = [policy.branches(p.prompt) for p in prompts]
     names = tuple(branch.name for branch in branches[0])
     group = BranchGroup({BASE: model}, [branch for row in branches for branch in row])
     seeds = [chain_seed(seed, p.row) for p in prompts]
     chains: list[loop.Chain[_Draw]] = [loop.Chain(model.end_token_ids, steps) for _ in prompts]
     while any(chain.finished(group.room) is None for chain in chains):
-        loop.write(group, chains, *group.followed(_Draws(policy, group.generated, names, seeds)))
+        logits = group.logits()  # (G * B, V)
+        loop.write(group, chains, logits, _drawn(policy, logits, group.generated, names, seeds))
     group.close()
     # (T, F + 2) each
     tables = [np.array([(draw.token_id, *draw.supports) for draw in chain.steps]) for chain in chains]
     return [
-        Chain(table[:, 2:].astype(np.float32), table[:, 1].astype(np.float32), table[:, 0].astype(np.int32))
+        {
+            "truth": table[:, 2:].astype(np.float32),
+            "chosen": table[:, 1].astype(np.float32),
+            "tokens": table[:, 0].astype(np.int32),
+        }
         for table in tables
     ]
 
@@ -259,34 +256,9 @@ class _Draw:
     supports: list[float]
 
 
-@dataclass(frozen=True, slots=True)
-class _Draws:
+def _drawn(policy: Policy, logits: Tensor, step: int, names: tuple[str, ...], seeds: Sequence[int]) -> list[_Draw]:
     """What the policy chooses at one step of G chains, and what the factual branch would have written there."""
-
-    policy: Policy
-    step: int
-    names: tuple[str, ...]
-    seeds: Sequence[int]
-    key: None = None
-
-    def alone(self, logits: Tensor) -> list[_Draw]:
-        """The choices from logits ``(G * B, V)``."""
-        by_chain = logits.view(len(self.seeds), len(self.names), -1)  # (G, B, V)
-        tokens, supports = _step(self.policy, by_chain, self.step, self.names, self.seeds)  # (G,), (G, F + 1)
-        # One transfer a step: float64 holds token ids and float32 values exactly.
-        rows = torch.cat([tokens[:, None].double(), supports.double()], dim=-1).tolist()
-        return [_Draw(int(token), values) for token, *values in rows]
-
-    def together(self, logits: Sequence[Tensor], sequels: Sequence[_Draws]) -> Sequence[Callable[[], list[_Draw]]]:
-        """Never asked for: each has a forward of its own."""
-        raise NotImplementedError
-
-
-def _step(
-    policy: Policy, logits: Tensor, step: int, names: tuple[str, ...], seeds: Sequence[int]
-) -> tuple[Tensor, Tensor]:
-    """Chosen tokens ``(G,)``; their joint support, then that of the true token in each masked view ``(G, F + 1)``."""
-    views = policy.views(logits, step, names)
+    views = policy.views(logits.view(len(seeds), len(names), -1), step, names)
     draws = [
         torch.tensor([keyed_uniform(seed, path, step) for seed in seeds], dtype=torch.float64, device=logits.device)
         for path in (loop.ROOT_PATH, TRUTH_PATH)
@@ -300,7 +272,9 @@ def _step(
         joint_support(views.log_p_fused.gather(-1, token[:, None]), log_p.gather(-1, token[:, None]))
         for log_p, token in looked_up
     ]  # F + 1 of (G, 1)
-    return chosen, torch.cat(supports, dim=-1)
+    # One transfer a step: float64 holds token ids and float32 values exactly.
+    rows = torch.cat([chosen[:, None].double(), *(support.double() for support in supports)], dim=-1).tolist()
+    return [_Draw(int(token), values) for token, *values in rows]
 
 
 def chain_prompts(
@@ -311,13 +285,6 @@ def chain_prompts(
     detector: SpanDetector,
 ) -> list[ChainPrompt]:
     """Mask the prompts as the policy would.
-
-    Args:
-        model: The model.
-        examples: Prompts; references are not needed.
-        contexts: Context of each example.
-        policy: The policy.
-        detector: Finds spans where an example has none.
 
     Raises:
         InvalidInputError: There is no example, or one (named by its number) has an unusable prompt.
@@ -332,19 +299,6 @@ def chain_prompts(
             raise InvalidInputError(f"Example {row}: {error}") from error
         prompts.append(ChainPrompt(prepared.prompt, context, row))
     return prompts
-
-
-def counted(progress: Progress | None, total: int) -> Callable[[int], None]:
-    """Turn counts of finished batches into (done, total)."""
-    done = 0
-
-    def advance(count: int) -> None:
-        nonlocal done
-        done += count
-        if progress:
-            progress(done, total)
-
-    return advance
 
 
 PHASE = "chains"

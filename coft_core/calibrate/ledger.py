@@ -7,7 +7,7 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -31,23 +31,12 @@ class Ledger(Protocol):
     def bind(self, key: str) -> None:
         """Tie the ledger to the inputs that its results depend on; called before anything is read or put.
 
-        Args:
-            key: The inputs' key, see :func:`ledger_key`.
-
         Raises:
             LedgerMismatchError: It is tied to other inputs.
         """
 
     def get_many(self, phase: str, examples: Sequence[int]) -> dict[int, Entry]:
-        """What is known of some examples.
-
-        Args:
-            phase: The phase's label.
-            examples: Numbers of examples, from 1.
-
-        Returns:
-            Entries by number; examples of which nothing is known are left out.
-        """
+        """What is known of some examples."""
 
     def put_many(self, phase: str, results: Mapping[int, Entry]) -> None:
         """Keep what a batch gave, by number of the example."""
@@ -91,15 +80,38 @@ class LedgerPhase:
     label: str
     examples: tuple[int, ...]
 
-    def known(self, shapes: Mapping[str, tuple[tuple[int, ...], ...]]) -> dict[int, Entry]:
-        """What the ledger knows, by the examples' places in this phase.
+    def completed(
+        self,
+        shapes: Mapping[str, tuple[tuple[int, ...], ...]],
+        batches: Callable[[], Iterable[Sequence[int]]],
+        work: Callable[[list[int]], Iterable[Entry]],
+        done: Callable[[int], None],
+    ) -> list[Entry]:
+        """What every example gives: what the ledger knows, and the rest batch by batch.
 
         Args:
             shapes: For each array its shape in each example; -1 allows any length.
+            batches: Places of the examples of each batch; asked for unless everything is known. They are formed of all
+                examples, so that those left have the neighbours that they have without an interruption.
+            work: What the examples at some places give.
+            done: Told how many are known already, if any, then after each batch how many it held.
 
         Raises:
-            LedgerMismatchError: An entry cannot belong to its example.
+            LedgerMismatchError: What is known cannot belong to its example.
         """
+        found = self._known(shapes)
+        if found:
+            done(len(found))
+        for batch in batches() if len(found) < len(self.examples) else ():
+            if left := [place for place in batch if place not in found]:
+                entries = dict(zip(left, work(left), strict=True))
+                found.update(entries)
+                self._put(entries)
+                done(len(left))
+        return [found[place] for place in range(len(self.examples))]
+
+    def _known(self, shapes: Mapping[str, tuple[tuple[int, ...], ...]]) -> dict[int, Entry]:
+        """What the ledger knows, by the examples' places in this phase."""
         if self.ledger is None:
             return {}
         found = self.ledger.get_many(self.label, self.examples)
@@ -113,9 +125,8 @@ class LedgerPhase:
                 )
         return known
 
-    def put(self, results: Mapping[int, Entry]) -> None:
-        """Keep what a batch gave, by the examples' places in this phase."""
-        if self.ledger is not None and results:
+    def _put(self, results: Mapping[int, Entry]) -> None:
+        if self.ledger is not None:
             self.ledger.put_many(self.label, {self.examples[place]: entry for place, entry in results.items()})
 
 
@@ -149,11 +160,7 @@ class MemoryLedger:
         return self._key
 
     def bind(self, key: str) -> None:
-        """Take the inputs' key, or see that it is the same.
-
-        Raises:
-            LedgerMismatchError: The ledger belongs to other inputs.
-        """
+        """Take the inputs' key, or see that it is the same."""
         if self._key not in ("", key):
             raise LedgerMismatchError(
                 "What was worked out so far belongs to another model, prompt set or setting; calibrate from the "
@@ -193,11 +200,7 @@ class MemoryLedger:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MemoryLedger:
-        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed.
-
-        Raises:
-            LedgerMismatchError: The data is damaged, or of another version.
-        """
+        """Rebuild from :meth:`to_bytes`. Nothing in the data is executed."""
         made = cls()
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as archive:

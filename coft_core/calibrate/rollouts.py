@@ -8,9 +8,9 @@ from typing import Generic
 
 import numpy as np
 
-from coft_core.calibrate.chains import ChainPrompt, Chains, chain_prompts, counted, generate_chains
+from coft_core.calibrate.chains import ChainPrompt, Chains, chain_prompts, generate_chains
 from coft_core.calibrate.ledger import ledger_key
-from coft_core.calibrate.settings import CalibrationSettings
+from coft_core.calibrate.settings import CalibrationSettings, counted
 from coft_core.calibrate.task import Task, masked_views
 from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.coverage import CoverageReport, clopper_pearson
@@ -36,12 +36,6 @@ Parts = Mapping[str, Calibration]
 
 def calibrate_on_rollouts(task: Task[Thresholds]) -> Thresholds:
     """Iterate thresholds on the policy's own chains, and measure their coverage.
-
-    Args:
-        task: What is calibrated, for one policy; a ledger in its settings is bound to it.
-
-    Returns:
-        The calibration, with the record of its rounds.
 
     Raises:
         InvalidInputError: There are several policies, no example, an unusable prompt, or nothing masked in any.

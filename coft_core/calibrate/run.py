@@ -141,13 +141,6 @@ def calibrate_single_branch(
 
     Nothing is masked, so that both readings are the factual one and its log-probability is its own joint support.
 
-    Args:
-        model: The model.
-        examples: Prompts with references; their spans are not looked at.
-        alpha: Risk level.
-        estimator: See :func:`calibrate`.
-        options: See :class:`CalibrationOptions`.
-
     Returns:
         A calibration that serves only methods that certify in the factual branch.
 

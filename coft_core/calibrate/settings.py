@@ -20,6 +20,19 @@ Progress = Callable[[int, int], None]
 """Called with (examples done, examples in all); raising from it ends the calibration."""
 
 
+def counted(progress: Progress | None, total: int) -> Callable[[int], None]:
+    """Turn counts of finished batches into (done, total)."""
+    done = 0
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress:
+            progress(done, total)
+
+    return advance
+
+
 class CalibrationOptions(TypedDict, total=False):
     """Options of a calibration; what is left out has the default of :class:`CalibrationSettings`.
 

@@ -90,11 +90,7 @@ class Task(Generic[Thresholds]):
         settings: CalibrationSettings,
         by_family: Mapping[str, float] | None = None,
     ) -> Task[Thresholds]:
-        """Check what is asked; arguments as for :func:`coft_core.calibrate_factorized`, for a kind of policy.
-
-        Raises:
-            InvalidInputError: A parameter is outside its range, or an example lacks a group that is needed.
-        """
+        """Check what is asked; arguments as for :func:`coft_core.calibrate_factorized`, for a kind of policy."""
         if not lams:
             raise InvalidInputError("There is no fusion weight; give at least one lambda.")
         controls: dict[str, Any] = {
@@ -145,14 +141,7 @@ class Task(Generic[Thresholds]):
         return held_out_contexts(contexts, levels, self.settings.verification_share, self.settings.seed, self.groups)
 
     def thresholds(self, fingerprint: Fingerprint, alpha: float, values: CalibrationValues, **rest: Any) -> Calibration:
-        """Thresholds of one masked view, without a name or date yet.
-
-        Args:
-            fingerprint: The policy's.
-            alpha: The view's risk level.
-            values: Its values.
-            rest: Other fields of :class:`Calibration`.
-        """
+        """Thresholds of one masked view, without a name or date yet."""
         return Calibration(
             fingerprint=fingerprint,
             alpha=alpha,

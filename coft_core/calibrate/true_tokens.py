@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from coft_core.calibrate.ledger import LedgerPhase
-from coft_core.calibrate.settings import CalibrationSettings, Progress
+from coft_core.calibrate.ledger import Entry, LedgerPhase
+from coft_core.calibrate.settings import CalibrationSettings, Progress, counted
 from coft_core.calibrate.task import JOINT, masked_views
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import InvalidInputError, PromptTooLongError
@@ -153,13 +153,6 @@ def prepare(
 ) -> list[Prepared]:
     """Mask and tokenize the examples.
 
-    Args:
-        model: The model.
-        examples: Prompts with references.
-        contexts: Number of each example's context.
-        mask: How spans are masked.
-        detector: Finds spans where an example has none.
-
     Raises:
         InvalidInputError: There is no example, or one (named by its number) has no prompt or reference.
         PromptTooLongError: An example does not fit into the model's context.
@@ -193,15 +186,6 @@ def reference_values(
     """Values of every masked view under each policy, the model run once.
 
     A family's values come from the examples in which it is masked; others need no branch for it.
-
-    Args:
-        model: The model.
-        prepared: The examples.
-        policies: The policies, which differ in their fusion weight alone.
-        settings: Progress, batches, ledger and memory.
-
-    Returns:
-        Values by view, families in the order in which pages list them, for each policy.
     """
     views = [masked_views(policies[0], item.prompt) for item in prepared]
     kept = [(item, tokens) for item, tokens in zip(prepared, views, strict=True) if tokens]
@@ -255,28 +239,23 @@ def forced_supports(
     """
     limits = Limits.of(model.device)
     budget = TOKEN_BUDGET if model.device.type == "cpu" else ACCELERATOR_TOKEN_BUDGET
-    phase = phase or LedgerPhase(None, "", ())
-    shapes = tuple((item.scored, len(lams), len(item.prompts) - 1) for item in items)
-    found = {place: entry["support"] for place, entry in phase.known({"support": shapes}).items()}
-    if found and progress:
-        progress(len(found), len(items))
-    if len(found) == len(items):
-        return [found[place] for place in range(len(items))]
-    scorer, room = ForcedScorer(model, limits), room or OwnRoom()
-    # Batches are formed of all items, so that those left have the neighbours that they have without an interruption.
-    for batch in forced_batches(items, budget, batch_size, limits.waste, scorer.fitting(room.most)):
-        left = [place for place in batch if place not in found]
-        if not left:
-            continue
-        chosen = [items[place] for place in left]
-        work = partial(_batch_supports, scorer, model, chosen, lams, temperature)
-        supports = room.run(scorer.memory_size(chosen), work)  # (N, L, K)
-        pieces = np.split(supports, np.cumsum([item.scored for item in chosen])[:-1])
-        found.update(zip(left, pieces, strict=True))
-        phase.put({place: {"support": found[place]} for place in left})
-        if progress:
-            progress(len(found), len(items))
-    return [found[place] for place in range(len(items))]
+    phase = phase or LedgerPhase(None, "", tuple(range(1, len(items) + 1)))
+    room = room or OwnRoom()
+    scorer = cache(lambda: ForcedScorer(model, limits))
+
+    def scored(places: list[int]) -> list[Entry]:
+        chosen = [items[place] for place in places]
+        work = partial(_batch_supports, scorer(), model, chosen, lams, temperature)
+        supports = room.run(scorer().memory_size(chosen), work)  # (N, L, K)
+        return [{"support": part} for part in np.split(supports, np.cumsum([item.scored for item in chosen])[:-1])]
+
+    entries = phase.completed(
+        {"support": tuple((item.scored, len(lams), len(item.prompts) - 1) for item in items)},
+        lambda: forced_batches(items, budget, batch_size, limits.waste, scorer().fitting(room.most)),
+        scored,
+        counted(progress, len(items)),
+    )
+    return [entry["support"] for entry in entries]
 
 
 def _tokens(

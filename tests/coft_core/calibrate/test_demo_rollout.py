@@ -13,36 +13,32 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
-def model() -> cc.LanguageModel:
+def model():
     return cc.load_model("demo")
 
 
 @pytest.fixture(scope="module")
-def examples() -> list[cc.Example]:
+def examples():
     lines = (ROOT / "assets" / "prompts" / "calibration_demo.jsonl").read_text("utf-8").splitlines()
     return [cc.Example(json.loads(line)["prompt"]) for line in lines[:130]]
 
 
 @pytest.fixture(scope="module")
-def calibration(model: cc.LanguageModel, examples: list[cc.Example]) -> cc.Calibration:
+def calibration(model, examples):
     return cc.calibrate(
         model, examples[:100], alpha=0.2, source="rollout", max_new_tokens=8, verification_share=0.4, max_iterations=3
     )
 
 
-def test_rollouts_of_the_embedded_model_cover_what_was_asked(calibration: cc.Calibration) -> None:
+def test_rollouts_of_the_embedded_model_cover_what_was_asked(calibration):
     report = calibration.coverage
     assert report.contexts == 40
-    assert report.low is not None
-    assert report.high is not None
     assert report.low <= 1 - calibration.alpha <= report.high
     assert calibration.source == "rollout"
     assert calibration.as_rolled_out
 
 
-def test_audit_with_rollout_thresholds_is_certified_as_a_chain_and_does_not_drift(
-    model: cc.LanguageModel, examples: list[cc.Example], calibration: cc.Calibration
-) -> None:
+def test_audit_with_rollout_thresholds_is_certified_as_a_chain_and_does_not_drift(model, examples, calibration):
     policy = cc.CoftPolicy(lam=0.6, calibration=calibration)
     runs = [cc.generate(model, e.prompt, policy, max_new_tokens=4, seed=i) for i, e in enumerate(examples[100:115])]
     assert {run.certificate for run in runs} == {"certified"}

@@ -42,11 +42,11 @@ SETTINGS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def model() -> cc.LanguageModel:
+def model():
     return tiny_model()
 
 
-def thresholded(model: cc.LanguageModel, taus: dict[str, float]) -> cc.FactorizedCoftPolicy:
+def thresholded(model, taus):
     """A policy with one threshold a family at every step."""
     bare = cc.FactorizedCoftPolicy(0.6)
     own = replace(bare.fingerprint(model, "none"), estimator="hierarchical", source="rollout")
@@ -58,14 +58,12 @@ def thresholded(model: cc.LanguageModel, taus: dict[str, float]) -> cc.Factorize
     return cc.FactorizedCoftPolicy(0.6, cc.FactorizedCalibration(0.1, parts))
 
 
-def prompts(model: cc.LanguageModel, policy: cc.FactorizedCoftPolicy | cc.CoftPolicy) -> list[Any]:
+def prompts(model, policy):
     return chain_prompts(model, [cc.Example(text) for text in TEXTS], range(len(TEXTS)), policy, PlainDetector())
 
 
 class TestChains:
-    def test_chains_are_those_that_the_policy_generates_with_its_thresholds_in_force(
-        self, model: cc.LanguageModel
-    ) -> None:
+    def test_chains_are_those_that_the_policy_generates_with_its_thresholds_in_force(self, model):
         policy = thresholded(model, {"gender": -5.0, "age": -4.0})
         chains = generate_chains(model, policy, prompts(model, policy), max_new_tokens=6, seed=5)
         free = generate_chains(model, cc.FactorizedCoftPolicy(0.6), prompts(model, policy), max_new_tokens=6, seed=5)
@@ -78,7 +76,7 @@ class TestChains:
             expected = [min(step.log_p_fused, step.log_p_masked) for step in run.steps]
             assert chains.chosen.select([row - 1]).values.tolist() == pytest.approx(expected, abs=1e-4)
 
-    def test_true_tokens_are_factual_draws_supported_in_each_familys_branch(self, model: cc.LanguageModel) -> None:
+    def test_true_tokens_are_factual_draws_supported_in_each_familys_branch(self, model):
         policy = thresholded(model, {"gender": -5.0, "age": -4.0})
         given = prompts(model, policy)
         chains = generate_chains(model, policy, given, max_new_tokens=4, seed=8)
@@ -99,7 +97,7 @@ class TestChains:
                     assert found.tolist() == pytest.approx([float(min(fused[truth], log_p[place][truth]))], abs=1e-4)
         assert chains.truth("race").context_count == 0
 
-    def test_one_family_gives_the_chains_of_its_joint_mask(self, model: cc.LanguageModel) -> None:
+    def test_one_family_gives_the_chains_of_its_joint_mask(self, model):
         joint = cc.CoftPolicy(0.6, families=("age",))
         factorized = cc.FactorizedCoftPolicy(0.6, families=("age",))
         one = generate_chains(model, joint, prompts(model, joint)[:1], 5, seed=1)
@@ -108,9 +106,7 @@ class TestChains:
         assert one.truth() == other.truth("age")
         assert one.chosen == other.chosen
 
-    def test_batches_hold_prompts_of_the_same_families_and_no_more_rows_than_allowed(
-        self, model: cc.LanguageModel, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_batches_hold_prompts_of_the_same_families_and_no_more_rows_than_allowed(self, model, monkeypatch):
         seen: list[int] = []
         many = chain_prompts(model, EXAMPLES, range(160), cc.FactorizedCoftPolicy(), PlainDetector())
         generate_chains(model, cc.FactorizedCoftPolicy(), many, 1, progress=seen.append)
@@ -122,12 +118,11 @@ class TestChains:
 
 class TestIteration:
     @pytest.fixture(scope="class")
-    def made(self, model: cc.LanguageModel) -> cc.FactorizedCalibration:
+    def made(self, model):
         (made,) = cc.calibrate_factorized(model, EXAMPLES, tolerance=0.005, seed=3, **SETTINGS)
         return made
 
-    def test_thresholds_of_every_family_settle_on_fresh_contexts(self, made: cc.FactorizedCalibration) -> None:
-        assert made.chains is not None
+    def test_thresholds_of_every_family_settle_on_fresh_contexts(self, made):
         assert made.chains.settled
         rounds = made.chains.iterations
         assert [entry.final for entry in rounds] == [False] * (len(rounds) - 1) + [True]
@@ -139,9 +134,7 @@ class TestIteration:
         assert made.source == "rollout"
         assert made.notes == (made.chains.sentence,)
 
-    def test_each_family_has_its_share_and_the_contexts_in_which_it_is_masked(
-        self, made: cc.FactorizedCalibration
-    ) -> None:
+    def test_each_family_has_its_share_and_the_contexts_in_which_it_is_masked(self, made):
         assert made.alphas == {"gender": 0.2, "age": 0.2}
         for name, own in made.parts:
             rows = {int(row) for row in (*own.values.rows, *own.verification.rows)}
@@ -150,17 +143,14 @@ class TestIteration:
             low, high = clopper_pearson(own.coverage.kept, own.coverage.contexts, 0.975)
             assert low <= 0.8 <= high
 
-    def test_the_intersection_covers_at_least_what_was_asked(self, made: cc.FactorizedCalibration) -> None:
+    def test_the_intersection_covers_at_least_what_was_asked(self, made):
         assert made.coverage.contexts == 40
         assert made.coverage.agrees
         smallest = min(own.coverage.coverage or 0 for _, own in made.parts)
-        assert made.coverage.coverage is not None
         assert made.coverage.coverage >= 0.6
         assert made.coverage.coverage <= smallest + 0.2
 
-    def test_policy_of_the_same_settings_is_certified_and_does_not_drift(
-        self, model: cc.LanguageModel, made: cc.FactorizedCalibration
-    ) -> None:
+    def test_policy_of_the_same_settings_is_certified_and_does_not_drift(self, model, made):
         policy = cc.FactorizedCoftPolicy(0.6, made)
         runs = [
             cc.generate(model, e.prompt, policy, max_new_tokens=4, seed=i, detector=PlainDetector())
@@ -174,25 +164,24 @@ class TestIteration:
         other = made.read(by_family={"gender": 0.3, "age": 0.1})
         assert cc.drift_report(other, [], window=4).reason.endswith("other thresholds than these")
 
-    def test_file_gives_back_an_equal_calibration(self, made: cc.FactorizedCalibration) -> None:
+    def test_file_gives_back_an_equal_calibration(self, made):
         copy = cc.load_calibration(made.to_bytes())
         assert copy == made
         assert copy.chains == made.chains
         assert copy.chosen == made.chosen
         assert copy.coverage == made.coverage
 
-    def test_one_family_gives_the_calibration_of_its_joint_mask(self, model: cc.LanguageModel) -> None:
+    def test_one_family_gives_the_calibration_of_its_joint_mask(self, model):
         masked = [e for i, e in enumerate(EXAMPLES[:40]) if i % 4 != 2]
         (parts,) = cc.calibrate_factorized(model, masked, families=("gender",), **SETTINGS)
         joint = cc.calibrate(model, masked, families=("gender",), **SETTINGS)
         own = parts.part("gender")
-        assert own is not None
         assert own.chains == joint.chains
         assert (own.values, own.verification, own.bins) == (joint.values, joint.verification, joint.bins)
         assert parts.coverage == joint.coverage
         assert parts.chosen == joint.chosen
 
-    def test_prompts_without_anything_masked_play_no_part_and_are_counted(self, model: cc.LanguageModel) -> None:
+    def test_prompts_without_anything_masked_play_no_part_and_are_counted(self, model):
         plain = [cc.Example(f"somebody number {i}") for i in range(5)]
         seen: list[tuple[int, int]] = []
         rows = [*plain, *EXAMPLES[:24]]
@@ -205,7 +194,7 @@ class TestIteration:
         )
         assert reference[0].unmasked == 5
 
-    def test_groups_have_thresholds_of_their_own(self, model: cc.LanguageModel) -> None:
+    def test_groups_have_thresholds_of_their_own(self, model):
         rows = [replace(e, group="ab"[i // 4 % 2]) for i, e in enumerate(EXAMPLES[:80])]
         (made,) = cc.calibrate_factorized(model, rows, by_group=True, **SETTINGS)
         own = made.for_group("b")
@@ -213,7 +202,7 @@ class TestIteration:
         assert {(c // 4) % 2 for _, p in own.parts for c in p.values.contexts.tolist()} == {1}
         assert not own.as_rolled_out
 
-    def test_levels_are_given_by_hand(self, model: cc.LanguageModel) -> None:
+    def test_levels_are_given_by_hand(self, model):
         hand = {"gender": 0.3, "age": 0.1}
         (made,) = cc.calibrate_factorized(model, EXAMPLES[:80], by_family=hand, **SETTINGS)
         assert made.alphas == hand
@@ -222,20 +211,20 @@ class TestIteration:
 
 
 class TestRefused:
-    def test_several_weights_share_no_chains(self, model: cc.LanguageModel) -> None:
+    def test_several_weights_share_no_chains(self, model):
         with pytest.raises(InvalidInputError, match="2 fusion weights"):
             cc.calibrate_factorized(model, EXAMPLES[:4], [0.2, 0.6], **SETTINGS)
 
-    def test_nothing_masked(self, model: cc.LanguageModel) -> None:
+    def test_nothing_masked(self, model):
         with pytest.raises(InvalidInputError, match="Nothing is masked"):
             cc.calibrate_factorized(model, [cc.Example("somebody")], **SETTINGS)
 
-    def test_unknown_source(self, model: cc.LanguageModel) -> None:
+    def test_unknown_source(self, model):
         with pytest.raises(InvalidInputError, match="reference, rollout"):
             cc.calibrate_factorized(model, EXAMPLES[:4], source="dreams")
 
 
-def test_rounds_leave_every_family_what_its_level_needs() -> None:
+def test_rounds_leave_every_family_what_its_level_needs():
     order = list(range(40))
     everywhere, rare = frozenset(order), frozenset(range(0, 40, 4))
     assert round_size(order, {"": everywhere}, {"": 0.2}, 4) == (10, 3)
@@ -249,7 +238,7 @@ def test_rounds_leave_every_family_what_its_level_needs() -> None:
     assert round_size(order, {"gender": everywhere, "age": crowded}, {"gender": 0.2, "age": 0.2}, 4) == (40, 0)
 
 
-def test_chains_can_be_recorded_for_a_factorized_calibration_on_references(model: cc.LanguageModel) -> None:
+def test_chains_can_be_recorded_for_a_factorized_calibration_on_references(model):
     rows = [replace(e, reference="and so on") for e in EXAMPLES[:40]]
     (reference,) = cc.calibrate_factorized(model, rows, alpha=0.4, detector=PlainDetector())
     policy = cc.FactorizedCoftPolicy(0.6, reference)
@@ -258,7 +247,6 @@ def test_chains_can_be_recorded_for_a_factorized_calibration_on_references(model
     assert recorded.chosen.context_count == 21
     assert recorded.as_rolled_out
     assert recorded.notes == ()
-    assert recorded.chains is not None
     assert recorded.chains.max_new_tokens == 3
     assert [own.bins for _, own in recorded.parts] == [own.bins for _, own in reference.parts]
     with pytest.raises(InvalidInputError, match="no calibration"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import coft_core as cc
-from coft_core.calibrate.ledger import Entry, LedgerPhase
+from coft_core.calibrate.ledger import LedgerPhase
 from tests.conftest import TOY_FINGERPRINT
 
 entries = st.dictionaries(
@@ -29,7 +29,7 @@ entries = st.dictionaries(
 )
 
 
-def filled(found: dict[tuple[str, int], Entry], key: str = "k") -> cc.MemoryLedger:
+def filled(found, key="k"):
     ledger = cc.MemoryLedger()
     ledger.bind(key)
     for (phase, number), entry in found.items():
@@ -39,7 +39,7 @@ def filled(found: dict[tuple[str, int], Entry], key: str = "k") -> cc.MemoryLedg
 
 @settings(derandomize=True, deadline=None, max_examples=20)
 @given(found=entries)
-def test_bytes_give_back_every_array(found: dict[tuple[str, int], Entry]) -> None:
+def test_bytes_give_back_every_array(found):
     original = filled(found)
     copy = cc.MemoryLedger.from_bytes(original.to_bytes())
     assert (len(copy), copy.key) == (len(found), "k")
@@ -52,24 +52,24 @@ def test_bytes_give_back_every_array(found: dict[tuple[str, int], Entry]) -> Non
             np.testing.assert_array_equal(own[number][name], array)
 
 
-def small() -> cc.MemoryLedger:
+def small():
     return filled({("reference", 3): {"support": np.ones((2, 1, 1), dtype=np.float32)}})
 
 
 @pytest.mark.parametrize("data", [b"", b"no ledger", b"PK\x03\x04"])
-def test_other_data_is_refused(data: bytes) -> None:
+def test_other_data_is_refused(data):
     with pytest.raises(cc.LedgerMismatchError, match="damaged"):
         cc.MemoryLedger.from_bytes(data)
 
 
-def test_every_truncation_is_refused() -> None:
+def test_every_truncation_is_refused():
     data = small().to_bytes()
     for length in range(0, len(data), 11):
         with pytest.raises(cc.LedgerMismatchError):
             cc.MemoryLedger.from_bytes(data[:length])
 
 
-def test_another_version_and_arrays_that_do_not_fit_are_refused() -> None:
+def test_another_version_and_arrays_that_do_not_fit_are_refused():
     with np.load(io.BytesIO(small().to_bytes())) as archive:
         parts = {name: archive[name] for name in archive.files}
     header = json.loads(parts["header"].tobytes())
@@ -79,12 +79,12 @@ def test_another_version_and_arrays_that_do_not_fit_are_refused() -> None:
         {"data0": np.array([print, print], dtype=object)},
     ):
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, **{**parts, **change})  # type: ignore[arg-type]
+        np.savez_compressed(buffer, **{**parts, **change})
         with pytest.raises(cc.LedgerMismatchError):
             cc.MemoryLedger.from_bytes(buffer.getvalue())
 
 
-def test_first_calibration_gives_the_key_and_others_are_refused() -> None:
+def test_first_calibration_gives_the_key_and_others_are_refused():
     ledger = cc.MemoryLedger()
     assert ledger.key == ""
     ledger.bind("a")
@@ -95,7 +95,7 @@ def test_first_calibration_gives_the_key_and_others_are_refused() -> None:
         cc.MemoryLedger.from_bytes(ledger.to_bytes()).bind("b")
 
 
-def test_key_changes_with_everything_that_results_depend_on() -> None:
+def test_key_changes_with_everything_that_results_depend_on():
     examples = [cc.Example("a b", "c"), cc.Example("d", "e", (cc.Span(0, 1, "age"),))]
     keys = {
         cc.ledger_key("reference", [TOY_FINGERPRINT], examples, {}),
@@ -122,14 +122,23 @@ def test_key_changes_with_everything_that_results_depend_on() -> None:
         {"support": np.zeros((2, 1, 1)), "other": np.zeros(1)},
     ],
 )
-def test_entry_that_cannot_belong_to_its_example_is_refused(entry: Entry) -> None:
+def test_entry_that_cannot_belong_to_its_example_is_refused(entry):
     ledger = filled({("reference", 7): entry})
     phase = LedgerPhase(ledger, "reference", (5, 7))
     with pytest.raises(cc.LedgerMismatchError, match="example 7 in the phase 'reference'"):
-        phase.known({"support": ((4, 1, 1), (2, 1, 1))})
+        phase.completed({"support": ((4, 1, 1), (2, 1, 1))}, list, list, print)
 
 
-def test_phase_without_a_ledger_knows_and_keeps_nothing() -> None:
-    phase = LedgerPhase(None, "reference", (1, 2))
-    phase.put({0: {"support": np.zeros(1)}})
-    assert phase.known({"support": ((1,), (1,))}) == {}
+@pytest.mark.parametrize(("ledger", "batches"), [(None, [[0, 1], [0, 1]]), (cc.MemoryLedger(), [[0, 1]])])
+def test_phase_works_out_what_its_ledger_does_not_know(ledger, batches):
+    phase, worked, told = LedgerPhase(ledger, "reference", (1, 2)), [], []
+
+    def work(places):
+        worked.append(places)
+        return [{"support": np.full(1, place)} for place in places]
+
+    for _ in range(2):
+        entries = phase.completed({"support": ((1,), (1,))}, lambda: [[0, 1]], work, told.append)
+        assert [entry["support"].item() for entry in entries] == [0, 1]
+    assert worked == batches
+    assert told == [2, 2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 import coft_core as cc
-from coft_core.calibrate.ledger import Entry
 from coft_core.model.fake import tiny_model
 from tests.coft_core.calibrate.conftest import PlainDetector
 
@@ -22,18 +20,18 @@ class StoppedError(Exception):
 class OnceLedger(cc.MemoryLedger):
     """A ledger that takes each result once."""
 
-    def put_many(self, phase: str, results: Mapping[int, Entry]) -> None:
+    def put_many(self, phase, results):
         assert not self.get_many(phase, list(results))
         super().put_many(phase, results)
 
     @classmethod
-    def again(cls, ledger: cc.MemoryLedger) -> OnceLedger:
+    def again(cls, ledger):
         made = cls()
         made.__dict__.update(cc.MemoryLedger.from_bytes(ledger.to_bytes()).__dict__)
         return made
 
 
-def example(number: int) -> cc.Example:
+def example(number):
     who = ("the old man", "the nurse", "the old lady", "somebody")[number % 4 if number % 8 else 3]
     return cc.Example(f"{who} number {number} said", "yes" if number % 3 else "not today", group=str(number % 2))
 
@@ -51,33 +49,33 @@ COMMON: dict[str, Any] = {"alpha": 0.3, "detector": PlainDetector(), "by_group":
 
 
 @pytest.fixture(scope="module")
-def model() -> cc.LanguageModel:
+def model():
     return tiny_model()
 
 
 Made = list[cc.Calibration | cc.FactorizedCalibration]
 
 
-def references(model: cc.LanguageModel, **options: Any) -> Made:
+def references(model, **options):
     return list(cc.calibrate_many(model, EXAMPLES, [0.2, 0.6], **{**COMMON, **options}))
 
 
-def factorized(model: cc.LanguageModel, **options: Any) -> Made:
+def factorized(model, **options):
     return list(cc.calibrate_factorized(model, EXAMPLES, [0.2, 0.6], **{**COMMON, **options}))
 
 
-def rollouts(model: cc.LanguageModel, **options: Any) -> Made:
+def rollouts(model, **options):
     return [cc.calibrate(model, EXAMPLES, **{**COMMON, **CHAINS, **options})]
 
 
-def factorized_rollouts(model: cc.LanguageModel, **options: Any) -> Made:
+def factorized_rollouts(model, **options):
     return list(cc.calibrate_factorized(model, EXAMPLES, **{**COMMON, **CHAINS, **options}))
 
 
 WAYS = [references, factorized, rollouts, factorized_rollouts]
 
 
-def timeless(made: Made) -> list[bytes]:
+def timeless(made):
     """Everything in a calibration but when it was made."""
     return [
         replace(one, created="").to_bytes()
@@ -87,10 +85,10 @@ def timeless(made: Made) -> list[bytes]:
     ]
 
 
-def stopped_after(batches: int) -> Callable[[int, int], None]:
+def stopped_after(batches):
     calls = []
 
-    def progress(done: int, total: int) -> None:
+    def progress(done, total):
         calls.append(done)
         if len(calls) == batches:
             raise StoppedError
@@ -99,9 +97,7 @@ def stopped_after(batches: int) -> Callable[[int, int], None]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_interrupted_again_and_again_and_resumed_the_result_is_bit_for_bit_the_same(
-    model: cc.LanguageModel, way: Callable[..., Made]
-) -> None:
+def test_interrupted_again_and_again_and_resumed_the_result_is_bit_for_bit_the_same(model, way):
     seen: list[tuple[int, int]] = []
     whole = timeless(way(model, progress=lambda *step: seen.append(step)))
     total = seen[-1][1]
@@ -110,13 +106,7 @@ def test_interrupted_again_and_again_and_resumed_the_result_is_bit_for_bit_the_s
         known = len(ledger)
         calls: list[tuple[int, int]] = []
 
-        def progress(
-            done: int,
-            of: int,
-            ledger: OnceLedger = ledger,
-            known: int = known,
-            calls: list[tuple[int, int]] = calls,
-        ) -> None:
+        def progress(done, of, ledger=ledger, known=known, calls=calls):
             assert of == total
             calls.append((done, len(ledger)))
             if len(ledger) >= known + 10:
@@ -137,13 +127,11 @@ def test_interrupted_again_and_again_and_resumed_the_result_is_bit_for_bit_the_s
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_finished_ledger_is_read_without_running_the_model(
-    model: cc.LanguageModel, way: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_ledger_is_read_without_running_the_model(model, way, monkeypatch):
     ledger = cc.MemoryLedger()
     whole = timeless(way(model, ledger=ledger))
 
-    def fail(*arguments: Any, **options: Any) -> None:
+    def fail(*arguments, **options):
         raise AssertionError("the model ran")
 
     monkeypatch.setattr(model.module.model, "forward", fail)
@@ -153,9 +141,7 @@ def test_finished_ledger_is_read_without_running_the_model(
 
 
 @pytest.mark.parametrize("way", [references, rollouts])
-def test_other_batches_after_the_interruption_change_nothing_but_float_noise(
-    model: cc.LanguageModel, way: Callable[..., Made]
-) -> None:
+def test_other_batches_after_the_interruption_change_nothing_but_float_noise(model, way):
     whole = way(model)[0]
     ledger = cc.MemoryLedger()
     with pytest.raises(StoppedError):
@@ -178,9 +164,7 @@ def test_other_batches_after_the_interruption_change_nothing_but_float_noise(
         (factorized_rollouts, {"by_family": {"gender": 0.2, "age": 0.1}}),
     ],
 )
-def test_ledger_of_other_settings_is_refused(
-    model: cc.LanguageModel, way: Callable[..., Made], change: dict[str, Any]
-) -> None:
+def test_ledger_of_other_settings_is_refused(model, way, change):
     ledger = cc.MemoryLedger()
     with pytest.raises(StoppedError):
         way(model, ledger=ledger, progress=stopped_after(1))
@@ -190,7 +174,7 @@ def test_ledger_of_other_settings_is_refused(
     assert len(ledger) == known
 
 
-def test_ledger_of_other_examples_another_model_or_another_kind_is_refused(model: cc.LanguageModel) -> None:
+def test_ledger_of_other_examples_another_model_or_another_kind_is_refused(model):
     ledger = cc.MemoryLedger()
     references(model, ledger=ledger)
     other = [*EXAMPLES[1:], EXAMPLES[0]]
@@ -205,7 +189,7 @@ def test_ledger_of_other_examples_another_model_or_another_kind_is_refused(model
             run()
 
 
-def test_references_serve_every_level_and_split(model: cc.LanguageModel) -> None:
+def test_references_serve_every_level_and_split(model):
     """Levels and splits are read off values, so they do not make a ledger another one."""
     ledger = cc.MemoryLedger()
     references(model, ledger=ledger)
@@ -214,11 +198,9 @@ def test_references_serve_every_level_and_split(model: cc.LanguageModel) -> None
 
 
 @pytest.mark.parametrize("kind", [cc.CoftPolicy, cc.FactorizedCoftPolicy])
-def test_recorded_chains_are_resumed(
-    model: cc.LanguageModel, kind: type[cc.CoftPolicy | cc.FactorizedCoftPolicy]
-) -> None:
+def test_recorded_chains_are_resumed(model, kind):
     way = references if kind is cc.CoftPolicy else factorized
-    policy = kind(0.6, way(model)[1])  # type: ignore[arg-type]
+    policy = kind(0.6, way(model)[1])
     options: dict[str, Any] = {"max_new_tokens": 2, "detector": PlainDetector()}
     whole = cc.record_chains(model, EXAMPLES, policy, **options)
     ledger = OnceLedger()
@@ -231,6 +213,6 @@ def test_recorded_chains_are_resumed(
     )
     assert seen[0] == (len(ledger), 36)
     assert resumed == whole
-    other = replace(policy, calibration=policy.calibration.read(alpha=0.5))  # type: ignore[union-attr]
+    other = replace(policy, calibration=policy.calibration.read(alpha=0.5))
     with pytest.raises(cc.LedgerMismatchError):
         cc.record_chains(model, EXAMPLES, other, ledger=again, **options)

@@ -14,7 +14,6 @@ from coft_core.conformal.calibration import Calibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
-from coft_core.model.language_model import LanguageModel
 from coft_core.policies.coft import CoftPolicy
 from coft_core.types import Example
 
@@ -30,18 +29,17 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def model() -> LanguageModel:
+def model():
     return tiny_model()
 
 
 @pytest.fixture(scope="module")
-def made(model: LanguageModel) -> Calibration:
-    return calibrate(model, EXAMPLES, tolerance=0.002, seed=3, **SETTINGS)  # type: ignore[arg-type]
+def made(model):
+    return calibrate(model, EXAMPLES, tolerance=0.002, seed=3, **SETTINGS)
 
 
 class TestIteration:
-    def test_thresholds_that_depend_on_themselves_settle(self, made: Calibration) -> None:
-        assert made.chains is not None
+    def test_thresholds_that_depend_on_themselves_settle(self, made):
         assert made.chains.settled
         assert made.chains.iterations[-1].final
         assert made.chains.iterations[-1].change <= 0.002
@@ -52,75 +50,67 @@ class TestIteration:
         assert not first.consistent
         assert len(made.chains.iterations) > 2
 
-    def test_every_context_is_used_once(self, made: Calibration) -> None:
-        assert made.chains is not None
+    def test_every_context_is_used_once(self, made):
         assert sum(entry.contexts for entry in made.chains.iterations) + made.coverage.contexts == 160
         assert made.coverage.contexts == 40
         assert made.context_count == made.chains.iterations[-1].contexts
         assert not set(made.values.contexts.tolist()) & set(made.verification.contexts.tolist())
 
-    def test_coverage_under_the_final_thresholds_agrees_with_the_level(self, made: Calibration) -> None:
-        assert made.coverage.low is not None
-        assert made.coverage.high is not None
+    def test_coverage_under_the_final_thresholds_agrees_with_the_level(self, made):
         assert made.coverage.low <= 1 - made.alpha <= made.coverage.high
         assert made.coverage.agrees
 
-    def test_budget_that_ends_first_is_said(self, model: LanguageModel) -> None:
-        short = calibrate(model, EXAMPLES[:60], tolerance=0.0, max_iterations=2, **SETTINGS)  # type: ignore[arg-type]
-        assert short.chains is not None
+    def test_budget_that_ends_first_is_said(self, model):
+        short = calibrate(model, EXAMPLES[:60], tolerance=0.0, max_iterations=2, **SETTINGS)
         assert not short.chains.settled
         assert len(short.chains.iterations) == 2
         assert "before the budget of 2 rounds ended" in short.chains.sentence
         assert short.chains.sentence in short.notes
 
-    def test_rounds_never_leave_a_split_with_too_few_contexts(self, model: LanguageModel) -> None:
-        few = calibrate(model, EXAMPLES[:12], max_iterations=9, verification_share=0.0, **SETTINGS)  # type: ignore[arg-type]
-        assert few.chains is not None
+    def test_rounds_never_leave_a_split_with_too_few_contexts(self, model):
+        few = calibrate(model, EXAMPLES[:12], max_iterations=9, verification_share=0.0, **SETTINGS)
         assert all(entry.contexts >= 4 for entry in few.chains.iterations)
         assert few.bin(0).state == "calibrated"
 
-    def test_same_seed_gives_the_same_file(self, model: LanguageModel) -> None:
-        one, other = (
-            replace(calibrate(model, EXAMPLES[:30], **SETTINGS), created="")
-            for _ in range(2)  # type: ignore[arg-type]
-        )
+    def test_same_seed_gives_the_same_file(self, model):
+        one, other = (replace(calibrate(model, EXAMPLES[:30], **SETTINGS), created="") for _ in range(2))
         assert one.to_bytes() == other.to_bytes()
 
-    def test_references_are_not_needed_and_not_read(self, model: LanguageModel) -> None:
+    def test_references_are_not_needed_and_not_read(self, model):
         bare = [Example(example.prompt) for example in EXAMPLES[:30]]
-        with_reference, without = (calibrate(model, e, **SETTINGS) for e in (EXAMPLES[:30], bare))  # type: ignore[arg-type]
+        with_reference, without = (calibrate(model, e, **SETTINGS) for e in (EXAMPLES[:30], bare))
         assert with_reference.values == without.values
 
     @pytest.mark.parametrize(("tolerance", "rounds"), [(-1.0, 4), (math.nan, 4), (0.1, 0)])
-    def test_what_cannot_be_iterated_is_refused(self, model: LanguageModel, tolerance: float, rounds: int) -> None:
+    def test_what_cannot_be_iterated_is_refused(self, model, tolerance, rounds):
         with pytest.raises(InvalidInputError, match=r"choose|allow"):
-            calibrate(model, EXAMPLES[:30], tolerance=tolerance, max_iterations=rounds, **SETTINGS)  # type: ignore[arg-type]
+            calibrate(model, EXAMPLES[:30], tolerance=tolerance, max_iterations=rounds, **SETTINGS)
 
-    def test_prompt_that_cannot_be_used_is_named(self, model: LanguageModel) -> None:
+    def test_prompt_that_cannot_be_used_is_named(self, model):
         with pytest.raises(InvalidInputError, match="Example 2: The prompt is empty"):
-            calibrate(model, [EXAMPLES[0], Example("  ")], **SETTINGS)  # type: ignore[arg-type]
+            calibrate(model, [EXAMPLES[0], Example("  ")], **SETTINGS)
 
-    def test_largest_change_is_over_bins_and_counts_no_threshold_as_zero(self, made: Calibration) -> None:
+    def test_largest_change_is_over_bins_and_counts_no_threshold_as_zero(self, made):
         assert largest_change(None, made) == max(entry.tau for entry in made.bins)
         assert largest_change(made, made) == 0.0
 
 
 class TestPolicy:
-    def test_policy_of_the_same_settings_is_certified(self, model: LanguageModel, made: Calibration) -> None:
+    def test_policy_of_the_same_settings_is_certified(self, model, made):
         from coft_core.decode.loop import generate
 
         assert generate(model, "He said", CoftPolicy(0.6, made), max_new_tokens=2).certificate == "certified"
         with pytest.raises(CalibrationMismatch, match="lam"):
             generate(model, "He said", CoftPolicy(0.5, made), max_new_tokens=2)
 
-    def test_another_reading_is_marked(self, made: Calibration) -> None:
+    def test_another_reading_is_marked(self, made):
         assert made.as_rolled_out
         other = made.read(alpha=0.3)
         assert not other.as_rolled_out
         assert any("other thresholds" in note for note in other.notes)
         assert other.read(alpha=0.2) == made
 
-    def test_record_of_the_rounds_survives_the_file(self, made: Calibration) -> None:
+    def test_record_of_the_rounds_survives_the_file(self, made):
         copy = Calibration.from_bytes(made.to_bytes())
         assert copy == made
         assert copy.chains == made.chains
@@ -129,7 +119,7 @@ class TestPolicy:
 
 
 class TestReference:
-    def test_chains_can_be_recorded_for_a_calibration_on_references(self, model: LanguageModel) -> None:
+    def test_chains_can_be_recorded_for_a_calibration_on_references(self, model):
         reference = calibrate(model, EXAMPLES[:40], alpha=0.2)
         assert not len(reference.chosen)
         recorded = record_chains(model, EXAMPLES[40:60], CoftPolicy(0.6, reference), max_new_tokens=3)
@@ -140,24 +130,24 @@ class TestReference:
         with pytest.raises(InvalidInputError, match="no calibration"):
             record_chains(model, EXAMPLES[:2], CoftPolicy(0.6))
 
-    def test_unknown_source_is_refused_with_the_known_ones(self, model: LanguageModel) -> None:
+    def test_unknown_source_is_refused_with_the_known_ones(self, model):
         with pytest.raises(InvalidInputError, match="reference, rollout"):
             calibrate(model, EXAMPLES[:2], source="dreams")
 
 
 class TestGroups:
     @pytest.fixture(scope="class")
-    def grouped(self, model: LanguageModel) -> Calibration:
+    def grouped(self, model):
         rows = [replace(e, group="rare" if i % 10 == 0 else "common") for i, e in enumerate(EXAMPLES)]
         return calibrate(model, rows, alpha=0.2, by_group=True)
 
-    def test_each_group_has_its_own_contexts_and_keeps_some_apart(self, grouped: Calibration) -> None:
+    def test_each_group_has_its_own_contexts_and_keeps_some_apart(self, grouped):
         common, rare = grouped.groups
         assert (common.name, common.contexts, common.verification_contexts) == ("common", 108, 36)
         assert (rare.name, rare.contexts, rare.verification_contexts) == ("rare", 12, 4)
         assert grouped.context_count == 120
 
-    def test_thresholds_of_a_group_rest_on_its_contexts_alone(self, grouped: Calibration) -> None:
+    def test_thresholds_of_a_group_rest_on_its_contexts_alone(self, grouped):
         own = grouped.for_group("rare")
         assert own.context_count == 12
         assert own.group == "rare"
@@ -165,7 +155,7 @@ class TestGroups:
         assert own.fingerprint == grouped.fingerprint
         assert Calibration.from_bytes(own.to_bytes()) == own
 
-    def test_group_that_is_too_small_is_refused_and_labelled(self, grouped: Calibration) -> None:
+    def test_group_that_is_too_small_is_refused_and_labelled(self, grouped):
         strict = grouped.read(alpha=0.05)
         with pytest.raises(InvalidInputError, match=r"'rare' has 12 contexts and this level needs 19"):
             strict.for_group("rare")
@@ -173,21 +163,19 @@ class TestGroups:
         assert strict.groups[1].smallest_alpha == pytest.approx(1 / 13)
         assert grouped.read(alpha=0.1).for_group("rare").bin(0).state == "calibrated"
 
-    def test_unknown_group_is_refused_with_the_known_ones(self, grouped: Calibration) -> None:
+    def test_unknown_group_is_refused_with_the_known_ones(self, grouped):
         with pytest.raises(InvalidInputError, match="common, rare"):
             grouped.for_group("other")
 
     @pytest.mark.parametrize("by_group", [False, True])
-    def test_a_shared_context_merges_rows_and_a_shared_group_merges_none(
-        self, model: LanguageModel, by_group: bool
-    ) -> None:
+    def test_a_shared_context_merges_rows_and_a_shared_group_merges_none(self, model, by_group):
         asked: dict[str, Any] = {"alpha": 0.2, "verification_share": 0.0, "by_group": by_group}
         rows = [replace(e, group=f"group {i % 2}") for i, e in enumerate(EXAMPLES[:40])]
         assert calibrate(model, rows, **asked).context_count == 40
         named = [replace(e, group="all", context=f"pair {i // 2}") for i, e in enumerate(EXAMPLES[:40])]
         assert calibrate(model, named, **asked).context_count == 20
 
-    def test_rows_without_a_group_are_named(self, model: LanguageModel) -> None:
+    def test_rows_without_a_group_are_named(self, model):
         with pytest.raises(InvalidInputError, match="Example 1 has no group"):
             calibrate(model, EXAMPLES[:3], by_group=True)
         mixed = [replace(EXAMPLES[i], group=f"g{i}", context="same") for i in range(2)]
@@ -195,9 +183,9 @@ class TestGroups:
             calibrate(model, mixed, by_group=True)
 
 
-def test_rollouts_can_be_grouped(model: LanguageModel) -> None:
+def test_rollouts_can_be_grouped(model):
     rows = [replace(e, group=str(i % 2)) for i, e in enumerate(EXAMPLES[:80])]
-    made = calibrate(model, rows, by_group=True, **SETTINGS)  # type: ignore[arg-type]
+    made = calibrate(model, rows, by_group=True, **SETTINGS)
     assert [entry.name for entry in made.groups] == ["0", "1"]
     own = made.for_group("1")
     assert not own.as_rolled_out
@@ -205,12 +193,12 @@ def test_rollouts_can_be_grouped(model: LanguageModel) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed: int) -> None:
+def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed):
     """A threshold is the support of a copy's token, which rounding must not put on either side of it."""
     prompts = ("He said number one to the nurse", "She said it to me", "The old man went", "My sister and he ran home")
     examples = [Example(prompts[i % 4]) for i in range(160)]
 
-    def supports(batch_size: int | None) -> dict[tuple[int, int], float]:
+    def supports(batch_size):
         made = calibrate(
             tiny_model(), examples, alpha=0.2, source="rollout", max_new_tokens=6, top_p=1.0, seed=seed,
             batch_size=batch_size,
@@ -223,7 +211,7 @@ def test_values_of_copied_prompts_do_not_depend_on_the_batch(seed: int) -> None:
         assert supports(batch_size) == pytest.approx(alone, abs=1e-4)
 
 
-def test_thresholds_in_force_stand_below_what_was_read_off_by_more_than_rounding(made: Calibration) -> None:
+def test_thresholds_in_force_stand_below_what_was_read_off_by_more_than_rounding(made):
     (lower,) = in_force({"": made}).values()
     for written, read in zip(lower.bins, made.bins, strict=True):
         assert written.log_tau == pytest.approx(read.log_tau - BELOW, abs=1e-6)
