@@ -8,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from torch.nn import functional
 
+from bench.batching import batches
 from bench.demo_model.phantom.intervals import Figure, bootstrap
 from coft_core import LanguageModel
 from coft_core.model.branches import Hook, attached
-from coft_core.model.forced import batches, teacher_forced_logits
+from coft_core.model.forced import teacher_forced_logits
 
 Array = npt.NDArray[np.float64]
 

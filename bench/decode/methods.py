@@ -13,8 +13,7 @@ import coft_core as cc
 from bench.decode import work as works
 from bench.decode.timing import Method
 from bench.decode.work import TOP_P, Work
-from coft_core.decode.decide import NextSteps
-from coft_core.decode.loop import PlannedChain, write
+from coft_core.decode.loop import PlannedChain, decide_and_write
 from coft_core.decode.plan import Plan
 from coft_core.model.group import BranchGroup
 
@@ -78,9 +77,8 @@ def _decode_together(plans: Sequence[Plan], mark: Callable[[], None]) -> None:
     chains = [PlannedChain(plan) for plan in plans]
     group = BranchGroup(plans[0].all_models, [branch for chain in chains for branch in chain.branches])
     try:
-        for index in range(plans[0].max_new_tokens):
-            logits, steps = group.followed(NextSteps(tuple(chain.next_step(index) for chain in chains)))
-            write(group, chains, logits, steps)
+        for _ in range(plans[0].max_new_tokens):
+            decide_and_write(group, chains)
             mark()
     finally:
         group.close()

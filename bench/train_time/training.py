@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from bench.batching import batches
 from coft_core import LanguageModel
-from coft_core.model.forced import batches
 
 UNLABELLED = -100
 """What stands where a token is no target, or has no label."""

@@ -1,4 +1,4 @@
-"""A step from logits to bytes for the host: as eager operations, or as one captured or compiled function."""
+"""A step's numbers on the host: copied there, or made by one captured function of the step's logits."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, replace
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from coft_core.decode.keep import Keeper
-from coft_core.decode.record import pack_step
-from coft_core.model.compiled import WARM_UPS, Progress, path_of, prepare
+from coft_core.model.compiled import Progress, path_of, prepare, record_graph
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import first_line
 from coft_core.model.packed import weights_text
-from coft_core.policies.base import Policy, Views
-from coft_core.policies.sampling import choose
+from coft_core.policies.base import Views
+
+if TYPE_CHECKING:
+    from coft_core.decode.decide import StepForm
 
 CUDA_GRAPH = "CUDA graph"
 MOST_FUNCTIONS = 48
@@ -30,58 +30,6 @@ _cuda: Any = torch.cuda
 
 TensorFunction = Callable[..., Tensor]
 """Takes tensors and returns one; reads nothing else that changes, and waits for no device."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepForm:
-    """What the tensors of a step depend on besides logits, draws and forced tokens.
-
-    Attributes:
-        policy: The policy.
-        index: Position of the step, for its thresholds.
-        branches: Names of the branches.
-        greedy: Take the likeliest token.
-        keeper: How the logits are kept; None where they are not.
-        noise: Nats by which log-probabilities may differ between ways of running the model.
-    """
-
-    policy: Policy
-    index: int
-    branches: tuple[str, ...]
-    greedy: bool
-    keeper: Keeper | None = None
-    noise: float = 0.0
-
-    @property
-    def key(self) -> Hashable:
-        """Equal where the function is the same."""
-        thresholds = self.policy.thresholds(self.index, self.branches)
-        return (self.policy.form, thresholds, self.branches, self.greedy, self.keeper, self.noise)
-
-    def views(self, logits: Tensor) -> Views:
-        """What the policy says of logits, ``(G, B, V)``; for policies that do not look back."""
-        return self.policy.views(logits, self.index, self.branches)
-
-    def tensors(
-        self, logits: Tensor, draws: Tensor, forced: Tensor | None, views: Views
-    ) -> tuple[Tensor, Tensor | None]:
-        """Choose and pack.
-
-        Args:
-            logits: ``(G, B, V)``.
-            draws: ``(G,)`` float64.
-            forced: Tokens to write whatever is chosen, ``(G,)``, negative for none; None where there is none at all.
-            views: What the policy says of the logits.
-
-        Returns:
-            The packed rows, ``(G, N)`` float64, and the kept logits as bytes, ``(G, M)``.
-        """
-        choice = choose(views.log_p_fused, views.certified, self.policy.sampling, draws, self.greedy)
-        emitted = choice.token_ids if forced is None else torch.where(forced < 0, choice.token_ids, forced)
-        packed = pack_step(views, choice, emitted, self.noise)
-        if self.keeper is None:
-            return packed, None
-        return packed, self.keeper.pack(logits, torch.stack([emitted, choice.token_ids], dim=-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +48,9 @@ class Numbers:
 
 
 def to_host(views: Views, packed: Tensor, kept: Tensor | None) -> Numbers:
-    """What a step's tensors say, on the host; they cross as one, since two transfers would wait for the device twice.
+    """What a step's packed rows ``(G, N)`` float64 and kept logits ``(G, M)`` bytes say, on the host.
 
-    Args:
-        views: The step's views.
-        packed: Packed rows, ``(G, N)`` float64.
-        kept: Kept logits, ``(G, M)`` bytes; None where they are not kept.
+    They cross as one, since two transfers would wait for the device twice.
     """
     if kept is None:
         return Numbers(views, packed.tolist(), [b""] * len(packed))
@@ -125,27 +70,19 @@ class CapturedFunction:
     def __init__(self, function: TensorFunction, inputs: Sequence[Tensor], pool: Any = None) -> None:
         """Capture; the function is run a few times on copies of the inputs.
 
-        Args:
-            function: The function.
-            inputs: CUDA tensors of the shapes with which it will be called.
-            pool: Memory that graphs share which never run at the same time; None begins one.
-
         Raises:
             RuntimeError: It cannot be captured.
         """
         self._lock = Lock()
         with torch.inference_mode():
             self._inputs = tuple(tensor.clone() for tensor in inputs)
-            stream = _cuda.Stream()
-            stream.wait_stream(_cuda.current_stream())
-            with _cuda.stream(stream):
-                for _ in range(WARM_UPS):
-                    output = function(*self._inputs)
-            _cuda.current_stream().wait_stream(stream)
+            output = function(*self._inputs)
             self._host = torch.empty(output.shape, dtype=output.dtype, pin_memory=True)
-            self._graph = _cuda.CUDAGraph()
-            with _cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
-                self._host.copy_(function(*self._inputs), non_blocking=True)
+
+            def run() -> Tensor:
+                return self._host.copy_(function(*self._inputs), non_blocking=True)
+
+            self._graph, _ = record_graph(run, pool)
         self._done = _cuda.Event()
         self.pool = self._graph.pool()
 
@@ -161,50 +98,14 @@ class CapturedFunction:
             return self._host.clone()
 
 
-class CompiledFunction:
-    """Runs a function through ``torch.compile``, and brings the result to the host."""
-
-    def __init__(self, function: TensorFunction, inputs: Sequence[Tensor], backend: str) -> None:
-        """Compile.
-
-        Args:
-            function: The function.
-            inputs: Tensors of the shapes with which it will be called.
-            backend: Backend of ``torch.compile``, such as ``"inductor"``, which needs a C++ compiler on a CPU.
-
-        Raises:
-            RuntimeError: It cannot be compiled.
-        """
-        compiled: Any = torch.compile(function, backend=backend, fullgraph=True, dynamic=False)
-        self._function: TensorFunction = compiled
-        self._lock = Lock()
-        try:
-            self(*inputs)
-        except Exception as error:
-            # What torch.compile raises has no public base: too many compilations are no RuntimeError, for one.
-            raise RuntimeError(f"torch.compile with {backend!r} failed: {error}") from error
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        """The result on the host."""
-        # Tensors that were made for inference alone have no version, without which they cannot be compiled for.
-        with self._lock, torch.inference_mode(False), torch.no_grad():
-            return self._function(*(tensor.clone() for tensor in inputs)).cpu()
-
-
 class StepFunctions:
-    """The steps of one model as one function each, made when they are first needed.
+    """The steps of one model as one captured function each, made when they are first needed.
 
     Attributes:
         failure: Why none is made any more; empty while they are.
     """
 
-    def __init__(self, backend: str) -> None:
-        """Make none yet.
-
-        Args:
-            backend: :data:`CUDA_GRAPH`, or a backend of ``torch.compile``.
-        """
-        self.backend = backend
+    def __init__(self) -> None:
         self.failure = ""
         self.functions: OrderedDict[Hashable, tuple[Views, int, Callable[..., Tensor]]] = OrderedDict()
         self._pool: Any = None
@@ -213,11 +114,7 @@ class StepFunctions:
     def numbers(self, form: StepForm, logits: Tensor, draws: Tensor, forced: Tensor | None) -> Numbers | None:
         """A step's numbers; None where it is not one function of tensors, or none could be made.
 
-        Args:
-            form: What it depends on besides.
-            logits: ``(G, B, V)``.
-            draws: ``(G,)`` float64.
-            forced: Tokens to write whatever is chosen, as in :meth:`StepForm.tensors`.
+        Arguments are those of :meth:`coft_core.decode.decide.StepForm.tensors`.
         """
         if self.failure or form.policy.form is None:
             return None
@@ -252,12 +149,8 @@ class StepFunctions:
             data = packed.flatten().view(torch.uint8)
             return data if kept is None else torch.cat([data, kept.flatten()])
 
-        run: Callable[..., Tensor]
-        if self.backend == CUDA_GRAPH:
-            captured = CapturedFunction(whole, (logits, draws, forced), self._pool)
-            self._pool, run = captured.pool, captured
-        else:
-            run = CompiledFunction(whole, (logits, draws, forced), self.backend)
+        run = CapturedFunction(whole, (logits, draws, forced), self._pool)
+        self._pool = run.pool
         with torch.inference_mode():
             views = form.views(logits)
             packed, _ = form.tensors(logits, draws, forced, views)
@@ -265,15 +158,7 @@ class StepFunctions:
 
 
 def prepare_model(model: LanguageModel, progress: Progress | None = None) -> str:
-    """Make the fastest ways to decode with a model that give its eager results, and use them from then on.
-
-    Args:
-        model: The model.
-        progress: Told how much is done, 0 to 1, and what is being done.
-
-    Returns:
-        The way in words, as :func:`path_text` gives it.
-    """
+    """Make the fastest ways to decode with a model that give its eager results, and use them from then on."""
     if prepare(model, progress).name == CUDA_GRAPH:
         capture_steps(model)
     return path_text(model)
@@ -287,9 +172,9 @@ def path_text(model: LanguageModel) -> str:
     return f"{text}, its diagnostics eager: {functions.failure}" if functions and functions.failure else text
 
 
-def capture_steps(model: LanguageModel, backend: str = CUDA_GRAPH) -> StepFunctions:
-    """Have the steps of a model run as one function each from now on."""
-    functions = model.findings[_KEPT_AS] = StepFunctions(backend)
+def capture_steps(model: LanguageModel) -> StepFunctions:
+    """Have the steps of a model run as one captured function each from now on."""
+    functions = model.findings[_KEPT_AS] = StepFunctions()
     return functions
 
 

@@ -68,7 +68,7 @@ def footprint_of(planned: Plan) -> Footprint:
     """Compute a plan's memory; nothing runs."""
     models = planned.all_models
     branches = planned.policy.branches(planned.prompt)
-    sizes = {name: key_value_token_bytes(model) for name, model in models.items()}
+    sizes = {name: token_size(model) for name, model in models.items()}
     modules = {id(model.module): model for name, model in models.items() if name != BASE}
     modules.pop(id(planned.model.module), None)
     return Footprint(
@@ -79,18 +79,8 @@ def footprint_of(planned: Plan) -> Footprint:
     )
 
 
-def key_value_token_bytes(model: LanguageModel) -> int:
-    """Bytes of one token's keys and values in all layers; 0 where the model's configuration does not tell."""
-    return token_size(model)
-
-
 def reserved_bytes(planned: Plan, steps: int) -> int:
-    """Bytes of keys and values that a rollout of so many steps sets aside, in the capacities that its rows will have.
-
-    Args:
-        planned: What is decoded.
-        steps: Tokens that are written, or given.
-    """
+    """Bytes of keys and values that a rollout of so many steps sets aside, in the capacities of its rows."""
     models = planned.all_models
     lengths: dict[str, list[int]] = {}
     for branch in planned.policy.branches(planned.prompt):
@@ -115,12 +105,6 @@ class DevicePeaks:
         read: Callable[[torch.device], int] = torch.cuda.max_memory_allocated,
         reset: Callable[[torch.device], None] = torch.cuda.reset_peak_memory_stats,
     ) -> None:
-        """No window is open.
-
-        Args:
-            read: Gives a device's high-water mark, bytes.
-            reset: Sets it back to what is held now.
-        """
         self._read, self._reset = read, reset
         self._lock = Lock()
         self._open: list[_Window] = []

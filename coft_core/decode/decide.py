@@ -1,4 +1,8 @@
-"""One step of a chain, or of several at once: what the policy says of their logits, and what it writes."""
+"""One step of Algorithm 1, from the logits of a chain, or of several at once, to the token that is written.
+
+:class:`StepForm` has the algorithm's lines: the policy fuses and certifies, and a token is drawn from what is left.
+Everything else here brings several chains together, and numbers to the host.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,67 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from coft_core.decode.captured import Numbers, StepForm, step_functions, to_host
+from coft_core.decode.captured import Numbers, step_functions, to_host
 from coft_core.decode.keep import Keeper
 from coft_core.decode.plan import Plan
-from coft_core.decode.record import StepContext, unpack_step
+from coft_core.decode.record import StepContext, pack_step, unpack_step
 from coft_core.errors import InvalidInputError
-from coft_core.policies.base import Past, Views
+from coft_core.policies.base import Past, Policy, Views
+from coft_core.policies.sampling import choose
 from coft_core.types import Step
+
+
+@dataclass(frozen=True, slots=True)
+class StepForm:
+    """What the tensors of a step depend on besides logits, draws and forced tokens.
+
+    Attributes:
+        policy: The policy.
+        index: Position of the step, for its thresholds.
+        branches: Names of the branches.
+        greedy: Take the likeliest token.
+        keeper: How the logits are kept; None where they are not.
+        noise: Nats by which log-probabilities may differ between ways of running the model.
+    """
+
+    policy: Policy
+    index: int
+    branches: tuple[str, ...]
+    greedy: bool
+    keeper: Keeper | None
+    noise: float
+
+    @property
+    def key(self) -> Hashable:
+        """Equal where the function is the same."""
+        thresholds = self.policy.thresholds(self.index, self.branches)
+        return (self.policy.form, thresholds, self.branches, self.greedy, self.keeper, self.noise)
+
+    def views(self, logits: Tensor, pasts: Sequence[Past] = ()) -> Views:
+        """Lines 3 to 5, fuse and certify: what the policy says of logits ``(G, B, V)``; few look at the ``pasts``."""
+        return self.policy.views(logits, self.index, self.branches, pasts)
+
+    def tensors(
+        self, logits: Tensor, draws: Tensor, forced: Tensor | None, views: Views
+    ) -> tuple[Tensor, Tensor | None]:
+        """Lines 6 to 10, choose, and pack all that is said of the step.
+
+        Args:
+            logits: ``(G, B, V)``.
+            draws: ``(G,)`` float64.
+            forced: Tokens to write whatever is chosen, ``(G,)``, negative for none; None where there is none at all.
+            views: What the policy says of the logits.
+
+        Returns:
+            The packed rows, ``(G, N)`` float64, and the kept logits as bytes, ``(G, M)``.
+        """
+        # A draw from the certified set, or the likeliest fused token where that is empty.
+        choice = choose(views.log_p_fused, views.certified, self.policy.sampling, draws, self.greedy)
+        emitted = choice.token_ids if forced is None else torch.where(forced < 0, choice.token_ids, forced)
+        packed = pack_step(views, choice, emitted, self.noise)
+        if self.keeper is None:
+            return packed, None
+        return packed, self.keeper.pack(logits, torch.stack([emitted, choice.token_ids], dim=-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +96,8 @@ class NextStep:
     past: Past
     forced: int | None = None
 
-    def at_threshold(self, views: Views) -> Views:
-        """Views of several steps with the threshold of this one."""
-        log_tau, state = self.plan.policy.threshold(self.index)
-        return replace(views, log_tau=log_tau, state=state)
-
     def record(self, views: Views, row: list[float], keeper: Keeper | None, kept: bytes) -> Step:
         """The step from its numbers, which are on the host already.
-
-        Args:
-            views: Its views, for thresholds and families.
-            row: What :func:`coft_core.decode.record.pack_step` packed.
-            keeper: How the logits were kept; None where they were not.
-            kept: What it kept.
 
         Raises:
             CoftError: The model returned NaN.
@@ -78,8 +125,7 @@ def decide(steps: Sequence[NextStep], logits: Tensor) -> list[Step]:
     numbers = functions.numbers(form, logits, draws, forced) if functions else None
     if numbers is None:
         with torch.inference_mode():
-            pasts = [step.past for step in steps]
-            views = form.policy.views(logits, form.index, form.branches, pasts)
+            views = form.views(logits, [step.past for step in steps])
             numbers = to_host(views, *form.tensors(logits, draws, forced, views))
     rows = zip(steps, numbers.rows, numbers.kept, strict=True)
     return [step.record(numbers.views, row, form.keeper, kept) for step, row, kept in rows]
@@ -115,10 +161,6 @@ class NextSteps:
     def together(self, logits: Sequence[Tensor], sequels: Sequence[NextSteps]) -> list[Callable[[], list[Step]]]:
         """Steps of several groups at once, each at its own position and threshold; one transfer for all of them.
 
-        Args:
-            logits: ``(B, V)`` of each.
-            sequels: The steps, one a sequel; their keys are equal.
-
         Returns:
             For each, what builds it from its numbers. A step whose model returned NaN raises there, and no other.
         """
@@ -135,7 +177,9 @@ class NextSteps:
 
 
 def _one(step: NextStep, numbers: Numbers, place: int, keeper: Keeper | None) -> list[Step]:
-    return [step.record(step.at_threshold(numbers.views), numbers.rows[place], keeper, numbers.kept[place])]
+    log_tau, state = step.plan.policy.threshold(step.index)
+    views = replace(numbers.views, log_tau=log_tau, state=state)
+    return [step.record(views, numbers.rows[place], keeper, numbers.kept[place])]
 
 
 def _form(step: NextStep, logits: Tensor) -> StepForm:

@@ -108,14 +108,7 @@ def likeliest(pool: Pool) -> int | None:
 
 
 def drawn(pool: Pool, sampling: Sampling, uniform: float, vocabulary: int) -> int | None:
-    """Place of the token on which a draw surely falls; None if that hangs on the tail.
-
-    Args:
-        pool: What may be drawn.
-        sampling: The controls.
-        uniform: The draw, in [0, 1).
-        vocabulary: V.
-    """
+    """Place of the token on which a draw surely falls; None if that hangs on the tail."""
     before = _before(pool)
     likelier_than_tail = pool.sure & (pool.low > pool.tail_largest)
     if 0 < sampling.top_k < vocabulary:

@@ -71,11 +71,6 @@ def fused_tail(tail: Tail, lam: float, temperature: float) -> FusedTail:
     ``log sum exp((1 - lam) a + lam b)`` is convex in lambda. Between two lambdas at which it was measured it lies below
     the chord, which between 0 and 1 is Hoelder's inequality, and above both tangents; its slope lies between theirs.
     The largest fused logit is convex too. At a measured lambda all is exact.
-
-    Args:
-        tail: The tail.
-        lam: Fusion weight.
-        temperature: Temperature at which the tail was measured.
     """
     above = bisect_right(tail.lams, lam)
     left = above - 1
@@ -205,13 +200,7 @@ class Head:
 
 
 def head_of(stored: StoredLogits, views: Views, lam: float) -> Head:
-    """Fuse a stored head and bound what lies outside.
-
-    Args:
-        stored: The logits, of mode ``"head"``.
-        views: What the policy makes of the head; only its thresholds are read.
-        lam: Fusion weight.
-    """
+    """Fuse a stored head and bound what lies outside; of the policy's views only the thresholds are read."""
     tail = stored.tail
     if tail is None:
         raise StoredLogitsError("All logits of this step were kept; read them as they are.")

@@ -44,15 +44,7 @@ class Keeper:
 
     @classmethod
     def of(cls, policy: Policy, branches: tuple[str, ...], logits: Tensor, full_bytes: int, head_tokens: int) -> Keeper:
-        """Choose the layout for a step.
-
-        Args:
-            policy: The policy.
-            branches: Names of its branches.
-            logits: The step's logits, ``(B, V)``; only their shape and type are read.
-            full_bytes: Bytes that the logits of all tokens may take.
-            head_tokens: Likeliest tokens of each branch that are kept where they take more.
-        """
+        """Choose the layout for a step with logits ``(B, V)``: a head, where all of them take more bytes than that."""
         name = str(logits.dtype).removeprefix("torch.")
         # Policies read float64 logits as float32, so nothing that decides is lost.
         dtype = name if name in DTYPES else "float32"

@@ -1,8 +1,17 @@
 """The loop: COFT's Algorithm 1 for one chain or many, and what steps, goes back, forks and scores by it.
 
-A pass is two calls. ``group.followed(sequel)`` reads what is pending of all branches and decides a token for each chain
-(:mod:`coft_core.decode.decide`); :func:`write` makes that token the pending one in every branch of its chain. All
-branches of all chains are rows of one batch, so that a pass is one forward and one device-to-host transfer.
+::
+
+    p~    <- M(p)                                      plan: the prompt with its sensitive spans masked    line 1
+    z, z~ <- f(w; p), f(w; p~)                         group.followed: all branches, rows of one batch          2
+    z^    <- (1 - lambda) z + lambda z~                the policy's views: fuse                               3-4
+    C     <- {v: min(softmax z^, softmax z~) >= tau}   the policy's views: certify                              5
+    v     <- argmax z^ if C is empty, else             choose                                              6-10
+             a draw from softmax z^ within C
+    w     <- w v                                       write: what all branches read next                      11
+
+:func:`decide_and_write` does lines 2 to 11: one forward and one device-to-host transfer for all chains. Lines 3 to 10
+are in :mod:`coft_core.decode.decide`, since steps of several rollouts may be decided together.
 """
 
 from __future__ import annotations
@@ -98,12 +107,29 @@ def _continue(chains: Sequence[PlannedChain]) -> list[Run]:
     group = BranchGroup(chains[0].plan.all_models, branches)
     try:
         while any(chain.finished(group.room) is None for chain in chains):
-            following = NextSteps(tuple(chain.next_step(group.generated) for chain in chains))
-            logits, steps = group.followed(following)  # (G * B, V), G
-            write(group, chains, logits, steps)
+            decide_and_write(group, chains)
         return [chain.run(group.room) for chain in chains]
     finally:
         group.close()
+
+
+def decide_and_write(group: BranchGroup, chains: Sequence[PlannedChain], forced: int | None = None) -> list[Step]:
+    """One step of Algorithm 1 for each chain.
+
+    Args:
+        group: The branches of all chains, G chains of B each.
+        chains: The chains.
+        forced: A token to write whatever the policy would choose; None leaves it to the policy.
+
+    Returns:
+        The step of each chain; one that is finished does not take it.
+    """
+    following = NextSteps(tuple(chain.next_step(group.generated, forced) for chain in chains))
+    # Line 2, the logits that follow the prefix in every branch; lines 3 to 10, a token for each chain.
+    logits, steps = group.followed(following)  # (G * B, V), G
+    # Line 11, the tokens that the branches read next.
+    write(group, chains, logits, steps)
+    return steps
 
 
 def write(group: BranchGroup, chains: Sequence[Chain[Decided]], logits: Tensor, steps: Sequence[Decided]) -> None:
@@ -187,12 +213,6 @@ class Chain(Generic[Decided]):
     """
 
     def __init__(self, end_token_ids: Collection[int], max_new_tokens: int) -> None:
-        """Nothing is written yet.
-
-        Args:
-            end_token_ids: Tokens that end it.
-            max_new_tokens: Steps at most.
-        """
         self._end_token_ids, self._max_new_tokens = end_token_ids, max_new_tokens
         self.steps: list[Decided] = []
 
@@ -222,7 +242,6 @@ class PlannedChain(Chain[Step]):
     """
 
     def __init__(self, plan: Plan, path: str = ROOT_PATH) -> None:
-        """Nothing is written yet."""
         super().__init__(plan.model.end_token_ids, plan.max_new_tokens)
         self.plan, self.path = plan, path
         self.branches = plan.policy.branches(plan.prompt)
@@ -249,7 +268,7 @@ class PlannedChain(Chain[Step]):
             return self.plan.policy.remember(self._memories[-1], logits, step.token_id, self._names)
 
     def take(self, step: Step, memory: Any) -> None:
-        """Write a step's token."""
+        """Write a step's token, and keep what the policy carries on."""
         super().take(step, memory)
         self._memories.append(memory)
 
@@ -297,13 +316,7 @@ class Rollout:
     def __init__(
         self, plan: Plan, path: str = ROOT_PATH, steps: Sequence[Step] = (), forwards: Forwards | None = None
     ) -> None:
-        """Begin a chain, or take one up where it was left.
-
-        Args:
-            plan: What to decode.
-            path: The branch's path.
-            steps: Steps taken earlier; their tokens are fed with the prompt when the next step is asked for.
-            forwards: Where forwards are run, such as with those of other rollouts; None runs each by itself.
+        """Begin a chain, or take one up after steps, whose tokens are fed with the prompt when the next is asked for.
 
         Raises:
             PromptTooLongError: The prompt fills the model's context.
@@ -362,11 +375,6 @@ class Rollout:
         """How keys and values are kept, by the name under which branches ask for their model."""
         return self._group.memory_uses
 
-    @property
-    def memory_notes(self) -> tuple[str, ...]:
-        """Where keys and values are not kept in preallocated memory, and why; a sentence for each such model."""
-        return self._group.memory_notes
-
     def step(self, token_id: int | None = None) -> Step:
         """Take one step.
 
@@ -379,10 +387,8 @@ class Rollout:
         """
         if self.finished:
             raise InvalidInputError("This chain is finished; fork from an earlier step to go on.")
-        chain = self._chain
-        logits, steps = self._group.followed(NextSteps((chain.next_step(len(chain.steps), token_id),)))  # (B, V)
-        write(self._group, [chain], logits, steps)
-        return steps[0]
+        (step,) = decide_and_write(self._group, [self._chain], token_id)
+        return step
 
     def back(self, count: int = 1) -> None:
         """Take back the last steps; taking them again without forcing gives the same tokens.
@@ -395,14 +401,9 @@ class Rollout:
         self._chain.cut(length)
 
     def fork(self, index: int, token_id: int) -> Rollout:
-        """A second rollout that departs at a step with another token; this one stays as it is.
+        """A second rollout, whose last step is another token at a step, 0-based; this one stays as it is.
 
-        Args:
-            index: Step at which to depart, 0-based, at most the chain's length.
-            token_id: The token to force there.
-
-        Returns:
-            A rollout whose last step is the forced one; its cache is a cut copy, not recomputed.
+        Its keys and values are a cut copy, not recomputed.
         """
         fork = object.__new__(Rollout)
         fork._group = self._group.fork(index)
@@ -433,10 +434,6 @@ def path_at(path: str, index: int) -> str:
     """Path whose key draws a step of a branch's chain: up to and at its fork, the chain is its parent's.
 
     The draw at the fork itself says what the parent's chain writes there when left alone.
-
-    Args:
-        path: Path of the branch.
-        index: The step, 0-based.
     """
     parent, separator, fork = path.rpartition("/")
     if separator and index <= int(fork.partition(":")[0]):

@@ -22,13 +22,6 @@ from coft_core.types import Certificate, Span
 def needed_models(policy: Policy, model: LanguageModel) -> dict[str, LanguageModel]:
     """Load the further models of a policy, on the audited model's device and in its type.
 
-    Args:
-        policy: The policy.
-        model: The audited model.
-
-    Returns:
-        Loaded models by the name under which the policy's branches ask for them; empty for most policies.
-
     Raises:
         ModelLoadError: One of them cannot be loaded.
         InvalidInputError: One of them reads other tokens than the audited model.
@@ -42,11 +35,6 @@ def needed_models(policy: Policy, model: LanguageModel) -> dict[str, LanguageMod
 
 def check_models(policy: Policy, model: LanguageModel, models: Mapping[str, LanguageModel]) -> dict[str, LanguageModel]:
     """The models that a policy needs, of those that are there.
-
-    Args:
-        policy: The policy.
-        model: The audited model.
-        models: Loaded models by name.
 
     Raises:
         InvalidInputError: One is missing, or reads other tokens than the audited model.
@@ -64,11 +52,6 @@ def check_models(policy: Policy, model: LanguageModel, models: Mapping[str, Lang
 
 def with_scorers(policy: Policy, scorers: Mapping[str, ToxicityScorer] | None, device: str = "cpu") -> Policy:
     """A policy with the scorers that it asks.
-
-    Args:
-        policy: The policy.
-        scorers: Loaded scorers by the name that they are asked for; None loads them.
-        device: Where those that are loaded run.
 
     Raises:
         ModelLoadError: One cannot be loaded.

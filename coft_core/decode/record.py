@@ -90,12 +90,6 @@ def pack_step(views: Views, choice: Choice, emitted: Tensor, noise: float = 0.0)
 def unpack_step(packed: list[float], text_of: TextOf, views: Views, context: StepContext) -> Step:
     """Build the step from one row of :func:`pack_step`, already on the host.
 
-    Args:
-        packed: The row.
-        text_of: Gives the tokens' texts.
-        views: The step's views, for thresholds and families; none of their tensors is read.
-        context: Position and circumstances of the step.
-
     Raises:
         CoftError: The model returned NaN.
     """

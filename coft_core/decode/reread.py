@@ -264,11 +264,6 @@ def read_full(step: Step, stored: StoredLogits, reader: Reader) -> RereadStep:
 def read_head(step: Step, stored: StoredLogits, reader: Reader) -> RereadStep:
     """Read a step again from its head.
 
-    Args:
-        step: The step.
-        stored: Its logits, of mode ``"head"``.
-        reader: With what.
-
     Raises:
         StoredLogitsError: The head was measured at another temperature, or the policy fuses no branches.
     """

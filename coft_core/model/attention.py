@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,13 +19,6 @@ SLOT_ATTENTION = "coft_slots"
 """Name under which transformers knows :func:`slot_attention`; without parts it is ``sdpa``, bit for bit."""
 
 
-class AttentionParts(Protocol):
-    """The rows of one forward, part by part."""
-
-    def attend(self, module: Any, query: Tensor, scaling: float, arguments: dict[str, Any]) -> Tensor:
-        """Attention of all rows, ``(R, q, heads, width)``."""
-
-
 def slot_attention(
     module: Any,
     query: Tensor,
@@ -33,20 +26,10 @@ def slot_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    slot_parts: AttentionParts | None = None,
+    slot_parts: StepCache | None = None,
     **arguments: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls in every attention layer.
-
-    Args:
-        module: The attention layer.
-        query: ``(R, heads, q, width)``.
-        key: ``(R, key heads, k, width)``; with parts those of the new tokens alone, which are in memory by then.
-        value: ``(R, key heads, k, value width)``.
-        attention_mask: The model's mask; parts have their own.
-        scaling: Factor of the scores; None is one over the root of the width.
-        slot_parts: Whose rows these are; None where the model runs for anybody else.
-        arguments: Whatever else the architecture hands on.
 
     Returns:
         ``(R, q, heads, value width)``, and no weights.
@@ -182,12 +165,6 @@ class StepCache(Cache):  # type: ignore[misc]
     """What a model takes for its cache during one forward: it writes into the parts' memories and reads them."""
 
     def __init__(self, parts: Sequence[Part], layers: int) -> None:
-        """Stand before the parts.
-
-        Args:
-            parts: The rows, in the order of the forward's batch.
-            layers: Layers of the model.
-        """
         self._parts = tuple(parts)
         self._masks: tuple[Tensor | None, ...] = ()
         self._cells: tuple[tuple[Tensor, Tensor] | None, ...] = ()

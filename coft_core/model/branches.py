@@ -35,12 +35,7 @@ Hook = Callable[[Any], Removable]
 
 @contextmanager
 def attached(module: Any, hooks: Sequence[Hook]) -> Iterator[None]:
-    """Attach hooks to a module for the time of a ``with`` block; errors inside it, or in a later hook, remove them too.
-
-    Args:
-        module: The transformers module.
-        hooks: The hooks, attached in this order.
-    """
+    """Attach hooks to a module inside a ``with`` block; errors in the block, or in a later hook, remove them too."""
     with ExitStack() as stack:
         for hook in hooks:
             stack.callback(hook(module).remove)
@@ -55,8 +50,7 @@ class BranchSpec:
         name: ``"factual"``, ``"masked"``, or a policy's own name.
         input_ids: Prompt tokens of this branch; branches of one prompt may differ in length.
         model: Which loaded model runs it; ``"base"`` is the audited one.
-        hooks: Activation hooks that are on while this branch runs and off while others do; each attaches itself to the
-            model's module and returns what removes it.
+        hooks: Activation hooks that are on while this branch runs and off while others do.
     """
 
     name: str
@@ -115,22 +109,13 @@ class BranchBatch:
             raise PromptTooLongError(
                 f"The prompt has {longest:,} tokens and the model takes {model.context_length:,}; shorten it."
             )
-        self._model = model
+        self.model = model
+        self.closed = False
+        self.waited = 0.0
+        """Seconds for which the newest logits waited on forwards of others; whoever runs those for many writes it."""
         self._tokens = RowTokens(rows, model.context_length, model.device)
         self._sharing = (sharing or Sharing.of(model.device)) if share else None
         self._memory: SlotRows | GrowingRows | None = None
-        self._closed = False
-        self.waited = 0.0
-        """Seconds for which the newest logits waited on forwards of others; whoever runs those for many writes it."""
-
-    def prepare(self) -> None:
-        """Find out which memory fits the model; the first time this runs it over a few tokens."""
-        fit_of(self._model)
-
-    @property
-    def model(self) -> LanguageModel:
-        """The model that runs the rows."""
-        return self._model
 
     @property
     def row_count(self) -> int:
@@ -145,31 +130,15 @@ class BranchBatch:
     @property
     def room(self) -> int:
         """How many more tokens the context can hold."""
-        return self._model.context_length - self._tokens.longest - self._tokens.generated
-
-    @property
-    def closed(self) -> bool:
-        """Whether the memory has been released."""
-        return self._closed
-
-    @property
-    def memory_kind(self) -> MemoryKind:
-        """``"slots"`` where memory is preallocated, ``"growing"`` where the model does not allow it."""
-        return fit_of(self._model).kind
-
-    @property
-    def memory_note(self) -> str:
-        """Why memory is not preallocated, as a sentence; empty where it is."""
-        fit = fit_of(self._model)
-        return "" if fit.kind == "slots" else f"Decodes with a growing cache, because {fit.reason}."
+        return self.model.context_length - self._tokens.longest - self._tokens.generated
 
     @property
     def memory_use(self) -> MemoryUse:
         """How the rows' keys and values are kept."""
-        fit, memory = fit_of(self._model), self._opened()
-        once = memory.shared_length if isinstance(memory, SlotRows) else 0
+        fit = fit_of(self.model)
         # Nothing is shared by rows whose activations are changed.
-        return MemoryUse(fit.kind, fit.reason, once, fit.joins and self._sharing is not None)
+        joins = fit.joins and self._sharing is not None
+        return MemoryUse(fit.kind, fit.reason, self._opened().shared_length, joins)
 
     @property
     def memory_size(self) -> int:
@@ -179,35 +148,23 @@ class BranchBatch:
     @property
     def memory_size_next(self) -> int:
         """Bytes that will be held after the next :meth:`logits`, as far as it is known before the first."""
-        return 0 if self._closed else self._opened().size_after(1)
-
-    @property
-    def shared_length(self) -> int:
-        """Tokens of the rows' beginning that are held once for all of them; 0 before the first :meth:`logits`."""
-        return self._memory.prefix_length if self._memory else 0
+        return 0 if self.closed else self._opened().size_after(1)
 
     @property
     def may_join(self) -> bool:
         """Whether the next :meth:`logits` may be one of several in :func:`joint_logits`."""
-        return isinstance(self._memory, SlotRows) and not self._closed and self._memory.may_join
+        return self._memory is not None and self._memory.may_join
 
     def logits(self) -> Tensor:
         """Run what is pending through the model: the whole prompt at first, one token a step afterwards.
 
         Returns:
             Logits that follow the newest token, ``(R, V)``, in the model's dtype.
-
-        Raises:
-            RolloutClosedError: The batch is closed.
         """
         return self._opened().logits()
 
     def append(self, token_ids: Tensor) -> None:
-        """Make one token a row the pending one.
-
-        Args:
-            token_ids: ``(R,)``; branches of one prompt get the same token.
-        """
+        """Make one token a row the pending one, ``(R,)``; branches of one prompt get the same."""
         self._require_open()
         self._tokens.append(token_ids)
 
@@ -218,7 +175,7 @@ class BranchBatch:
             InvalidInputError: ``generated`` lies ahead or is negative.
         """
         self._require_step(generated)
-        self._tokens.cut(generated)
+        self._tokens.generated = generated
         if self._memory is not None:
             self._memory.cut()
 
@@ -228,15 +185,15 @@ class BranchBatch:
         copy = object.__new__(BranchBatch)
         copy.__dict__.update(self.__dict__)
         copy._tokens = self._tokens.copied(generated)
-        copy._memory = None if self._memory is None else self._memory.copied(copy._tokens)  # type: ignore[assignment]
+        copy._memory = None if self._memory is None else self._memory.copied(copy._tokens)
         return copy
 
     def close(self) -> None:
         """Release the memory; further steps raise :class:`RolloutClosedError`."""
-        self._closed, self._memory = True, None
+        self.closed, self._memory = True, None
 
     def _require_open(self) -> None:
-        if self._closed:
+        if self.closed:
             raise RolloutClosedError("This rollout has been closed; start it again from its session.")
 
     def _require_step(self, generated: int) -> None:
@@ -247,36 +204,32 @@ class BranchBatch:
     def _opened(self) -> SlotRows | GrowingRows:
         self._require_open()
         if self._memory is None:
-            fit = fit_of(self._model)
+            fit = fit_of(self.model)
             if fit.kind == "slots":
-                self._memory = SlotRows(self._model, self._tokens, fit, self._sharing)
+                self._memory = SlotRows(self.model, self._tokens, fit, self._sharing)
             else:
-                self._memory = GrowingRows(self._model, self._tokens, fit.accepts)
+                self._memory = GrowingRows(self.model, self._tokens, fit.accepts)
         return self._memory
 
 
 def joint_logits(batches: Sequence[BranchBatch]) -> list[Tensor]:
     """Run what is pending of several batches of one model in a single forward.
 
-    Args:
-        batches: Batches of one model, of which each :attr:`BranchBatch.may_join`.
-
     Returns:
         What :meth:`BranchBatch.logits` of each gives, up to sums in another order. Where the forward fails, no batch
         has changed, and each can be run alone.
 
     Raises:
-        InvalidInputError: A batch cannot be joined, or the models differ.
+        InvalidInputError: A batch cannot be joined (:attr:`BranchBatch.may_join`), or the models differ.
     """
     memories = [batch._memory for batch in batches if batch.may_join and isinstance(batch._memory, SlotRows)]
     model = batches[0].model
     if len(memories) != len(batches) or any(batch.model.module is not model.module for batch in batches):
         raise InvalidInputError("These batches cannot share a forward; run each alone.")
-    fit = fit_of(model)
     # Captured graphs are known by their memories in order, and whoever asks first is another one each time.
     order = sorted(range(len(memories)), key=lambda place: id(memories[place]))
     parts = [memories[place].next_part() for place in order]
-    logits = step_logits(model, parts, fit)  # (sum of R, V)
+    logits = step_logits(model, parts, fit_of(model))  # (sum of R, V)
     by_place = dict(zip(order, torch.split(logits, [part.slots.rows for part in parts]), strict=True))
     for place, part in zip(order, parts, strict=True):
         memories[place].done(part)
@@ -313,17 +266,18 @@ def write_greedily(
     """
     batch = BranchBatch(model, [ids])
     written: list[int] = []
+    text = ""
     try:
         while len(written) < most and batch.room > 0:
             chosen = batch.logits().float().argmax(-1)  # (1,)
             token_id = int(chosen)
             if token_id in model.end_token_ids:
-                return WrittenText(model.continuation_text(written), False)
+                return WrittenText(text, False)
             written.append(token_id)
             text = model.continuation_text(written)
             if ended(text):
                 return WrittenText(text, False)
             batch.append(chosen)
-        return WrittenText(model.continuation_text(written), True)
+        return WrittenText(text, True)
     finally:
         batch.close()

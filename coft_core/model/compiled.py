@@ -1,9 +1,9 @@
 """Faster ways to run one new token a row through a model, prepared on request and described in words.
 
-On CUDA the forward of a row's memory is captured as a graph, so that a step launches one thing and not a thousand
-(:mod:`coft_core.model.compiled`). On a CPU the forward is traced, so that a step of a small model is not spent
-in Python (:mod:`coft_core.model.compiled`). Neither is used before :func:`prepare` has seen that it gives the
-logits of the eager forward; where it does not, the eager forward stays and :func:`path_of` says why.
+On CUDA the forward of a row's memory is captured as a graph, so that a step launches one thing and not a thousand. On a
+CPU the forward is traced, so that a step of a small model is not spent in Python. Neither is used before
+:func:`prepare` has seen that it gives the logits of the eager forward; where it does not, the eager forward stays and
+:func:`path_of` says why.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from functools import partial
+from typing import Any, Literal
 from weakref import ref
 
 import torch
@@ -43,15 +44,15 @@ class _Graph:
     Attributes:
         parts: Each memory, its capacity (it moves when that grows), and what stands before its rows.
         seen: Eager steps so far.
-        ids: Where the graph reads its tokens, ``(R, 1)``.
-        logits: Where it writes, ``(R, V)``.
-        graph: The graph.
+        ids: Where the graph reads its tokens, ``(R, 1)``; a tensor once there is a graph.
+        logits: Where it writes, ``(R, V)``; likewise.
+        graph: The graph; None while there is none.
     """
 
     parts: tuple[tuple[ref[Slots], int, Prefix | None], ...]
     seen: int = 0
-    ids: Tensor | None = None
-    logits: Tensor | None = None
+    ids: Any = None
+    logits: Any = None
     graph: Any = None
 
     def is_of(self, parts: Sequence[Part]) -> bool:
@@ -74,15 +75,8 @@ class GraphSteps:
         failure: Why no further graph is captured; empty while they are.
     """
 
-    def __init__(self, module: Any, fit: Fit, eager_steps: int = EAGER_STEPS) -> None:
-        """Capture nothing yet.
-
-        Args:
-            module: The transformers module.
-            fit: How it is called.
-            eager_steps: Steps of some memories that run eagerly before their graph is captured.
-        """
-        self._module, self._fit, self._eager_steps = module, fit, eager_steps
+    def __init__(self, module: Any, fit: Fit) -> None:
+        self._module, self._fit = module, fit
         self._graphs: OrderedDict[tuple[int, ...], _Graph] = OrderedDict()
         self._pool: Any = None
         self.failure = ""
@@ -94,7 +88,7 @@ class GraphSteps:
     def logits(self, parts: Sequence[Part]) -> Tensor:
         """Logits that follow each row's token, ``(R, V)``; the caller's own."""
         known = self._known(parts)
-        if known.graph is None and known.seen >= self._eager_steps and not self.failure:
+        if known.graph is None and known.seen >= EAGER_STEPS and not self.failure:
             try:
                 self._capture(known, parts)
             except RuntimeError as error:
@@ -126,39 +120,43 @@ class GraphSteps:
             Part(part.slots, ids, part.prefix, part.slots.capacity)
             for part, ids in zip(parts, ids_of_parts, strict=True)
         ]
-        stream = _cuda.Stream()
-        stream.wait_stream(_cuda.current_stream())
-        with _cuda.stream(stream):
-            # The rows' lengths stay as they are, so that writing the same cells several times changes nothing.
-            for _ in range(WARM_UPS):
-                forward(self._module, fixed, self._fit.layers, self._fit.accepts)
-        _cuda.current_stream().wait_stream(stream)
-        graph = _cuda.CUDAGraph()
-        # Graphs never run at the same time and share their memory. Other threads may use the device meanwhile.
-        with _cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            captured.logits = forward(self._module, fixed, self._fit.layers, self._fit.accepts)
-        captured.graph, self._pool = graph, graph.pool()
+        # The rows' lengths stay as they are, so that writing the same cells several times changes nothing.
+        run = partial(forward, self._module, fixed, self._fit.layers, self._fit.accepts)
+        captured.graph, captured.logits = record_graph(run, self._pool)
+        self._pool = captured.graph.pool()
+
+
+def record_graph(run: Callable[[], Tensor], pool: Any) -> tuple[Any, Tensor]:
+    """Capture a function as a CUDA graph, and give the graph with the tensor that replays write.
+
+    Args:
+        run: Reads and writes the same tensors each time; it is run a few times before.
+        pool: Memory that graphs share which never run at the same time; None begins one.
+
+    Raises:
+        RuntimeError: It cannot be captured.
+    """
+    stream = _cuda.Stream()
+    stream.wait_stream(_cuda.current_stream())
+    with _cuda.stream(stream):
+        for _ in range(WARM_UPS):
+            run()
+    _cuda.current_stream().wait_stream(stream)
+    graph = _cuda.CUDAGraph()
+    # Other threads may use the device meanwhile.
+    with _cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        return graph, run()
 
 
 @torch.inference_mode()
 def _replay(captured: _Graph, ids: Tensor) -> Tensor:
-    if captured.graph is None or captured.ids is None or captured.logits is None:
-        raise ValueError("These memories have no graph yet.")
     captured.ids.copy_(ids)
     captured.graph.replay()
-    return captured.logits.clone()
+    logits: Tensor = captured.logits.clone()
+    return logits
 
 
 _torch: Any = torch._C
-
-
-def why_not_traced(module: Any, device: torch.device) -> str:
-    """Why a model is not traced, as half a sentence; empty if it can be tried."""
-    if device.type != "cpu":
-        return f"nothing faster is known for {device.type}"
-    if {parameter.dtype for parameter in module.parameters()} - {torch.float32, torch.bfloat16}:
-        return "only float32 and bfloat16 weights are traced on a CPU"
-    return ""
 
 
 class TracedSteps:
@@ -177,9 +175,6 @@ class TracedSteps:
             module: The transformers module; its weights must not change any more.
             fit: How it is called.
             example: A token a row behind some others; what it computes is not used.
-
-        Raises:
-            RuntimeError: The forward cannot be traced.
         """
         self._layers = fit.layers
         self._weights = (*module.parameters(), *module.buffers())
@@ -221,19 +216,9 @@ class _GivenSlots(Slots):
     """Rows over tensors that are somebody else's; only what a forward over a fixed width asks for is there."""
 
     def __init__(self, rows: int, lengths: Tensor, layers: Sequence[LayerMemory]) -> None:
-        self.rows = rows
-        self.lengths = lengths
-        self.layers = list(layers)
-
-    @property
-    def uniform(self) -> bool:
-        """Lengths are read off the tensor."""
-        return False
-
-    @property
-    def longest(self) -> int:
-        """What a model is told is held; positions and masks are given to it."""
-        return 0
+        self.rows, self.lengths, self.layers = rows, lengths, list(layers)
+        # Lengths are read off the tensor; positions and masks are given to the model.
+        self.uniform, self.longest = False, 0
 
 
 def _inputs(part: Part) -> tuple[Tensor, ...]:
@@ -251,18 +236,8 @@ _PROBE_ROWS = ((7, 7), (5,))
 """Lengths of the rows on which a path must agree with the eager forward: another number of rows, other lengths."""
 
 
-class Steps(Protocol):
-    """Runs one new token a row."""
-
-    @property
-    def failure(self) -> str:
-        """What went wrong since it was prepared; empty if nothing did."""
-
-    def takes(self, parts: Sequence[Part]) -> bool:
-        """Whether it may run these parts."""
-
-    def logits(self, parts: Sequence[Part]) -> Tensor:
-        """Logits that follow each row's token, ``(R, V)``; the rows' lengths stay as they are."""
+Steps = GraphSteps | TracedSteps
+"""Runs one new token a row; the rows' lengths stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,36 +274,23 @@ def path_of(model: LanguageModel) -> StepPath:
 def prepare(model: LanguageModel, progress: Progress | None = None) -> StepPath:
     """Make the fastest path of a model that gives the eager forward's logits; it is used from then on.
 
-    This takes a second or several. On a CPU it pays for a model that takes some hundred steps.
-
-    Args:
-        model: The model.
-        progress: Told what is being done.
-
-    Returns:
-        The path.
+    This takes a second or several. On a CPU it pays for a model that takes some hundred steps. ``progress`` is told
+    what is being done.
     """
     report = progress or _say_nothing
     report(0.0, "Looking at the model's memory")
     fit = fit_of(model)
-    path = _eager(model, fit)
-    if path is None:
-        if model.device.type == "cuda":
-            report(0.2, "Capturing a step as a CUDA graph")
-            path = _tried(model, fit, "CUDA graph", lambda: GraphSteps(model.module, fit), report)
-        else:
-            report(0.2, "Tracing a step")
-            path = _tried(
-                model, fit, "traced", lambda: TracedSteps(model.module, fit, _probe(model, fit, (6, 6))), report
-            )
+    if reason := _why_eager(model, fit):
+        path = StepPath("eager", reason)
+    elif model.device.type == "cuda":
+        report(0.2, "Capturing a step as a CUDA graph")
+        path = _tried(model, fit, "CUDA graph", lambda: GraphSteps(model.module, fit), report)
+    else:
+        report(0.2, "Tracing a step")
+        path = _tried(model, fit, "traced", lambda: TracedSteps(model.module, fit, _probe(model, fit, (6, 6))), report)
     model.keep_finding(_KEPT_AS, path)
     report(1.0, f"Steps run {path.text}")
     return path
-
-
-def forget(model: LanguageModel) -> None:
-    """Go back to the eager forward and let go of what the path held."""
-    model.findings.pop(_KEPT_AS, None)
 
 
 def step_logits(model: LanguageModel, parts: Sequence[Part], fit: Fit) -> Tensor:
@@ -340,18 +302,20 @@ def step_logits(model: LanguageModel, parts: Sequence[Part], fit: Fit) -> Tensor
     return forward(model.module, parts, fit.layers, fit.accepts)
 
 
-def _eager(model: LanguageModel, fit: Fit) -> StepPath | None:
-    """Why nothing faster can be tried; None if it can."""
+def _why_eager(model: LanguageModel, fit: Fit) -> str:
+    """Why nothing faster can be tried, as half a sentence; empty if it can."""
     if fit.kind != "slots":
-        return StepPath("eager", fit.reason)
-    if len(model.places) > 1 or len({parameter.device for parameter in model.module.parameters()}) > 1:
-        return StepPath("eager", "the model is spread over several devices")
+        return fit.reason
+    parameters = list(model.module.parameters())
+    if len(model.places) > 1 or len({parameter.device for parameter in parameters}) > 1:
+        return "the model is spread over several devices"
     if model.quantization != "none":
-        return StepPath("eager", f"the weights are quantised ({model.quantization})")
-    if model.device.type == "cuda":
-        return None
-    reason = why_not_traced(model.module, model.device)
-    return StepPath("eager", reason) if reason else None
+        return f"the weights are quantised ({model.quantization})"
+    if model.device.type not in ("cuda", "cpu"):
+        return f"nothing faster is known for {model.device.type}"
+    if model.device.type == "cpu" and {parameter.dtype for parameter in parameters} - {torch.float32, torch.bfloat16}:
+        return "only float32 and bfloat16 weights are traced on a CPU"
+    return ""
 
 
 def _tried(model: LanguageModel, fit: Fit, name: PathName, build: Callable[[], Steps], report: Progress) -> StepPath:
@@ -382,11 +346,9 @@ def _agrees(steps: Steps, part: Part, model: LanguageModel, fit: Fit) -> bool:
 
 def _probe(model: LanguageModel, fit: Fit, lengths: Sequence[int]) -> Part:
     """A token to run behind rows of some lengths, which hold arbitrary tokens."""
-    generator = torch.Generator().manual_seed(sum(lengths))
-    shape = (len(lengths), max(lengths) + 1)
-    ids = torch.randint(model.vocabulary_size, shape, generator=generator).to(model.device)
+    ids = model.arbitrary_tokens(len(lengths), max(lengths) + 1, seed=sum(lengths)).to(model.device)
     slots = Slots(len(lengths), model.context_length, model.device)
-    slots.reserve(shape[1])
+    slots.reserve(ids.shape[1])
     forward(model.module, [Part(slots, ids[:, :-1])], fit.layers, fit.accepts)
     slots.settle(lengths)
     return Part(slots, ids[:, -1:])

@@ -72,14 +72,6 @@ class ScriptedCausalLM(nn.Module):
     """
 
     def __init__(self, factual: Tensor, masked: Tensor, sentinel_id: int, context_length: int = 128) -> None:
-        """Store the tables.
-
-        Args:
-            factual: Probabilities of rows without the sentinel, ``(V,)``, summing to at most 1.
-            masked: Probabilities of rows that contain it, ``(V,)``.
-            sentinel_id: The sentinel.
-            context_length: Longest sequence.
-        """
         super().__init__()
         self.tables = nn.Parameter(torch.stack([factual, masked]).log().clamp_min(-60.0), requires_grad=False)
         self.sentinel_id = sentinel_id

@@ -106,19 +106,13 @@ class SplitModel:
 
 
 def split_model(model: LanguageModel) -> SplitModel | None:
-    """Take a model apart, if its logits are its head's output and nothing else.
+    """Take a model apart, if its logits are its head's output and nothing else; None if they are not.
 
     Models that cap or scale their logits after the head (Gemma 2 and 3, Granite, Cohere, Falcon H1 and others) are not
     taken apart: their own forward must have the last word. They are told by the entries :data:`LOGIT_SETTINGS` of
     their configuration, and whatever these miss by a probe: on random tokens, base and head must give the very bits
     that the model's own forward gives. What is found is remembered with the model. While a hook is attached to the
     module itself, base and head would pass it by.
-
-    Args:
-        model: Any transformers causal language model.
-
-    Returns:
-        The parts; None if the model's own forward has to be used.
     """
     module = model.module
     if getattr(module, "_forward_hooks", None) or getattr(module, "_forward_pre_hooks", None):
@@ -142,16 +136,13 @@ def _parts(model: LanguageModel) -> SplitModel | None:
 
 
 def _same_bits(model: LanguageModel, parts: SplitModel) -> bool:
-    generator = torch.Generator().manual_seed(0)
-    length = min(_PROBE_TOKENS, model.context_length - 1)
-    ids = torch.randint(model.vocabulary_size, (2, length), generator=generator).to(model.device)  # (2, L)
+    ids = model.arbitrary_tokens(2, min(_PROBE_TOKENS, model.context_length - 1)).to(model.device)  # (2, L)
     with torch.inference_mode():
         hidden = getattr(parts.base(input_ids=ids, use_cache=False), "last_hidden_state", None)
         width = getattr(parts.head, "in_features", None)
         if not isinstance(hidden, Tensor) or (width is not None and hidden.shape[-1] != width):
             return False
-        logits = model.module(input_ids=ids, use_cache=False).logits  # (2, L, V)
-        return torch.equal(parts.head(hidden).float(), logits.float())
+        return torch.equal(parts.head(hidden).float(), model.plain_logits(ids).float())
 
 
 class PrefixLayer(DynamicLayer):  # type: ignore[no-untyped-call]
@@ -161,14 +152,6 @@ class PrefixLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self, keys: Tensor, values: Tensor, branches: int, keep: bool) -> None:
-        """Hold a prefix.
-
-        Args:
-            keys: Its keys, ``(G, heads, shared, width)``.
-            values: Its values, of the same shape but for the width.
-            branches: Branches B of each item.
-            keep: Whether what comes after it is read in several pieces.
-        """
         super().__init__()  # type: ignore[no-untyped-call]
         self.lazy_initialization(keys, values)
         self._prefix, self._branches, self._keep = (keys, values), branches, keep
@@ -251,27 +234,13 @@ class ForcedScorer:
     """Streams the logits of continuations under several branches."""
 
     def __init__(self, model: LanguageModel, limits: Limits | None = None) -> None:
-        """Find out how the model's logits can be had; runs the model on a few tokens.
-
-        Args:
-            model: The model.
-            limits: How much is done at once; what suits the device if None.
-        """
+        """Find out how the model's logits can be had, by a run over a few tokens; limits suit the device if None."""
         self._model = model
         self._limits = limits or Limits.of(model.device)
         self._parts: SplitModel | None = split_model(model)
 
-    @property
-    def split(self) -> bool:
-        """Whether the head is applied by itself; otherwise the model's own forward runs over pieces of positions."""
-        return self._parts is not None
-
     def memory_size(self, items: Sequence[ForcedItem]) -> int:
-        """Bytes of keys and values that a batch holds while it is run: of its shared prefix, and of pieces read.
-
-        Args:
-            items: Items with one and the same number of branches B.
-        """
+        """Bytes of keys and values that a batch holds while it is run: of its shared prefix, and of pieces read."""
         branches, longest = len(items[0].prompts), max(item.length for item in items)
         rows, shared = len(items) * branches, min(item.shared for item in items)
         if self._parts is None:
@@ -411,14 +380,7 @@ class _Layout:
 
 
 def _pick(states: Tensor, layout: _Layout, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    """The scored positions in some columns, ``(n,)``, and what a forward gave there, ``(n, B, *)``.
-
-    Args:
-        states: Hidden states or logits of the columns, ``(G * B, stop - start, *)``.
-        layout: The batch.
-        start: First column.
-        stop: One past the last column.
-    """
+    """The scored positions in some columns, ``(n,)``, and their states ``(n, B, *)`` of those, ``(G * B, w, *)``."""
     scored = [n for n, column in enumerate(layout.columns) if start <= column < stop]
     by_item = states.reshape(layout.items, layout.branches, *states.shape[1:])  # (G, B, w, *)
     chosen = [(n, layout.owners[n], layout.columns[n] - start) for n in scored]
@@ -530,41 +492,15 @@ def teacher_forced_logits(model: LanguageModel, rows: Sequence[tuple[Sequence[in
         ForcedItem(tuple(tuple(rows[row][0]) for row in group), continuation)
         for (_, continuation), group in groups.items()
     ]
-    scored = _scored(model, items)  # (C, B, V) an item
-    by_row = {row: scored[i][:, b] for i, group in enumerate(groups.values()) for b, row in enumerate(group)}
-    return [by_row[row] for row in range(len(rows))]
-
-
-def batches(lengths: Sequence[int], token_budget: int) -> Iterator[list[int]]:
-    """Group indices of similar lengths so that rows times longest row stays within a budget.
-
-    Args:
-        lengths: Length of each item in tokens.
-        token_budget: Largest padded batch in tokens; one item longer than it makes a batch of its own.
-
-    Yields:
-        Lists of indices into ``lengths``.
-    """
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
-        if batch and (len(batch) + 1) * lengths[index] > token_budget:
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
-
-
-def _scored(model: LanguageModel, items: Sequence[ForcedItem]) -> dict[int, Tensor]:
-    """Logits of every item, ``(C, B, V)``."""
     limits = Limits.of(model.device)
     scorer = ForcedScorer(model, limits)
-    scored: dict[int, Tensor] = {}
+    scored: dict[int, Tensor] = {}  # (C, B, V) an item
     for batch in forced_batches(items, model.prefill_tokens, waste=limits.waste):
         chosen = [items[i] for i in batch]
         logits = _whole(scorer, chosen)  # (N, B, V)
         scored.update(zip(batch, torch.split(logits, [item.scored for item in chosen]), strict=True))
-    return scored
+    by_row = {row: scored[i][:, b] for i, group in enumerate(groups.values()) for b, row in enumerate(group)}
+    return [by_row[row] for row in range(len(rows))]
 
 
 def _whole(scorer: ForcedScorer, items: Sequence[ForcedItem]) -> Tensor:

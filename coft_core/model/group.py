@@ -14,6 +14,7 @@ from coft_core.errors import InvalidInputError
 from coft_core.model.branches import BranchBatch, BranchSpec, Hook, MemoryUse, attached
 from coft_core.model.forced import teacher_forced_logits
 from coft_core.model.language_model import LanguageModel
+from coft_core.model.memory_fit import fit_of
 
 Found = TypeVar("Found")
 Found_co = TypeVar("Found_co", covariant=True)
@@ -58,20 +59,12 @@ class OwnForwards:
     """Every forward by itself, in the thread that asks; for whoever is alone with a model, or holds its turn."""
 
     def logits(self, batch: BranchBatch, hooks: Sequence[Hook] = ()) -> Tensor:
-        """What is pending of a batch, ``(R, V)``.
-
-        Raises:
-            RolloutClosedError: The batch is closed.
-        """
+        """What is pending of a batch, ``(R, V)``, with hooks that are on for this forward alone."""
         with attached(batch.model.module, hooks):
             return batch.logits()
 
     def followed(self, batch: BranchBatch, hooks: Sequence[Hook], sequel: Sequel[Found]) -> tuple[Tensor, Found]:
-        """What is pending of a batch, ``(R, V)``, and what is made of it.
-
-        Raises:
-            RolloutClosedError: The batch is closed.
-        """
+        """What is pending of a batch, ``(R, V)``, and what is made of it."""
         logits = self.logits(batch, hooks)
         return logits, sequel.alone(logits)
 
@@ -108,11 +101,6 @@ class BranchGroup:
     ) -> None:
         """Lay the prompts out; nothing runs yet.
 
-        Args:
-            models: Loaded models by the name under which branches ask for them; all read the same tokens.
-            branches: The branches, in the order in which their logits are wanted.
-            forwards: Where forwards are run; None runs each by itself.
-
         Raises:
             InvalidInputError: There is no branch, a branch has no tokens, or it asks for a model that is not there.
             PromptTooLongError: A branch fills its model's context.
@@ -129,7 +117,7 @@ class BranchGroup:
     def prepare(self) -> None:
         """Find out which memory fits the models; the first time this runs each over a few tokens."""
         for batch in self._batches:
-            batch.prepare()
+            fit_of(batch.model)
 
     @property
     def row_count(self) -> int:
@@ -177,41 +165,25 @@ class BranchGroup:
             uses.setdefault(part.name, batch.memory_use)
         return uses
 
-    @property
-    def memory_notes(self) -> tuple[str, ...]:
-        """Why memory is not preallocated, a sentence for each model where it is not."""
-        return tuple(dict.fromkeys(batch.memory_note for batch in self._batches if batch.memory_note))
-
     def logits(self) -> Tensor:
         """Run what is pending through the models.
 
         Returns:
             Logits that follow the newest token, ``(R, V)``, in the branches' order and on the first one's device. Where
             models pad their vocabularies differently, V is the smallest.
-
-        Raises:
-            RolloutClosedError: The group is closed.
         """
         pairs = zip(self._parts, self._batches, strict=True)
         return _merged(self._parts, [self._forwards.logits(batch, part.hooks) for part, batch in pairs], self._order)
 
     def followed(self, sequel: Sequel[Found]) -> tuple[Tensor, Found]:
-        """What :meth:`logits` gives, and what is made of it, perhaps together with that of other rollouts.
-
-        Raises:
-            RolloutClosedError: The group is closed.
-        """
+        """What :meth:`logits` gives, and what is made of it, perhaps together with that of other rollouts."""
         if self._order is None:
             return self._forwards.followed(self._batches[0], self._parts[0].hooks, sequel)
         logits = self.logits()
         return logits, sequel.alone(logits)
 
     def append(self, token_ids: Tensor) -> None:
-        """Make one token a branch the pending one.
-
-        Args:
-            token_ids: ``(R,)``, in the branches' order.
-        """
+        """Make one token a branch the pending one, ``(R,)``, in the branches' order."""
         for part, batch in zip(self._parts, self._batches, strict=True):
             batch.append(token_ids if self._order is None else token_ids[list(part.rows)])
 

@@ -33,11 +33,6 @@ class Gathering:
     """Knows who took part in the newest forward and how long each is usually away; keeps no batch alive."""
 
     def __init__(self, patience: float = PATIENCE) -> None:
-        """Nobody took part in anything yet.
-
-        Args:
-            patience: Longest wait after a forward, as a share of the time that it took; 0 never waits.
-        """
         self._patience = patience
         self._newest: WeakSet[BranchBatch] = WeakSet()
         self._served_at: WeakKeyDictionary[BranchBatch, float] = WeakKeyDictionary()
@@ -61,12 +56,7 @@ class Gathering:
         return self._ended + self._seconds - now
 
     def complete(self, back: Collection[BranchBatch], model: object) -> bool:
-        """Whether nobody is missing who could share the next forward and was in time before.
-
-        Args:
-            back: Who waits for the next forward.
-            model: The module that runs it.
-        """
+        """Whether nobody is missing who could share the next forward and was in time before."""
         known = {id(batch) for batch in back}
         return not any(self._expected(batch, model) for batch in self._newest if id(batch) not in known)
 
@@ -107,7 +97,11 @@ class JointForwards:
     takes no parts are run alone, in their turn. An error of a joint forward is nobody's yet: each batch is then run
     alone, and only those fail that fail by themselves; likewise with what follows it.
 
-    A forward waits a moment for those of the one before it; see :mod:`coft_core.model.joint`.
+    A forward waits a moment for those of the one before it.
+
+    Attributes:
+        forwards: Forwards that were run, a joint one counted once.
+        served: Requests that were answered.
     """
 
     def __init__(
@@ -116,13 +110,6 @@ class JointForwards:
         most_rows: int = MOST_ROWS,
         gathering: Gathering | None = None,
     ) -> None:
-        """Nobody waits.
-
-        Args:
-            processor: Gives the processor for one forward, from which others may keep us meanwhile.
-            most_rows: Rows of one forward at most.
-            gathering: Whom a forward waits for; those of the one before it if None.
-        """
         self._processor = processor
         self._most_rows = most_rows
         lock = Lock()
@@ -131,18 +118,7 @@ class JointForwards:
         self._gathering = gathering or Gathering()
         self._waiting: deque[_Request] = deque()
         self._led = False
-        self._forwards = 0
-        self._served = 0
-
-    @property
-    def forwards(self) -> int:
-        """Forwards that were run, a joint one counted once."""
-        return self._forwards
-
-    @property
-    def served(self) -> int:
-        """Requests that were answered."""
-        return self._served
+        self.forwards = self.served = 0
 
     @property
     def waiting(self) -> int:
@@ -170,9 +146,6 @@ class JointForwards:
             batch: The batch; no other thread touches it meanwhile.
             hooks: Hooks that are on for this forward alone.
             sequel: What is made of the logits; None makes nothing of them.
-
-        Raises:
-            RolloutClosedError: The batch is closed.
         """
         request = _Request(batch, tuple(hooks), sequel)
         try:
@@ -259,12 +232,12 @@ class JointForwards:
                         # The frames of a failed forward hold its tensors, and those who wait may need their memory.
                         clear_frames(error.__traceback__)
                         request.error = error
-                    self._forwards += 1
+                    self.forwards += 1
         finally:
             with self._changed:
                 # Whoever was interrupted here has left others' requests unanswered; they keep their places.
                 self._waiting.extendleft(request for request in reversed(taken) if not request.done)
-                self._served += sum(request.done for request in taken)
+                self.served += sum(request.done for request in taken)
                 if steps:
                     self._gathering.served(steps, began, perf_counter())
                 self._changed.notify_all()
@@ -275,7 +248,7 @@ class JointForwards:
         except Exception:
             # Whatever it was, it is raised again by the batch whose it is, when that is run alone.
             return False
-        self._forwards += 1
+        self.forwards += 1
         _make_together(taken, found)
         for request, logits in zip(taken, found, strict=True):
             request.found.append(logits)

@@ -226,6 +226,17 @@ class LanguageModel:
         count = getattr(self.module, "num_parameters", None)
         return int(count()) if count is not None else sum(p.numel() for p in self.module.parameters())
 
+    def arbitrary_tokens(self, rows: int, length: int, seed: int = 0) -> Tensor:
+        """Token ids to probe the module with, ``(R, L)`` on the host."""
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randint(self.vocabulary_size, (rows, length), generator=generator)
+
+    @torch.inference_mode()
+    def plain_logits(self, ids: Tensor) -> Tensor:
+        """Logits of rows of one length, read anew in one forward without a cache, ``(R, L)`` to ``(R, L, V)``."""
+        logits: Tensor = self.module(input_ids=ids.to(self.device), use_cache=False).logits
+        return logits
+
     def token_text(self, token_id: int) -> str:
         """A token as it continues a sentence, leading space included.
 

@@ -202,11 +202,7 @@ def _source(name_or_path: str) -> str:
 
 
 def _only_local(source: str, revision: str | None) -> bool:
-    """Ask the hub once, quickly: without it every file would be tried again and again before the cache is read.
-
-    Raises:
-        ModelLoadError: The hub answers that there is no such model or revision.
-    """
+    """Ask the hub once, quickly: without it every file would be tried again and again before the cache is read."""
     if Path(source).is_dir():
         return True
     try:

@@ -27,13 +27,7 @@ OFFLINE = frozenset(
 
 
 def explain(name: str, error: BaseException, quantization: str = "none") -> str:
-    """One sentence: why a model cannot be loaded, and what to do.
-
-    Args:
-        name: The model's name.
-        error: What loading it raised.
-        quantization: In which form its weights were asked for.
-    """
+    """One sentence: why a model cannot be loaded, and what to do."""
     chain: list[BaseException] = [error]
     while (below := chain[-1].__cause__ or chain[-1].__context__) is not None:
         chain.append(below)

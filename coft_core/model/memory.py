@@ -1,7 +1,8 @@
-"""Rows over preallocated memory, each of its own length, behind a prefix that is read once."""
+"""Keys and values of the rows of a batch, as far as the model has read them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,18 +36,15 @@ class Sharing:
         return cls(64, 768) if device.type == "cpu" else cls(2048, None)
 
 
+def _in_pieces(model: LanguageModel, ids: Tensor) -> Sequence[Tensor]:
+    """Tokens ``(R, q)`` by columns, as many of them as the model takes in one forward."""
+    return torch.split(ids, max(1, model.prefill_tokens // len(ids)), dim=1)
+
+
 class SlotRows:
-    """Keys and values of rows that continue prompts of their own."""
+    """Rows over preallocated memory, each of its own length, behind a prefix that is read once."""
 
     def __init__(self, model: LanguageModel, tokens: RowTokens, fit: Fit, sharing: Sharing | None) -> None:
-        """Stand over tokens; nothing runs and nothing is allocated yet.
-
-        Args:
-            model: The model.
-            tokens: The rows' tokens.
-            fit: How the model is to be called.
-            sharing: When a common prefix is treated as one; None never does.
-        """
         self._model, self._tokens, self._fit, self._sharing = model, tokens, fit, sharing
         self._slots = Slots(tokens.rows, model.context_length, model.device)
         self._prefix: Prefix | None = None
@@ -59,15 +57,10 @@ class SlotRows:
         return self._slots.size + (self._prefix.size if self._prefix else 0)
 
     @property
-    def prefix_length(self) -> int:
-        """Tokens that are held once for all rows."""
-        return self._prefix.length if self._prefix else 0
-
-    @property
     def shared_length(self) -> int:
         """Tokens that are held once, or will be when the prompts are read."""
         if self._held is not None:
-            return self.prefix_length
+            return self._prefix.length if self._prefix else 0
         shared = self._tokens.shared()
         return shared if self._holds_once(shared) else 0
 
@@ -77,7 +70,7 @@ class SlotRows:
         needed = capacity_for(ahead + count, self._model.context_length)
         if needed <= self._slots.capacity:
             return self.size
-        return needed * self._tokens.rows * self._fit.cell_size + (self._prefix.size if self._prefix else 0)
+        return needed * self._tokens.rows * token_size(self._model) + (self._prefix.size if self._prefix else 0)
 
     def logits(self) -> Tensor:
         """Run what is pending, ``(R, V)``."""
@@ -91,9 +84,7 @@ class SlotRows:
     @property
     def may_join(self) -> bool:
         """Whether the next forward is over one token a row and may be shared with other memories."""
-        if not self._fit.joins or self._held is None:
-            return False
-        return self._held >= self._tokens.generated - 1
+        return self._fit.joins and self._held is not None and self._held >= self._tokens.generated - 1
 
     def next_part(self) -> Part:
         """The pending tokens, with room for them; keys and values must be held."""
@@ -137,23 +128,20 @@ class SlotRows:
             bodies = self._tokens.bodies(start)
             if bodies.shape[1]:
                 self._run(bodies)
-            before = self.prefix_length
+            before = self._prefix.length if self._prefix else 0
             self._slots.settle([len(prompt) - 1 - before for prompt in self._tokens.prompts])
             logits = self._run(self._tokens.after(-1))
         self._held = self._tokens.generated
         return logits
 
     def _run(self, ids: Tensor) -> Tensor:
-        """Read tokens, in pieces that the model takes at once, and count them as held."""
+        """Read tokens and count them as held."""
         self._slots.reserve(self._slots.longest + ids.shape[1])
         logits = ids.new_empty(0)
-        for piece in self._pieces(ids):
+        for piece in _in_pieces(self._model, ids):
             logits = self._forward(Part(self._slots, piece, self._prefix))
             self._slots.advance(piece.shape[1])
         return logits
-
-    def _pieces(self, ids: Tensor) -> tuple[Tensor, ...]:
-        return torch.split(ids, max(1, self._model.prefill_tokens // len(ids)), dim=1)
 
     def _forward(self, part: Part) -> Tensor:
         # Where nothing is shared, hooks change the activations; a prepared path was made without them.
@@ -170,7 +158,7 @@ class SlotRows:
         once = Slots(1, shared, self._model.device)
         once.reserve(shared)
         ids = torch.tensor([self._tokens.prompts[0][:shared]], device=self._model.device)
-        for piece in self._pieces(ids):
+        for piece in _in_pieces(self._model, ids):
             self._forward(Part(once, piece))
             once.advance(piece.shape[1])
         if self._holds_once(shared):
@@ -193,38 +181,36 @@ class GrowingRows:
     Layers with a sliding window are kept whole here: they use more memory than the window needs, and can be cut.
     """
 
+    shared_length = 0
+    """Nothing is held once here."""
+
+    may_join = False
+    """Nor is a forward shared."""
+
     def __init__(self, model: LanguageModel, tokens: RowTokens, accepts: frozenset[str]) -> None:
-        """Stand over tokens; nothing runs yet."""
         self._model, self._tokens, self._accepts = model, tokens, accepts
         self._padding = tokens.padding()  # (R,)
-        self._padded = not tokens.uniform
         self._cache = DynamicCache()
         self._cached = 0
-        self._cell_size = token_size(model)
 
     @property
     def size(self) -> int:
         """Bytes held."""
         return sum(keys.nbytes + values.nbytes for keys, values, *_ in self._cache if keys is not None)
 
-    @property
-    def prefix_length(self) -> int:
-        """Nothing is held once here."""
-        return 0
-
     def size_after(self, count: int) -> int:
         """Bytes held when so many more tokens have been run; 0 before the first where the configuration is silent."""
-        a_token = self._tokens.rows * self._cell_size or (self.size // self._cached if self._cached else 0)
+        known = self._tokens.rows * token_size(self._model)
+        a_token = known or (self.size // self._cached if self._cached else 0)
         return (max(self._cached, self._length - 1) + count) * a_token
 
     def logits(self) -> Tensor:
         """Run what is pending, ``(R, V)``."""
-        length = self._length
-        if self._cached == length:
-            self._drop_beyond(length - 1)
+        if self._cached == self._length:
+            self.cut()
         ids = self._tokens.after(self._cached - self._tokens.longest) if self._cached else self._tokens.padded()
         logits = ids.new_empty(0)
-        for piece in torch.split(ids, max(1, self._model.prefill_tokens // len(ids)), dim=1):
+        for piece in _in_pieces(self._model, ids):
             with torch.inference_mode():
                 output = self._model.module(**self._arguments(piece))
             self._cached += piece.shape[1]
@@ -233,7 +219,13 @@ class GrowingRows:
 
     def cut(self) -> None:
         """Forget keys and values of the newest token and of those that are no longer there."""
-        self._drop_beyond(self._length - 1)
+        length = self._length - 1
+        if self._cached > length:
+            if length == 0:
+                self._cache = DynamicCache()
+            else:
+                self._cache.crop(length - self._cached)
+            self._cached = length
 
     def copied(self, tokens: RowTokens) -> GrowingRows:
         """A second memory for earlier tokens of these rows."""
@@ -249,19 +241,11 @@ class GrowingRows:
     def _length(self) -> int:
         return self._tokens.longest + self._tokens.generated
 
-    def _drop_beyond(self, length: int) -> None:
-        if self._cached > length:
-            if length == 0:
-                self._cache = DynamicCache()
-            else:
-                self._cache.crop(length - self._cached)
-            self._cached = length
-
     def _arguments(self, ids: Tensor) -> dict[str, Any]:
         arguments: dict[str, Any] = {"input_ids": ids, "past_key_values": self._cache, "use_cache": True}
         if "logits_to_keep" in self._accepts:
             arguments["logits_to_keep"] = 1
-        if self._padded:
+        if not self._tokens.uniform:
             columns = torch.arange(self._cached + ids.shape[1], device=ids.device)  # (L,)
             arguments["attention_mask"] = (columns >= self._padding[:, None]).long()  # (R, L)
             if "position_ids" in self._accepts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -15,7 +15,7 @@ from transformers.cache_utils import get_layer_types_and_kwargs
 from coft_core.model.attention import SLOT_ATTENTION, Part, Prefix, forward
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.loading import out_of_memory
-from coft_core.model.slots import Slots, token_size
+from coft_core.model.slots import Slots
 
 MemoryKind = Literal["slots", "growing"]
 """Preallocated rows of their own lengths, or tensors that grow by concatenation with padding on the left."""
@@ -33,7 +33,6 @@ class Fit:
         reason: Why it is not slots, as half a sentence; empty where it is.
         joins: Whether rows of several memories may share a forward, and a prefix may be held once.
         layers: Layers of the model; 0 where it is not slots.
-        cell_size: Bytes of one token of one row, as far as the configuration tells; 0 where it does not.
         accepts: Names of the parameters of the model's forward.
     """
 
@@ -41,7 +40,6 @@ class Fit:
     reason: str
     joins: bool
     layers: int
-    cell_size: int
     accepts: frozenset[str]
 
 
@@ -65,17 +63,13 @@ def accepted_arguments(forward: Any) -> frozenset[str]:
 
 def _examined(model: LanguageModel) -> Fit:
     module, accepts = model.module, accepted_arguments(model.module.forward)
-    cell_size = token_size(model)
     if reason := _misfit(module, accepts):
-        return Fit("growing", reason, False, 0, cell_size, accepts)
-    layers = len(_layer_types(module))
-    joins = _takes_slot_attention(module)
-    fit = Fit("slots", "", joins, layers, cell_size, accepts)
+        return Fit("growing", reason, False, 0, accepts)
+    fit = Fit("slots", "", _takes_slot_attention(module), len(_layer_types(module)), accepts)
     if model.context_length <= _PROBE_TOKENS or not _agrees(_probe_rows, model, fit):
-        return Fit("growing", "its logits differ from plain recomputation when rows have lengths of their own",
-                   False, 0, cell_size, accepts)  # fmt: skip
-    joins = joins and _agrees(_probe_parts, model, fit)
-    return Fit("slots", "", joins, layers, cell_size, accepts)
+        reason = "its logits differ from plain recomputation when rows have lengths of their own"
+        return Fit("growing", reason, False, 0, accepts)
+    return replace(fit, joins=fit.joins and _agrees(_probe_parts, model, fit))
 
 
 def _misfit(module: Any, accepts: frozenset[str]) -> str:
@@ -107,14 +101,9 @@ def _takes_slot_attention(module: Any) -> bool:
 _PROBE_TOKENS = 9
 
 
-def _probe_ids(model: LanguageModel) -> list[list[int]]:
-    generator = torch.Generator().manual_seed(0)
-    return torch.randint(model.vocabulary_size, (2, _PROBE_TOKENS), generator=generator).tolist()
-
-
 def _probe_rows(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
     """Logits of two rows of unequal lengths, and what they must be."""
-    first, second = _probe_ids(model)
+    first, second = model.arbitrary_tokens(2, _PROBE_TOKENS).tolist()
     rows = [first[:7], second[:4]]
     slots = Slots(2, model.context_length, model.device)
     slots.reserve(_PROBE_TOKENS)
@@ -126,7 +115,7 @@ def _probe_rows(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
 
 def _probe_parts(model: LanguageModel, fit: Fit) -> tuple[Tensor, Tensor]:
     """Logits of a row behind a prefix that is held apart beside a row of another memory, and what they must be."""
-    first, second = _probe_ids(model)
+    first, second = model.arbitrary_tokens(2, _PROBE_TOKENS).tolist()
     rows = [first[:7], second[:4]]
     before, behind, other = (Slots(1, model.context_length, model.device) for _ in range(3))
     for slots, ids in ((before, first[:3]), (other, second[:3])):
@@ -157,9 +146,7 @@ def _run(model: LanguageModel, fit: Fit, parts: Sequence[Part]) -> Tensor:
 
 
 def _plain(model: LanguageModel, rows: Sequence[Sequence[int]]) -> Tensor:
-    with torch.inference_mode():
-        logits = [model.module(input_ids=_tensor(model, [row]), use_cache=False).logits[0, -1] for row in rows]
-    return torch.stack(logits)  # (R, V)
+    return torch.stack([model.plain_logits(torch.tensor([row]))[0, -1] for row in rows])  # (R, V)
 
 
 def _tensor(model: LanguageModel, ids: Sequence[Sequence[int]]) -> Tensor:

@@ -77,12 +77,7 @@ _KEPT_AS = "noise"
 
 
 def model_noise(model: LanguageModel, temperature: float = 1.0) -> NumericNoise:
-    """The bound for a loaded model.
-
-    Args:
-        model: The model.
-        temperature: What its logits are divided by.
-    """
+    """The bound for a loaded model whose logits are divided by a temperature."""
     return noise_of(model.dtype_name, temperature, noise_found(model))
 
 
@@ -98,15 +93,11 @@ def measure_noise(model: LanguageModel) -> None:
     One forward over all tokens is compared with forwards over their beginnings, and with two rows that are continued
     token by token with a cache: ten forwards of at most 23 tokens a row. A model with weights on the disk is not
     looked at, since each forward would read them all; the bound of its number type stands for it.
-
-    Args:
-        model: The model; the finding is kept with it.
     """
     if "disk" in model.places:
         return
-    generator = torch.Generator().manual_seed(0)
     size = min(_TOKENS, model.context_length)
-    ids = torch.randint(model.vocabulary_size, (2, size), generator=generator)  # (2, T)
+    ids = model.arbitrary_tokens(2, size)  # (2, T)
     whole = _log_p(model, ids[0])  # (T, V)
     largest = max(_difference(_log_p(model, ids[0, :length]), whole[:length]) for length in _PREFIXES if length < size)
     for place, log_p in enumerate(_continued(model, ids), _PROMPT - 1):
@@ -122,9 +113,7 @@ def _difference(one: Tensor, other: Tensor) -> float:
 
 def _log_p(model: LanguageModel, ids: Tensor) -> Tensor:
     """Log-probabilities after each token, ``(T, V)``, from one forward without a cache."""
-    with torch.inference_mode():
-        logits = model.module(input_ids=ids[None].to(model.device), use_cache=False).logits[0]
-        return torch.log_softmax(logits.float(), dim=-1).cpu()
+    return torch.log_softmax(model.plain_logits(ids[None])[0].float(), dim=-1).cpu()
 
 
 def _continued(model: LanguageModel, ids: Tensor) -> list[Tensor]:

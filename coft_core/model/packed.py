@@ -43,9 +43,6 @@ class PackedLinear(nn.Linear):
     def __init__(self, linear: nn.Linear) -> None:
         """Pack.
 
-        Args:
-            linear: A layer on the CPU, whose parameters are taken over as they are.
-
         Raises:
             RuntimeError: oneDNN cannot hold these weights.
         """

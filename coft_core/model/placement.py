@@ -96,11 +96,7 @@ class Placement:
     quantization: str = "none"
 
     def arguments(self, name: str, config: Any) -> dict[str, Any]:
-        """What ``from_pretrained`` takes for this placement.
-
-        Args:
-            name: The model's name, for messages.
-            config: Its configuration.
+        """What ``from_pretrained`` takes for this placement of the model of a name and a configuration.
 
         Raises:
             ModelLoadError: A choice is unknown, two of them exclude each other, or a package for it is missing.

@@ -1,4 +1,7 @@
-"""What a model and its tokenizer must be to be audited step by step; whatever they lack is said in one sentence."""
+"""What a model and its tokenizer must be to be audited step by step.
+
+Whatever they lack is a :class:`ModelLoadError` of one sentence.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +54,7 @@ _WITH_OTHER_INPUTS = frozenset(
 
 
 def require_causal(name: str, config: Any) -> None:
-    """Refuse what a configuration says is no decoder of text.
-
-    Raises:
-        ModelLoadError: It is an encoder, has one, reads other things than text, or is unknown to transformers.
-    """
+    """Refuse what a configuration says is no decoder of text."""
     stated = getattr(config, "architectures", None) or []
     kind = str(stated[0]) if isinstance(stated, list | tuple) and stated else type(config).__name__
     if getattr(config, "is_encoder_decoder", False):
@@ -77,26 +76,14 @@ def require_causal(name: str, config: Any) -> None:
 
 
 def require_safetensors(name: str, source: str) -> None:
-    """Refuse a folder without weights in the one form that is read; what a hub has is found out by asking for it.
-
-    Raises:
-        ModelLoadError: There are none.
-    """
+    """Refuse a folder without weights in the one form that is read; what a hub has is found out by asking for it."""
     folder = Path(source)
     if folder.is_dir() and not any(folder.glob("*.safetensors")):
         raise ModelLoadError(explain(name, FileNotFoundError("no safetensors")))
 
 
 def require_all_weights(name: str, loading: Any) -> None:
-    """Refuse a model of which transformers made some weights up.
-
-    Args:
-        name: The model's name.
-        loading: What ``from_pretrained`` tells of the loading.
-
-    Raises:
-        ModelLoadError: Weights are missing from its files.
-    """
+    """Refuse a model of which transformers made some weights up."""
     if missing := sorted(loading["missing_keys"]):
         raise ModelLoadError(
             f"{name!r} cannot be loaded: its files lack {len(missing)} of its weights, such as {missing[0]!r}; fetch "
@@ -105,11 +92,7 @@ def require_all_weights(name: str, loading: Any) -> None:
 
 
 def require_offsets(name: str, tokenizer: Any) -> None:
-    """Refuse a tokenizer that does not say which characters a token is of.
-
-    Raises:
-        ModelLoadError: It is a slow one.
-    """
+    """Refuse a tokenizer that does not say which characters a token is of."""
     if not getattr(tokenizer, "is_fast", False):
         raise ModelLoadError(
             f"{name!r} has only a slow tokenizer, which gives no character offsets for masking; "
@@ -118,11 +101,7 @@ def require_offsets(name: str, tokenizer: Any) -> None:
 
 
 def require_same_vocabulary(name: str, tokenizer: int, model: int) -> None:
-    """Refuse a tokenizer and a model of different numbers of tokens, but for an embedding's padding.
-
-    Raises:
-        ModelLoadError: They differ.
-    """
+    """Refuse a tokenizer and a model of different numbers of tokens, but for an embedding's padding."""
     if tokenizer > model or model - tokenizer > PADDING_SHARE * tokenizer:
         raise ModelLoadError(
             f"{name!r} has a tokenizer of {tokenizer:,} tokens and a model of {model:,}; "
@@ -131,11 +110,7 @@ def require_same_vocabulary(name: str, tokenizer: int, model: int) -> None:
 
 
 def require_causal_behaviour(name: str, module: Any, vocabulary: int) -> None:
-    """Change the last token: in a causal model no earlier logit may move.
-
-    Raises:
-        ModelLoadError: One does, or logits are no numbers.
-    """
+    """Change the last token: in a causal model no earlier logit may move."""
     ids = torch.tensor([[1, 2, 3], [1, 2, min(4, vocabulary - 1)]], device=input_device(module)) % vocabulary  # (2, 3)
     with torch.inference_mode():
         logits = module(input_ids=ids, use_cache=False).logits  # (2, 3, V)
@@ -151,11 +126,7 @@ def require_causal_behaviour(name: str, module: Any, vocabulary: int) -> None:
 
 
 def require_no_state(name: str, module: Any) -> None:
-    """Refuse layers that keep something else of earlier tokens than keys and values.
-
-    Raises:
-        ModelLoadError: It has such layers.
-    """
+    """Refuse layers that keep something else of earlier tokens than keys and values."""
     types: list[str] = []
     if isinstance(module, PreTrainedModel):
         kinds, _ = get_layer_types_and_kwargs(module.config.get_text_config(decoder=True))
@@ -169,11 +140,7 @@ def require_no_state(name: str, module: Any) -> None:
 
 
 def require_steps(model: LanguageModel) -> None:
-    """Step over a few tokens, go back, and step again: each time the logits must be those of reading the text anew.
-
-    Raises:
-        ModelLoadError: They are not, or the model fails on the way.
-    """
+    """Step over a few tokens, go back, and step again: each time the logits must be those of reading the text anew."""
     fit = fit_of(model)
     if fit.kind == "slots":
         # To find that out, the same was compared.
@@ -231,7 +198,4 @@ def _stepped(model: LanguageModel) -> tuple[Tensor, Tensor]:
 
 def _plain(model: LanguageModel, ids: list[int]) -> Tensor:
     """Logits of a text's last three positions, read anew, ``(3, V)``."""
-    with torch.inference_mode():
-        logits = model.module(input_ids=torch.tensor([ids], device=model.device), use_cache=False).logits
-    last: Tensor = logits[0, -3:].float()
-    return last.to(model.device)
+    return model.plain_logits(torch.tensor([ids]))[0, -3:].float().to(model.device)

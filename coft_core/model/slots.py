@@ -40,47 +40,33 @@ class Slots:
     """R rows of fixed capacity, each with its own length; what lies behind a row's length is not read.
 
     The tensors stay where they are until a row outgrows its capacity. Going back makes lengths shorter and copies
-    nothing. Cells are zero at first: an attention weight of 0 times a value that was never written must be 0.
+    nothing. Cells are zero at first: an attention weight of 0 times a value that was never written must be 0. A layer
+    is allocated when it is first written, in the shape that it then has.
+
+    Attributes:
+        lengths: Of the rows, ``(R,)`` on the device, changed in place.
+        longest: Length of the longest row, known without asking the device.
+        uniform: Whether all rows have one length.
+        capacity: Tokens a row for which memory is there.
     """
 
     @torch.inference_mode()
     def __init__(self, rows: int, context_length: int, device: torch.device) -> None:
-        """Reserve nothing yet; a layer is allocated when it is first written, in the shape that it then has.
-
-        Args:
-            rows: Number of rows R.
-            context_length: Longest row that the model takes.
-            device: Where the memory is.
-        """
+        """Reserve nothing yet; no row will be longer than ``context_length``."""
         self.rows = rows
         self.layers: list[LayerMemory] = []
-        self.lengths = torch.zeros(rows, dtype=torch.long, device=device)  # (R,), in place
+        self.lengths = torch.zeros(rows, dtype=torch.long, device=device)
         self._context_length = context_length
         self._device = device
         # The host knows the lengths too, so that nothing has to be asked of the device.
-        self._host_lengths, self._longest, self._uniform = [0] * rows, 0, True
-        self._capacity = 0
+        self._host_lengths, self.longest, self.uniform = [0] * rows, 0, True
+        self.capacity = 0
         self._counted, self._size = (0, 0), 0
-
-    @property
-    def longest(self) -> int:
-        """Length of the longest row, known without asking the device."""
-        return self._longest
-
-    @property
-    def uniform(self) -> bool:
-        """Whether all rows have one length."""
-        return self._uniform
-
-    @property
-    def capacity(self) -> int:
-        """Tokens a row for which memory is there."""
-        return self._capacity
 
     @property
     def size(self) -> int:
         """Bytes allocated; counted again only where memory has changed, since every step of every rollout asks."""
-        if self._counted != (counted := (len(self.layers), self._capacity)):
+        if self._counted != (counted := (len(self.layers), self.capacity)):
             self._counted, self._size = counted, sum(layer.size for layer in self.layers)
         return self._size
 
@@ -90,9 +76,9 @@ class Slots:
 
         Where memory runs out on the way, the rows hold what they held and can be used and grown as before.
         """
-        if length <= self._capacity:
+        if length <= self.capacity:
             return
-        before, self._capacity = self._capacity, capacity_for(length, self._context_length)
+        before, self.capacity = self.capacity, capacity_for(length, self._context_length)
         try:
             for layer in self.layers:
                 layer.keys = self._larger(layer.keys)
@@ -100,7 +86,7 @@ class Slots:
         except BaseException:
             # Some layers have moved. A captured graph knows a memory by its capacity and must not be replayed over
             # this one, so that one cell less is counted than every layer has.
-            self._capacity = max(before - 1, 0)
+            self.capacity = max(before - 1, 0)
             raise
 
     def write(self, index: int, keys: Tensor, values: Tensor, cells: tuple[Tensor, Tensor] | None = None) -> None:
@@ -116,8 +102,8 @@ class Slots:
             self.layers.append(LayerMemory(self._allocated(keys), self._allocated(values)))
         layer, count = self.layers[index], keys.shape[2]
         if cells is None:
-            layer.keys.narrow(2, self._longest, count).copy_(keys)
-            layer.values.narrow(2, self._longest, count).copy_(values)
+            layer.keys.narrow(2, self.longest, count).copy_(keys)
+            layer.values.narrow(2, self.longest, count).copy_(values)
             return
         # A layer of a model that is spread over devices may be elsewhere than the lengths.
         rows, places = (tensor.to(keys.device) for tensor in cells)
@@ -141,14 +127,14 @@ class Slots:
     def advance(self, count: int) -> None:
         """Count tokens that were written as held; a negative number goes back."""
         self._host_lengths = [length + count for length in self._host_lengths]
-        self._longest += count
+        self.longest += count
         self.lengths.add_(count)
 
     @torch.inference_mode()
     def settle(self, lengths: Sequence[int]) -> None:
         """Give every row its own length."""
         self._host_lengths = list(lengths)
-        self._longest, self._uniform = max(lengths), min(lengths) == max(lengths)
+        self.longest, self.uniform = max(lengths), min(lengths) == max(lengths)
         self.lengths.copy_(torch.tensor(self._host_lengths), non_blocking=True)
 
     @torch.inference_mode()
@@ -167,7 +153,7 @@ class Slots:
         copy = Slots(self.rows, self._context_length, self._device)
         copy.settle([length - back for length in self._host_lengths])
         # One more than is copied, since a token follows in any case.
-        copy._capacity = capacity_for(copy.longest + 1, self._context_length)
+        copy.capacity = capacity_for(copy.longest + 1, self._context_length)
         copy.layers = [LayerMemory(copy._larger(layer.keys), copy._larger(layer.values)) for layer in self.layers]
         return copy
 
@@ -177,7 +163,7 @@ class Slots:
         return new
 
     def _allocated(self, like: Tensor) -> Tensor:
-        return like.new_zeros((self.rows, like.shape[1], self._capacity, like.shape[3]))
+        return like.new_zeros((self.rows, like.shape[1], self.capacity, like.shape[3]))
 
 
 def token_size(model: LanguageModel) -> int:
@@ -196,47 +182,26 @@ def token_size(model: LanguageModel) -> int:
 
 
 def rows_size(model: LanguageModel, rows: int, length: int) -> int:
-    """Bytes that rows of a length hold, in the capacity that preallocated memory would have; at least what they fill.
-
-    Args:
-        model: The model.
-        rows: Number of rows.
-        length: Tokens of the longest row.
-    """
+    """Bytes that rows hold, the longest of a length, in the capacity that preallocated memory would have."""
     return rows * capacity_for(length, model.context_length) * token_size(model)
 
 
 class RowTokens:
-    """Prompts, and the tokens generated behind them; column 0 of the latter is each prompt's last token."""
+    """Prompts of R rows, and the tokens generated behind them; column 0 of the latter is each prompt's last token.
+
+    Attributes:
+        longest: Tokens of the longest prompt.
+        uniform: Whether all prompts have one length.
+        generated: Number of generated tokens; fewer go back.
+    """
 
     def __init__(self, prompts: Sequence[Sequence[int]], context_length: int, device: torch.device) -> None:
-        """Lay the prompts out.
-
-        Args:
-            prompts: Tokens of each row, at least one each.
-            context_length: Longest row that the model takes.
-            device: Where the tokens are kept.
-        """
         self.prompts = tuple(tuple(prompt) for prompt in prompts)
-        self.longest = max(len(prompt) for prompt in self.prompts)
+        self.rows, self.longest = len(self.prompts), max(len(prompt) for prompt in self.prompts)
+        self.uniform = all(len(prompt) == self.longest for prompt in self.prompts)
         self.generated = 0
         self._context_length = context_length
         self._tail = torch.tensor([[prompt[-1]] for prompt in self.prompts], device=device)  # (R, 1 + capacity)
-
-    @property
-    def rows(self) -> int:
-        """Number of rows R."""
-        return len(self.prompts)
-
-    @property
-    def uniform(self) -> bool:
-        """Whether all prompts have one length."""
-        return all(len(prompt) == self.longest for prompt in self.prompts)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the tokens are."""
-        return self._tail.device
 
     def shared(self) -> int:
         """Tokens at the beginning that are equal in all rows; every row has at least one more."""
@@ -259,27 +224,23 @@ class RowTokens:
 
     def rest(self, start: int) -> Tensor:
         """Prompts of one length from a token on, and all that was generated, ``(R, L - start + generated)``."""
-        prompts = torch.tensor([prompt[start:] for prompt in self.prompts], device=self.device)
+        prompts = torch.tensor([prompt[start:] for prompt in self.prompts], device=self._tail.device)
         return torch.cat([prompts, self.after(0)], dim=1)
 
     def bodies(self, start: int) -> Tensor:
         """Prompts from a token on without their last ones, padded on the right, ``(R, L - 1 - start)``."""
         width = self.longest - 1 - start
         rows = [[*prompt[start:-1], *[0] * (self.longest - len(prompt))] for prompt in self.prompts]
-        return torch.tensor(rows, dtype=torch.long, device=self.device).view(self.rows, width)
+        return torch.tensor(rows, dtype=torch.long, device=self._tail.device).view(self.rows, width)
 
     def padding(self) -> Tensor:
         """How many columns each row lacks to the longest, ``(R,)``."""
-        return torch.tensor([self.longest - len(prompt) for prompt in self.prompts], device=self.device)
+        return torch.tensor([self.longest - len(prompt) for prompt in self.prompts], device=self._tail.device)
 
     def padded(self) -> Tensor:
         """Prompts padded on the left, and all that was generated, ``(R, L + generated)``."""
         rows = [[0] * (self.longest - len(prompt)) + list(prompt) for prompt in self.prompts]
-        return torch.cat([torch.tensor(rows, device=self.device), self.after(0)], dim=1)
-
-    def cut(self, generated: int) -> None:
-        """Go back to fewer generated tokens."""
-        self.generated = generated
+        return torch.cat([torch.tensor(rows, device=self._tail.device), self.after(0)], dim=1)
 
     def copied(self, generated: int) -> RowTokens:
         """A second set of rows with the first ``generated`` tokens."""

@@ -6,7 +6,6 @@ import torch
 import coft_core as cc
 from coft_core.decode.captured import path_text, prepare_model, step_functions
 from coft_core.model.branches import BranchBatch, joint_logits
-from coft_core.model.compiled import forget, path_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -75,11 +74,3 @@ def test_a_captured_step_makes_no_implicit_synchronisation(prepared):
         run.step(60)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-
-
-def test_forgetting_the_path_goes_back_to_eager_steps():
-    model = cc.load_model("demo", device="cuda", dtype="bfloat16")
-    prepare_model(model)
-    forget(model)
-    assert path_of(model).name == "eager"
-    assert rollout(model, cc.CoftPolicy()).step().token_id >= 0

@@ -10,13 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bench.batching import batches
 from bench.demo_model.phantom.intervals import cluster_difference, cluster_share
 from bench.demo_model.phantom.neutral import story_of
 from bench.demo_model.phantom.outcomes import TOKEN_BUDGET, Policies, masked_prompt
 from bench.demo_model.phantom.writers import without_outcome
 from bench.demo_model.scenarios import Scenario
 from coft_core import LanguageModel
-from coft_core.model.forced import batches, teacher_forced_logits
+from coft_core.model.forced import teacher_forced_logits
 from coft_core.policies.base import Policy
 from coft_core.text.masking import continuation_ids
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from bench.batching import batches
 from bench.demo_model.phantom.gap_figures import UNIT
 from bench.demo_model.phantom.gaps import gaps
 from bench.demo_model.phantom.held_out import GROUPS, Wording, planted
@@ -18,7 +19,7 @@ from bench.demo_model.phantom.writers import without_outcome
 from bench.demo_model.scenarios import Scenario
 from coft_core import LanguageModel, VanillaPolicy
 from coft_core.model.branches import Hook, attached
-from coft_core.model.forced import batches, teacher_forced_logits
+from coft_core.model.forced import teacher_forced_logits
 
 Array = npt.NDArray[np.float64]
 

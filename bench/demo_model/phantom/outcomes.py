@@ -10,9 +10,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bench.batching import batches
 from bench.demo_model.scenarios import Scenario
 from coft_core import CoftPolicy, LanguageModel, MaskedPrompt, Span, VanillaPolicy, mask_prompt
-from coft_core.model.forced import batches, teacher_forced_logits
+from coft_core.model.forced import teacher_forced_logits
 from coft_core.policies.base import Policy, Views
 from coft_core.types import Sampling
 

@@ -9,20 +9,12 @@ import coft_core as cc
 from coft_core.conformal.families import FactorizedCalibration
 from coft_core.conformal.values import CalibrationValues
 from coft_core.policies.ablations import SingleBranchPolicy, factual_only
+from tests.conftest import PlainDetector
 
 TEXT = "the old man said he would"
 SPANS = [cc.Span(4, 11, "age"), cc.Span(17, 19, "gender")]
 DEMO_TEXT = "The nurse finished rounds and then he prepared the reports"
 DEMO_SPANS = [cc.Span(35, 37, "gender")]
-
-
-class PlainDetector:
-    """Finds nothing; keeps these tests independent of the lexicons."""
-
-    version = "none"
-
-    def detect(self, text):
-        return []
 
 
 def calibration(model, policy, low=0.005, high=0.06):

@@ -13,14 +13,10 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.decode.captured import capture_steps, path_text, step_functions
 from coft_core.model.fake import tiny_model
 from coft_core.policies.contrastive import ContrastivePolicy
-from tests.conftest import TOY_FINGERPRINT
+from tests.conftest import TOY_FINGERPRINT, PlainDetector
 
 TEXT = "She was a nurse and"
 SPANS = [cc.Span(0, 3, "gender")]
-
-
-class PlainDetector:
-    version = "plain"
 
 
 def calibration(taus):
@@ -44,20 +40,33 @@ def chain(model, policy, **options):
 
 
 class AsItIs:
-    """Stands for a compiled function: the function itself."""
+    """Stands for a captured function: the function itself."""
 
-    def __init__(self, function, inputs, backend):
-        self._function = function
+    def __init__(self, function, inputs, pool):
+        self._function, self.pool = function, pool
 
     def __call__(self, *inputs):
         return self._function(*inputs)
 
 
-def test_a_step_compiles_as_one_pure_function_and_equals_the_eager_one():
+class Compiled(AsItIs):
+    """Stands for a captured function: the function, compiled as a whole."""
+
+    def __init__(self, function, inputs, pool):
+        super().__init__(torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=False), inputs, pool)
+
+    def __call__(self, *inputs):
+        # Tensors that were made for inference alone have no version, without which they cannot be compiled for.
+        with torch.inference_mode(False), torch.no_grad():
+            return self._function(*(tensor.clone() for tensor in inputs))
+
+
+def test_a_step_compiles_as_one_pure_function_and_equals_the_eager_one(monkeypatch):
+    monkeypatch.setattr("coft_core.decode.captured.CapturedFunction", Compiled)
     torch.compiler.reset()
     policy = cc.CoftPolicy(calibration=calibration([0.01]), accept_mismatch=True)
     model = tiny_model()
-    functions = capture_steps(model, "aot_eager")
+    functions = capture_steps(model)
     assert chain(model, policy) == chain(tiny_model(), policy)
     assert functions.functions
     assert functions.failure == ""
@@ -76,18 +85,18 @@ def test_a_step_compiles_as_one_pure_function_and_equals_the_eager_one():
     ids=lambda policy: policy.name,
 )
 def test_whatever_is_asked_for_a_function_says_what_the_eager_step_says(monkeypatch, policy, options):
-    monkeypatch.setattr("coft_core.decode.captured.CompiledFunction", AsItIs)
+    monkeypatch.setattr("coft_core.decode.captured.CapturedFunction", AsItIs)
     model = tiny_model()
-    capture_steps(model, "as it is")
+    capture_steps(model)
     found, expected = chain(model, policy, **options), chain(tiny_model(), policy, **options)
     assert found == expected
     assert [step.logits for step in found] == [step.logits for step in expected]
 
 
 def test_there_is_one_function_for_each_threshold(monkeypatch):
-    monkeypatch.setattr("coft_core.decode.captured.CompiledFunction", AsItIs)
+    monkeypatch.setattr("coft_core.decode.captured.CapturedFunction", AsItIs)
     model = tiny_model()
-    functions = capture_steps(model, "as it is")
+    functions = capture_steps(model)
     policy = cc.CoftPolicy(calibration=calibration([0.01, 0.05]), accept_mismatch=True)
     steps = chain(model, policy)
     assert len({step.log_tau for step in steps}) == len(functions.functions) == 2
@@ -97,7 +106,7 @@ def test_there_is_one_function_for_each_threshold(monkeypatch):
 
 def test_a_policy_that_looks_back_runs_eagerly():
     model = tiny_model()
-    functions = capture_steps(model, "aot_eager")
+    functions = capture_steps(model)
     assert chain(model, ContrastivePolicy()) == chain(tiny_model(), ContrastivePolicy())
     assert not functions.functions
 
@@ -106,9 +115,9 @@ def test_a_step_that_cannot_be_compiled_runs_eagerly_and_says_why(monkeypatch):
     def fail(*_):
         raise RuntimeError("no such backend\nand a long trace")
 
-    monkeypatch.setattr("coft_core.decode.captured.CompiledFunction", fail)
+    monkeypatch.setattr("coft_core.decode.captured.CapturedFunction", fail)
     model = tiny_model()
-    capture_steps(model, "aot_eager")
+    capture_steps(model)
     assert chain(model, cc.CoftPolicy()) == chain(tiny_model(), cc.CoftPolicy())
     assert path_text(model).endswith("its diagnostics eager: no such backend")
 

@@ -7,17 +7,11 @@ import coft_core as cc
 from coft_core.decode import contributions as module
 from coft_core.errors import InvalidInputError
 from coft_core.model.fake import tiny_model
+from tests.conftest import PlainDetector
 
 TEXT = "the old man said he would"
 SPANS = (cc.Span(4, 7, "age"), cc.Span(8, 11, "gender"), cc.Span(17, 19, "gender"))
 TOKENS = [40, 75, 81, 20]
-
-
-class PlainDetector:
-    version = "none"
-
-    def detect(self, text):
-        return []
 
 
 @pytest.fixture(scope="module")

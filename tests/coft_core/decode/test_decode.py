@@ -11,18 +11,10 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CoftError, InvalidInputError, PromptTooLongError, RolloutClosedError
 from coft_core.model.fake import ScriptedCausalLM, scripted_model, tiny_model
 from coft_core.types import Sampling
+from tests.conftest import PlainDetector
 
 TEXT = "the old man said he would"
 SPANS = [cc.Span(4, 11, "age"), cc.Span(17, 19, "gender")]
-
-
-class PlainDetector:
-    """Finds nothing; keeps these tests independent of the lexicons."""
-
-    version = "none"
-
-    def detect(self, text):
-        return []
 
 
 DETECTOR = PlainDetector()

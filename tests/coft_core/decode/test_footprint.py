@@ -9,11 +9,11 @@ import coft_core as cc
 from coft_core.decode.cost import (
     DevicePeaks,
     footprint_of,
-    key_value_token_bytes,
     measured,
     reserved_bytes,
     weight_bytes,
 )
+from coft_core.model.slots import token_size
 from coft_core.policies.contrastive import ContrastivePolicy
 from tests.conftest import load_tiny
 
@@ -32,7 +32,7 @@ def test_the_bytes_of_a_token_are_those_that_the_models_own_cache_grows_by():
         with torch.inference_mode():
             cache = model.module(torch.zeros((1, length), dtype=torch.long), use_cache=True).past_key_values
         sizes.append(sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers))
-    assert sizes[1] - sizes[0] == key_value_token_bytes(model) > 0
+    assert sizes[1] - sizes[0] == token_size(model) > 0
 
 
 def test_key_values_count_every_branch_with_its_own_prompt():
@@ -41,7 +41,7 @@ def test_key_values_count_every_branch_with_its_own_prompt():
     lengths = [len(prepared.prompt.factual_ids), len(prepared.prompt.masked_ids)]
     assert list(found.prompt_tokens) == lengths
     assert found.known
-    one = key_value_token_bytes(prepared.model)
+    one = token_size(prepared.model)
     assert found.key_value_bytes(5) == one * (sum(lengths) + 2 * 5)
     assert found.further_bytes == 0
     assert found.model_bytes == sum(p.numel() * p.element_size() for p in prepared.model.module.parameters())

@@ -11,12 +11,9 @@ import coft_core as cc
 from coft_core.model.fake import tiny_model
 from coft_core.model.noise import BOUNDS, FALLBACK, MEASURED, noise_of
 from coft_core.types import FamilyStep
+from tests.conftest import PlainDetector
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "decoding_speed.md"
-
-
-class PlainDetector:
-    version = "plain"
 
 
 @pytest.fixture(scope="module")

@@ -15,14 +15,11 @@ from coft_core.policies.base import Past
 from coft_core.policies.contrastive import ContrastivePolicy
 from tests.coft_core.decode.test_captured_steps import calibration
 from tests.coft_core.model.test_joint import Gate, wait_until
+from tests.conftest import PlainDetector
 
 SECONDS = 60
 BRANCHES = ("factual", "masked")
 PROMPTS = [f"The nurse said {'very ' * n}he would come" for n in range(8)]
-
-
-class PlainDetector:
-    version = "plain"
 
 
 def planned(model, policy, prompt=PROMPTS[0], **options):
@@ -92,7 +89,6 @@ def test_only_steps_that_are_one_function_have_equal_keys():
     model = tiny_model()
     base = cc.CoftPolicy(calibration=calibration([0.01]), accept_mismatch=True)
     key = following(model, base).key
-    assert key is not None
     alike = replace(base, calibration=calibration([0.3]))
     assert following(model, alike, index=5, uniform=0.9, prompt=PROMPTS[3]).key == key
     others = [replace(base, lam=0.5), replace(base, top_p=0.5), replace(base, temperature=0.7), cc.CoftPolicy()]

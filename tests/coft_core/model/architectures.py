@@ -22,7 +22,6 @@ from transformers import (
 )
 
 from coft_core.model.fake import byte_tokenizer
-from coft_core.model.language_model import LanguageModel
 from coft_core.model.load import wrap_model
 
 CONTEXT = 320
@@ -69,7 +68,7 @@ JOINING = tuple(name for name in SLOTTED if name != "llama eager")
 """Those whose rows may share a forward with rows of another memory."""
 
 
-def random_model(name: str) -> LanguageModel:
+def random_model(name):
     """A model of random weights; its logits spread over several units, so that wrong keys are seen."""
     tokenizer = byte_tokenizer()
     common = {"vocab_size": len(tokenizer), "bos_token_id": None, "eos_token_id": 0, "pad_token_id": 0}

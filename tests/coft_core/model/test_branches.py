@@ -1,59 +1,14 @@
-"""The two-branch engine against an independent, uncached computation."""
+"""What a batch of rows runs and refuses; test_memory.py compares its logits with an uncached computation."""
 
 import pytest
 import torch
-from transformers import (
-    GPT2Config,
-    GPT2LMHeadModel,
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-)
 
+from bench.batching import batches
 from coft_core.errors import InvalidInputError, PromptTooLongError, RolloutClosedError
 from coft_core.model.branches import BranchBatch
-from coft_core.model.fake import byte_tokenizer, tiny_model
-from coft_core.model.forced import batches, teacher_forced_logits
-from coft_core.model.load import wrap_model
+from coft_core.model.fake import tiny_model
 
 TOLERANCE = 2e-5
-
-
-def uncached(model, ids):
-    """Logits after the last token, one row, no cache, no padding."""
-    with torch.inference_mode():
-        return model.module(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
-
-
-def other_architectures():
-    tokenizer = byte_tokenizer()
-    size = len(tokenizer)
-    common = {"vocab_size": size, "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id}
-    torch.manual_seed(1)
-    yield GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=2, n_head=4, n_positions=128, **common))
-    yield GPTNeoXForCausalLM(
-        GPTNeoXConfig(
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            intermediate_size=64,
-            max_position_embeddings=128,
-            **common,
-        )
-    )
-    yield MistralForCausalLM(
-        MistralConfig(
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            intermediate_size=64,
-            max_position_embeddings=128,
-            sliding_window=6,
-            **common,
-        )
-    )
 
 
 @pytest.fixture(scope="module")
@@ -63,42 +18,6 @@ def model():
 
 PROMPTS = [[5, 9, 2, 40, 41], [7, 8, 9, 10, 11, 12, 13, 14, 15], [3]]
 CONTINUATION = [20, 30, 21, 31, 22, 60, 7, 99]
-
-
-def assert_cached_equals_uncached(model, prompts):
-    batch = BranchBatch(model, prompts)
-    chains = [list(p) for p in prompts]
-    for token in CONTINUATION:
-        logits = batch.logits()
-        for row, chain in enumerate(chains):
-            torch.testing.assert_close(logits[row], uncached(model, chain), atol=TOLERANCE, rtol=1e-4)
-        batch.append(torch.full((len(prompts),), token))
-        for chain in chains:
-            chain.append(token)
-
-
-def test_cached_logits_equal_uncached_recomputation_for_prompts_of_different_lengths(model):
-    assert_cached_equals_uncached(model, PROMPTS)
-
-
-@pytest.mark.parametrize("index", range(3))
-def test_cached_logits_equal_uncached_recomputation_in_other_architectures(index):
-    module = list(other_architectures())[index].eval()
-    other = wrap_model(module, byte_tokenizer(), "other")
-    assert_cached_equals_uncached(other, PROMPTS)
-
-
-def test_logits_after_going_back_equal_a_fresh_computation(model):
-    batch = BranchBatch(model, PROMPTS)
-    for token in CONTINUATION:
-        batch.logits()
-        batch.append(torch.full((3,), token))
-    for keep in (5, 2, 0):
-        batch.crop(keep)
-        logits = batch.logits()
-        for row, prompt in enumerate(PROMPTS):
-            expected = uncached(model, prompt + CONTINUATION[:keep])
-            torch.testing.assert_close(logits[row], expected, atol=TOLERANCE, rtol=1e-4)
 
 
 def test_going_back_runs_one_token_not_the_prompt(model, monkeypatch):
@@ -121,26 +40,6 @@ def test_going_back_runs_one_token_not_the_prompt(model, monkeypatch):
     assert widths == [1, 1]
 
 
-def test_fork_leaves_its_parent_untouched(model):
-    parent = BranchBatch(model, PROMPTS[:2])
-    for token in CONTINUATION[:5]:
-        parent.logits()
-        parent.append(torch.full((2,), token))
-    fork = parent.fork(2)
-    fork.append(torch.tensor([77, 77]))
-    fork_logits, parent_logits = fork.logits(), parent.logits()
-    for row in range(2):
-        torch.testing.assert_close(
-            fork_logits[row],
-            uncached(model, [*PROMPTS[row], *CONTINUATION[:2], 77]),
-            atol=TOLERANCE,
-            rtol=1e-4,
-        )
-        torch.testing.assert_close(
-            parent_logits[row], uncached(model, PROMPTS[row] + CONTINUATION[:5]), atol=TOLERANCE, rtol=1e-4
-        )
-
-
 def test_asking_for_the_same_logits_twice_gives_them_twice(model):
     batch = BranchBatch(model, [PROMPTS[0]])
     first = batch.logits()
@@ -160,15 +59,6 @@ def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers():
         BranchBatch(model, [[1] * 16])
     with pytest.raises(InvalidInputError, match="no tokens"):
         BranchBatch(model, [[]])
-
-
-def test_teacher_forced_logits_equal_uncached_prefix_by_prefix(model):
-    rows = [(PROMPTS[0], CONTINUATION), (PROMPTS[1], CONTINUATION[:3]), (PROMPTS[2], [4])]
-    for (prompt, continuation), logits in zip(rows, teacher_forced_logits(model, rows), strict=True):
-        assert logits.shape[0] == len(continuation)
-        for c in range(len(continuation)):
-            expected = uncached(model, [*prompt, *continuation[:c]])
-            torch.testing.assert_close(logits[c], expected, atol=TOLERANCE, rtol=1e-4)
 
 
 def test_batches_cover_every_index_once_and_respect_the_budget():

@@ -15,13 +15,10 @@ from coft_core.model.compiled import EAGER_STEPS, NOT_PREPARED, GraphSteps, path
 from coft_core.model.fake import scripted_model, tiny_model
 from coft_core.model.group import BranchGroup
 from coft_core.model.memory_fit import fit_of
+from tests.conftest import PlainDetector
 
 TEXT = "She was a nurse and"
 SPANS = [cc.Span(0, 3, "gender")]
-
-
-class PlainDetector:
-    version = "plain"
 
 
 def rollout(model, **options):
@@ -149,13 +146,6 @@ def test_a_path_that_fails_is_not_used_and_its_error_is_told(monkeypatch):
 
     monkeypatch.setattr(compiled, "TracedSteps", fail)
     assert prepare(tiny_model()).text == "eager: a faster path failed (no such operation)"
-
-
-def test_forgetting_goes_back_to_the_eager_forward():
-    model = tiny_model()
-    prepare(model)
-    compiled.forget(model)
-    assert path_of(model) is NOT_PREPARED
 
 
 def test_a_memory_that_cannot_be_captured_goes_on_eagerly_and_says_why(monkeypatch):

@@ -24,7 +24,7 @@ from transformers import (
 from coft_core.errors import InvalidInputError, PromptTooLongError
 from coft_core.model import forced
 from coft_core.model.fake import byte_tokenizer, scripted_model, tiny_model
-from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, forced_batches
+from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, forced_batches, split_model
 from coft_core.model.load import wrap_model
 
 TOLERANCE = 2e-5
@@ -114,7 +114,7 @@ def test_stream_equals_plain_forwards_whether_or_not_the_prefix_is_shared(model,
 @pytest.mark.parametrize("limits", [EVERY_PREFIX, NO_PREFIX])
 def test_other_architectures_are_taken_apart(kind, limits):
     other = build(kind)
-    assert ForcedScorer(other).split
+    assert split_model(other) is not None
     torch.testing.assert_close(streamed(other, items(), limits), plain(other, items()), atol=TOLERANCE, rtol=1e-4)
 
 
@@ -122,7 +122,7 @@ def test_other_architectures_are_taken_apart(kind, limits):
 @pytest.mark.parametrize("limits", [EVERY_PREFIX, NO_PREFIX])
 def test_models_that_change_logits_after_the_head_keep_their_own_forward(kind, limits):
     other = build(kind)
-    assert not ForcedScorer(other).split
+    assert split_model(other) is None
     torch.testing.assert_close(streamed(other, items(), limits), plain(other, items()), atol=TOLERANCE, rtol=1e-4)
 
 
@@ -136,8 +136,8 @@ def test_a_change_after_the_head_that_no_setting_tells_is_found(model):
     torch.manual_seed(0)
     shifting = Shifting(model.module.config).eval().requires_grad_(False)
     other = wrap_model(shifting, model.tokenizer, name="shifting")
-    assert ForcedScorer(model).split
-    assert not ForcedScorer(other).split
+    assert split_model(model) is not None
+    assert split_model(other) is None
     torch.testing.assert_close(streamed(other, items(), EVERY_PREFIX), plain(other, items()), atol=1e-5, rtol=1e-4)
 
 
@@ -252,7 +252,6 @@ def test_a_batch_holds_the_keys_and_values_that_it_says_beforehand(limits, prefi
     assert scorer.memory_size(items()) == held
     assert (held > 0) == (limits is EVERY_PREFIX or prefill == 32)
     fits = scorer.fitting(held)
-    assert fits is not None
     assert fits(items())
     assert scorer.fitting(None) is None
     assert held == 0 or not scorer.fitting(held - 1)(items())

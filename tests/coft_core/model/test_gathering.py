@@ -112,7 +112,6 @@ def test_a_full_forward_waits_for_nobody():
     gate.opened.set()
     for asker in askers:
         asker.join(SECONDS)
-        assert asker.logits is not None
 
 
 def test_a_memory_knows_its_size_while_it_grows_and_is_copied():

@@ -264,7 +264,6 @@ def test_long_work_gets_its_turn_between_two_forwards():
         wait_until(lambda: forwards.waiting == 1)
         assert forwards.forwards == 0
     asker.join(SECONDS)
-    assert asker.logits is not None
 
 
 def test_branches_of_two_models_and_hooks_go_through_the_same_forwards():

@@ -10,7 +10,7 @@ from coft_core.model.branches import BranchBatch
 from coft_core.model.fake import scripted_model, tiny_model
 from coft_core.model.memory import GrowingRows, Sharing
 from coft_core.model.memory_fit import fit_of
-from coft_core.model.slots import RowTokens, Slots, capacity_for
+from coft_core.model.slots import RowTokens, Slots, capacity_for, token_size
 from tests.coft_core.model.architectures import BUILDERS, GROWING, JOINING, SLOTTED, random_model
 
 TOLERANCE = 5e-5
@@ -83,14 +83,15 @@ def test_preallocated_and_growing_memory_give_the_same_logits(name):
 
 
 def test_models_that_slots_do_not_fit_say_so_and_why():
-    assert {name: BranchBatch(build(name), UNEVEN).memory_kind for name in BUILDERS} == {
+    uses = {name: BranchBatch(build(name), UNEVEN).memory_use for name in BUILDERS}
+    assert {name: use.kind for name, use in uses.items()} == {
         **dict.fromkeys(SLOTTED, "slots"),
         **dict.fromkeys(GROWING, "growing"),
     }
-    assert BranchBatch(build("llama"), UNEVEN).memory_note == ""
-    assert "sliding attention" in BranchBatch(build("mistral sliding"), UNEVEN).memory_note
+    assert uses["llama"].reason == ""
+    assert "sliding attention" in uses["mistral sliding"].reason
     scripted = scripted_model({" a": 1.0}, {" b": 1.0}, (" a", " b"))
-    assert "not a transformers model" in BranchBatch(scripted, [[1]]).memory_note
+    assert "not a transformers model" in fit_of(scripted).reason
 
 
 def test_only_models_that_take_our_attention_join():
@@ -109,9 +110,9 @@ def test_a_model_whose_positions_are_not_its_rows_own_is_found_out_by_the_probe(
 
     monkeypatch.setattr(model.module, "forward", blind)
     model.findings.clear()
-    batch = BranchBatch(model, UNEVEN)
-    assert batch.memory_kind == "growing"
-    assert "differ from plain recomputation" in batch.memory_note
+    fit = fit_of(model)
+    assert fit.kind == "growing"
+    assert "differ from plain recomputation" in fit.reason
 
 
 def test_memory_grows_by_doubling_and_stays_where_it_is_in_between():
@@ -129,7 +130,7 @@ def test_memory_grows_by_doubling_and_stays_where_it_is_in_between():
         batch.append(torch.full((2,), token))
         rows = [[*row, token] for row in rows]
     assert sorted(capacity for _, capacity in places) == [64, 128, 256]
-    assert sorted(set(sizes)) == [2 * capacity * fit_of(model).cell_size for capacity in (64, 128, 256)]
+    assert sorted(set(sizes)) == [2 * capacity * token_size(model) for capacity in (64, 128, 256)]
 
 
 def test_capacities_double_and_never_exceed_the_context():
@@ -195,17 +196,17 @@ def test_a_chain_that_is_taken_up_again_is_read_with_its_prompt(prompts, sharing
 def test_a_prefix_is_held_once_and_forks_hold_it_with_their_parent(name):
     model = build(name)
     batch = moved(BranchBatch(model, branches(200, 180, 4), sharing=ALWAYS), CHAIN[:2])
-    assert batch.shared_length == 180
+    assert batch.memory_use.held_once == 180
     assert batch.fork(1)._memory._prefix is batch._memory._prefix
     # 4 rows of 20 prompt tokens and 2 generated ones fit into the first capacity.
-    assert batch.memory_size == (180 + 4 * 64) * fit_of(model).cell_size
-    assert moved(BranchBatch(model, branches(200, 180, 4), sharing=READ), CHAIN[:2]).shared_length == 0
+    assert batch.memory_size == (180 + 4 * 64) * token_size(model)
+    assert moved(BranchBatch(model, branches(200, 180, 4), sharing=READ), CHAIN[:2]).memory_use.held_once == 0
 
 
 def test_a_common_beginning_is_run_over_once(monkeypatch):
     model = tiny_model(seed=2)
     batch, prompts = BranchBatch(model, branches(60, 50, 3), sharing=READ), branches(60, 50, 3)
-    assert batch.memory_kind == "slots"
+    assert fit_of(model).kind == "slots"
     shapes, original = [], model.module.forward
 
     def spy(**arguments):
@@ -216,12 +217,6 @@ def test_a_common_beginning_is_run_over_once(monkeypatch):
     logits = batch.logits()
     assert shapes == [(1, 50), (3, 10)]
     assert_rows(model, logits, prompts)
-
-
-def test_nothing_is_shared_where_it_is_not_allowed():
-    batch = BranchBatch(build("llama"), branches(), share=False, sharing=ALWAYS)
-    batch.logits()
-    assert batch.shared_length == 0
 
 
 @pytest.mark.parametrize("sharing", [NEVER, ALWAYS], ids=["apart", "shared"])
@@ -284,7 +279,7 @@ def test_a_forward_that_fails_leaves_the_rows_as_they_were(monkeypatch):
 
 def test_16_bit_memory_is_in_16_bits_and_its_logits_are_near_the_uncached_ones():
     model = tiny_model(dtype=torch.bfloat16)
-    assert BranchBatch(model, UNEVEN).memory_kind == "slots"
+    assert fit_of(model).kind == "slots"
     for sharing in (NEVER, ALWAYS):
         prompts = branches()
         batch = BranchBatch(model, prompts, sharing=sharing)
@@ -304,7 +299,7 @@ def test_what_will_be_held_once_is_known_before_the_prompts_are_read(share):
     before = batch.memory_use
     batch.logits()
     assert batch.memory_use == before
-    assert before.held_once == batch.shared_length == (181 if share else 0)
+    assert before.held_once == (181 if share else 0)
     assert before.joins is share
 
 

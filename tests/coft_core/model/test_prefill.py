@@ -11,7 +11,7 @@ from coft_core.model.branches import BranchBatch, BranchSpec
 from coft_core.model.fake import tiny_model
 from coft_core.model.forced import ForcedItem, ForcedScorer, Limits, pieces, teacher_forced_logits
 from coft_core.model.group import score_branches
-from coft_core.model.language_model import LanguageModel
+from coft_core.model.memory_fit import fit_of
 from tests.coft_core.model.test_forced import build
 
 TOLERANCE = 2e-5
@@ -25,7 +25,7 @@ def model():
     return tiny_model()
 
 
-def limited(model: LanguageModel, tokens: int) -> LanguageModel:
+def limited(model, tokens):
     return dataclasses.replace(model, prefill_tokens=tokens)
 
 
@@ -156,7 +156,7 @@ def test_a_prompt_that_a_rollout_reads_in_pieces_gives_the_same_steps(kind, prom
     whole = tiny_model() if kind == "llama" else build(kind)
     seen = []
     batches = [BranchBatch(model, prompts) for model in (whole, limited(whole, 8))]
-    batches[0].prepare()
+    fit_of(whole)
     for token in (3, 200, 17):
         expected = batches[0].logits()
         with whole.module.base_model.register_forward_pre_hook(

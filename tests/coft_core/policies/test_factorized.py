@@ -12,17 +12,11 @@ from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.text.masking import mask_families, masked_families, masked_spans, show_span
+from tests.conftest import PlainDetector
 
 TEXT = "the old man said he would"
 SPANS = (cc.Span(4, 7, "age"), cc.Span(8, 11, "gender"), cc.Span(17, 19, "gender"))
 TAUS = {"gender": 0.012, "age": 0.02}
-
-
-class PlainDetector:
-    version = "none"
-
-    def detect(self, text):
-        return []
 
 
 @pytest.fixture(scope="module")
