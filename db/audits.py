@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -14,6 +15,8 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    Row,
+    Select,
     Table,
     UniqueConstraint,
     bindparam,
@@ -41,22 +44,14 @@ class SessionFields:
     Attributes:
         name: The reviewer's name for it.
         prompt: Her text, exactly as typed.
-        model: Model id.
-        model_revision: Its revision.
-        policy: Policy name.
-        policy_settings: All settings of the policy.
         lam: Fusion weight; None where the policy has none.
         alpha: Miscoverage level; None where the policy has none.
-        temperature: Sampling temperature.
         top_p: Nucleus mass; 1 is off.
         top_k: Number of tokens kept; 0 is off.
         greedy: True for argmax decoding.
         seed: Seed of the keyed draws, a signed 64-bit integer.
-        max_new_tokens: Longest continuation.
         calibration_id: The calibration used; the store sets it to None when that run is deleted.
         calibration_label: What the calibration was called, kept after its deletion.
-        fingerprint: The policy's fingerprint.
-        fingerprint_digest: Its digest.
         certificate: Certification status in words.
         warnings: Sentences to show beside the session.
         status: Where the audit stands, in the application's words.
@@ -122,13 +117,10 @@ class BranchRecord:
     """A branch of a session.
 
     Attributes:
-        id: Its id.
-        session_id: Its session.
         parent_id: The branch from which it departs; None for the root.
         fork_step: Index of the first step that is its own; steps before it are its parent's.
         path: Key of its random draws, such as ``"0"`` or ``"0/3:417"``; unique in the session.
         name: What the reviewer calls it.
-        created_at: When it was made.
         finished: Why it ended, None while it can go on.
     """
 
@@ -140,19 +132,6 @@ class BranchRecord:
     name: str
     created_at: datetime
     finished: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class BranchOutlineRecord:
-    """A branch without its steps.
-
-    Attributes:
-        length: Steps of its chain, its ancestors' part included.
-        token: The token that it departs with; None for the root, and for a fork whose step was never stored.
-    """
-
-    length: int
-    token: str | None
 
 
 sessions = Table(
@@ -230,15 +209,9 @@ _ACTIVE_BRANCH = (
 
 
 def session_record(connection: Connection, session_id: int) -> SessionRecord:
-    """A session with its spans and its place in a batch.
-
-    Raises:
-        NotFoundError: There is none with this id.
-    """
+    """A session with its spans and its place in a batch."""
     own = {"own": session_id}
-    row = connection.execute(_SESSION, own).one_or_none()
-    if row is None:
-        raise missing(sessions, session_id)
+    row = _row(connection, _SESSION, sessions, session_id)
     place = connection.execute(_PLACE, own).one_or_none()
     return SessionRecord(
         **row._asdict(),
@@ -248,36 +221,24 @@ def session_record(connection: Connection, session_id: int) -> SessionRecord:
 
 
 def branch_record(connection: Connection, branch_id: int) -> BranchRecord:
-    """A branch.
-
-    Raises:
-        NotFoundError: There is none with this id.
-    """
-    row = connection.execute(_BRANCH, {"own": branch_id}).one_or_none()
-    if row is None:
-        raise missing(branches, branch_id)
-    return BranchRecord(**row._asdict())
+    """A branch."""
+    return BranchRecord(**_row(connection, _BRANCH, branches, branch_id)._asdict())
 
 
 def active_branch_record(connection: Connection, session_id: int) -> BranchRecord:
-    """The branch with which a session reopens.
+    """The branch with which a session reopens."""
+    return BranchRecord(**_row(connection, _ACTIVE_BRANCH, sessions, session_id)._asdict())
 
-    Raises:
-        NotFoundError: There is no such session.
-    """
-    row = connection.execute(_ACTIVE_BRANCH, {"own": session_id}).one_or_none()
+
+def _row(connection: Connection, query: Select[Any], table: Table, key: int) -> Row[Any]:
+    row = connection.execute(query, {"own": key}).one_or_none()
     if row is None:
-        raise missing(sessions, session_id)
-    return BranchRecord(**row._asdict())
+        raise missing(table, key)
+    return row
 
 
 def own_branch(connection: Connection, session_id: int, branch_id: int) -> BranchRecord:
-    """A branch of a session.
-
-    Raises:
-        NotFoundError: There is no such branch.
-        ConflictError: It belongs to another session.
-    """
+    """A branch of a session."""
     branch = branch_record(connection, branch_id)
     if branch.session_id != session_id:
         raise ConflictError(f"Branch {branch_id} is not a branch of audit session {session_id}.")
@@ -285,21 +246,12 @@ def own_branch(connection: Connection, session_id: int, branch_id: int) -> Branc
 
 
 def touch(connection: Connection, session_id: int) -> None:
-    """Write that a session changes now.
-
-    Raises:
-        NotFoundError: There is none with this id.
-    """
+    """Write that a session changes now."""
     change_row(connection, sessions, session_id, updated_at=utc_now())
 
 
 def claim_row(connection: Connection, place: BatchPlace, session_id: int) -> None:
-    """Write in the transaction that makes a session that it belongs to a row of a batch.
-
-    Raises:
-        NotFoundError: There is no such row.
-        ConflictError: The row has had a session already.
-    """
+    """Write in the transaction that makes a session that it belongs to a row of a batch."""
     own = (batch_rows.c.batch_id == place.batch_id) & (batch_rows.c.line == place.line)
     row = connection.execute(select(batch_rows).where(own).with_for_update()).one_or_none()
     if row is None:

@@ -21,17 +21,7 @@ from db.verdicts import AnnotationRecord, entries, log_entries
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRecord:
-    """A batch without its rows.
-
-    Attributes:
-        id: Its id.
-        name: Its name.
-        prompt_set_id: The prompts.
-        request: What was asked of them.
-        job_id: The job that ran it last; None before the first one, or once that job is deleted.
-        created_at: When it was stored.
-        row_count: Number of its rows.
-    """
+    """A batch without its rows; its last job is None before the first one, or once that job is deleted."""
 
     id: int
     name: str
@@ -119,17 +109,7 @@ class BatchesRepository(Repository[BatchRecord]):
     )
 
     def add(self, name: str, prompt_set_id: int, request: JsonObject, lines: Collection[int]) -> BatchRecord:
-        """Store a batch none of whose rows has begun.
-
-        Args:
-            name: What lists call it.
-            prompt_set_id: The prompts.
-            request: What is asked of them.
-            lines: Lines of the prompts that are to be run.
-
-        Raises:
-            ConflictError: There is no such prompt set.
-        """
+        """Store a batch of some lines of a prompt set, none of which has begun."""
         with self._database.writing() as connection:
             values = {"name": name, "prompt_set_id": prompt_set_id, "request": request, "created_at": utc_now()}
             key = add_row(connection, batches, **values)
@@ -143,18 +123,13 @@ class BatchesRepository(Repository[BatchRecord]):
             return self._records(connection, self._query.order_by(batches.c.id.desc()))
 
     def rename(self, batch_id: int, name: str) -> BatchRecord:
-        """Change a batch's name.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """Change a batch's name."""
         return self._change(batch_id, name=name)
 
     def begin(self, batch_id: int, job_id: int) -> BatchRecord:
         """Make a job the one that runs a batch; making it so again does nothing.
 
         Raises:
-            NotFoundError: There is no such batch or job.
             ConflictError: Another job that has not ended runs it.
         """
         with self._database.writing() as connection:
@@ -172,11 +147,7 @@ class BatchesRepository(Repository[BatchRecord]):
             connection.execute(update(batch_rows).where(*of_row).values(error=mended(error)))
 
     def rows(self, batch_id: int) -> Sequence[BatchRowRecord]:
-        """Return the rows of a batch in the order of their lines, with what their sessions say so far.
-
-        Raises:
-            NotFoundError: There is no such batch.
-        """
+        """Return the rows of a batch in the order of their lines, with what their sessions say so far."""
         measured = _measured(batch_id)
         query = (
             select(

@@ -119,16 +119,7 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
     _query = select(*fields_in(CalibrationRecord, calibrations))
 
     def add(self, fields: CalibrationFields, bins: Sequence[BinRecord], values: bytes) -> CalibrationRecord:
-        """Store a finished calibration.
-
-        Args:
-            fields: What it is.
-            bins: Its position bins.
-            values: The calibration's own serialisation; kept compressed, returned as given.
-
-        Raises:
-            ConflictError: The prompt set or job does not exist, or two bins share a position.
-        """
+        """Store a finished calibration with its own serialisation, which is returned as given."""
         with self._database.writing() as connection:
             own = field_values(fields, CalibrationFields)
             key = add_row(connection, calibrations, **own, values=values, created_at=utc_now())
@@ -143,13 +134,7 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
         fingerprint_digest: str | None = None,
         embedded: bool | None = None,
     ) -> list[CalibrationRecord]:
-        """Return calibrations, newest first.
-
-        Args:
-            model: Only those of this model.
-            fingerprint_digest: Only those of this policy.
-            embedded: Only those that came with the program (True), or only the others (False).
-        """
+        """Return calibrations, newest first; ``embedded`` asks for those that came with the program, or the others."""
         query = self._query.order_by(calibrations.c.id.desc())
         if model is not None:
             query = query.where(calibrations.c.model == model)
@@ -161,11 +146,7 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
             return self._records(connection, query)
 
     def values(self, calibration_id: int) -> bytes:
-        """Return the serialisation that was stored with a calibration.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """Return the serialisation that was stored with a calibration."""
         query = select(calibrations.c["values"]).where(calibrations.c.id == calibration_id)
         with self._database.reading() as connection:
             stored: bytes | None = connection.scalar(query)
@@ -174,11 +155,7 @@ class CalibrationsRepository(Repository[CalibrationRecord]):
         return stored
 
     def rename(self, calibration_id: int, name: str) -> CalibrationRecord:
-        """Change a calibration's name.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """Change a calibration's name."""
         return self._change(calibration_id, name=name)
 
     def _records(self, connection: Connection, query: Select[Any]) -> builtins.list[CalibrationRecord]:

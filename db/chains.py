@@ -97,7 +97,6 @@ class BranchOutline:
     """A branch of a session's tree without its steps.
 
     Attributes:
-        id: Its id.
         parent_id: The branch that it was forked from; None for the root.
         fork_step: Step (0-based) at which it departs; None for the root.
         token: The forced token that it departs with, its name where that step was never stored; None for the root.
@@ -135,11 +134,8 @@ class SessionBeginning:
     """How a session began on its root branch.
 
     Attributes:
-        session_id: The session.
-        prompt: Its prompt.
         alpha: Its risk level; None where the policy has none.
         greedy: Whether it took the likeliest tokens.
-        certificate: Its certification status in words.
         group: The group whose thresholds it used; None for all contexts together.
         steps: Its first steps.
     """
@@ -158,9 +154,6 @@ def in_chain(connection: Connection, branch_id: int) -> ColumnElement[bool]:
 
     A fork takes its parent's chain up to the fork step, which may lie before the parent's own first step; the parent
     then contributes nothing and its own parent a shorter part.
-
-    Raises:
-        NotFoundError: There is no such branch.
     """
     session = select(branches.c.session_id).where(branches.c.id == branch_id).scalar_subquery()
     family = {row.id: row for row in connection.execute(select(branches).where(branches.c.session_id == session))}

@@ -20,16 +20,7 @@ from db.types import JsonObject, utc_now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRecord:
-    """A comparison over a prompt set.
-
-    Attributes:
-        id: Its id.
-        name: Its name.
-        prompt_set_id: The prompts.
-        created_at: When it was stored.
-        batch_ids: The batch of each column that has not been deleted, in the order of the columns.
-        row_count: Prompts of the set.
-    """
+    """A comparison over a prompt set; the batches are its columns', in their order, without those that were deleted."""
 
     id: int
     name: str
@@ -121,11 +112,7 @@ class ComparisonsRepository(Repository[ComparisonRecord]):
             return [MeasuredStepRecord(**row._asdict()) for row in connection.execute(query)]
 
     def branch_steps(self, branch_id: int) -> Sequence[MeasuredStepRecord]:
-        """Return the steps of a branch's whole chain in their order.
-
-        Raises:
-            NotFoundError: There is no such branch.
-        """
+        """Return the steps of a branch's whole chain in their order."""
         with self._database.reading() as connection:
             query = _NUMBERS.where(in_chain(connection, branch_id)).order_by(steps.c.index)
             return [MeasuredStepRecord(**row._asdict()) for row in connection.execute(query)]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from alembic import command
 from alembic.config import Config
@@ -28,11 +28,7 @@ FILE_NAME = "coft-audit.sqlite3"
 
 
 def default_database_url() -> str:
-    """Return the URL of the per-user SQLite file, creating its folder for this user alone (mode 0700).
-
-    Raises:
-        StoreError: The folder cannot be created.
-    """
+    """Return the URL of the per-user SQLite file, creating its folder for this user alone (mode 0700)."""
     folder = Path(user_data_dir(DIRECTORY_NAME, appauthor=False))
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,10 +47,7 @@ BUSY_TIMEOUT_MS = 30_000
 
 
 def parse_url(text: str) -> URL:
-    """Read a database URL, fixing the PostgreSQL driver to psycopg.
-
-    Args:
-        text: A ``sqlite:///file`` or ``postgresql://user@host/name`` URL.
+    """Read a ``sqlite:///file`` or ``postgresql://user@host/name`` URL, fixing the driver to psycopg.
 
     Raises:
         StoreError: The URL is malformed, names another kind of database, or an in-memory one
@@ -183,14 +176,11 @@ def downgrade(engine: Engine, revision: str = "base") -> None:
 
 
 def draft(message: str, location: Path = MIGRATIONS) -> Path:
-    """Write the migration that leads from the newest revision to the models.
+    """Write the migration that leads from the newest revision to the models, and return its file.
 
     Args:
         message: What changes, in a few words; becomes part of the file name.
         location: The folder that holds ``env.py`` and ``versions``.
-
-    Returns:
-        The file written.
     """
     with tempfile.TemporaryDirectory() as folder:
         engine = build_engine(parse_url(f"sqlite:///{folder}/draft.db"))
@@ -250,7 +240,6 @@ if __name__ == "__main__":
 
 
 Access = Literal["read", "write"]
-ACCESSES: tuple[Access, ...] = ("read", "write")
 NOT_OPEN = "The store is not open; call open() before using it."
 
 
@@ -267,14 +256,7 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        """Remember where the store is; nothing is opened yet.
-
-        Args:
-            url: ``sqlite:///file`` or ``postgresql://user:password@host/name``.
-
-        Raises:
-            StoreError: The URL cannot be used; see :func:`db.database.parse_url`.
-        """
+        """Remember where the store is, see :func:`parse_url`; nothing is opened yet."""
         self._url = parse_url(url)
         self._engine: Engine | None = None
         self._binds: dict[Access, Engine] = {}
@@ -286,11 +268,7 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """The engine of the open store.
-
-        Raises:
-            StoreError: The store is not open.
-        """
+        """The engine of the open store."""
         if self._engine is None:
             raise StoreError(NOT_OPEN)
         return self._engine
@@ -313,7 +291,7 @@ class Database:
             engine.dispose()
             raise
         # An engine with options of its own is built once: it costs more than a small transaction.
-        self._binds = {access: _bound(engine, access) for access in ACCESSES}
+        self._binds = {access: _bound(engine, access) for access in get_args(Access)}
         self._engine = engine
         return self
 
@@ -324,13 +302,11 @@ class Database:
             self._engine, self._binds = None, {}
 
     def __enter__(self) -> Self:
-        """Open the store."""
         return self.open()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the store."""
         self.close()
 
     @contextmanager

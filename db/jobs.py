@@ -34,17 +34,10 @@ class JobRecord:
     """A background job.
 
     Attributes:
-        id: Its id.
         kind: What sort of work, e.g. ``"calibrate"``.
-        title: What a list shows.
-        status: Where it stands.
         progress: Share done, 0 to 1.
-        message: What it is doing.
         error: Why it failed, one sentence.
         payload: What it was asked, enough to start it again.
-        result: What it returned.
-        created_at: When it was submitted.
-        started_at: When it began to run.
         finished_at: When it ended, however it ended.
         heartbeat_at: When it last gave a sign of life.
     """
@@ -100,13 +93,7 @@ class JobsRepository(Repository[JobRecord]):
     _query = select(*fields_in(JobRecord, jobs))
 
     def add(self, kind: str, title: str, payload: JsonObject | None = None) -> JobRecord:
-        """Store a new job as ``queued``.
-
-        Args:
-            kind: What sort of work.
-            title: What a list shows.
-            payload: What it is asked, enough to start it again.
-        """
+        """Store a new job as ``queued``."""
         now = utc_now()
         told = {"kind": kind, "title": title, "payload": payload or {}, "created_at": now, "heartbeat_at": now}
         with self._database.writing() as connection:
@@ -129,11 +116,7 @@ class JobsRepository(Repository[JobRecord]):
             return self._records(connection, query)
 
     def start(self, job_id: int) -> None:
-        """Mark a job as running from now on, whatever another process believed of it.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """Mark a job as running from now on, whatever another process believed of it."""
         now = utc_now()
         self._change(job_id, status="running", error=None, started_at=now, finished_at=None, heartbeat_at=now)
 
@@ -141,18 +124,9 @@ class JobsRepository(Repository[JobRecord]):
         """Write how far a job is: a share from 0 to 1 and what it is doing; also a sign of life.
 
         Raises:
-            NotFoundError: There is none with this id.
             ConflictError: The share is outside 0 to 1.
         """
         self._change(job_id, progress=progress, message=message, heartbeat_at=utc_now())
-
-    def heartbeat(self, job_id: int) -> None:
-        """Write a sign of life.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        self._change(job_id, heartbeat_at=utc_now())
 
     def finish(
         self,
@@ -175,7 +149,6 @@ class JobsRepository(Repository[JobRecord]):
             result: What it returned; finite numbers only. None leaves what was kept of it before.
 
         Raises:
-            NotFoundError: There is none with this id.
             UnstorableValueError: The result is not JSON.
         """
         now = utc_now()
@@ -193,12 +166,7 @@ class JobsRepository(Repository[JobRecord]):
         )
 
     def set_result(self, job_id: int, result: JsonObject) -> None:
-        """Write what is kept of a job so far, or what became of one that has ended already.
-
-        Raises:
-            NotFoundError: There is none with this id.
-            UnstorableValueError: The result is not JSON.
-        """
+        """Write what is kept of a job so far, or what became of one that has ended already."""
         self._change(job_id, result=result)
 
     def mark_interrupted(self, silent_since: datetime | None = None, excluding: Collection[int] = ()) -> Sequence[int]:
@@ -224,20 +192,10 @@ class LedgersRepository:
     """Keeps at most one ledger a job; it goes with the job and with the prompt set that it is about."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open store."""
         self._database = database
 
     def save(self, job_id: int, prompt_set_id: int, data: bytes) -> None:
-        """Store a job's ledger in the place of its last one, whole or not at all.
-
-        Args:
-            job_id: The job.
-            prompt_set_id: The prompt set that it works on.
-            data: The ledger's own serialisation; kept compressed, returned as given.
-
-        Raises:
-            ConflictError: There is no such job or prompt set.
-        """
+        """Store a job's ledger, about a prompt set, in the place of its last one, whole or not at all."""
         values = {"job_id": job_id, "prompt_set_id": prompt_set_id, "data": data, "saved_at": utc_now()}
         with self._database.writing() as connection:
             connection.execute(delete(ledgers).where(ledgers.c.job_id == job_id))

@@ -81,20 +81,9 @@ class SessionEntryRecord:
     """A session in the library.
 
     Attributes:
-        id: Its id.
-        name: Its name.
-        prompt: Its prompt.
-        model: Its model.
-        policy: Its policy.
-        certificate: What may be claimed of it.
         step_count: Length of the active branch's chain.
-        branch_count: Number of its branches.
-        created_at: Start.
-        updated_at: Last change.
-        archived_at: When it was archived; None if it is not.
         batch_id: The batch that it belongs to; None for none.
         verdict_count: Targets (tokens, spans, branches, the session) on which a verdict stands.
-        tags: Its tags, sorted.
     """
 
     id: int
@@ -149,7 +138,10 @@ def active_length() -> ColumnElement[int]:
 
 def names_it(text: str) -> ColumnElement[bool]:
     """Whether a text stands in a session's name, prompt or model, in any case."""
-    columns = (sessions.c.name, sessions.c.prompt, sessions.c.model)
+    return _stands_in(text, sessions.c.name, sessions.c.prompt, sessions.c.model)
+
+
+def _stands_in(text: str, *columns: Column[Any]) -> ColumnElement[bool]:
     return or_(*(column.icontains(text, autoescape=True) for column in columns))
 
 
@@ -172,12 +164,8 @@ def standing_verdict() -> ColumnElement[bool]:
     return (log_entries.c.kind == "verdict") & log_entries.c.verdict.is_not(None) & ~replaced
 
 
-def matches(wanted: SessionFilter) -> list[ColumnElement[bool]]:
-    """The conditions of a filter, all of which a session must meet."""
-    return list(_conditions(wanted))
-
-
 def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
+    """The conditions of a filter, all of which a session must meet."""
     if text := wanted.text.strip():
         yield _mentions(text)
     if wanted.policy is not None:
@@ -189,7 +177,7 @@ def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.tag is not None:
         yield _has_tag(func.lower(session_tags.c.tag) == func.lower(wanted.tag))
     if wanted.archived is not None:
-        yield sessions.c.archived_at.is_not(None) if wanted.archived else sessions.c.archived_at.is_(None)
+        yield _is_archived(wanted.archived)
     if wanted.judged is not None:
         judged = _has_entry(standing_verdict())
         yield judged if wanted.judged else ~judged
@@ -203,13 +191,15 @@ def _conditions(wanted: SessionFilter) -> Iterator[ColumnElement[bool]]:
 
 
 def _mentions(text: str) -> ColumnElement[bool]:
-    said = or_(log_entries.c.note.icontains(text, autoescape=True), log_entries.c.tag.icontains(text, autoescape=True))
     return or_(
-        sessions.c.name.icontains(text, autoescape=True),
-        sessions.c.prompt.icontains(text, autoescape=True),
-        _has_tag(session_tags.c.tag.icontains(text, autoescape=True)),
-        _has_entry(said),
+        _stands_in(text, sessions.c.name, sessions.c.prompt),
+        _has_tag(_stands_in(text, session_tags.c.tag)),
+        _has_entry(_stands_in(text, log_entries.c.note, log_entries.c.tag)),
     )
+
+
+def _is_archived(archived: bool) -> ColumnElement[bool]:
+    return sessions.c.archived_at.is_not(None) if archived else sessions.c.archived_at.is_(None)
 
 
 def _certificate(state: CertificateFilter) -> ColumnElement[bool]:
@@ -232,7 +222,6 @@ class LibraryRepository:
     """Orders stored sessions without changing what they say."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open store."""
         self._database = database
 
     def search(
@@ -243,19 +232,11 @@ class LibraryRepository:
         limit: int = 50,
         offset: int = 0,
     ) -> Sequence[SessionEntryRecord]:
-        """Return a page of the sessions that are wanted.
-
-        Args:
-            wanted: Which ones.
-            order: What they are sorted by; the newest first among equals.
-            descending: The largest or latest first.
-            limit: At most so many.
-            offset: After skipping so many.
-        """
+        """Return a page of the sessions that are wanted, the newest first among equals."""
         key = _order(order)
         query = (
             select(*_entry_columns())
-            .where(*matches(wanted))
+            .where(*_conditions(wanted))
             .order_by(key.desc() if descending else key.asc(), sessions.c.id.desc())
             .limit(limit)
             .offset(offset)
@@ -266,12 +247,12 @@ class LibraryRepository:
     def count(self, wanted: SessionFilter) -> int:
         """Return how many sessions are wanted."""
         with self._database.reading() as connection:
-            return connection.scalars(select(func.count()).select_from(sessions).where(*matches(wanted))).one()
+            return connection.scalars(select(func.count()).select_from(sessions).where(*_conditions(wanted))).one()
 
     def ids(self, wanted: SessionFilter) -> Sequence[int]:
         """Return the ids of all sessions that are wanted, oldest first."""
         with self._database.reading() as connection:
-            return list(connection.scalars(select(sessions.c.id).where(*matches(wanted)).order_by(sessions.c.id)))
+            return list(connection.scalars(select(sessions.c.id).where(*_conditions(wanted)).order_by(sessions.c.id)))
 
     def entries(self, session_ids: Collection[int]) -> Sequence[SessionEntryRecord]:
         """Return the entries of those of some sessions that are stored, oldest first."""
@@ -325,10 +306,7 @@ class LibraryRepository:
     def set_archived(self, session_ids: Collection[int], archived: bool) -> int:
         """Archive sessions, or take them back, and return for how many that changed anything."""
         stamp: datetime | None = utc_now() if archived else None
-        of_these = (
-            sessions.c.id.in_(session_ids),
-            sessions.c.archived_at.is_(None) if archived else sessions.c.archived_at.is_not(None),
-        )
+        of_these = sessions.c.id.in_(session_ids), _is_archived(not archived)
         with self._database.writing() as connection:
             return connection.execute(update(sessions).where(*of_these).values(archived_at=stamp)).rowcount
 
@@ -336,7 +314,6 @@ class LibraryRepository:
         """Change a branch's name.
 
         Raises:
-            NotFoundError: There is no such branch.
             ConflictError: The branch belongs to another session.
         """
         with self._database.writing() as connection:
@@ -349,20 +326,15 @@ class LibraryRepository:
         """Return what pruning a branch would take along.
 
         Raises:
-            NotFoundError: There is no such branch.
             ConflictError: The branch belongs to another session.
         """
         with self._database.reading() as connection:
             return _extent(connection, own_branch(connection, session_id, branch_id))
 
     def prune(self, session_id: int, branch_id: int) -> BranchExtentRecord:
-        """Delete a branch with everything that departs from it; its parent becomes active if one of them was.
-
-        Returns:
-            What was deleted.
+        """Delete a branch with all that departs from it, and say what it was; its parent may become the active one.
 
         Raises:
-            NotFoundError: There is no such branch.
             ConflictError: It is another session's or the root, or the verdict log speaks of a branch that would go.
         """
         with self._database.writing() as connection:

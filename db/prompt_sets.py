@@ -86,17 +86,7 @@ class PromptSetsRepository(Repository[PromptSetRecord]):
     _query = select(*fields_in(PromptSetRecord, prompt_sets))
 
     def add(self, name: str, filename: str, digest: str, rows: Sequence[PromptRow]) -> PromptSetRecord:
-        """Store a prompt set whole.
-
-        Args:
-            name: What lists call it.
-            filename: The uploaded file's name.
-            digest: Digest of the uploaded bytes.
-            rows: Its rows; their lines are distinct.
-
-        Raises:
-            ConflictError: Two rows have the same line.
-        """
+        """Store a prompt set whole."""
         told = {"name": name, "filename": filename, "digest": digest, "row_count": len(rows)}
         with self._database.writing() as connection:
             key = add_row(connection, prompt_sets, **told, created_at=utc_now())
@@ -117,11 +107,7 @@ class PromptSetsRepository(Repository[PromptSetRecord]):
             return self._records(connection, query)
 
     def rows(self, prompt_set_id: int) -> Sequence[PromptRow]:
-        """Return the rows of a prompt set in the order of their lines.
-
-        Raises:
-            NotFoundError: There is no such set.
-        """
+        """Return the rows of a prompt set in the order of their lines."""
         own = prompt_rows.c
         query = (
             select(own.line, own.weight, *fields_in(Example, prompt_rows))

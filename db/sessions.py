@@ -47,23 +47,15 @@ class SessionsRepository(Repository[SessionRecord]):
     _table = sessions
 
     def __init__(self, database: Database) -> None:
-        """Work on an open store."""
         super().__init__(database)
         self._steps = StepWriter(database)
 
     def create(
         self, fields: SessionFields, spans: Sequence[Span] = (), root_path: str = "0", root_name: str = ""
     ) -> SessionRecord:
-        """Store a new session with an empty root branch, which is its active one.
-
-        Args:
-            fields: What it is.
-            spans: Sensitive spans of the prompt, kept ones included.
-            root_path: Path of the root branch, the key of its random draws.
-            root_name: What the reviewer calls the root branch.
+        """Store a new session with all spans of its prompt and an empty root branch, which is its active one.
 
         Raises:
-            NotFoundError: There is no such row of a batch.
             ConflictError: The calibration does not exist, a span is empty, or the row of its batch has had a session.
         """
         now = utc_now()
@@ -83,13 +75,7 @@ class SessionsRepository(Repository[SessionRecord]):
             return session_record(connection, key)
 
     def list(self, search: str | None = None, limit: int = 100, offset: int = 0) -> list[SessionSummary]:
-        """Return sessions, last changed first.
-
-        Args:
-            search: Only sessions with this text in their name, prompt or model, in any case.
-            limit: At most so many.
-            offset: After skipping so many.
-        """
+        """Return sessions, last changed first; ``search`` asks for a text in name, prompt or model, in any case."""
         query = (
             select(*fields_in(SessionSummary, sessions), active_length().label("steps"))
             .where(*_found(search))
@@ -106,27 +92,11 @@ class SessionsRepository(Repository[SessionRecord]):
             return connection.execute(select(func.count()).select_from(sessions).where(*_found(search))).scalar_one()
 
     def rename(self, session_id: int, name: str) -> SessionRecord:
-        """Change a session's name.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """Change a session's name."""
         return self._change(session_id, name=name, updated_at=utc_now())
 
-    def set_status(self, session_id: int, status: str) -> SessionRecord:
-        """Change where a session stands.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
-        return self._change(session_id, status=status, updated_at=utc_now())
-
     def add_computation(self, session_id: int, computation: JsonObject) -> None:
-        """Add a way in which steps of a session were computed, unless it is there; nothing else changes.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """Add a way in which steps of a session were computed, unless it is there; nothing else changes."""
         with self._database.writing() as connection:
             settings = find(connection, sessions, session_id, lock=True).policy_settings
             known = [*settings.get("computed", ())]
@@ -138,7 +108,6 @@ class SessionsRepository(Repository[SessionRecord]):
         """Choose the branch that the session reopens with.
 
         Raises:
-            NotFoundError: There is no such session or branch.
             ConflictError: The branch belongs to another session.
         """
         with self._database.writing() as connection:
@@ -158,7 +127,6 @@ class SessionsRepository(Repository[SessionRecord]):
             name: What the reviewer calls it.
 
         Raises:
-            NotFoundError: There is no such parent.
             CalibrationDeletedError: The session's calibration is no longer stored.
             ConflictError: The parent belongs to another session, the fork step lies outside its
                 chain, or the path is taken.
@@ -190,29 +158,17 @@ class SessionsRepository(Repository[SessionRecord]):
             return branch_record(connection, key)
 
     def branch(self, branch_id: int) -> BranchRecord:
-        """Return a branch.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """Return a branch."""
         with self._database.reading() as connection:
             return branch_record(connection, branch_id)
 
     def active_branch(self, session_id: int) -> BranchRecord:
-        """Return the branch with which a session reopens.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
+        """Return the branch with which a session reopens."""
         with self._database.reading() as connection:
             return active_branch_record(connection, session_id)
 
     def branches(self, session_id: int) -> Sequence[BranchRecord]:
-        """Return the branches of a session, the root first.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
+        """Return the branches of a session, the root first."""
         query = select(branches).where(branches.c.session_id == session_id).order_by(branches.c.id)
         with self._database.reading() as connection:
             find(connection, sessions, session_id)
@@ -224,11 +180,7 @@ class SessionsRepository(Repository[SessionRecord]):
             return read_outlines(connection, session_id)
 
     def set_finished(self, branch_id: int, finished: str | None) -> BranchRecord:
-        """Write why a branch ended, or None to let it go on.
-
-        Raises:
-            NotFoundError: There is no such branch.
-        """
+        """Write why a branch ended, or None to let it go on."""
         with self._database.writing() as connection:
             change_row(connection, branches, branch_id, finished=finished)
             branch = branch_record(connection, branch_id)
@@ -247,7 +199,6 @@ class SessionsRepository(Repository[SessionRecord]):
             peak_bytes: Most memory that the device held meanwhile; None if not measured.
 
         Raises:
-            NotFoundError: There is no such branch.
             CalibrationDeletedError: The session's calibration is no longer stored.
             ConflictError: The step is not the next one.
             UnstorableValueError: A number is NaN.
@@ -256,28 +207,12 @@ class SessionsRepository(Repository[SessionRecord]):
         self._steps.append(branch_id, step, seconds, peak_bytes)
 
     def chain(self, branch_id: int, first: int = 0) -> tuple[Step, ...]:
-        """Return the chain of a branch, its ancestors' part first, candidates included and without logits.
-
-        Args:
-            branch_id: The branch.
-            first: Index of the first step that is asked for; 0 gives the whole chain.
-
-        Raises:
-            NotFoundError: There is no such branch.
-        """
+        """Return the chain of a branch from a step on, its ancestors' part first, with candidates, without logits."""
         with self._database.reading() as connection:
             return read_chain(connection, branch_id, first)
 
     def logits(self, branch_id: int, first: int = 0) -> Mapping[int, bytes]:
-        """Return the logits that were kept of the steps of a chain, by the step's index; they are large.
-
-        Args:
-            branch_id: The branch.
-            first: Index of the first step that is asked for.
-
-        Raises:
-            NotFoundError: There is no such branch.
-        """
+        """Return the logits that were kept of a chain from a step on, by the step's index; they are large."""
         with self._database.reading() as connection:
             return read_logits(connection, branch_id, first)
 

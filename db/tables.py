@@ -119,11 +119,7 @@ def field_values(record: Any, kind: type, leave_out: tuple[str, ...] = ()) -> di
 
 
 def find(connection: Connection, table: Table, key: int, lock: bool = False) -> Row[Any]:
-    """The row with an id; with ``lock`` no other transaction changes it before this one ends.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """The row with an id; with ``lock`` no other transaction changes it before this one ends."""
     query = select(table).where(table.c.id == key)
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
     if row is None:
@@ -143,11 +139,7 @@ def add_row(connection: Connection, table: Table, **values: Any) -> int:
 
 
 def change_row(connection: Connection, table: Table, key: int, **values: Any) -> None:
-    """Change columns of the row with an id.
-
-    Raises:
-        NotFoundError: There is none.
-    """
+    """Change columns of the row with an id."""
     if connection.execute(update(table).where(table.c.id == key).values(**values)).rowcount == 0:
         raise missing(table, key)
 
@@ -164,15 +156,10 @@ class Repository(Generic[Record]):
     """Reads the fields of the records; :meth:`_records` adds those that it does not."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open store."""
         self._database = database
 
     def get(self, key: int, /) -> Record:
-        """Return what has an id.
-
-        Raises:
-            NotFoundError: There is none with this id.
-        """
+        """Return what has an id."""
         with self._database.reading() as connection:
             return self._one(connection, key)
 

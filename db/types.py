@@ -20,7 +20,7 @@ class StoreError(Exception):
 
 
 class NotFoundError(StoreError):
-    """No row has the id that was asked for."""
+    """No row has the id that was asked for; whatever takes an id may raise it."""
 
 
 class UnstorableValueError(StoreError, ValueError):
@@ -49,11 +49,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def require_whole(text: str) -> str:
-    """Return a text that holds no lone surrogate, which no page, file or UTF-8 database could take.
-
-    Raises:
-        UnstorableValueError: It holds one; the sentence shows the text around it.
-    """
+    """Return a text that holds no lone surrogate, which no page, file or UTF-8 database could take."""
     found = _SURROGATE.search(text)
     if found is None:
         return text
@@ -74,12 +70,6 @@ def escape_text(text: str) -> str:
 
     PostgreSQL refuses NUL in text, yet a token or a pasted prompt can hold it. NUL and the escape itself (U+0010,
     "data link escape") become U+0010 and four hexadecimal digits; all other text is stored as it is.
-
-    Args:
-        text: A string without lone surrogates.
-
-    Returns:
-        A string without NUL; :func:`unescape_text` inverts it.
     """
     return _TO_ESCAPE.sub(lambda match: f"{_ESCAPE}{ord(match.group()):04x}", text)
 
@@ -96,11 +86,7 @@ class AnyText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Escape on the way in.
-
-        Raises:
-            UnstorableValueError: The text holds a lone surrogate.
-        """
+        """Escape on the way in."""
         return None if value is None else escape_text(require_whole(value))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
@@ -115,11 +101,7 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC.
-
-        Raises:
-            UnstorableValueError: The value has no timezone, so that its moment is unknown.
-        """
+        """Convert to UTC."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -143,11 +125,7 @@ class RealNumber(TypeDecorator[float]):
     cache_ok = True
 
     def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
-        """Refuse NaN.
-
-        Raises:
-            UnstorableValueError: The value is NaN.
-        """
+        """Refuse NaN."""
         if value is None:
             return None
         if math.isnan(value):

@@ -15,15 +15,7 @@ from db.types import ConflictError, utc_now
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserListRecord:
-    """A stored word list without its terms.
-
-    Attributes:
-        id: Its id.
-        name: Its name; no two lists share one.
-        digest: Digest of its terms.
-        created_at: When it was stored.
-        term_count: Number of its terms.
-    """
+    """A stored word list without its terms; no two lists share a name."""
 
     id: int
     name: str
@@ -57,17 +49,10 @@ class UserListsRepository(Repository[UserListRecord]):
     _query = select(*fields_in(UserListRecord, user_lists))
 
     def add(self, name: str, digest: str, terms: Sequence[UserTerm], replaces: int | None = None) -> UserListRecord:
-        """Store a word list whole.
-
-        Args:
-            name: Its name.
-            digest: Digest of its terms.
-            terms: Its terms, in the order in which they are shown.
-            replaces: A list to delete in the same transaction, so that its name is free.
+        """Store a word list whole, in the place of the list that it replaces, if any.
 
         Raises:
             ConflictError: There is a list of this name already.
-            NotFoundError: There is no list to be replaced.
         """
         with self._database.writing() as connection:
             if replaces is not None:
@@ -96,11 +81,7 @@ class UserListsRepository(Repository[UserListRecord]):
             return self._records(connection, self._query.order_by(user_lists.c.name))
 
     def terms(self, user_list_id: int) -> Sequence[UserTerm]:
-        """Return the terms of a word list in the order in which they were given.
-
-        Raises:
-            NotFoundError: There is no such list.
-        """
+        """Return the terms of a word list in the order in which they were given."""
         query = select(*fields_in(UserTerm, user_terms)).where(user_terms.c.user_list_id == user_list_id)
         with self._database.reading() as connection:
             find(connection, user_lists, user_list_id)

@@ -45,9 +45,6 @@ def entry_digest(content: LogContent, previous: str) -> str:
     Args:
         content: What the entry says.
         previous: Digest of the entry before it; :data:`FIRST` for the first one.
-
-    Returns:
-        64 hexadecimal digits.
     """
     text = json.dumps(
         {**content, "format": FORMAT, "previous": previous}, sort_keys=True, ensure_ascii=True, separators=(",", ":")
@@ -115,10 +112,8 @@ class AnnotationRecord(AnnotationFields):
     """A stored entry of a session's verdict log.
 
     Attributes:
-        id: Its id.
         branch_path: Path of its branch; None where it has none.
         entry: Its number in the session's log, 1-based.
-        created_at: When it was written.
         previous: Digest of the entry before it.
         digest: Its own digest; see :func:`entry_digest`.
     """
@@ -180,14 +175,12 @@ class AnnotationsRepository:
     """Adds to and reads verdict logs; nothing is ever changed or removed singly, which triggers of the store hold."""
 
     def __init__(self, database: Database) -> None:
-        """Work on an open store."""
         self._database = database
 
     def add(self, fields: AnnotationFields) -> AnnotationRecord:
         """Add an entry at the end of a session's log.
 
         Raises:
-            NotFoundError: There is no such session or branch.
             ConflictError: The branch belongs to another session, or steps are given without a branch, without an end
                 or in the wrong order.
         """
@@ -215,11 +208,7 @@ class AnnotationsRepository:
             return replace(made, id=key)
 
     def history(self, session_id: int) -> Sequence[AnnotationRecord]:
-        """Return a session's whole log, oldest entry first.
-
-        Raises:
-            NotFoundError: There is no such session.
-        """
+        """Return a session's whole log, oldest entry first."""
         query = entries.where(log_entries.c.session_id == session_id).order_by(log_entries.c.entry)
         with self._database.reading() as connection:
             find(connection, sessions, session_id)

@@ -6,38 +6,38 @@ emptied, the tests of the repositories run on that instead.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from contextlib import contextmanager
 
 import pytest
+from sqlalchemy import event
 
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.audits import SessionFields
 from db.calibrations import CalibrationFields
 from db.database import Database, downgrade
-
-NewStep = Callable[..., Step]
-NewSession = Callable[..., SessionFields]
+from db.library import LibraryRepository
+from db.sessions import SessionsRepository
+from db.verdicts import AnnotationsRepository
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
+def sqlite_url(tmp_path):
     """URL of an SQLite file that does not exist yet."""
     return f"sqlite:///{tmp_path / 'audit.db'}"
 
 
 @pytest.fixture
-def store_url(sqlite_url: str) -> str:
+def store_url(sqlite_url):
     """URL of the store under test."""
     return os.environ.get("COFT_TEST_DATABASE_URL", sqlite_url)
 
 
 @pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty_store(tmp_path_factory):
     """An SQLite file that has every table and no row: to copy it is quicker than to migrate once more."""
     path = tmp_path_factory.mktemp("empty") / "audit.db"
     Database(f"sqlite:///{path}").open().close()
@@ -45,7 +45,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def database(store_url: str, sqlite_url: str, tmp_path: Path, empty_store: Path) -> Iterator[Database]:
+def database(store_url, sqlite_url, tmp_path, empty_store):
     """An open, empty store."""
     if store_url == sqlite_url:
         shutil.copyfile(empty_store, tmp_path / "audit.db")
@@ -56,115 +56,122 @@ def database(store_url: str, sqlite_url: str, tmp_path: Path, empty_store: Path)
 
 
 @pytest.fixture
-def new_session() -> NewSession:
-    """Makes fields of a session without a calibration, every other one with a value of its own."""
-
-    def make(**changes: Any) -> SessionFields:
-        fields: dict[str, Any] = {
-            "name": "Night shift",
-            "prompt": "The nurse finished rounds and then he",
-            "model": "demo",
-            "model_revision": "r7",
-            "policy": "coft",
-            "policy_settings": {"mode": "joint", "weights": [0.25, 0.75]},
-            "lam": 0.6,
-            "alpha": 0.1,
-            "temperature": 0.9,
-            "top_p": 0.8,
-            "top_k": 40,
-            "greedy": True,
-            "seed": 2**62 + 1,
-            "max_new_tokens": 48,
-            # A label without the calibration itself says that it was deleted, and ends the session.
-            "calibration_label": "",
-            "fingerprint": {"model": "demo", "lam": 0.6},
-            "fingerprint_digest": "5ca1ab1e",
-            "certificate": "certified",
-            "warnings": ("Nothing is masked.", "Short prompt."),
-            "status": "running",
-        }
-        return SessionFields(**(fields | changes))
-
-    return make
+def sessions(database):
+    return SessionsRepository(database)
 
 
 @pytest.fixture
-def new_step() -> NewStep:
-    """Makes a step, every field with a value of its own."""
-
-    def make(index: int, **changes: Any) -> Step:
-        fields: dict[str, Any] = {
-            "index": index,
-            "token_id": 417 + index,
-            "token": f" token{index}",
-            "log_p_factual": -0.5,
-            "log_p_masked": -1.5,
-            "log_p_fused": -1.0,
-            "log_tau": -4.25,
-            "certified": True,
-            "set_size": 12,
-            "certified_mass": 0.93,
-            "fallback": False,
-            "forced": True,
-            "policy_token_id": 99,
-            "policy_token": " she",
-            "state": "inherited",
-            "set_size_low": 11,
-            "set_size_high": 14,
-            "noise": 0.001,
-            "candidates": (
-                Candidate(417, " he", -0.5, -1.5, -1.0, True),
-                Candidate(418, " she", -0.6, -1.4, -0.9, False, ("gender", "race")),
-            ),
-            "families": (
-                FamilyStep("gender", -1.25, -1.5, -4.25, True, "inherited"),
-                FamilyStep("race", -1.75, -1.75, -math.inf, False, "uninformative"),
-            ),
-        }
-        diagnostics = {
-            "entropy_factual": 2.1,
-            "entropy_masked": 2.2,
-            "entropy_fused": 2.3,
-            "kl_fused_masked": 0.04,
-            "tv_on_set": 0.05,
-            "tv_bound": 0.06,
-            "sensitivity": -0.7,
-            "log_ratio": 0.8,
-            "margin": 2.75,
-            "kl_fused_factual": 0.07,
-            "tv_fused_factual": 0.08,
-        }
-        diagnostics |= {name: changes.pop(name) for name in set(diagnostics) & set(changes)}
-        return Step(**(fields | changes), diagnostics=Diagnostics(**diagnostics))
-
-    return make
+def library(database):
+    return LibraryRepository(database)
 
 
 @pytest.fixture
-def new_calibration() -> Callable[..., CalibrationFields]:
-    """Makes fields of a calibration run, every one with a value of its own."""
+def annotations(database):
+    return AnnotationsRepository(database)
 
-    def make(**changes: Any) -> CalibrationFields:
-        fields: dict[str, Any] = {
-            "name": "BBQ",
-            "model": "demo",
-            "model_revision": "r7",
-            "alpha": 0.1,
-            "lam": 0.6,
-            "estimator": "hierarchical",
-            "source": "reference",
-            "bin_width": 8,
-            "max_position": 256,
-            "fingerprint_digest": "5ca1ab1e",
-            "fingerprint": {"model": "demo"},
-            "context_count": 400,
-            "token_count": 9000,
-            "verification": {"contexts": 100, "coverage": 0.91},
-            "coverage": {"low": 0.87, "high": 0.95},
-            "status": "ready",
-            "embedded": True,
-            "mask_layout": "factorized",
-        }
-        return CalibrationFields(**(fields | changes))
 
-    return make
+@contextmanager
+def statements(database):
+    """Lists the statements that are executed inside this block."""
+    listed = []
+
+    def note(_connection, _cursor, statement, *_rest):
+        listed.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    yield listed
+    event.remove(database.engine, "before_cursor_execute", note)
+
+
+def extend(sessions, branch_id, steps):
+    for step in steps:
+        sessions.append_step(branch_id, step)
+
+
+def new_session(**changes):
+    """Fields of a session without a calibration, every other one with a value of its own."""
+    fields = {
+        "name": "Night shift",
+        "prompt": "The nurse finished rounds and then he",
+        "model": "demo",
+        "model_revision": "r7",
+        "policy": "coft",
+        "policy_settings": {"mode": "joint", "weights": [0.25, 0.75]},
+        "lam": 0.6,
+        "alpha": 0.1,
+        "temperature": 0.9,
+        "top_p": 0.8,
+        "top_k": 40,
+        "greedy": True,
+        "seed": 2**62 + 1,
+        "max_new_tokens": 48,
+        # A label without the calibration itself says that it was deleted, and ends the session.
+        "calibration_label": "",
+        "fingerprint": {"model": "demo", "lam": 0.6},
+        "fingerprint_digest": "5ca1ab1e",
+        "certificate": "certified",
+        "warnings": ("Nothing is masked.", "Short prompt."),
+        "status": "running",
+    }
+    return SessionFields(**(fields | changes))
+
+
+def new_step(index, **changes):
+    """A step, every field with a value of its own."""
+    fields = {
+        "index": index,
+        "token_id": 417 + index,
+        "token": f" token{index}",
+        "log_p_factual": -0.5,
+        "log_p_masked": -1.5,
+        "log_p_fused": -1.0,
+        "log_tau": -4.25,
+        "certified": True,
+        "set_size": 12,
+        "certified_mass": 0.93,
+        "fallback": False,
+        "forced": True,
+        "policy_token_id": 99,
+        "policy_token": " she",
+        "state": "inherited",
+        "set_size_low": 11,
+        "set_size_high": 14,
+        "noise": 0.001,
+        "candidates": (
+            Candidate(417, " he", -0.5, -1.5, -1.0, True),
+            Candidate(418, " she", -0.6, -1.4, -0.9, False, ("gender", "race")),
+        ),
+        "families": (
+            FamilyStep("gender", -1.25, -1.5, -4.25, True, "inherited"),
+            FamilyStep("race", -1.75, -1.75, -math.inf, False, "uninformative"),
+        ),
+    }
+    figures = (2.1, 2.2, 2.3, 0.04, 0.05, 0.06, -0.7, 0.8, 2.75, 0.07, 0.08)
+    diagnostics = dict(zip((field.name for field in dataclasses.fields(Diagnostics)), figures, strict=True))
+    diagnostics |= {name: changes.pop(name) for name in set(diagnostics) & set(changes)}
+    return Step(**(fields | changes), diagnostics=Diagnostics(**diagnostics))
+
+
+def new_calibration(**changes):
+    """Fields of a calibration run, every one with a value of its own."""
+    fields = {
+        "name": "BBQ",
+        "model": "demo",
+        "model_revision": "r7",
+        "alpha": 0.1,
+        "lam": 0.6,
+        "estimator": "hierarchical",
+        "source": "reference",
+        "bin_width": 8,
+        "max_position": 256,
+        "fingerprint_digest": "5ca1ab1e",
+        "fingerprint": {"model": "demo"},
+        "context_count": 400,
+        "token_count": 9000,
+        "verification": {"contexts": 100, "coverage": 0.91},
+        "coverage": {"low": 0.87, "high": 0.95},
+        "status": "ready",
+        "embedded": True,
+        "mask_layout": "factorized",
+    }
+    return CalibrationFields(**(fields | changes))

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from coft_core.stored_logits import StoredLogits
-from coft_core.types import Candidate, Step
-from db.audits import SessionFields
-from db.database import Database
-from db.sessions import SessionsRepository
+from coft_core.types import Candidate
 from db.types import ConflictError, NotFoundError, StoreError, UnstorableValueError
+from tests.db.conftest import new_session, new_step, statements
 
-NewSession = Callable[..., SessionFields]
-NewStep = Callable[..., Step]
 SECONDS = 60
 
 
 class Gate:
     """Holds every transaction of a store back until it is opened, and counts those that began."""
 
-    def __init__(self, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, database, monkeypatch):
         self.opened, self.entered, self.transactions = threading.Event(), threading.Event(), 0
         self.refusal: Exception | None = None
         make = database.writing
 
         @contextmanager
-        def writing() -> Iterator[Any]:
+        def writing():
             self.entered.set()
             assert self.opened.wait(SECONDS)
             if self.refusal is not None:
@@ -47,13 +42,13 @@ class Gate:
 class Appender(threading.Thread):
     """Appends a step and keeps what came of it."""
 
-    def __init__(self, sessions: SessionsRepository, branch: int, step: Step) -> None:
+    def __init__(self, sessions, branch, step):
         super().__init__(daemon=True)
         self._append: Callable[[], None] = lambda: sessions.append_step(branch, step)
         self.error: BaseException | None = None
         self.start()
 
-    def run(self) -> None:
+    def run(self):
         try:
             self._append()
         except BaseException as error:
@@ -61,21 +56,16 @@ class Appender(threading.Thread):
 
 
 @pytest.fixture
-def sessions(database: Database) -> SessionsRepository:
-    return SessionsRepository(database)
-
-
-@pytest.fixture
-def branches(sessions: SessionsRepository, new_session: NewSession) -> list[int]:
+def branches(sessions):
     return [sessions.create(new_session(name=f"audit {n}")).active_branch_id for n in range(5)]
 
 
 @pytest.fixture
-def gate(database: Database, monkeypatch: pytest.MonkeyPatch, branches: list[int]) -> Gate:
+def gate(database, monkeypatch, branches):
     return Gate(database, monkeypatch)
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
+def wait_until(condition):
     for _ in range(SECONDS * 1000):
         if condition():
             return
@@ -83,7 +73,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen")
 
 
-def append_at_once(sessions: SessionsRepository, gate: Gate, steps: list[tuple[int, Step]]) -> tuple[Appender, ...]:
+def append_at_once(sessions, gate, steps):
     """The first one's transaction is held back until all others wait."""
     first = Appender(sessions, *steps[0])
     assert gate.entered.wait(SECONDS)
@@ -96,9 +86,7 @@ def append_at_once(sessions: SessionsRepository, gate: Gate, steps: list[tuple[i
     return (first, *others)
 
 
-def test_steps_that_come_while_one_is_written_share_the_next_transaction(
-    sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep
-) -> None:
+def test_steps_that_come_while_one_is_written_share_the_next_transaction(sessions, gate, branches):
     logits = [StoredLogits(("factual",), 1, 1.0, "float32", bytes([n] * 4)) for n in range(5)]
     steps = [new_step(0, token=f"own {n}", logits=logits[n]) for n in range(5)]
     done = append_at_once(sessions, gate, list(zip(branches, steps, strict=True)))
@@ -110,13 +98,7 @@ def test_steps_that_come_while_one_is_written_share_the_next_transaction(
     assert [item.steps for item in sessions.list()] == [1] * 5
 
 
-def test_branches_that_were_written_together_are_waited_for_and_nobody_else(
-    sessions: SessionsRepository,
-    gate: Gate,
-    branches: list[int],
-    new_step: NewStep,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_branches_that_were_written_together_are_waited_for_and_nobody_else(sessions, gate, branches, monkeypatch):
     monkeypatch.setattr("db.chains.LONGEST_WAIT", SECONDS)
     append_at_once(sessions, gate, [(branch, new_step(0)) for branch in branches])
     assert gate.transactions == 2
@@ -130,7 +112,7 @@ def test_branches_that_were_written_together_are_waited_for_and_nobody_else(
     for count, branch in enumerate(branches[1:], start=1):
         assert gate.transactions == 3
         others.append(Appender(sessions, branch, new_step(1)))
-        wait_until(lambda count=count: writer.waiting == count or count == 4)  # type: ignore[misc]
+        wait_until(lambda count=count: writer.waiting == count or count == 4)
     for own in others:
         own.join(SECONDS)
         assert own.error is None
@@ -138,9 +120,7 @@ def test_branches_that_were_written_together_are_waited_for_and_nobody_else(
     assert [len(sessions.chain(branch)) for branch in branches] == [2] * 5
 
 
-def test_a_step_that_cannot_be_stored_leaves_the_others_theirs(
-    sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep
-) -> None:
+def test_a_step_that_cannot_be_stored_leaves_the_others_theirs(sessions, gate, branches):
     nan = Candidate(1, "x", math.nan, -1.0, -1.0, True)
     steps = [new_step(0), new_step(3), new_step(0), new_step(0, candidates=(nan,)), new_step(0)]
     gone = [*branches[:2], 404, *branches[3:]]
@@ -151,18 +131,14 @@ def test_a_step_that_cannot_be_stored_leaves_the_others_theirs(
     assert [len(sessions.chain(branch)) for branch in branches] == [1, 0, 0, 0, 1]
 
 
-def test_of_two_that_append_the_same_step_of_a_branch_one_is_refused(
-    sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep
-) -> None:
+def test_of_two_that_append_the_same_step_of_a_branch_one_is_refused(sessions, gate, branches):
     same = [(branches[1], new_step(0)), (branches[1], new_step(0, token="other"))]
     done = append_at_once(sessions, gate, [(branches[0], new_step(0)), *same])
     assert sorted(type(own.error).__name__ for own in done) == ["ConflictError", "NoneType", "NoneType"]
     assert len(sessions.chain(branches[1])) == 1
 
 
-def test_where_no_transaction_can_begin_everybody_is_told_so_at_once(
-    sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep
-) -> None:
+def test_where_no_transaction_can_begin_everybody_is_told_so_at_once(sessions, gate, branches):
     gate.refusal = StoreError("The store could not do that: the disk is full.")
     done = append_at_once(sessions, gate, [(branch, new_step(0)) for branch in branches])
     assert all(own.error is gate.refusal for own in done)
@@ -171,14 +147,12 @@ def test_where_no_transaction_can_begin_everybody_is_told_so_at_once(
     assert len(sessions.chain(branches[2])) == 1
 
 
-def test_an_interrupted_writer_leaves_the_others_to_the_next(
-    sessions: SessionsRepository, gate: Gate, branches: list[int], new_step: NewStep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_writer_leaves_the_others_to_the_next(sessions, gate, branches, monkeypatch):
     writer = sessions._steps
     write = writer._write
     interrupted: list[Any] = []
 
-    def interrupted_once(taken: Any) -> None:
+    def interrupted_once(taken):
         if len(taken) > 1 and not interrupted:
             interrupted.append(taken)
             raise SystemExit
@@ -192,26 +166,16 @@ def test_an_interrupted_writer_leaves_the_others_to_the_next(
     assert writer.waiting == 0
 
 
-def test_a_step_takes_the_same_few_statements_however_long_its_chain_is(
-    sessions: SessionsRepository, database: Database, branches: list[int], new_step: NewStep
-) -> None:
+def test_a_step_takes_the_same_few_statements_however_long_its_chain_is(sessions, database, branches):
     counts = []
     for index in range(20):
-        statements: list[str] = []
-
-        def note(_c: object, _cursor: object, sql: str, *_rest: object, seen: list[str] = statements) -> None:
-            seen.append(sql)
-
-        event.listen(database.engine, "before_cursor_execute", note)
-        sessions.append_step(branches[0], new_step(index))
-        event.remove(database.engine, "before_cursor_execute", note)
-        counts.append(len([sql for sql in statements if sql.split()[0] in ("SELECT", "INSERT", "UPDATE")]))
+        with statements(database) as executed:
+            sessions.append_step(branches[0], new_step(index))
+        counts.append(len([sql for sql in executed if sql.split()[0] in ("SELECT", "INSERT", "UPDATE")]))
     assert set(counts) == {4}
 
 
-def test_the_active_branch_is_found_by_its_session(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_the_active_branch_is_found_by_its_session(sessions):
     session = sessions.create(new_session())
     root = sessions.branch(session.active_branch_id)
     assert sessions.active_branch(session.id) == root

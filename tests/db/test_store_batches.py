@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from coft_core.types import Candidate, Example, Step
-from db.audits import BatchPlace, SessionFields
-from db.batches import BatchesRepository, BatchRecord
-from db.database import Database
+from coft_core.types import Candidate, Example
+from db.audits import BatchPlace
+from db.batches import BatchesRepository
 from db.jobs import JobsRepository
 from db.prompt_sets import PromptRow, PromptSetsRepository
-from db.sessions import SessionsRepository
 from db.types import ConflictError, NotFoundError
-
-NewSession = Callable[..., SessionFields]
-NewStep = Callable[..., Step]
+from tests.db.conftest import new_session, new_step
 
 
 @pytest.fixture
-def batches(database: Database) -> BatchesRepository:
+def batches(database):
     return BatchesRepository(database)
 
 
 @pytest.fixture
-def sessions(database: Database) -> SessionsRepository:
-    return SessionsRepository(database)
-
-
-@pytest.fixture
-def batch(database: Database, batches: BatchesRepository) -> BatchRecord:
+def batch(database, batches):
     rows = [PromptRow(line, Example(f"p{line}")) for line in (2, 3, 5)]
     prompts = PromptSetsRepository(database).add("set", "set.csv", "d", rows)
     return batches.add("hiring", prompts.id, {"lam": 0.5}, [5, 2, 3])
 
 
-def test_a_batch_comes_back_and_is_listed_newest_first(batches: BatchesRepository, batch: BatchRecord) -> None:
+def test_a_batch_comes_back_and_is_listed_newest_first(batches, batch):
     assert (batch.name, batch.request, batch.job_id, batch.row_count) == ("hiring", {"lam": 0.5}, None, 3)
     assert batches.get(batch.id) == batch
     second = batches.add("b", batch.prompt_set_id, {}, [2])
@@ -48,9 +38,7 @@ def test_a_batch_comes_back_and_is_listed_newest_first(batches: BatchesRepositor
         batches.add("x", 99, {}, [1])
 
 
-def test_a_row_gets_one_session_in_the_same_transaction_that_makes_it(
-    batches: BatchesRepository, sessions: SessionsRepository, batch: BatchRecord, new_session: NewSession
-) -> None:
+def test_a_row_gets_one_session_in_the_same_transaction_that_makes_it(batches, sessions, batch):
     place = BatchPlace(batch.id, 3)
     batches.fail(batch.id, 3, "too long")
     made = sessions.create(new_session(batch=place))
@@ -63,9 +51,7 @@ def test_a_row_gets_one_session_in_the_same_transaction_that_makes_it(
     assert sessions.count() == 1
 
 
-def test_a_deleted_session_leaves_a_row_that_has_begun_and_is_not_begun_again(
-    batches: BatchesRepository, sessions: SessionsRepository, batch: BatchRecord, new_session: NewSession
-) -> None:
+def test_a_deleted_session_leaves_a_row_that_has_begun_and_is_not_begun_again(batches, sessions, batch):
     made = sessions.create(new_session(batch=BatchPlace(batch.id, 2)))
     sessions.delete(made.id)
     row = batches.rows(batch.id)[0]
@@ -74,13 +60,7 @@ def test_a_deleted_session_leaves_a_row_that_has_begun_and_is_not_begun_again(
         sessions.create(new_session(batch=BatchPlace(batch.id, 2)))
 
 
-def test_deleting_a_batch_keeps_its_sessions_and_frees_its_prompts(
-    database: Database,
-    batches: BatchesRepository,
-    sessions: SessionsRepository,
-    batch: BatchRecord,
-    new_session: NewSession,
-) -> None:
+def test_deleting_a_batch_keeps_its_sessions_and_frees_its_prompts(database, batches, sessions, batch):
     prompts = PromptSetsRepository(database)
     made = sessions.create(new_session(batch=BatchPlace(batch.id, 2)))
     with pytest.raises(ConflictError):
@@ -92,7 +72,7 @@ def test_deleting_a_batch_keeps_its_sessions_and_frees_its_prompts(
         batches.rows(batch.id)
 
 
-def test_one_job_at_a_time_runs_a_batch(database: Database, batches: BatchesRepository, batch: BatchRecord) -> None:
+def test_one_job_at_a_time_runs_a_batch(database, batches, batch):
     jobs = JobsRepository(database)
     first, second = jobs.add("batch", "a", {}), jobs.add("batch", "b", {})
     assert batches.begin(batch.id, first.id).job_id == first.id
@@ -103,17 +83,11 @@ def test_one_job_at_a_time_runs_a_batch(database: Database, batches: BatchesRepo
     assert batches.begin(batch.id, second.id).job_id == second.id
 
 
-def candidate(token_id: int, p_fused: float, certified: bool) -> Candidate:
+def candidate(token_id, p_fused, certified):
     return Candidate(token_id, "t", -1.0, -1.0, math.log(p_fused), certified)
 
 
-def test_a_row_is_measured_on_its_root_branch_alone(
-    batches: BatchesRepository,
-    sessions: SessionsRepository,
-    batch: BatchRecord,
-    new_session: NewSession,
-    new_step: NewStep,
-) -> None:
+def test_a_row_is_measured_on_its_root_branch_alone(batches, sessions, batch):
     made = sessions.create(new_session(batch=BatchPlace(batch.id, 5)))
     root = made.active_branch_id
     kept = (candidate(1, 0.6, True), candidate(2, 0.3, False))
@@ -151,13 +125,7 @@ def test_a_row_is_measured_on_its_root_branch_alone(
     ]
 
 
-def test_only_infinite_margins_stay_infinite(
-    batches: BatchesRepository,
-    sessions: SessionsRepository,
-    batch: BatchRecord,
-    new_session: NewSession,
-    new_step: NewStep,
-) -> None:
+def test_only_infinite_margins_stay_infinite(batches, sessions, batch):
     made = sessions.create(new_session(batch=BatchPlace(batch.id, 2)))
     sessions.append_step(made.active_branch_id, new_step(0, margin=math.inf))
     assert batches.rows(batch.id)[0].min_margin == math.inf

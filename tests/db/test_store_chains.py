@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from coft_core.stored_logits import StoredLogits
-from coft_core.types import FamilyStep, Step
-from db.audits import SessionFields
-from db.calibrations import CalibrationFields, CalibrationsRepository
+from coft_core.types import FamilyStep
+from db.calibrations import CalibrationsRepository
 from db.comparisons import ComparisonsRepository
-from db.database import Database
 from db.sessions import SessionsRepository
 from db.types import CalibrationDeletedError, ConflictError, NotFoundError, UnstorableValueError, utc_now
-
-NewSession = Callable[..., SessionFields]
-NewStep = Callable[..., Step]
+from tests.db.conftest import extend, new_calibration, new_session, new_step, statements
 
 
-@pytest.fixture
-def sessions(database: Database) -> SessionsRepository:
-    return SessionsRepository(database)
-
-
-def extend(sessions: SessionsRepository, branch_id: int, steps: list[Step]) -> None:
-    for step in steps:
-        sessions.append_step(branch_id, step)
-
-
-def test_a_step_comes_back_with_every_field_and_its_candidates_in_order(
-    database: Database, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_a_step_comes_back_with_every_field_and_its_candidates_in_order(database, sessions):
     branch = sessions.create(new_session()).active_branch_id
     step = new_step(0)
     bare = new_step(1, tv_on_set=None, tv_bound=None, candidates=(), families=(), noise=None)
@@ -50,31 +31,21 @@ def test_a_step_comes_back_with_every_field_and_its_candidates_in_order(
     assert before <= times[branch, 0] <= times[branch, 1] <= utc_now()
 
 
-def test_logits_of_steps_are_read_only_when_they_are_asked_for(
-    sessions: SessionsRepository, database: Database, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_logits_of_steps_are_read_only_when_they_are_asked_for(sessions, database):
     branch = sessions.create(new_session()).active_branch_id
     kept, bare = new_step(0, logits=StoredLogits(("factual",), 1, 1.0, "float32", b"kept")), new_step(1)
     for step in (kept, bare):
         sessions.append_step(branch, step)
     assert {index: StoredLogits.from_bytes(data) for index, data in sessions.logits(branch).items()} == {0: kept.logits}
     assert sessions.logits(branch, first=1) == {}
-    asked: list[str] = []
-
-    def listen(_: Any, __: Any, statement: str, *___: Any) -> None:
-        asked.append(statement)
-
-    event.listen(database.engine, "before_cursor_execute", listen)
-    assert sessions.chain(branch) == (kept, bare)
-    assert sessions.chain(branch)[0].logits is None
-    event.remove(database.engine, "before_cursor_execute", listen)
+    with statements(database) as asked:
+        assert sessions.chain(branch) == (kept, bare)
+        assert sessions.chain(branch)[0].logits is None
     assert asked
     assert not any("logits" in statement for statement in asked)
 
 
-def test_a_step_with_a_number_of_a_family_that_is_nan_is_refused(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_a_step_with_a_number_of_a_family_that_is_nan_is_refused(sessions):
     branch = sessions.create(new_session()).active_branch_id
     part = FamilyStep("gender", math.nan, -1.0, -2.0, True, "calibrated")
     with pytest.raises(UnstorableValueError, match="NaN"):
@@ -83,9 +54,7 @@ def test_a_step_with_a_number_of_a_family_that_is_nan_is_refused(
 
 
 @pytest.mark.parametrize("index", [0, 1, 3, 10])
-def test_only_the_next_step_can_be_appended(
-    index: int, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_only_the_next_step_can_be_appended(index, sessions):
     branch = sessions.create(new_session()).active_branch_id
     extend(sessions, branch, [new_step(0), new_step(1)])
     with pytest.raises(ConflictError, match="index 2"):
@@ -93,9 +62,7 @@ def test_only_the_next_step_can_be_appended(
     assert [step.index for step in sessions.chain(branch)] == [0, 1]
 
 
-def test_a_chain_runs_through_its_ancestors_and_ignores_what_they_grew_later(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_a_chain_runs_through_its_ancestors_and_ignores_what_they_grew_later(sessions):
     session = sessions.create(new_session())
     root = session.active_branch_id
     extend(sessions, root, [new_step(i, token=f"root{i}") for i in range(6)])
@@ -121,30 +88,19 @@ def test_a_chain_runs_through_its_ancestors_and_ignores_what_they_grew_later(
         sessions.append_step(late, new_step(5))
 
 
-def test_reading_a_chain_takes_the_same_few_queries_however_long_it_is(
-    database: Database, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_reading_a_chain_takes_the_same_few_queries_however_long_it_is(database, sessions):
     session = sessions.create(new_session())
     branch = session.active_branch_id
     counts = []
     for length in (2, 12):
         extend(sessions, branch, [new_step(i) for i in range(len(sessions.chain(branch)), length)])
-        statements: list[str] = []
-
-        def note(_c: object, _cursor: object, sql: str, *_rest: object, seen: list[str] = statements) -> None:
-            if sql.lstrip().startswith("SELECT"):
-                seen.append(sql)
-
-        event.listen(database.engine, "before_cursor_execute", note)
-        assert len(sessions.chain(branch)) == length
-        event.remove(database.engine, "before_cursor_execute", note)
-        counts.append(len(statements))
+        with statements(database) as asked:
+            assert len(sessions.chain(branch)) == length
+        counts.append(sum(sql.lstrip().startswith("SELECT") for sql in asked))
     assert counts == [3, 3]
 
 
-def test_a_branch_departs_only_from_an_existing_step_of_its_own_session(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_a_branch_departs_only_from_an_existing_step_of_its_own_session(sessions):
     session, other = sessions.create(new_session()), sessions.create(new_session())
     root = session.active_branch_id
     extend(sessions, root, [new_step(0), new_step(1)])
@@ -162,14 +118,12 @@ def test_a_branch_departs_only_from_an_existing_step_of_its_own_session(
     assert [branch.path for branch in sessions.branches(session.id)] == ["0", "0/2:1"]
 
 
-def test_the_active_branch_is_kept_and_counts_for_the_length_of_the_session(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_the_active_branch_is_kept_and_counts_for_the_length_of_the_session(sessions):
     session, other = sessions.create(new_session()), sessions.create(new_session())
     extend(sessions, session.active_branch_id, [new_step(i) for i in range(5)])
     fork = sessions.add_branch(session.id, session.active_branch_id, 2, "0/2:1").id
 
-    def length() -> int:
+    def length():
         return next(item.steps for item in sessions.list() if item.id == session.id)
 
     assert length() == 5
@@ -183,12 +137,7 @@ def test_the_active_branch_is_kept_and_counts_for_the_length_of_the_session(
         sessions.set_active_branch(other.id, fork)
 
 
-def test_a_session_whose_calibration_is_deleted_takes_no_further_step(
-    database: Database,
-    new_calibration: Callable[..., CalibrationFields],
-    new_session: Callable[..., SessionFields],
-    new_step: Callable[..., Step],
-) -> None:
+def test_a_session_whose_calibration_is_deleted_takes_no_further_step(database):
     calibrations, sessions = CalibrationsRepository(database), SessionsRepository(database)
     run = calibrations.add(new_calibration(), (), b"v")
     branch = sessions.create(new_session(calibration_id=run.id, calibration_label="BBQ")).active_branch_id

@@ -6,19 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-from coft_core.types import Step
-from db.audits import SessionFields
 from db.database import Database
 from db.sessions import SessionsRepository
 from db.types import ConflictError
-
-NewSession = Callable[..., SessionFields]
-NewStep = Callable[..., Step]
+from tests.db.conftest import new_session, new_step
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,9 +33,7 @@ for index in count(1):
 """
 
 
-def test_no_shown_step_is_lost_when_the_process_is_killed(
-    sqlite_url: str, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_no_shown_step_is_lost_when_the_process_is_killed(sqlite_url):
     with Database(sqlite_url) as database:
         session = SessionsRepository(database).create(new_session())
         first = new_step(0)
@@ -52,7 +45,6 @@ def test_no_shown_step_is_lost_when_the_process_is_killed(
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert child.stdout is not None
     shown = [int(child.stdout.readline()) for _ in range(25)]
     child.send_signal(signal.SIGKILL)
     shown += [int(line) for line in child.stdout]
@@ -70,19 +62,17 @@ def test_no_shown_step_is_lost_when_the_process_is_killed(
         sessions.append_step(session.active_branch_id, new_step(len(chain)))
 
 
-def test_two_writers_and_a_reader_do_not_lock_each_other_out(
-    database: Database, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_two_writers_and_a_reader_do_not_lock_each_other_out(database):
     sessions = SessionsRepository(database)
     branches = [sessions.create(new_session()).active_branch_id for _ in range(2)]
     together = Barrier(3)
 
-    def write(branch: int) -> None:
+    def write(branch):
         together.wait()
         for index in range(40):
             sessions.append_step(branch, new_step(index))
 
-    def read() -> None:
+    def read():
         together.wait()
         for _ in range(40):
             chain = sessions.chain(branches[0])
@@ -96,14 +86,12 @@ def test_two_writers_and_a_reader_do_not_lock_each_other_out(
     assert [len(sessions.chain(branch)) for branch in branches] == [40, 40]
 
 
-def test_of_two_writers_of_the_same_step_exactly_one_wins(
-    database: Database, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_of_two_writers_of_the_same_step_exactly_one_wins(database):
     sessions = SessionsRepository(database)
     branch = sessions.create(new_session()).active_branch_id
     together = Barrier(2)
 
-    def write(name: str) -> list[int]:
+    def write(name):
         won = []
         for index in range(15):
             together.wait()

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from db.database import Database
 from db.jobs import JobsRepository, LedgersRepository
 from db.prompt_sets import PromptSetsRepository
 from db.types import ConflictError
 
 
 @pytest.fixture
-def ledgers(database: Database) -> LedgersRepository:
+def ledgers(database):
     return LedgersRepository(database)
 
 
 @pytest.fixture
-def job_id(database: Database) -> int:
+def job_id(database):
     return JobsRepository(database).add("calibration", "t").id
 
 
 @pytest.fixture
-def prompt_set_id(database: Database) -> int:
+def prompt_set_id(database):
     return PromptSetsRepository(database).add("a", "a", "d", ()).id
 
 
-def test_the_last_ledger_of_a_job_counts(ledgers: LedgersRepository, job_id: int, prompt_set_id: int) -> None:
+def test_the_last_ledger_of_a_job_counts(ledgers, job_id, prompt_set_id):
     assert ledgers.load(job_id) is None
     for data in (bytes(range(256)), b"", b"last"):
         ledgers.save(job_id, prompt_set_id, data)
@@ -35,18 +34,14 @@ def test_the_last_ledger_of_a_job_counts(ledgers: LedgersRepository, job_id: int
     assert ledgers.load(job_id) is None
 
 
-def test_a_ledger_goes_with_its_prompt_set_and_the_job_stays(
-    database: Database, ledgers: LedgersRepository, job_id: int, prompt_set_id: int
-) -> None:
+def test_a_ledger_goes_with_its_prompt_set_and_the_job_stays(database, ledgers, job_id, prompt_set_id):
     ledgers.save(job_id, prompt_set_id, b"half")
     PromptSetsRepository(database).delete(prompt_set_id)
     assert ledgers.load(job_id) is None
     assert JobsRepository(database).get(job_id).id == job_id
 
 
-def test_a_ledger_is_handed_over_to_the_job_that_resumes(
-    database: Database, ledgers: LedgersRepository, job_id: int, prompt_set_id: int
-) -> None:
+def test_a_ledger_is_handed_over_to_the_job_that_resumes(database, ledgers, job_id, prompt_set_id):
     ledgers.save(job_id, prompt_set_id, b"half")
     heir = JobsRepository(database).add("calibration", "t").id
     ledgers.move(job_id, heir)
@@ -57,9 +52,7 @@ def test_a_ledger_is_handed_over_to_the_job_that_resumes(
     ledgers.move(404, JobsRepository(database).add("calibration", "t").id)
 
 
-def test_a_ledger_of_no_job_or_no_prompt_set_is_refused(
-    ledgers: LedgersRepository, job_id: int, prompt_set_id: int
-) -> None:
+def test_a_ledger_of_no_job_or_no_prompt_set_is_refused(ledgers, job_id, prompt_set_id):
     with pytest.raises(ConflictError):
         ledgers.save(404, prompt_set_id, b"")
     with pytest.raises(ConflictError):

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from coft_core.types import Step
-from db.audits import SessionFields, SessionRecord
-from db.database import Database
-from db.library import LibraryRepository, SessionFilter
-from db.sessions import SessionsRepository
+from db.library import SessionFilter
 from db.types import ConflictError, NotFoundError
-from db.verdicts import AnnotationFields, AnnotationsRepository
-
-NewSession = Callable[..., SessionFields]
-NewStep = Callable[..., Step]
+from db.verdicts import AnnotationFields
+from tests.db.conftest import new_session, new_step
 
 
 @pytest.fixture
-def library(database: Database) -> LibraryRepository:
-    return LibraryRepository(database)
-
-
-@pytest.fixture
-def sessions(database: Database) -> SessionsRepository:
-    return SessionsRepository(database)
-
-
-@pytest.fixture
-def annotations(database: Database) -> AnnotationsRepository:
-    return AnnotationsRepository(database)
-
-
-@pytest.fixture
-def three(sessions: SessionsRepository, new_session: NewSession) -> list[SessionRecord]:
+def three(sessions):
     return [
         sessions.create(new_session(name="Night shift", prompt="The nurse said he", policy="coft", model="demo")),
         sessions.create(
@@ -50,13 +28,11 @@ def three(sessions: SessionsRepository, new_session: NewSession) -> list[Session
     ]
 
 
-def found(library: LibraryRepository, **wanted: object) -> list[int]:
+def found(library, **wanted):
     return [entry.id for entry in library.search(SessionFilter(**wanted), "created", descending=False)]
 
 
-def test_every_filter_finds_what_it_names_and_nothing_else(
-    library: LibraryRepository, annotations: AnnotationsRepository, three: list[SessionRecord]
-) -> None:
+def test_every_filter_finds_what_it_names_and_nothing_else(library, annotations, three):
     first, second, third = (record.id for record in three)
     library.add_tag([second], "Urgent")
     annotations.add(AnnotationFields(session_id=third, note="reads odd", verdict="unfair"))
@@ -83,13 +59,7 @@ def test_every_filter_finds_what_it_names_and_nothing_else(
     assert library.ids(SessionFilter(certificate="uncertified")) == [second, third]
 
 
-def test_a_withdrawn_verdict_does_not_stand_and_each_target_counts_once(
-    library: LibraryRepository,
-    sessions: SessionsRepository,
-    annotations: AnnotationsRepository,
-    three: list[SessionRecord],
-    new_step: NewStep,
-) -> None:
+def test_a_withdrawn_verdict_does_not_stand_and_each_target_counts_once(library, sessions, annotations, three):
     session, other = three[0], three[1]
     sessions.append_step(session.active_branch_id, new_step(0))
     target = AnnotationFields(
@@ -109,13 +79,11 @@ def test_a_withdrawn_verdict_does_not_stand_and_each_target_counts_once(
     assert found(library, judged=True) == [session.id, other.id]
 
 
-def test_pages_follow_each_other_in_the_order_that_was_asked_for(
-    library: LibraryRepository, sessions: SessionsRepository, three: list[SessionRecord], new_step: NewStep
-) -> None:
+def test_pages_follow_each_other_in_the_order_that_was_asked_for(library, sessions, three):
     for index in range(2):
         sessions.append_step(three[1].active_branch_id, new_step(index))
 
-    def names(order: str, descending: bool) -> list[str]:
+    def names(order, descending):
         pages = [library.search(SessionFilter(), order, descending, limit=2, offset=at) for at in (0, 2)]
         assert [len(page) for page in pages] == [2, 1]
         return [entry.name for page in pages for entry in page]
@@ -127,7 +95,7 @@ def test_pages_follow_each_other_in_the_order_that_was_asked_for(
     assert names("prompt", False)[0] == "élan"
 
 
-def test_tags_keep_their_first_spelling_and_are_counted(library: LibraryRepository, three: list[SessionRecord]) -> None:
+def test_tags_keep_their_first_spelling_and_are_counted(library, three):
     ids = [record.id for record in three]
     assert library.add_tag(ids[:1], "Urgent") == 1
     assert library.add_tag(ids[:2], "urgent") == 1
@@ -141,9 +109,7 @@ def test_tags_keep_their_first_spelling_and_are_counted(library: LibraryReposito
         library.add_tag([999], "x")
 
 
-def test_archived_sessions_are_out_of_the_way_and_unchanged(
-    library: LibraryRepository, sessions: SessionsRepository, three: list[SessionRecord]
-) -> None:
+def test_archived_sessions_are_out_of_the_way_and_unchanged(library, sessions, three):
     ids = [record.id for record in three]
     assert library.set_archived([*ids[:2], 999], True) == 2
     assert library.set_archived(ids[:1], True) == 0
@@ -156,7 +122,7 @@ def test_archived_sessions_are_out_of_the_way_and_unchanged(
 
 
 @pytest.fixture
-def tree(sessions: SessionsRepository, new_session: NewSession, new_step: NewStep) -> tuple[SessionRecord, list[int]]:
+def tree(sessions):
     """A root of three steps, a fork of it with one step, a fork of that fork, and a second fork of the root."""
     session = sessions.create(new_session(), root_name="main")
     root = session.active_branch_id
@@ -171,9 +137,7 @@ def tree(sessions: SessionsRepository, new_session: NewSession, new_step: NewSte
     return session, [root, fork.id, inner.id, other.id]
 
 
-def test_pruning_takes_the_descendants_along_and_leaves_the_rest(
-    library: LibraryRepository, sessions: SessionsRepository, tree: tuple[SessionRecord, list[int]]
-) -> None:
+def test_pruning_takes_the_descendants_along_and_leaves_the_rest(library, sessions, tree):
     session, (root, fork, inner, other) = tree
     sessions.set_active_branch(session.id, inner)
     before = sessions.chain(root)
@@ -187,9 +151,7 @@ def test_pruning_takes_the_descendants_along_and_leaves_the_rest(
         sessions.branch(inner)
 
 
-def test_outlines_tell_length_and_departing_token_of_every_branch_whatever_its_name(
-    library: LibraryRepository, sessions: SessionsRepository, tree: tuple[SessionRecord, list[int]]
-) -> None:
+def test_outlines_tell_length_and_departing_token_of_every_branch_whatever_its_name(library, sessions, tree):
     session, (root, fork, inner, other) = tree
     library.rename_branch(session.id, fork, "as a man")
     found = sessions.outlines(session.id)
@@ -202,9 +164,7 @@ def test_outlines_tell_length_and_departing_token_of_every_branch_whatever_its_n
     assert all(own.length == len(sessions.chain(own.id)) for own in found)
 
 
-def test_pruning_a_branch_that_is_not_shown_keeps_the_shown_one(
-    library: LibraryRepository, sessions: SessionsRepository, tree: tuple[SessionRecord, list[int]]
-) -> None:
+def test_pruning_a_branch_that_is_not_shown_keeps_the_shown_one(library, sessions, tree):
     session, (_, fork, inner, other) = tree
     sessions.set_active_branch(session.id, other)
     library.prune(session.id, inner)
@@ -212,12 +172,7 @@ def test_pruning_a_branch_that_is_not_shown_keeps_the_shown_one(
     assert [branch.id for branch in sessions.branches(session.id)] == [tree[1][0], fork, other]
 
 
-def test_a_branch_that_the_verdict_log_speaks_of_stays(
-    library: LibraryRepository,
-    sessions: SessionsRepository,
-    annotations: AnnotationsRepository,
-    tree: tuple[SessionRecord, list[int]],
-) -> None:
+def test_a_branch_that_the_verdict_log_speaks_of_stays(library, sessions, annotations, tree):
     session, (root, fork, inner, other) = tree
     annotations.add(AnnotationFields(session_id=session.id, branch_id=inner, verdict="fair"))
     assert library.extent(session.id, fork).verdicts == 1
@@ -229,12 +184,7 @@ def test_a_branch_that_the_verdict_log_speaks_of_stays(
         library.prune(session.id, root)
 
 
-def test_branches_are_renamed_within_their_own_session(
-    library: LibraryRepository,
-    sessions: SessionsRepository,
-    tree: tuple[SessionRecord, list[int]],
-    new_session: NewSession,
-) -> None:
+def test_branches_are_renamed_within_their_own_session(library, sessions, tree):
     session, (_, fork, *_) = tree
     assert library.rename_branch(session.id, fork, "a man").name == "a man"
     assert sessions.branch(fork).name == "a man"

@@ -5,25 +5,21 @@ from __future__ import annotations
 import io
 import math
 import shutil
-from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, PrimaryKeyConstraint, UniqueConstraint, create_engine, inspect, text
+from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint, create_engine, inspect, text
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from coft_core.stored_logits import StoredLogits
-from coft_core.types import Example, Span, Step
-from db.audits import SessionFields
-from db.calibrations import CalibrationFields, CalibrationsRepository
+from coft_core.types import Example, Span
+from db.calibrations import CalibrationsRepository
 from db.comparisons import ComparisonsRepository
 from db.database import MIGRATIONS, Database, build_engine, downgrade, draft, make_config, parse_url, upgrade
 from db.prompt_sets import PromptRow, PromptSetsRepository
@@ -31,23 +27,24 @@ from db.sessions import SessionsRepository
 from db.tables import METADATA
 from db.types import StoreError
 from db.verdicts import AnnotationFields, AnnotationsRepository, first_break
+from tests.db.conftest import new_calibration, new_session, new_step
 
 WITHOUT_RANGE = {"set_size_low": None, "set_size_high": None, "noise": None}
 """What a step of a store says that was written before set sizes were ranges."""
 
 
 @pytest.fixture
-def engine(sqlite_url: str) -> Iterator[Engine]:
+def engine(sqlite_url):
     built = build_engine(parse_url(sqlite_url))
     yield built
     built.dispose()
 
 
-def tables(engine: Engine) -> set[str]:
+def tables(engine):
     return set(inspect(engine).get_table_names()) - {"alembic_version"}
 
 
-def constraints(engine: Engine) -> dict[str, Any]:
+def constraints(engine):
     """Everything that Alembic's own comparison leaves out: checks, and what a key does on deletion."""
     inspector = inspect(engine)
     return {
@@ -60,13 +57,13 @@ def constraints(engine: Engine) -> dict[str, Any]:
     }
 
 
-def test_the_migrated_schema_is_the_models_schema(database: Database) -> None:
+def test_the_migrated_schema_is_the_models_schema(database):
     with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, METADATA) == []
 
 
-def test_migrated_constraints_are_the_models_constraints(engine: Engine, tmp_path: Path) -> None:
+def test_migrated_constraints_are_the_models_constraints(engine, tmp_path):
     upgrade(engine)
     direct = create_engine(f"sqlite:///{tmp_path / 'direct.db'}")
     METADATA.create_all(direct)
@@ -74,7 +71,7 @@ def test_migrated_constraints_are_the_models_constraints(engine: Engine, tmp_pat
     direct.dispose()
 
 
-def test_ids_that_links_use_are_never_given_twice(engine: Engine) -> None:
+def test_ids_that_links_use_are_never_given_twice(engine):
     upgrade(engine)
     with engine.connect() as connection:
         definitions = dict(
@@ -87,7 +84,7 @@ def test_ids_that_links_use_are_never_given_twice(engine: Engine) -> None:
     assert {name for name, sql in definitions.items() if sql and "AUTOINCREMENT" in sql} == linked
 
 
-def test_upgrading_twice_changes_nothing(engine: Engine) -> None:
+def test_upgrading_twice_changes_nothing(engine):
     upgrade(engine)
     with engine.begin() as connection:
         connection.execute(
@@ -99,7 +96,7 @@ def test_upgrading_twice_changes_nothing(engine: Engine) -> None:
         assert connection.scalar(text("SELECT name FROM prompt_sets")) == "kept"
 
 
-def test_downgrading_removes_every_table_and_upgrading_brings_them_back(engine: Engine) -> None:
+def test_downgrading_removes_every_table_and_upgrading_brings_them_back(engine):
     upgrade(engine)
     downgrade(engine)
     assert tables(engine) == set()
@@ -107,9 +104,7 @@ def test_downgrading_removes_every_table_and_upgrading_brings_them_back(engine: 
     assert tables(engine) == set(METADATA.tables)
 
 
-def test_spans_of_an_older_store_read_back_without_a_score_and_not_suggested(
-    sqlite_url: str, engine: Engine, new_session: Callable[..., SessionFields]
-) -> None:
+def test_spans_of_an_older_store_read_back_without_a_score_and_not_suggested(sqlite_url, engine):
     with Database(sqlite_url) as database:
         session = SessionsRepository(database).create(new_session(), [Span(0, 3, "race", "lexicon", "x", True)])
     downgrade(engine, "0001")
@@ -119,13 +114,7 @@ def test_spans_of_an_older_store_read_back_without_a_score_and_not_suggested(
         )
 
 
-def test_calibrations_and_steps_of_an_older_store_have_one_masked_branch(
-    sqlite_url: str,
-    engine: Engine,
-    new_calibration: Callable[..., CalibrationFields],
-    new_session: Callable[..., SessionFields],
-    new_step: Callable[..., Step],
-) -> None:
+def test_calibrations_and_steps_of_an_older_store_have_one_masked_branch(sqlite_url, engine):
     with Database(sqlite_url) as database:
         run = CalibrationsRepository(database).add(new_calibration(), (), b"v")
         sessions = SessionsRepository(database)
@@ -141,12 +130,7 @@ def test_calibrations_and_steps_of_an_older_store_have_one_masked_branch(
         assert PromptSetsRepository(database).rows(prompts.id) == [PromptRow(2, Example("p"))]
 
 
-def test_steps_of_an_older_store_have_neither_logits_nor_a_divergence_from_vanilla_nor_costs(
-    sqlite_url: str,
-    engine: Engine,
-    new_session: Callable[..., SessionFields],
-    new_step: Callable[..., Step],
-) -> None:
+def test_steps_of_an_older_store_have_neither_logits_nor_a_divergence_from_vanilla_nor_costs(sqlite_url, engine):
     with Database(sqlite_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.create(new_session()).active_branch_id
@@ -172,17 +156,8 @@ def test_steps_of_an_older_store_have_neither_logits_nor_a_divergence_from_vanil
     ],
 )
 def test_steps_of_an_older_store_are_told_by_which_readings_their_policy_certified_them(
-    sqlite_url: str,
-    engine: Engine,
-    new_session: Callable[..., SessionFields],
-    new_step: Callable[..., Step],
-    policy: str,
-    log_p_factual: float,
-    log_tau: float,
-    margin: float,
-    tv_bound: float | None,
-    certified_in: str,
-) -> None:
+    sqlite_url, engine, policy, log_p_factual, log_tau, margin, tv_bound, certified_in
+):
     """Their margins were of the joint support, which decided nothing where the factual reading alone certified."""
     numbers = {"log_p_factual": log_p_factual, "log_tau": log_tau}
     with Database(sqlite_url) as database:
@@ -195,9 +170,7 @@ def test_steps_of_an_older_store_are_told_by_which_readings_their_policy_certifi
         assert SessionsRepository(database).chain(branch) == (new_step(0, **told),)
 
 
-def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_anew(
-    sqlite_url: str, engine: Engine, new_session: Callable[..., SessionFields]
-) -> None:
+def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_anew(sqlite_url, engine):
     """Earlier versions stored them escaped, in plain text and in JSON alike; the pages could then not be sent."""
     with Database(sqlite_url) as database:
         sessions, log = SessionsRepository(database), AnnotationsRepository(database)
@@ -230,9 +203,7 @@ def test_halves_of_characters_of_an_older_store_are_mended_and_its_logs_chained_
             session.execute(text("UPDATE annotations SET note = 'other'"))
 
 
-def test_sessions_of_an_older_store_do_not_say_what_their_model_read(
-    sqlite_url: str, engine: Engine, new_session: Callable[..., SessionFields]
-) -> None:
+def test_sessions_of_an_older_store_do_not_say_what_their_model_read(sqlite_url, engine):
     read = {"chat": True, "at": "2026-03-02T09:00:00", "texts": [{"text": "he", "ids": [1], "offsets": [[0, 2]]}]}
     with Database(sqlite_url) as database:
         made = SessionsRepository(database).create(new_session(rendering=read))
@@ -254,14 +225,8 @@ def test_sessions_of_an_older_store_do_not_say_what_their_model_read(
     ],
 )  # fmt: skip
 def test_steps_of_an_older_store_certify_nothing_where_their_threshold_says_nothing(
-    sqlite_url: str,
-    engine: Engine,
-    new_session: Callable[..., SessionFields],
-    new_step: Callable[..., Step],
-    numbers: dict[str, Any],
-    state: str,
-    certified: bool,
-) -> None:
+    sqlite_url, engine, numbers, state, certified
+):
     with Database(sqlite_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.create(new_session()).active_branch_id
@@ -272,13 +237,13 @@ def test_steps_of_an_older_store_certify_nothing_where_their_threshold_says_noth
         assert SessionsRepository(database).chain(branch) == (new_step(0, **told),)
 
 
-def test_foreign_keys_are_enforced_again_after_migrating(engine: Engine) -> None:
+def test_foreign_keys_are_enforced_again_after_migrating(engine):
     upgrade(engine)
     with engine.connect() as connection:
         assert connection.scalar(text("PRAGMA foreign_keys")) == 1
 
 
-def test_a_row_that_points_at_nothing_stops_the_migration_and_undoes_it(engine: Engine) -> None:
+def test_a_row_that_points_at_nothing_stops_the_migration_and_undoes_it(engine):
     upgrade(engine)
     with engine.connect() as connection:
         # The pragma is void inside a transaction, so it goes to the driver before one begins.
@@ -289,7 +254,7 @@ def test_a_row_that_points_at_nothing_stops_the_migration_and_undoes_it(engine: 
         upgrade(engine)
 
 
-def test_a_store_of_a_newer_version_is_refused_and_left_alone(sqlite_url: str, engine: Engine) -> None:
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(sqlite_url, engine):
     upgrade(engine)
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -298,7 +263,7 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(sqlite_url: str, e
     assert tables(engine) == set(METADATA.tables)
 
 
-def test_migrations_can_be_written_as_sql_for_postgresql() -> None:
+def test_migrations_can_be_written_as_sql_for_postgresql():
     config = make_config()
     config.output_buffer = io.StringIO()
     command.upgrade(config, "head", sql=True)
@@ -310,8 +275,8 @@ def test_migrations_can_be_written_as_sql_for_postgresql() -> None:
     assert "BYTEA" in sql
 
 
-def test_models_compile_for_postgresql() -> None:
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+def test_models_compile_for_postgresql():
+    dialect = postgresql.dialect()
     for table in METADATA.sorted_tables:
         sql = str(CreateTable(table).compile(dialect=dialect))
         assert "DOUBLE PRECISION" in sql or "log_tau" not in table.columns
@@ -319,7 +284,7 @@ def test_models_compile_for_postgresql() -> None:
             assert str(CreateIndex(index).compile(dialect=dialect)).startswith("CREATE INDEX ix_")
 
 
-def test_every_foreign_key_is_indexed() -> None:
+def test_every_foreign_key_is_indexed():
     """Deleting a parent would otherwise read the whole child table."""
     for table in METADATA.sorted_tables:
         leading = {next(iter(index.columns)).name for index in table.indexes}
@@ -332,7 +297,7 @@ def test_every_foreign_key_is_indexed() -> None:
             assert key.parent.name in leading, f"{table.name}.{key.parent.name} has no index"
 
 
-def test_a_drafted_migration_finds_nothing_to_change(tmp_path: Path) -> None:
+def test_a_drafted_migration_finds_nothing_to_change(tmp_path):
     """Drafting works, and the newest migration is not behind the models."""
     location = tmp_path / "migrations 100%"
     shutil.copytree(MIGRATIONS, location, ignore=shutil.ignore_patterns("__pycache__"))

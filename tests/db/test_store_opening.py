@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from db.audits import SessionFields
 from db.database import Database, default_database_url
 from db.jobs import JobsRepository
 from db.sessions import SessionsRepository
 from db.types import ConflictError, StoreError
+from tests.db.conftest import new_session
 
 
-def test_sqlite_is_set_up_for_durability_and_integrity(sqlite_url: str) -> None:
+def test_sqlite_is_set_up_for_durability_and_integrity(sqlite_url):
     with Database(sqlite_url) as database, database.engine.connect() as connection:
         found = {
             name: connection.scalar(text(f"PRAGMA {name}"))
@@ -26,16 +24,14 @@ def test_sqlite_is_set_up_for_durability_and_integrity(sqlite_url: str) -> None:
     assert found == {"journal_mode": "wal", "foreign_keys": 1, "synchronous": full, "busy_timeout": 30_000}
 
 
-def test_a_new_database_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+def test_a_new_database_file_is_readable_by_its_owner_alone(tmp_path):
     path = tmp_path / "new folder" / "audit.db"
     with Database(f"sqlite:///{path}"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_the_default_store_lies_in_a_private_folder_of_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_store_lies_in_a_private_folder_of_the_user(tmp_path, monkeypatch):
     monkeypatch.setattr("db.database.user_data_dir", lambda name, appauthor: str(tmp_path / "it's" / name))
     url = default_database_url()
     folder = tmp_path / "it's" / "coft-audit"
@@ -45,7 +41,7 @@ def test_the_default_store_lies_in_a_private_folder_of_the_user(
     assert default_database_url() == url
 
 
-def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setattr("db.database.user_data_dir", lambda name, appauthor: str(tmp_path / "file" / name))
     with pytest.raises(StoreError, match="file/coft-audit cannot be created"):
@@ -62,24 +58,24 @@ def test_a_data_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch:
         ("mysql://user@host/name", "mysql database is not supported"),
     ],
 )
-def test_a_url_that_cannot_be_used_is_refused_in_one_sentence(url: str, complaint: str) -> None:
+def test_a_url_that_cannot_be_used_is_refused_in_one_sentence(url, complaint):
     with pytest.raises(StoreError, match=complaint):
         Database(url)
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_postgresql_urls_use_psycopg_and_hide_the_password(scheme: str) -> None:
+def test_postgresql_urls_use_psycopg_and_hide_the_password(scheme):
     database = Database(f"{scheme}://reviewer:secret@host:5433/audits")
     assert database.url == "postgresql+psycopg://reviewer:***@host:5433/audits"
 
 
-def test_a_missing_driver_is_named_with_the_way_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_is_named_with_the_way_to_install_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "psycopg", None)
     with pytest.raises(StoreError, match="pip install"):
         Database("postgresql://host/audits").open()
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "report.csv"
     path.write_text("session_id,step\n" * 100)
     with pytest.raises(StoreError, match="cannot be opened"):
@@ -87,12 +83,12 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) ->
     assert path.read_text() == "session_id,step\n" * 100
 
 
-def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_refused(tmp_path):
     with pytest.raises(StoreError, match="cannot be opened for writing"):
         Database(f"sqlite:///{tmp_path}").open()
 
 
-def test_a_closed_store_says_so(sqlite_url: str) -> None:
+def test_a_closed_store_says_so(sqlite_url):
     database = Database(sqlite_url)
     with pytest.raises(StoreError, match="not open"):
         JobsRepository(database).list()
@@ -104,19 +100,17 @@ def test_a_closed_store_says_so(sqlite_url: str) -> None:
         JobsRepository(database).list()
 
 
-def test_what_was_stored_is_there_after_reopening(sqlite_url: str) -> None:
+def test_what_was_stored_is_there_after_reopening(sqlite_url):
     with Database(sqlite_url) as database:
         job = JobsRepository(database).add("calibrate", "title", {"a": [1, None]})
     with Database(sqlite_url) as database:
         assert JobsRepository(database).get(job.id) == job
 
 
-def test_an_error_inside_a_session_undoes_all_of_it(
-    database: Database, new_session: Callable[..., SessionFields]
-) -> None:
+def test_an_error_inside_a_session_undoes_all_of_it(database):
     session_id = SessionsRepository(database).create(new_session()).id
 
-    def change_and_fail() -> None:
+    def change_and_fail():
         with database.writing() as session:
             session.execute(text("UPDATE audit_sessions SET name = 'changed'"))
             raise ZeroDivisionError
@@ -126,13 +120,13 @@ def test_an_error_inside_a_session_undoes_all_of_it(
     assert SessionsRepository(database).get(session_id).name == "Night shift"
 
 
-def test_a_reading_session_cannot_write_and_the_next_session_can(database: Database) -> None:
+def test_a_reading_session_cannot_write_and_the_next_session_can(database):
     with pytest.raises(StoreError, match=r"readonly|read-only"), database.reading() as session:
         session.execute(text("DELETE FROM jobs"))
     assert JobsRepository(database).add("calibrate", "title").status == "queued"
 
 
-def test_broken_constraints_are_conflicts(database: Database) -> None:
+def test_broken_constraints_are_conflicts(database):
     with pytest.raises(ConflictError, match="refused"), database.writing() as session:
         session.execute(
             text(

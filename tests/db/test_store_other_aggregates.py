@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from coft_core.types import Example, Span
-from db.audits import SessionFields
 from db.calibrations import BinRecord, CalibrationFields, CalibrationsRepository
-from db.database import Database
 from db.jobs import JobsRepository, JobStatus
 from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.sessions import SessionsRepository
 from db.types import ConflictError, NotFoundError, utc_now
-
-NewCalibration = Callable[..., CalibrationFields]
-NewSession = Callable[..., SessionFields]
+from tests.db.conftest import new_calibration, new_session
 
 ROWS = (
     PromptRow(2, Example("The nurse", " he", (Span(4, 9, "x"),), "g", "c"), 0.1),
@@ -42,7 +37,7 @@ BINS = (
 )
 
 
-def test_a_prompt_set_comes_back_row_by_row_in_the_order_of_lines(database: Database) -> None:
+def test_a_prompt_set_comes_back_row_by_row_in_the_order_of_lines(database):
     prompt_sets = PromptSetsRepository(database)
     made = prompt_sets.add("BBQ", "bbq.csv", "d1", ROWS)
     assert prompt_sets.get(made.id) == made
@@ -50,7 +45,7 @@ def test_a_prompt_set_comes_back_row_by_row_in_the_order_of_lines(database: Data
     assert prompt_sets.rows(made.id) == [ROWS[0], ROWS[2], ROWS[1]]
 
 
-def test_prompt_sets_are_listed_newest_first_and_found_by_digest(database: Database) -> None:
+def test_prompt_sets_are_listed_newest_first_and_found_by_digest(database):
     prompt_sets = PromptSetsRepository(database)
     first, second = prompt_sets.add("a", "a", "d1", ()), prompt_sets.add("b", "b", "d2", ())
     assert prompt_sets.list() == [second, first]
@@ -58,16 +53,14 @@ def test_prompt_sets_are_listed_newest_first_and_found_by_digest(database: Datab
     assert prompt_sets.existing((first.id, second.id, 404)) == {first.id, second.id}
 
 
-def test_a_line_given_twice_is_refused_and_no_set_is_made(database: Database) -> None:
+def test_a_line_given_twice_is_refused_and_no_set_is_made(database):
     prompt_sets = PromptSetsRepository(database)
     with pytest.raises(ConflictError):
         prompt_sets.add("a", "a", "d", (ROWS[0], ROWS[0]))
     assert prompt_sets.list() == []
 
 
-def test_deleting_a_prompt_set_keeps_the_calibrations_made_from_it(
-    database: Database, new_calibration: NewCalibration
-) -> None:
+def test_deleting_a_prompt_set_keeps_the_calibrations_made_from_it(database):
     prompt_sets, calibrations = PromptSetsRepository(database), CalibrationsRepository(database)
     prompt_set = prompt_sets.add("BBQ", "bbq.csv", "d", ROWS)
     run = calibrations.add(new_calibration(prompt_set_id=prompt_set.id), BINS, b"v")
@@ -78,9 +71,7 @@ def test_deleting_a_prompt_set_keeps_the_calibrations_made_from_it(
         prompt_sets.rows(prompt_set.id)
 
 
-def test_a_calibration_comes_back_with_every_field_its_bins_and_its_bytes(
-    database: Database, new_calibration: NewCalibration
-) -> None:
+def test_a_calibration_comes_back_with_every_field_its_bins_and_its_bytes(database):
     calibrations = CalibrationsRepository(database)
     job = JobsRepository(database).add("calibrate", "t")
     fields = new_calibration(job_id=job.id)
@@ -92,9 +83,7 @@ def test_a_calibration_comes_back_with_every_field_its_bins_and_its_bytes(
     assert calibrations.values(made.id) == bytes(range(256))
 
 
-def test_calibrations_are_listed_newest_first_by_policy_model_and_origin(
-    database: Database, new_calibration: NewCalibration
-) -> None:
+def test_calibrations_are_listed_newest_first_by_policy_model_and_origin(database):
     calibrations = CalibrationsRepository(database)
     first = calibrations.add(new_calibration(), BINS, b"")
     second = calibrations.add(new_calibration(fingerprint_digest="other", model="gpt2", embedded=False), (), b"")
@@ -105,9 +94,7 @@ def test_calibrations_are_listed_newest_first_by_policy_model_and_origin(
     assert calibrations.list(embedded=False) == [second]
 
 
-def test_deleting_a_calibration_keeps_its_audits_and_their_label(
-    database: Database, new_calibration: NewCalibration, new_session: NewSession
-) -> None:
+def test_deleting_a_calibration_keeps_its_audits_and_their_label(database):
     calibrations, sessions = CalibrationsRepository(database), SessionsRepository(database)
     run = calibrations.add(new_calibration(), BINS, b"v")
     session = sessions.create(new_session(calibration_id=run.id, calibration_label="BBQ, 400 contexts"))
@@ -120,12 +107,12 @@ def test_deleting_a_calibration_keeps_its_audits_and_their_label(
             call(run.id)
 
 
-def test_an_audit_cannot_name_a_calibration_that_does_not_exist(database: Database, new_session: NewSession) -> None:
+def test_an_audit_cannot_name_a_calibration_that_does_not_exist(database):
     with pytest.raises(ConflictError):
         SessionsRepository(database).create(new_session(calibration_id=404))
 
 
-def test_a_job_row_tells_how_the_job_went(database: Database) -> None:
+def test_a_job_row_tells_how_the_job_went(database):
     jobs = JobsRepository(database)
     job = jobs.add("calibrate", "Calibrate", {"prompt_set_id": 3})
     assert (job.status, job.progress, job.payload, job.result) == ("queued", 0.0, {"prompt_set_id": 3}, None)
@@ -134,20 +121,14 @@ def test_a_job_row_tells_how_the_job_went(database: Database) -> None:
     jobs.set_progress(job.id, 0.25, "bin 3 of 12")
     running = jobs.get(job.id)
     assert (running.status, running.progress, running.message) == ("running", 0.25, "bin 3 of 12")
-    jobs.heartbeat(job.id)
-    beat = jobs.get(job.id).heartbeat_at
-    assert beat is not None
-    assert running.heartbeat_at is not None
-    assert beat > running.heartbeat_at
+    assert running.heartbeat_at > job.heartbeat_at
     jobs.finish(job.id, "done", progress=1.0, message="ready", result={"calibration_id": 9})
     done = jobs.get(job.id)
     assert (done.status, done.progress, done.result) == ("done", 1.0, {"calibration_id": 9})
-    assert done.finished_at is not None
-    assert done.started_at is not None
     assert done.finished_at >= done.started_at
 
 
-def test_jobs_are_listed_newest_first_by_kind_and_status(database: Database) -> None:
+def test_jobs_are_listed_newest_first_by_kind_and_status(database):
     jobs = JobsRepository(database)
     ids = [jobs.add(kind, "t").id for kind in ("calibrate", "sweep", "calibrate")]
     jobs.start(ids[0])
@@ -157,7 +138,7 @@ def test_jobs_are_listed_newest_first_by_kind_and_status(database: Database) -> 
     assert [job.id for job in jobs.list(limit=1, offset=1)] == [ids[1]]
 
 
-def test_only_unfinished_jobs_are_marked_interrupted(database: Database) -> None:
+def test_only_unfinished_jobs_are_marked_interrupted(database):
     jobs = JobsRepository(database)
     ended: tuple[JobStatus, ...] = ("done", "failed", "cancelled")
     for status in ended:
@@ -167,11 +148,10 @@ def test_only_unfinished_jobs_are_marked_interrupted(database: Database) -> None
     assert jobs.mark_interrupted(excluding=(alive,)) == [queued, running]
     assert [job.status for job in jobs.list()] == ["queued", "interrupted", "interrupted", *reversed(ended)]
     error = jobs.get(running).error
-    assert error is not None
     assert "start it again" in error
 
 
-def test_jobs_of_another_living_process_can_be_spared(database: Database) -> None:
+def test_jobs_of_another_living_process_can_be_spared(database):
     jobs = JobsRepository(database)
     silent = jobs.add("calibrate", "t").id
     since = utc_now()
@@ -182,13 +162,13 @@ def test_jobs_of_another_living_process_can_be_spared(database: Database) -> Non
     assert jobs.get(living).status == "running"
 
 
-def test_impossible_job_rows_are_refused(database: Database) -> None:
+def test_impossible_job_rows_are_refused(database):
     jobs = JobsRepository(database)
     job = jobs.add("calibrate", "t")
     with pytest.raises(ConflictError):
         jobs.set_progress(job.id, 1.5, "")
     with pytest.raises(ConflictError):
-        jobs.finish(job.id, "lost", progress=0.0, message="")  # type: ignore[arg-type]
+        jobs.finish(job.id, "lost", progress=0.0, message="")
     with pytest.raises(NotFoundError, match="job with the id 404"):
-        jobs.heartbeat(404)
+        jobs.start(404)
     assert jobs.get(job.id) == job

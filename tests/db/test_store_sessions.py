@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from sqlalchemy import event, func, select
+from sqlalchemy import func, select
 
-from coft_core.types import Span, Step
+from coft_core.types import Span
 from db.audits import SessionFields
 from db.calibrations import CalibrationsRepository
 from db.chains import StepSupport
-from db.database import Database
-from db.sessions import SessionsRepository
 from db.tables import METADATA
 from db.types import ConflictError, NotFoundError
 from db.verdicts import AnnotationFields, AnnotationsRepository
-
-NewSession = Callable[..., SessionFields]
-NewStep = Callable[..., Step]
+from tests.db.conftest import extend, new_calibration, new_session, new_step, statements
 
 
-@pytest.fixture
-def sessions(database: Database) -> SessionsRepository:
-    return SessionsRepository(database)
-
-
-def row_counts(database: Database) -> dict[str, int]:
+def row_counts(database):
     with database.reading() as session:
         return {
             name: session.scalars(select(func.count()).select_from(table)).one()
@@ -36,12 +25,7 @@ def row_counts(database: Database) -> dict[str, int]:
         }
 
 
-def extend(sessions: SessionsRepository, branch_id: int, steps: list[Step]) -> None:
-    for step in steps:
-        sessions.append_step(branch_id, step)
-
-
-def test_a_session_comes_back_with_every_field(sessions: SessionsRepository, new_session: NewSession) -> None:
+def test_a_session_comes_back_with_every_field(sessions):
     spans = (
         Span(29, 31, "gender", "lexicon", "pronouns", False),
         Span(4, 9, "other", "user", "", True),
@@ -60,9 +44,7 @@ def test_a_session_comes_back_with_every_field(sessions: SessionsRepository, new
     assert stored.created_at == stored.updated_at == root.created_at
 
 
-def test_beginnings_are_the_first_steps_of_root_branches_oldest_first_in_one_query(
-    database: Database, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep, new_calibration: Any
-) -> None:
+def test_beginnings_are_the_first_steps_of_root_branches_oldest_first_in_one_query(database, sessions):
     calibrations = CalibrationsRepository(database)
     run, other = (calibrations.add(new_calibration(), (), b"v") for _ in range(2))
     settings = {"settings": {"group": "women", "whitelist": []}}
@@ -79,16 +61,9 @@ def test_beginnings_are_the_first_steps_of_root_branches_oldest_first_in_one_que
     extend(sessions, roots[2], [new_step(0)])
     fork = sessions.add_branch(made[0].id, roots[0], 1, "0/1:417")
     extend(sessions, fork.id, [new_step(1, token="forked")])
-    statements: list[str] = []
-
-    def note(_c: object, _cursor: object, sql: str, *_rest: object) -> None:
-        if sql.lstrip().startswith("SELECT"):
-            statements.append(sql)
-
-    event.listen(database.engine, "before_cursor_execute", note)
-    first, second = sessions.beginnings(run.id, 3)
-    event.remove(database.engine, "before_cursor_execute", note)
-    assert len(statements) == 1
+    with statements(database) as asked:
+        first, second = sessions.beginnings(run.id, 3)
+    assert sum(sql.lstrip().startswith("SELECT") for sql in asked) == 1
     assert first.steps == tuple(
         StepSupport(step.forced, step.log_p_masked, step.log_p_fused) for step in sessions.chain(roots[0])[:3]
     )
@@ -98,9 +73,7 @@ def test_beginnings_are_the_first_steps_of_root_branches_oldest_first_in_one_que
     assert first.certificate == "certified"
 
 
-def test_sessions_are_listed_last_changed_first_and_in_pages(
-    sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_sessions_are_listed_last_changed_first_and_in_pages(sessions):
     made = [sessions.create(new_session(name=f"audit {i}")) for i in range(4)]
     sessions.append_step(made[1].active_branch_id, new_step(0))
     order = [made[i].id for i in (1, 3, 2, 0)]
@@ -112,9 +85,7 @@ def test_sessions_are_listed_last_changed_first_and_in_pages(
     assert summary.updated_at > summary.created_at == made[1].created_at
 
 
-def test_search_reads_name_prompt_and_model_literally_in_any_case(
-    sessions: SessionsRepository, new_session: NewSession
-) -> None:
+def test_search_reads_name_prompt_and_model_literally_in_any_case(sessions):
     ids = {
         key: sessions.create(new_session(**fields)).id
         for key, fields in {
@@ -125,7 +96,7 @@ def test_search_reads_name_prompt_and_model_literally_in_any_case(
         }.items()
     }
 
-    def found(text: str) -> set[int]:
+    def found(text):
         assert sessions.count(text) == len(sessions.list(text))
         return {item.id for item in sessions.list(text)}
 
@@ -137,16 +108,15 @@ def test_search_reads_name_prompt_and_model_literally_in_any_case(
     assert found("  ") == set(ids.values())
 
 
-def test_renaming_and_status_change_that_alone(sessions: SessionsRepository, new_session: NewSession) -> None:
+def test_renaming_changes_that_alone(sessions):
     made = sessions.create(new_session())
     sessions.rename(made.id, "Renamed")
-    sessions.set_status(made.id, "paused")
     stored = sessions.get(made.id)
-    assert stored == replace(made, name="Renamed", status="paused", updated_at=stored.updated_at)
+    assert stored == replace(made, name="Renamed", updated_at=stored.updated_at)
     assert stored.updated_at > made.updated_at
 
 
-def test_a_branch_remembers_why_it_ended(sessions: SessionsRepository, new_session: NewSession) -> None:
+def test_a_branch_remembers_why_it_ended(sessions):
     branch = sessions.create(new_session()).active_branch_id
     sessions.set_finished(branch, "length")
     assert sessions.branch(branch).finished == "length"
@@ -154,12 +124,10 @@ def test_a_branch_remembers_why_it_ended(sessions: SessionsRepository, new_sessi
     assert sessions.branch(branch).finished is None
 
 
-def test_deleting_a_session_removes_everything_of_it_and_nothing_else(
-    database: Database, sessions: SessionsRepository, new_session: NewSession, new_step: NewStep
-) -> None:
+def test_deleting_a_session_removes_everything_of_it_and_nothing_else(database, sessions):
     annotations = AnnotationsRepository(database)
 
-    def make() -> int:
+    def make():
         session = sessions.create(new_session(), [Span(0, 3)])
         extend(sessions, session.active_branch_id, [new_step(0), new_step(1)])
         fork = sessions.add_branch(session.id, session.active_branch_id, 1, "0/1:1").id
@@ -180,7 +148,7 @@ def test_deleting_a_session_removes_everything_of_it_and_nothing_else(
     assert set(row_counts(database).values()) == {0}
 
 
-def test_a_deleted_sessions_id_is_not_given_again(sessions: SessionsRepository, new_session: NewSession) -> None:
+def test_a_deleted_sessions_id_is_not_given_again(sessions):
     first = sessions.create(new_session()).id
     sessions.delete(first)
     assert sessions.create(new_session()).id > first
@@ -189,15 +157,13 @@ def test_a_deleted_sessions_id_is_not_given_again(sessions: SessionsRepository, 
 
 
 @pytest.mark.parametrize("span", [Span(3, 3), Span(5, 2), Span(-1, 2)])
-def test_an_empty_or_outlying_span_is_refused_and_no_session_is_made(
-    span: Span, sessions: SessionsRepository, new_session: NewSession
-) -> None:
+def test_an_empty_or_outlying_span_is_refused_and_no_session_is_made(span, sessions):
     with pytest.raises(ConflictError):
         sessions.create(new_session(), [span])
     assert sessions.list() == []
 
 
-def test_what_does_not_exist_is_said_to_be_missing(sessions: SessionsRepository, new_step: NewStep) -> None:
+def test_what_does_not_exist_is_said_to_be_missing(sessions):
     for call in (
         lambda: sessions.get(404),
         lambda: sessions.delete(404),

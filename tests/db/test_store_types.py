@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -13,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from coft_core.types import Candidate, Step
-from db.audits import SessionFields
-from db.calibrations import CalibrationFields, CalibrationsRepository
-from db.database import Database
+from coft_core.types import Candidate
+from db.calibrations import CalibrationsRepository
 from db.jobs import JobsRepository, jobs
 from db.sessions import SessionsRepository
 from db.tables import change_row
 from db.types import UnstorableValueError, escape_text, unescape_text
+from tests.db.conftest import new_calibration, new_session, new_step
 
 HOSTILE = "\x00\x10\\0 \x100000 \x10d800 é \U0001d54f\ufeff\r\n\t"
 HOSTILE_IN_JSON = "\x00\x10\\u0000\\ud800 \U0001d54f"
@@ -28,7 +26,7 @@ anything = st.text(st.one_of(st.characters(exclude_categories=["Cs"]), st.sample
 
 
 @given(anything)
-def test_escaping_is_reversible_and_leaves_text_that_every_database_takes(value: str) -> None:
+def test_escaping_is_reversible_and_leaves_text_that_every_database_takes(value):
     stored = escape_text(value)
     assert unescape_text(stored) == value
     assert "\x00" not in stored
@@ -36,18 +34,16 @@ def test_escaping_is_reversible_and_leaves_text_that_every_database_takes(value:
 
 
 @given(anything, anything)
-def test_different_texts_are_stored_differently(left: str, right: str) -> None:
+def test_different_texts_are_stored_differently(left, right):
     assert (escape_text(left) == escape_text(right)) == (left == right)
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\x00\x10")))
-def test_ordinary_text_is_stored_as_it_is(value: str) -> None:
+def test_ordinary_text_is_stored_as_it_is(value):
     assert escape_text(value) == value
 
 
-def test_hostile_text_survives_in_every_text_column_of_a_step(
-    database: Database, new_session: Callable[..., SessionFields], new_step: Callable[..., Step]
-) -> None:
+def test_hostile_text_survives_in_every_text_column_of_a_step(database):
     sessions = SessionsRepository(database)
     session = sessions.create(
         new_session(prompt=HOSTILE, warnings=(HOSTILE_IN_JSON,), policy_settings={"a": HOSTILE_IN_JSON})
@@ -65,9 +61,7 @@ def test_hostile_text_survives_in_every_text_column_of_a_step(
 
 
 @pytest.mark.parametrize("half", ["\ud800", "\udc00 \ud800"])
-def test_half_of_a_character_is_refused_in_text_and_json_and_the_sentence_shows_where(
-    half: str, database: Database, new_session: Callable[..., SessionFields]
-) -> None:
+def test_half_of_a_character_is_refused_in_text_and_json_and_the_sentence_shows_where(half, database):
     sessions = SessionsRepository(database)
     where = f"holds half of a character (U+{ord(half[0]):04X}, a lone surrogate)"
     with pytest.raises(UnstorableValueError, match=re.escape(where)) as refused:
@@ -80,16 +74,14 @@ def test_half_of_a_character_is_refused_in_text_and_json_and_the_sentence_shows_
     assert sessions.list() == []
 
 
-def test_a_job_and_a_row_of_a_batch_end_with_a_mended_sentence_whatever_it_quotes(database: Database) -> None:
+def test_a_job_and_a_row_of_a_batch_end_with_a_mended_sentence_whatever_it_quotes(database):
     jobs = JobsRepository(database)
     job = jobs.add("calibrate", "title")
     jobs.finish(job.id, "failed", progress=0.0, message="", error="“\ud800” is no word.")
     assert jobs.get(job.id).error == "“\ufffd” is no word."
 
 
-def test_infinite_thresholds_and_smallest_doubles_survive(
-    database: Database, new_session: Callable[..., SessionFields], new_step: Callable[..., Step]
-) -> None:
+def test_infinite_thresholds_and_smallest_doubles_survive(database):
     sessions = SessionsRepository(database)
     branch = sessions.create(new_session()).active_branch_id
     step = new_step(
@@ -107,12 +99,7 @@ def test_infinite_thresholds_and_smallest_doubles_survive(
 
 
 @pytest.mark.parametrize("field", ["log_tau", "tv_bound"])
-def test_nan_is_refused_and_nothing_of_the_step_is_stored(
-    field: str,
-    database: Database,
-    new_session: Callable[..., SessionFields],
-    new_step: Callable[..., Step],
-) -> None:
+def test_nan_is_refused_and_nothing_of_the_step_is_stored(field, database):
     sessions = SessionsRepository(database)
     branch = sessions.create(new_session()).active_branch_id
     with pytest.raises(UnstorableValueError, match=r"^A number to be stored is NaN"):
@@ -124,32 +111,28 @@ def test_nan_is_refused_and_nothing_of_the_step_is_stored(
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, object()])
-def test_json_that_no_other_database_reads_is_refused(value: object, database: Database) -> None:
+def test_json_that_no_other_database_reads_is_refused(value, database):
     with pytest.raises(UnstorableValueError, match=r"^A value cannot be stored as JSON"):
         JobsRepository(database).add("calibrate", "title", {"value": value})
 
 
-def test_moments_come_back_in_utc_whatever_zone_they_were_given_in(database: Database) -> None:
+def test_moments_come_back_in_utc_whatever_zone_they_were_given_in(database):
     job = JobsRepository(database).add("calibrate", "title")
     moment = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=timezone(timedelta(hours=-7)))
     with database.writing() as connection:
         change_row(connection, jobs, job.id, started_at=moment)
     stored = JobsRepository(database).get(job.id).started_at
     assert stored == moment
-    assert stored is not None
     assert stored.tzinfo is UTC
 
 
-def test_a_moment_without_a_zone_is_refused(database: Database) -> None:
+def test_a_moment_without_a_zone_is_refused(database):
     job = JobsRepository(database).add("calibrate", "title")
-    with (
-        pytest.raises(UnstorableValueError, match=r"^The time .* has no timezone"),
-        database.writing() as connection,
-    ):
+    with pytest.raises(UnstorableValueError, match=r"^The time .* has no timezone"), database.writing() as connection:
         change_row(connection, jobs, job.id, started_at=datetime(2026, 1, 1))
 
 
-def test_value_bytes_are_kept_compressed(database: Database, new_calibration: Callable[..., CalibrationFields]) -> None:
+def test_value_bytes_are_kept_compressed(database):
     values = b"\x00\xff" * 50_000
     calibrations = CalibrationsRepository(database)
     run = calibrations.add(new_calibration(), [], values)

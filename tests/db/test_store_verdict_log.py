@@ -3,51 +3,46 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
 
-from db.audits import SessionFields
 from db.database import Database, build_engine, downgrade, parse_url, upgrade
 from db.sessions import SessionsRepository
 from db.types import ConflictError, NotFoundError, StoreError
 from db.verdicts import (
     FIRST,
     AnnotationFields,
-    AnnotationRecord,
     AnnotationsRepository,
-    LogBreak,
     entry_digest,
     first_break,
 )
-
-NewSession = Callable[..., SessionFields]
+from tests.db.conftest import new_session
 
 
 @pytest.fixture
-def log(database: Database) -> AnnotationsRepository:
+def log(database):
     return AnnotationsRepository(database)
 
 
 @pytest.fixture
-def branch(database: Database, new_session: NewSession) -> tuple[int, int]:
+def branch(database):
     """A session and its root branch."""
     made = SessionsRepository(database).create(new_session())
     return made.id, made.active_branch_id
 
 
-def write(log: AnnotationsRepository, session_id: int, count: int = 3) -> list[AnnotationRecord]:
+def write(log, session_id, count=3):
     return [log.add(AnnotationFields(session_id=session_id, reviewer="A", note=str(i))) for i in range(count)]
 
 
-def broken(entries: list[AnnotationRecord]) -> LogBreak | None:
+def broken(entries):
     return first_break([(entry.content, entry.previous, entry.digest) for entry in entries])
 
 
-def change(database: Database, sql: str, guarded: bool = False) -> None:
+def change(database, sql, guarded=False):
     """Change the table behind the repository's back; unguarded, as someone with the file in his hands would."""
     with database.writing() as session:
         if not guarded:
@@ -57,9 +52,7 @@ def change(database: Database, sql: str, guarded: bool = False) -> None:
         session.execute(text(sql))
 
 
-def test_an_entry_comes_back_with_every_field(
-    database: Database, log: AnnotationsRepository, branch: tuple[int, int]
-) -> None:
+def test_an_entry_comes_back_with_every_field(database, log, branch):
     fields = AnnotationFields(
         session_id=branch[0],
         reviewer="Å. Osei",
@@ -82,9 +75,7 @@ def test_an_entry_comes_back_with_every_field(
     assert SessionsRepository(database).get(branch[0]).updated_at == stored.created_at
 
 
-def test_every_entry_follows_from_the_one_before_and_logs_are_apart_by_session(
-    database: Database, log: AnnotationsRepository, branch: tuple[int, int], new_session: NewSession
-) -> None:
+def test_every_entry_follows_from_the_one_before_and_logs_are_apart_by_session(database, log, branch):
     other = SessionsRepository(database).create(new_session()).id
     log.add(AnnotationFields(session_id=branch[0], reviewer="A"))
     write(log, other)
@@ -97,9 +88,7 @@ def test_every_entry_follows_from_the_one_before_and_logs_are_apart_by_session(
     assert log.sessions_of(["A", "B"]) == [branch[0]]
 
 
-def test_writers_at_the_same_time_make_one_chain(
-    database: Database, log: AnnotationsRepository, branch: tuple[int, int]
-) -> None:
+def test_writers_at_the_same_time_make_one_chain(database, log, branch):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: write(log, branch[0], 5), range(4)))
     entries = log.history(branch[0])
@@ -118,57 +107,44 @@ def test_writers_at_the_same_time_make_one_chain(
         ("DELETE FROM annotations WHERE entry = 1", 1, "missing"),
     ],
 )
-def test_a_row_changed_behind_the_stores_back_is_found(
-    sql: str, entry: int, word: str, database: Database, log: AnnotationsRepository, branch: tuple[int, int]
-) -> None:
+def test_a_row_changed_behind_the_stores_back_is_found(sql, entry, word, database, log, branch):
     write(log, branch[0])
     change(database, sql)
     found = broken(log.history(branch[0]))
-    assert found is not None
     assert found.entry == entry
     assert word in found.reason
 
 
-def test_an_entry_that_was_written_anew_with_its_digest_breaks_the_next_link(
-    log: AnnotationsRepository, branch: tuple[int, int]
-) -> None:
+def test_an_entry_that_was_written_anew_with_its_digest_breaks_the_next_link(log, branch):
     entries = list(write(log, branch[0]))
     forged = replace(entries[0], note="forged")
     entries[0] = replace(forged, digest=entry_digest(forged.content, forged.previous))
     found = broken(entries)
-    assert found is not None
     assert (found.entry, "replaced" in found.reason) == (2, True)
 
 
-def test_a_log_moved_to_another_session_does_not_hold(log: AnnotationsRepository, branch: tuple[int, int]) -> None:
+def test_a_log_moved_to_another_session_does_not_hold(log, branch):
     entries = [replace(entry, session_id=branch[0] + 1) for entry in write(log, branch[0])]
     found = broken(entries)
-    assert found is not None
     assert found.entry == 1
 
 
 @pytest.mark.parametrize("sql", ["UPDATE annotations SET note = 'x'", "DELETE FROM annotations"])
-def test_the_store_itself_refuses_to_change_or_remove_an_entry(
-    sql: str, database: Database, log: AnnotationsRepository, branch: tuple[int, int]
-) -> None:
+def test_the_store_itself_refuses_to_change_or_remove_an_entry(sql, database, log, branch):
     entries = write(log, branch[0])
     with pytest.raises(StoreError, match="append-only"):
         change(database, sql, guarded=True)
     assert log.history(branch[0]) == entries
 
 
-def test_a_branch_with_verdicts_cannot_be_taken_away_singly(
-    database: Database, log: AnnotationsRepository, branch: tuple[int, int]
-) -> None:
+def test_a_branch_with_verdicts_cannot_be_taken_away_singly(database, log, branch):
     log.add(AnnotationFields(session_id=branch[0], branch_id=branch[1], reviewer="A"))
     with pytest.raises(StoreError, match="append-only"):
         change(database, f"DELETE FROM branches WHERE id = {branch[1]}", guarded=True)
     assert len(log.history(branch[0])) == 1
 
 
-def test_a_deleted_session_takes_its_log_along(
-    database: Database, log: AnnotationsRepository, branch: tuple[int, int], new_session: NewSession
-) -> None:
+def test_a_deleted_session_takes_its_log_along(database, log, branch):
     other = SessionsRepository(database).create(new_session()).id
     write(log, branch[0])
     log.add(AnnotationFields(session_id=branch[0], branch_id=branch[1], reviewer="A"))
@@ -181,9 +157,7 @@ def test_a_deleted_session_takes_its_log_along(
         assert session.scalar(text("SELECT count(*) FROM annotations")) == 1
 
 
-def test_entries_that_point_nowhere_are_refused(
-    database: Database, log: AnnotationsRepository, branch: tuple[int, int], new_session: NewSession
-) -> None:
+def test_entries_that_point_nowhere_are_refused(database, log, branch):
     other = SessionsRepository(database).create(new_session())
     session_id, branch_id = branch
     with pytest.raises(NotFoundError):
@@ -199,11 +173,11 @@ def test_entries_that_point_nowhere_are_refused(
         {"branch_id": branch_id, "step_index": 3, "last_step_index": 2},
     ):
         with pytest.raises(ConflictError):
-            log.add(AnnotationFields(session_id=session_id, **wrong))  # type: ignore[arg-type]
+            log.add(AnnotationFields(session_id=session_id, **wrong))
     assert log.history(session_id) == []
 
 
-def test_digests_depend_on_every_part_of_an_entry() -> None:
+def test_digests_depend_on_every_part_of_an_entry():
     content = {"session": 1, "entry": 1, "note": "a", "verdict": None, "blind": False}
     digests = {entry_digest(content, FIRST), entry_digest(content, "1" * 64)}
     digests |= {entry_digest({**content, name: "other"}, FIRST) for name in content}
@@ -211,7 +185,7 @@ def test_digests_depend_on_every_part_of_an_entry() -> None:
 
 
 @pytest.mark.skipif("COFT_TEST_DATABASE_URL" in os.environ, reason="builds an older store in a file")
-def test_annotations_of_an_older_store_become_a_whole_log(sqlite_url: str, new_session: NewSession) -> None:
+def test_annotations_of_an_older_store_become_a_whole_log(sqlite_url):
     engine = build_engine(parse_url(sqlite_url))
     with Database(sqlite_url) as database:
         sessions = SessionsRepository(database)
@@ -238,9 +212,7 @@ def test_annotations_of_an_older_store_become_a_whole_log(sqlite_url: str, new_s
 
 
 @pytest.mark.skipif("COFT_TEST_DATABASE_URL" in os.environ, reason="looks at the triggers of a file")
-def test_downgrading_keeps_the_verdicts_and_upgrading_guards_them_again(
-    sqlite_url: str, new_session: NewSession
-) -> None:
+def test_downgrading_keeps_the_verdicts_and_upgrading_guards_them_again(sqlite_url):
     engine = build_engine(parse_url(sqlite_url))
     with Database(sqlite_url) as database:
         session_id = SessionsRepository(database).create(new_session()).id
