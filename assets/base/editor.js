@@ -1,10 +1,12 @@
 /* The prompt: a text field over its marked copy. Spans follow the text as it is edited; edits of spans can be undone. */
-import { act, cautions, draw, expose, link, onFailure, options, pausing } from "./core.js";
+import { act, cautions, draw, expose, link, onFailure, options, pausing, refocus } from "./core.js";
 import { keys } from "./keys.js";
 import { html, nothing } from "./vendor/lit-html.js";
 
 const PAUSE = 450;
 const MOST_UNDONE = 50;
+
+export const EMPTY = "The prompt is empty: type the text that the model should continue.";
 
 /* ---- marked spans of a text ---- */
 /* offsets: the server counts code points, the browser counts UTF-16 units */
@@ -45,7 +47,7 @@ const merged = (found, { spans, text, removed }) => {
   return sorted([...mine, ...fresh]);
 };
 /* a text cut at its spans, each drawn by `mark`; overlapping spans give way to the first */
-export const marked = (text, spans, families) => {
+const marked = (text, spans, families) => {
   const pieces = [];
   let at = 0;
   for (const span of sorted(spans)) {
@@ -110,11 +112,8 @@ const row = (span, at) => {
 };
 const list = () => {
   const table = find(".spanlist");
-  const focus = table.contains(document.activeElement) ? document.activeElement.dataset : null;
-  const wanted = focus && `[data-do="${focus.do}"][data-at="${focus.at}"]`;
   table.hidden = state.spans.length === 0;
-  draw(table.tBodies[0], sorted(state.spans).map(row));
-  if (wanted) (table.querySelector(wanted) || table.querySelector("button"))?.focus();
+  refocus(table, () => draw(table.tBodies[0], sorted(state.spans).map(row)), () => table.querySelector("button"));
 };
 const render = () => {
   const many = offered().length;

@@ -1,5 +1,5 @@
 /* The tree of branches: where the shown one stands, what can be done with each, and two chains beside each other. */
-import { act, confirm, draw, expose, gauge, icon, link, made, onFailure, redraw, signed } from "../base/core.js";
+import { act, confirm, draw, expose, gauge, icon, link, made, onFailure, plural, redraw, signed } from "../base/core.js";
 import { menu } from "../base/menus.js";
 import { shared } from "../base/shared.js";
 import { html, nothing, svg } from "../base/vendor/lit-html.js";
@@ -58,10 +58,9 @@ const visible = () => {
     return !hidden.has(node.id);
   });
 };
-const stepsOf = (number) => `${number} step${number === 1 ? "" : "s"}`;
 const spoken = (node) => [
   label(node), node.name && node.step !== null && `token ${node.token}`, node.step !== null && `forced at step ${node.step}`,
-  stepsOf(node.length), node.end, node.id === shown && "shown",
+  plural(node.length, "step"), node.end, node.id === shown && "shown",
 ].filter(Boolean).join(", ");
 /* up to which step each line belongs to the shown chain */
 const path = () => {
@@ -113,7 +112,7 @@ const row = (node) => {
   return html`<li role="treeitem" class=${`row${here ? " on" : ""}`} data-id=${node.id} tabindex=${node.id === active ? 0 : -1} aria-level=${node.depth + 1}
     aria-setsize=${peers.length} aria-posinset=${peers.indexOf(node) + 1} aria-expanded=${children(node.id).length ? String(!shut.has(node.id)) : nothing}
     aria-selected=${String(here)} aria-current=${here ? "true" : nothing} aria-label=${spoken(node)} aria-keyshortcuts="Enter F2 Delete">${nameOf(node)}<span
-    class="room"></span><span class="leaf tnum">${stepsOf(node.length) + (node.end ? ` · ${node.end}` : "")}</span></li>`;
+    class="room"></span><span class="leaf tnum">${plural(node.length, "step") + (node.end ? ` · ${node.end}` : "")}</span></li>`;
 };
 const actionsOf = (node) => html`<button type="button" class="btn quiet" data-more=${node.id} tabindex=${node.id === active ? 0 : -1} aria-haspopup="menu"
   aria-expanded="false" aria-controls="menu-branch" aria-label=${`Actions on ${label(node)}`}><span aria-hidden="true">⋯</span></button>`;

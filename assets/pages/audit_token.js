@@ -1,5 +1,6 @@
 /* What is said of the selected token, of the masked spans that move it, and of the chain as a whole. */
 import { act, draw, expose, gauge, icon, link, onFailure, redraw, shown, signed } from "../base/core.js";
+import { numberTable } from "../base/charts.js";
 import { shared } from "../base/shared.js";
 import { html, nothing, svg } from "../base/vendor/lit-html.js";
 import { session } from "./audit.js";
@@ -137,15 +138,13 @@ const matrix = () => {
 };
 const numbers = ({ cards }) => {
   const all = lines();
-  draw(find(".numbers .scroll"), html`<table><caption class="vh">Log ratio by step and span</caption><thead><tr><th scope="col">Step</th><th
-    scope="col">Token</th>${all.map((span) => html`<th scope="col" class="n">${span.t}</th>`)}</tr></thead><tbody>${found.r.map((_, step) =>
-    html`<tr><td class="tnum">${step + 1}</td><td class="mono">${cards[step] ? cards[step].w : ""}</td>${all.map((span) =>
-      html`<td class="n">${signed(span.r[step])}</td>`)}</tr>`)}</tbody></table>`);
+  draw(find(".pictable"), numberTable("Log ratio by step and span", [["Step", "tnum"], ["Token", "mono"], ...all.map((span) => [span.t, "n"])],
+    found.r.map((_, step) => [step + 1, cards[step] ? cards[step].w : "", ...all.map((span) => signed(span.r[step]))])));
 };
 const drawSpans = (state) => {
   find(".found").hidden = false;
   matrix();
-  if (find(".numbers").open) numbers(state); else draw(find(".numbers .scroll"), nothing);
+  if (find(".numbers").open) numbers(state); else draw(find(".pictable"), nothing);
 };
 /* the selected token's, in the inspector */
 const shares = (state) => {

@@ -1,7 +1,7 @@
 /* The batches page: a new batch beside the past ones, or one batch whose rows are asked for page by page. What is
    asked for stands in the address, so that a view of it can be kept as a link. */
-import "../base/charts.js";
-import { act, addressed, draw, expose, link, onFailure, options, pausing, whenReady } from "../base/core.js";
+import { spoken } from "../base/charts.js";
+import { act, addressed, draw, expose, link, onFailure, options, pausing, refocus, whenReady } from "../base/core.js";
 import { mountForm, outdate } from "../base/forms.js";
 import { frame } from "../base/frame.js";
 import { asked, sureToDelete } from "../base/lists.js";
@@ -92,20 +92,12 @@ const arrive = () => {
 };
 
 /* ---- what is shown ---- */
-const trail = () => {
-  const at = document.activeElement;
-  if (at.dataset.do) return `[data-do="${at.dataset.do}"]${at.dataset.order ? `[data-order="${at.dataset.order}"]` : ""}`;
-  const row = at.closest("tr[data-line]");
-  return row ? `tr[data-line="${row.dataset.line}"] a` : "";
-};
 const fillPart = (selector, markup) => {
-  const holder = find(selector);
   if (state.shown[selector] === markup) return;
   state.shown[selector] = markup;
-  const inside = holder.contains(document.activeElement) && document.activeElement !== holder;
-  const way = inside && trail();
-  holder.innerHTML = markup;
-  if (inside) ((way && holder.querySelector(way)) || holder.querySelector("h2") || find("#batch-rows")).focus({ preventScroll: true });
+  const holder = find(selector);
+  refocus(holder, () => { holder.innerHTML = markup; },
+    (at) => holder.querySelector(`tr[data-line="${at.closest("tr")?.dataset.line}"] a`) || holder.querySelector("h2") || find("#batch-rows"));
 };
 const fill = (name, first, choices) => {
   const menu = find(`.filters [name=${name}]`), value = state.query[name];
@@ -187,12 +179,12 @@ const showGroups = (number) => {
 /* whether a message is one of these */
 const receiveGroups = (message) => {
   if (message.kind === "totals" && message.nonce === groups.totals) {
-    const holder = at("#batch-totals"), plot = document.getElementById("totals-plot");
+    const holder = at("#batch-totals");
     holder.dataset.empty = String(message.empty);
     holder.style.setProperty("--plot", `${message.height}px`);
     at(".totalsnumbers").innerHTML = message.html;
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", `${at("[name=measure]").selectedOptions[0].textContent} by group with intervals; the numbers stand below`);
+    spoken(document.getElementById("totals-plot"),
+      `${at("[name=measure]").selectedOptions[0].textContent} by group with intervals; the numbers stand below`);
   } else if (message.kind === "impact" && message.nonce === groups.outcome) {
     at(".preview-rule").innerHTML = message.preview;
     at(".impactreport").innerHTML = message.report;

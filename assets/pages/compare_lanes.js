@@ -1,5 +1,5 @@
 /* Chains beside each other: the columns' texts, the aligned tokens, the candidates of the selected row, and pictures. */
-import { colour, template } from "../base/charts.js";
+import { colour, numberTable, saveImage, spoken } from "../base/charts.js";
 import { cautions, draw, icon, made, plural } from "../base/core.js";
 import { editor, markedPoints } from "../base/editor.js";
 import { shared } from "../base/shared.js";
@@ -190,9 +190,7 @@ const fillNumbers = (name) => {
   const box = at(`numbers-${name}`);
   if (box.hidden) return;
   const [caption, first, titled, rows] = NUMBERS[name]();
-  draw(box, html`<table><caption class="vh">${caption}</caption><thead><tr><th scope="col">${first}</th>${titled.map((text) =>
-    html`<th scope="col" class="n">${text}</th>`)}</tr></thead><tbody>${rows.map(([step, ...texts]) => html`<tr><th scope="row"
-    class="tnum">${step}</th>${texts.map((text) => html`<td class="n">${text}</td>`)}</tr>`)}</tbody></table>`);
+  draw(box, numberTable(caption, [[first, "tnum"], ...titled.map((text) => [text, "n"])], rows));
 };
 const beside = (message) => {
   document.querySelector("#cmp-summary .sum").innerHTML = message.summary;
@@ -205,9 +203,8 @@ const beside = (message) => {
     const keys = state.columns.map((column, place) => html`<span>${sample(place)}${column.name}</span>`);
     draw(at(`after-${name}`).querySelector(".key"), name === "changed" ? keys.slice(1) : keys);
     fillNumbers(name);
-    const plot = at(`plot-${name}`), title = at(`cap-${name}`).querySelector("h2").textContent;
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", `${title} of ${state.columns.map((column) => column.name).join(", ")}; the numbers are in a table.`);
+    const title = at(`cap-${name}`).querySelector("h2").textContent;
+    spoken(at(`plot-${name}`), `${title} of ${state.columns.map((column) => column.name).join(", ")}; the numbers are in a table.`);
   }
 };
 
@@ -284,10 +281,9 @@ export const lanes = {
     const { figure, format, title } = button.dataset;
     const plot = document.querySelector(`#plot-${figure} .js-plotly-plot`);
     if (!plot || !window.Plotly) return;
-    const layout = { ...plot.layout, ...SIZE, autosize: false, template: template(), paper_bgcolor: colour("surface"),
-      plot_bgcolor: colour("surface"), title: { text: title, x: 0.02, font: { color: colour("text"), size: 14 } }, showlegend: true,
+    const layout = { ...plot.layout, ...SIZE, plot_bgcolor: colour("surface"), title: { text: title, x: 0.02, font: { color: colour("text"), size: 14 } }, showlegend: true,
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" }, margin: { l: 56, r: 20, t: 84, b: 52 } };
     const data = plot.data.map((trace) => ({ ...trace, showlegend: Boolean(trace.x && trace.x.length) }));
-    window.Plotly.downloadImage({ data, layout }, { ...SIZE, format, filename: `compare-${figure}`, scale: 2 });
+    saveImage(data, layout, { ...SIZE, format, filename: `compare-${figure}` });
   },
 };

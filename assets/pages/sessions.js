@@ -1,5 +1,5 @@
 /* The library of sessions: what is asked for stands in the address, so that a view of it can be kept as a link. */
-import { act, confirm, draw, expose, link, onFailure, options, plural } from "../base/core.js";
+import { act, confirm, draw, expose, link, onFailure, options, plural, refocus } from "../base/core.js";
 import "../base/frame.js";
 import { asked } from "../base/lists.js";
 import { ask, menu } from "../base/menus.js";
@@ -55,16 +55,9 @@ const fill = (choices) => {
 };
 
 /* ---- what is shown ---- */
-const trail = () => {
-  const at = document.activeElement;
-  if (!results.contains(at) || !at.dataset.do) return null;
-  const { id, order, menu: opened, tag } = at.dataset;
-  const parts = Object.entries({ id, order, menu: opened, tag }).filter(([, value]) => value !== undefined);
-  return [`[data-do="${at.dataset.do}"]${parts.map(([name, value]) => `[data-${name}="${CSS.escape(value)}"]`).join("")}`, id];
-};
 const show = (message) => {
-  const way = trail();
-  results.innerHTML = message.html;
+  refocus(results, () => { results.innerHTML = message.html; },
+    (at) => results.querySelector(`[data-do=menu][data-id="${at.dataset.id}"]`) || results);
   results.setAttribute("aria-busy", "false");
   Object.assign(state, { ids: message.ids, total: message.total, pages: message.pages });
   state.query.page = message.page;
@@ -73,7 +66,6 @@ const show = (message) => {
   toAddress();
   asked.pager(root, message);
   mark();
-  if (way) (results.querySelector(way[0]) || results.querySelector(`[data-do=menu][data-id="${way[1]}"]`) || results).focus();
 };
 const mark = () => {
   const { chosen, query, ids, total } = state;
