@@ -37,11 +37,11 @@ def policies_json(known: Sequence[PolicyInfo] = KNOWN_POLICIES) -> list[dict[str
 
 
 def policies_shown() -> list[dict[str, Any]]:
-    """The same with what fields say of each parameter: ``about`` beside it, ``wanted`` where a value is refused."""
+    """The same with what fields say of each parameter: ``help`` beside it, ``wanted`` where a value is refused."""
     shown = policies_json()
     for policy, info in zip(shown, sorted(KNOWN_POLICIES, key=_place), strict=True):
         for field, own in zip(policy["parameters"], info.parameters, strict=True):
-            field |= {"about": " ".join(filter(None, (own.help, _usual(own)))), "wanted": own.wanted}
+            field |= {"help": " ".join(filter(None, (own.help, _usual(own)))), "wanted": own.wanted}
     return shown
 
 

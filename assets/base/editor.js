@@ -103,7 +103,7 @@ const row = (span, at) => {
     ? [button("accept", at, word, "Accept"), button("remove", at, word, "Dismiss")]
     : [span.kept ? button("keep", at, word, "Mask it", "Mask") : button("keep", at, word, "Keep visible"), button("remove", at, word, "Remove")];
   return html`<tr class=${span.picked ? "picked" : nothing}>
-    <td><span class=${`word${kind}`}>${word}</span></td>
+    <td class="cut"><span class=${`word${kind}`}>${word}</span></td>
     <td><span class=${`sw f-${span.category}`}></span><select class="select small quiet" data-do="relabel" data-at=${at}
       aria-label=${`Family of ${word}`}>${options(Object.entries(families), span.category)}</select></td>
     <td class="sub">${span.suggested ? html`<b class="tag">suggested</b>` : nothing}${source(span)}</td>

@@ -52,7 +52,7 @@ const field = (spec, id) => {
   return html`<div class="field param" data-kind=${spec.kind} data-field=${id}>${inLine
     ? html`<div class="line">${label}${control(spec)}</div>` : [label, control(spec)]}${sliding(spec)
     ? html`<input type="range" min=${spec.low} max=${spec.high} step=${spec.step} aria-label=${`${spec.title}, slider`} aria-describedby=${`${id}-help`}>`
-    : nothing}<p class="hint tnum" id=${`${id}-help`}>${spec.about}</p><p
+    : nothing}<p class="hint tnum" id=${`${id}-help`}>${spec.help}</p><p
     class="wrong" id=${`${id}-wrong`} aria-live="polite"></p></div>`;
 };
 /* a drawn field at work */

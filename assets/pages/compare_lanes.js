@@ -57,7 +57,7 @@ const entry = (place, step, apart) => {
   if (step === null) return gap(html`<span aria-hidden="true">–</span><span class="vh">no token here</span>`);
   const cell = state.columns[place].cells[step];
   if (!cell) return gap("…");
-  return html`<td class="c"><div class=${`cell${apart ? " diff" : ""}`}><span class="w" title=${cell.sr}>${/^\s./.test(cell.t)
+  return html`<td class="c"><div class=${`cell${apart ? " diff" : ""}`}><span class="w cut" title=${cell.sr}>${/^\s./.test(cell.t)
     ? html`<span class="sp" aria-hidden="true">·</span>` : nothing}${cell.w}${cell.k.map((name) => icon(name))}</span><span
     class="num">${cell.p}</span>${bar(cell)}</div></td>`;
 };
@@ -65,7 +65,7 @@ const line = (row, place) => made(html`<table><tbody><tr data-row=${place} tabin
   class="gut">${place + 1}${differs(row) ? html`<b><span aria-hidden="true">≠</span><span class="vh">differs</span></b>` : nothing}</th>${row[0]
   .map((step, column) => entry(column, step, row[1][column]))}</tr></tbody></table>`).rows[0];
 const titles = () => draw(find(".cmp-rows thead"), html`<tr><th scope="col" class="gut">Step</th>${state.columns.map(({ name }) =>
-  html`<th scope="col" class="c"><div class="cell"><span title=${name}>${name}</span><span class="num">factual</span><span
+  html`<th scope="col" class="c"><div class="cell"><span class="cut" title=${name}>${name}</span><span class="num">factual</span><span
   >sensitivity</span></div></th>`)}</tr>`);
 /* rows that stay as they were are kept, so that a long run only draws its end */
 const key = (row) => JSON.stringify([row, row[0].map((step, place) => step === null || Boolean(state.columns[place].cells[step]))]);
@@ -99,7 +99,7 @@ const mark = (focus) => {
 };
 const candidate = (column, most) => ([word, f, m, x, j, kind, why, written, part]) => {
   const verdict = kind === "tick" ? html`${icon("tick")}<span class="vh">certified</span>` : html`<span class=${`why ${kind}`}>${why}</span>`;
-  return html`<tr class=${`${written ? "taken" : ""}${kind === "out" ? " out" : ""}`}><th scope="row" class="t">${word}${written
+  return html`<tr class=${`${written ? "taken" : ""}${kind === "out" ? " out" : ""}`}><th scope="row" class="t cut">${word}${written
     ? html`<span class="hint"> written</span>` : nothing}</th><td class="n">${f}</td><td class="n">${m}</td><td class="n share"><i
     aria-hidden="true" style=${`width:${Math.round((70 * part) / most)}%`}></i><span>${x}</span></td>${column.certifies && column.joint
     ? html`<td class="n">${j}</td>` : nothing}${column.certifies ? html`<td class="n">${verdict}</td>` : nothing}</tr>`;
