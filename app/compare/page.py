@@ -301,7 +301,7 @@ class CompareHandlers:
     @shown
     def menu(self, event: gr.EventData) -> Reply:
         """What columns can be made of."""
-        return reply(event, menu_message(self._comparisons.policies(), self._calibrations.list()))
+        return reply(event, menu_message(self._calibrations.list()))
 
     @shown
     def begin(self, event: gr.EventData) -> list[Any]:
@@ -379,7 +379,9 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             with gr.Column(elem_classes=["cmp-new"]):
                 editor = span_editor()
             sets = set_controls(services)
-            markup(from_file("compare/setup.html", shared=SHARED), "cmp-setup")
+            usual = AuditSettings()
+            fields = [(*field, getattr(usual, field[0])) for field in SHARED]
+            markup(from_file("compare/setup.html", shared=fields), "cmp-setup")
         opened = place("compare/set_stage.html", SET_SCRIPT, "compared-set")
         with gr.Row(elem_classes=["cmp"]):
             with gr.Column(elem_classes=["cmp-main"], min_width=0):

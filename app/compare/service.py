@@ -12,11 +12,11 @@ from typing import cast
 from app.audit.service import AuditService
 from app.compare.chains import MOST_CHAINS, checked_columns, compared, labels_of
 from app.compare.types import ChainSummary, Comparison
-from app.shared.audits import AuditSettings, PolicyInfo, StartAudit
+from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ColumnMismatch, ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.json import step_numbers
-from app.shared.policies import KNOWN_POLICIES, fitted, policy_info
+from app.shared.policies import fitted, policy_info
 from app.shared.wiring import Services
 from coft_core.errors import CalibrationMismatch
 from coft_core.types import Step
@@ -107,10 +107,6 @@ class ComparisonService:
     def wired(cls, services: Services) -> ComparisonService:
         """Built from the program's services."""
         return cls(services[SessionsRepository], services[AuditService], services[ComparisonsRepository])
-
-    def policies(self) -> tuple[PolicyInfo, ...]:
-        """The policies that a prompt can be run under."""
-        return KNOWN_POLICIES
 
     def compare(self, session_ids: Sequence[int], branch_ids: Sequence[int | None] = ()) -> Comparison:
         """Compare the chains of sessions, the others with the first; needs no model.

@@ -10,12 +10,12 @@ from html import escape
 from typing import Any, TypedDict
 
 from app.compare.types import ChainSummary, ComparedRow, Comparison, PairComparison
-from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSummary, PolicyInfo
+from app.shared.audits import SENSITIVE, AuditSettings, AuditView, CalibrationSummary
+from app.shared.chain_words import LAYOUTS as MASKS
 from app.shared.chain_words import NAMES
 from app.shared.errors import ServiceError
 from app.shared.markup import table
 from app.shared.policies import info_of, parameter_values, parameters_line, policy_info, policy_name
-from app.shared.policy_menu import policies_json
 from app.shared.prompt_words import Message, finished_text
 from app.shared.step_words import Row, count, day, level, plural, probability, quoted, shown_token, signed, step_card
 from coft_core.types import Candidate, Certificate, Step
@@ -526,11 +526,12 @@ def _notes(comparison: Comparison, names: Sequence[str]) -> list[str]:
     return [*comparison.notes, *warnings]
 
 
-def menu_message(policies: Sequence[PolicyInfo], calibrations: Sequence[CalibrationSummary]) -> Message:
-    """What columns can be made of."""
+def menu_message(calibrations: Sequence[CalibrationSummary]) -> Message:
+    """What columns can be made of, beside the methods that every page knows."""
     return {
         "kind": "menu",
-        "policies": policies_json(policies),
+        "layouts": MASKS,
+        "usual": {"lam": AuditSettings().lam, "alpha": AuditSettings().alpha},
         "calibrations": [
             {"id": item.id, "name": item.name, "model": item.model, "layout": item.mask_layout, "lam": item.lam,
              "alpha": item.alpha, "embedded": item.embedded}

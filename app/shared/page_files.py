@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.shared.audits import SENSITIVE
 from app.shared.charts import CONFIG, PALETTES, frames, template
-from app.shared.policy_menu import policies_json
+from app.shared.policy_menu import policies_shown
 from app.shared.web import ASSETS
 from app.shared.wiring import Page
 
@@ -118,7 +118,7 @@ def page_files() -> PageFiles:
         "config": CONFIG,
         "frames": frames(),
         "sensitive": SENSITIVE,
-        "policies": policies_json(),
+        "policies": policies_shown(),
     }
     contents[SHARED] = f"export const shared = {json.dumps(shared)};\n"
     return PageFiles(contents)

@@ -18,6 +18,7 @@ from app.shared.policies import (
     policy_info,
 )
 from app.shared.step_words import level
+from coft_core.policies.base import Parameter
 
 KINDS = {
     "fusion": "COFT and its ablations",
@@ -31,13 +32,17 @@ KINDS = {
 
 
 def policies_json(known: Sequence[PolicyInfo] = KNOWN_POLICIES) -> list[dict[str, Any]]:
-    """Every policy with the declarations of its parameters, in the menu's order."""
-    return [policy_json(item) for item in sorted(known, key=_place)]
+    """Every policy with the declarations of its parameters and its heading, in the menu's order."""
+    return [{**asdict(item), "group": KINDS.get(item.kind, item.kind)} for item in sorted(known, key=_place)]
 
 
-def policy_json(info: PolicyInfo) -> dict[str, Any]:
-    """A policy with the declarations of its parameters, and the heading that it stands under."""
-    return {**asdict(info), "group": KINDS.get(info.kind, info.kind)}
+def policies_shown() -> list[dict[str, Any]]:
+    """The same with what fields say of each parameter: ``help`` beside it, ``wanted`` where a value is refused."""
+    shown = policies_json()
+    for policy, info in zip(shown, sorted(KNOWN_POLICIES, key=_place), strict=True):
+        for field, own in zip(policy["parameters"], info.parameters, strict=True):
+            field |= {"help": " ".join(filter(None, (own.help, _usual(own)))), "wanted": own.wanted}
+    return shown
 
 
 def parameters_json(settings: AuditSettings) -> dict[str, Any]:
@@ -83,6 +88,19 @@ def method_facts(settings: AuditSettings) -> dict[str, Any]:
             [title, f"{value} (default)" if usual else value] for title, value, usual in own_parameters(settings)
         ],
     }
+
+
+def _usual(own: Parameter) -> str:
+    """How a field is filled in, and what it holds unless it is."""
+    if own.kind == "flag":
+        return f"Usually {'on' if own.default else 'off'}."
+    if own.kind == "texts":
+        return "One a line."
+    if own.kind == "text" or own.default in (None, ""):
+        return ""
+    usual = f"usually {_plain(own.default)}."
+    said = f"{own.span}, {usual}" if own.span else usual
+    return said[0].upper() + said[1:]
 
 
 def _place(info: PolicyInfo) -> int:

@@ -2,10 +2,25 @@
 import { perFrame, whenReady } from "./core.js";
 import { shared } from "./shared.js";
 import { onTheme, theme } from "./theme.js";
+import { html, nothing } from "./vendor/lit-html.js";
 
 export const { config } = shared;
 export const template = () => shared.templates[theme()];
 export const colour = (name) => shared.palettes[theme()][name];
+/* a picture in words, for who cannot see it */
+export const spoken = (node, text) => {
+  node.setAttribute("role", "img");
+  node.setAttribute("aria-label", text);
+};
+/* the numbers of a picture: by column its name and its kind, by row its name and its values */
+export const numberTable = (caption, head, rows) => html`<table><caption class="vh">${caption}</caption><thead><tr>${head.map(([text, kind]) =>
+  html`<th scope="col" class=${kind === "n" ? kind : nothing}>${text}</th>`)}</tr></thead><tbody>${rows.map(([name, ...values]) =>
+  html`<tr><th scope="row" class=${head[0][1] || nothing}>${name ?? "none"}</th>${values.map((value, at) =>
+    html`<td class=${head[at + 1][1] || nothing}>${value ?? "none"}</td>`)}</tr>`)}</tbody></table>`;
+/* a picture as a file, in the colours that are shown */
+export const saveImage = (data, layout, file) => window.Plotly.downloadImage({
+  data, layout: { ...layout, template: template(), autosize: false, paper_bgcolor: colour("surface") }, config,
+}, { scale: 2, ...file });
 /* a page that draws some of its charts itself says which */
 const drawn = [];
 export const onDrawn = (owns) => drawn.push(owns);

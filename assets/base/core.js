@@ -30,6 +30,14 @@ export const redraw = (place, template) => {
   delete place._$litPart$;
   render(template, place);
 };
+/* draw anew, and give the focus back to what means the same, or else to what `other` finds */
+const NAMING = ["do", "kind", "at", "id", "order", "column", "menu", "tag", "go", "fork"];
+export const refocus = (holder, change, other = () => null) => {
+  const at = document.activeElement, inside = at !== holder && holder.contains(at);
+  const way = NAMING.filter((name) => inside && name in at.dataset).map((name) => `[data-${name}="${CSS.escape(at.dataset[name])}"]`).join("");
+  change();
+  if (inside) ((way && holder.querySelector(way)) || other(at))?.focus({ preventScroll: true });
+};
 /* the one element that a template makes */
 export const made = (template) => {
   const holder = document.createElement("div");

@@ -1,10 +1,12 @@
 /* The prompt: a text field over its marked copy. Spans follow the text as it is edited; edits of spans can be undone. */
-import { act, cautions, draw, expose, link, onFailure, options, pausing } from "./core.js";
+import { act, cautions, draw, expose, link, onFailure, options, pausing, refocus } from "./core.js";
 import { keys } from "./keys.js";
 import { html, nothing } from "./vendor/lit-html.js";
 
 const PAUSE = 450;
 const MOST_UNDONE = 50;
+
+export const EMPTY = "The prompt is empty: type the text that the model should continue.";
 
 /* ---- marked spans of a text ---- */
 /* offsets: the server counts code points, the browser counts UTF-16 units */
@@ -45,7 +47,7 @@ const merged = (found, { spans, text, removed }) => {
   return sorted([...mine, ...fresh]);
 };
 /* a text cut at its spans, each drawn by `mark`; overlapping spans give way to the first */
-export const marked = (text, spans, families) => {
+const marked = (text, spans, families) => {
   const pieces = [];
   let at = 0;
   for (const span of sorted(spans)) {
@@ -101,7 +103,7 @@ const row = (span, at) => {
     ? [button("accept", at, word, "Accept"), button("remove", at, word, "Dismiss")]
     : [span.kept ? button("keep", at, word, "Mask it", "Mask") : button("keep", at, word, "Keep visible"), button("remove", at, word, "Remove")];
   return html`<tr class=${span.picked ? "picked" : nothing}>
-    <td><span class=${`word${kind}`}>${word}</span></td>
+    <td class="cut"><span class=${`word${kind}`}>${word}</span></td>
     <td><span class=${`sw f-${span.category}`}></span><select class="select small quiet" data-do="relabel" data-at=${at}
       aria-label=${`Family of ${word}`}>${options(Object.entries(families), span.category)}</select></td>
     <td class="sub">${span.suggested ? html`<b class="tag">suggested</b>` : nothing}${source(span)}</td>
@@ -110,11 +112,8 @@ const row = (span, at) => {
 };
 const list = () => {
   const table = find(".spanlist");
-  const focus = table.contains(document.activeElement) ? document.activeElement.dataset : null;
-  const wanted = focus && `[data-do="${focus.do}"][data-at="${focus.at}"]`;
   table.hidden = state.spans.length === 0;
-  draw(table.tBodies[0], sorted(state.spans).map(row));
-  if (wanted) (table.querySelector(wanted) || table.querySelector("button"))?.focus();
+  refocus(table, () => draw(table.tBodies[0], sorted(state.spans).map(row)), () => table.querySelector("button"));
 };
 const render = () => {
   const many = offered().length;

@@ -1,7 +1,9 @@
 /* Lists of stored things: what is asked for stands in the address, so that a view is kept as a link. */
-import { confirm, expose, pausing } from "./core.js";
+import { confirm, draw, expose, options, pausing } from "./core.js";
 
 const PAUSE = 250;
+/* what only arranges a list, and leaves nothing out of it */
+const ARRANGED = ["order", "down", "page", "size"];
 
 export const asked = {
   /* what the address says, each value of the kind of its usual one; numbers are pages and sizes, at least 1 */
@@ -23,14 +25,6 @@ export const asked = {
     return target;
   },
   keep(target) { history.replaceState(history.state, "", target); },
-  /* a form's text is looked for when it is sent, and when its writer pauses; gives the way to forget what was typed */
-  search(form, look) {
-    const { text } = form.elements;
-    const soon = pausing(() => look({ text: text.value }), PAUSE);
-    form.addEventListener("submit", (event) => { event.preventDefault(); look({ text: text.value }); });
-    text.addEventListener("input", () => soon());
-    return { settle: soon.cancel, typing: soon.waiting };
-  },
   /* which page of how many is shown, and which others there are */
   pager(root, { where, page, pages }) {
     root.querySelector(".where").textContent = where;
@@ -40,6 +34,52 @@ export const asked = {
       button.disabled = other < 1 || other > pages;
     });
   },
+};
+
+/* a list that a form asks for: what is asked for, its fields, its menus that the answer fills, sorting and leafing */
+export const listing = (root, usual, { menus, refresh, results }) => {
+  const form = root.querySelector(".filters"), { text } = form.elements;
+  const list = {
+    query: { ...usual },
+    show() {
+      for (const field of root.querySelectorAll(".filters [name], .pager [name]")) {
+        const { name } = field, { query } = list;
+        /* what somebody is typing, or has just typed, is never written over */
+        if (field.tagName !== "SELECT" && (field === document.activeElement || soon.waiting())) continue;
+        field.value = String(query[name]);
+        /* an address may hold what no menu offers */
+        if (field.value === String(query[name]) || menus.includes(name)) continue;
+        query[name] = usual[name];
+        field.value = String(usual[name]);
+      }
+      form.querySelector("[data-do=reset]").disabled = Object.keys(usual).every((name) => ARRANGED.includes(name) || list.query[name] === usual[name]);
+    },
+    look(changes) {
+      list.settle();
+      Object.assign(list.query, { page: 1 }, changes);
+      list.show();
+      refresh();
+    },
+    /* what was chosen and is gone stays in sight, since it is still asked for */
+    menu(name, choices) {
+      const field = form.elements[name], value = list.query[name];
+      const gone = choices.some(([other]) => other === value) ? [] : [[value, `${value.replace(/^g:/, "")} (0)`]];
+      draw(field, options([...choices, ...gone]));
+      field.value = value;
+    },
+    sort: ({ dataset: { order, down } }) => list.look({ order, down: down === "true" }),
+    page: ({ dataset: { by } }) => { list.look({ page: list.query.page + Number(by) }); results.focus({ preventScroll: true }); },
+    /* what was typed is looked for when its writer pauses, unless something else is asked for before */
+    settle: () => soon.cancel(),
+  };
+  const soon = pausing(() => list.look({ text: text.value }), PAUSE);
+  form.addEventListener("submit", (event) => { event.preventDefault(); list.look({ text: text.value }); });
+  text.addEventListener("input", () => soon());
+  root.addEventListener("change", ({ target: field }) => {
+    if (field === text || !field.matches(".filters [name], .pager [name]") || !field.checkValidity()) return;
+    list.look({ [field.name]: typeof usual[field.name] === "number" ? Number(field.value) : field.value });
+  });
+  return list;
 };
 
 /* a question before something is deleted, in the words of the button that asks for it */

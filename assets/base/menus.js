@@ -11,22 +11,26 @@ export const placeAt = (panel, opener, flush = false) => {
   panel.style.left = `${Math.max(GAP, Math.min(flush ? right - width : left, innerWidth - width - GAP, left))}px`;
   panel.style.top = `${Math.max(GAP, below ? bottom + GAP : top - GAP - height)}px`;
 };
-export const closeOnScroll = (panel) =>
+/* a panel that a button opens; gives whether a click on that button is the press that has just closed the panel */
+export const popup = (panel, opener) => {
+  let closed = false;
+  document.addEventListener("pointerdown", ({ target }) => {
+    closed = panel.matches(":popover-open") && Boolean(opener()?.contains(target));
+  }, true);
   window.addEventListener("scroll", () => { if (panel.matches(":popover-open")) panel.hidePopover(); }, { passive: true });
+  panel.addEventListener("beforetoggle", ({ newState }) => opener()?.setAttribute("aria-expanded", String(newState === "open")));
+  return () => {
+    const before = closed;
+    closed = false;
+    return before;
+  };
+};
 
 /* one menu serves the buttons of all rows; the browser closes it at Escape and at a click beside it */
 export const menu = (panel, choose) => {
-  let opener = null, closedBy = null;
+  let opener = null;
   const items = () => [...panel.querySelectorAll("[role=menuitem]")].filter((node) => !node.hidden);
-  panel.addEventListener("toggle", (event) => {
-    if (event.newState === "closed" && opener) opener.setAttribute("aria-expanded", "false");
-  });
-  /* a press on the open menu's own button closes it before the click arrives, which must not open it again */
-  document.addEventListener("pointerdown", (event) => {
-    const button = event.target.closest && event.target.closest("[aria-haspopup=menu]");
-    closedBy = button && button === opener && panel.matches(":popover-open") ? button : null;
-  }, true);
-  closeOnScroll(panel);
+  const closed = popup(panel, () => opener);
   panel.addEventListener("keydown", (event) => {
     const all = items();
     const at = all.indexOf(document.activeElement);
@@ -46,11 +50,10 @@ export const menu = (panel, choose) => {
   });
   return {
     open(button, prepare) {
-      if (closedBy === button) { closedBy = null; return; }
+      if (closed()) return;
       opener = button;
       prepare(panel, button);
       panel.showPopover();
-      button.setAttribute("aria-expanded", "true");
       placeAt(panel, button, true);
       items()[0].focus();
     },

@@ -3,34 +3,21 @@ import { icon, options, redraw } from "./core.js";
 import { shared } from "./shared.js";
 import { html, nothing } from "./vendor/lit-html.js";
 
-const { policies } = shared;
+export const { policies } = shared;
 /* more fields than this are folded, but for those that say how strongly the method acts or what it works with */
 const MANY = 4;
 const FIRST = ["model", "file", "choice"];
 const NUMBERS = ["number", "whole"];
 let mounted = 0;
 
-/* ---- what a parameter takes, in the words of the refusal ---- */
-const range = ({ low, high }) => {
-  if (low !== null && high !== null) return `from ${low} to ${high}`;
-  if (low !== null) return `of at least ${low}`;
-  return high !== null ? `of at most ${high}` : "";
-};
-const wanted = (spec) => ({
-  number: `give a number ${range(spec)}`.trim(), whole: `give a whole number ${range(spec)}`.trim(),
-  flag: "say yes or no", text: "give a text", texts: "give one or more texts",
-  choice: `choose ${spec.choices.join(" or ")}`, model: "give the id or the folder of a model",
-  file: "give the path of a file",
-})[spec.kind];
 const empty = (value) => value === null || value === undefined || value === "" || (Array.isArray(value) && !value.length);
 /* the sentence that refuses a value; empty for one that fits. A field that is left empty stands at its default. */
 const refusal = (spec, value) => {
-  const numeric = NUMBERS.includes(spec.kind);
-  if (empty(value)) return spec.optional || !empty(spec.default) ? "" : `${spec.title} is missing; ${wanted(spec)}.`;
-  const fits = numeric ? typeof value === "number" && (spec.kind === "number" || Number.isInteger(value))
+  if (empty(value)) return spec.optional || !empty(spec.default) ? "" : `${spec.title} is missing; ${spec.wanted}.`;
+  const fits = NUMBERS.includes(spec.kind) ? typeof value === "number" && (spec.kind === "number" || Number.isInteger(value))
     && (spec.low === null || value >= spec.low) && (spec.high === null || value <= spec.high)
     : spec.kind !== "choice" || spec.choices.includes(value);
-  return fits ? "" : `${spec.title} is ${value}; ${wanted(spec)}.`;
+  return fits ? "" : `${spec.title} is ${value}; ${spec.wanted}.`;
 };
 
 /* ---- values: a number where one is written, otherwise what is written ---- */
@@ -58,13 +45,6 @@ const control = (spec) => {
   return html`<input class="input tnum" type="number" min=${spec.low ?? nothing} max=${spec.high ?? nothing}
     step=${spec.step ?? (spec.kind === "whole" ? 1 : "any")}>`;
 };
-const about = (spec) => {
-  if (spec.kind === "flag") return `Usually ${spec.default ? "on" : "off"}.`;
-  if (spec.kind === "texts") return "One a line.";
-  if (spec.kind === "text" || empty(spec.default)) return "";
-  const span = NUMBERS.includes(spec.kind) && range(spec);
-  return span ? `${span[0].toUpperCase()}${span.slice(1)}, usually ${spec.default}.` : `Usually ${spec.default}.`;
-};
 const sliding = (spec) => NUMBERS.includes(spec.kind) && spec.step !== null && spec.low !== null && spec.high !== null;
 const field = (spec, id) => {
   const label = html`<label for=${id}>${spec.title}</label>`;
@@ -72,7 +52,7 @@ const field = (spec, id) => {
   return html`<div class="field param" data-kind=${spec.kind} data-field=${id}>${inLine
     ? html`<div class="line">${label}${control(spec)}</div>` : [label, control(spec)]}${sliding(spec)
     ? html`<input type="range" min=${spec.low} max=${spec.high} step=${spec.step} aria-label=${`${spec.title}, slider`} aria-describedby=${`${id}-help`}>`
-    : nothing}<p class="hint tnum" id=${`${id}-help`}>${[spec.help, about(spec)].filter(Boolean).join(" ")}</p><p
+    : nothing}<p class="hint tnum" id=${`${id}-help`}>${spec.help}</p><p
     class="wrong" id=${`${id}-wrong`} aria-live="polite"></p></div>`;
 };
 /* a drawn field at work */
@@ -173,5 +153,5 @@ export const aboutPolicy = (info) => html`${[info.about && `${info.about[0].toUp
   .filter(Boolean).join(" · ")}${info.differs
   ? html`<details class="differs"><summary class="hint">How it differs from its authors’</summary>${info.differs}</details>` : nothing}`;
 /* a menu of methods by their groups */
-export const policyGroups = (items, chosen) => [...Map.groupBy(items, (item) => item.group)].map(([label, group]) =>
+export const policyGroups = (chosen) => [...Map.groupBy(policies, (item) => item.group)].map(([label, group]) =>
   html`<optgroup label=${label}>${options(group.map((item) => [item.key, item.name]), chosen)}</optgroup>`);

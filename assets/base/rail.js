@@ -3,8 +3,7 @@ import { act, draw, expose, icon, options, perFrame } from "./core.js";
 import { formatWords, samplingWords, tellFolds } from "./forms.js";
 import { frame } from "./frame.js";
 import { keys } from "./keys.js";
-import { aboutPolicy, mountParameters, parameterWords, policyGroups, policyOf } from "./parameters.js";
-import { shared } from "./shared.js";
+import { aboutPolicy, mountParameters, parameterWords, policies, policyGroups, policyOf } from "./parameters.js";
 import { html, nothing } from "./vendor/lit-html.js";
 
 /* the parts that change with every token hold no fold */
@@ -99,8 +98,8 @@ const describe = (key) => {
   const { select, about } = method.menu;
   method.key = key;
   /* a stored session may name a method that is no longer registered */
-  const known = shared.policies.some((item) => item.key === key);
-  draw(select, html`${policyGroups(shared.policies)}${known ? nothing : options([[key, policyOf(key).name]])}`);
+  const known = policies.some((item) => item.key === key);
+  draw(select, html`${policyGroups()}${known ? nothing : options([[key, policyOf(key).name]])}`);
   select.value = key;
   draw(about, aboutPolicy(policyOf(key)));
 };

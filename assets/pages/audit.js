@@ -1,6 +1,6 @@
 /* The audit page and its session: the chain's cards, and the messages that make it grow. Looking at a token asks nobody. */
 import { act, addressed, cautions, expose, link, notice as noticeIn, onFailure, pausing, readdress } from "../base/core.js";
-import { editor } from "../base/editor.js";
+import { editor, EMPTY } from "../base/editor.js";
 import { frame, onLost } from "../base/frame.js";
 import { choice, look, onSettings, sameValue } from "../base/rail.js";
 import { html } from "../base/vendor/lit-html.js";
@@ -272,7 +272,7 @@ const start = async (proceed = false) => {
   const { prompt, spans: chosen } = await editor.ready();
   if (!prompt.trim()) {
     idle();
-    notice("The prompt is empty: type the text that the model should continue.");
+    notice(EMPTY);
     editor.focus();
     return;
   }
@@ -339,14 +339,13 @@ const begin = () => {
   });
 };
 export const session = {
-  select, choose, open, reopen, load, extend, ask, idle, ids, notice, step, back, go, run, pause, force,
+  select, choose, open, reopen, notice, step, back, run, force,
   state: () => state,
   /* the token's elements in the strip, by step */
   tokens: () => tokens,
   toggle: () => (state.running ? pause() : go()),
   /* other parts of the page follow the session: called once a frame after anything of it changed */
   watch: (watcher) => watchers.push(watcher),
-  send: (name, data) => send(name, data),
   place(element) {
     root = element.querySelector("section");
     strip = find(".strip");

@@ -1,5 +1,5 @@
 /* The tree of branches: where the shown one stands, what can be done with each, and two chains beside each other. */
-import { act, confirm, draw, expose, gauge, icon, link, made, onFailure, redraw, signed } from "../base/core.js";
+import { act, confirm, draw, expose, gauge, icon, link, made, onFailure, plural, redraw, signed } from "../base/core.js";
 import { menu } from "../base/menus.js";
 import { shared } from "../base/shared.js";
 import { html, nothing, svg } from "../base/vendor/lit-html.js";
@@ -58,10 +58,9 @@ const visible = () => {
     return !hidden.has(node.id);
   });
 };
-const stepsOf = (number) => `${number} step${number === 1 ? "" : "s"}`;
 const spoken = (node) => [
   label(node), node.name && node.step !== null && `token ${node.token}`, node.step !== null && `forced at step ${node.step}`,
-  stepsOf(node.length), node.end, node.id === shown && "shown",
+  plural(node.length, "step"), node.end, node.id === shown && "shown",
 ].filter(Boolean).join(", ");
 /* up to which step each line belongs to the shown chain */
 const path = () => {
@@ -105,7 +104,7 @@ const nameOf = (node) => {
   const parent = children(node.id).length > 0, first = node.step === null;
   const title = node.name ? `${node.name}, token “${node.token}”` : node.token;
   return html`<span class="name" style=${`padding-left:${Math.min(node.depth, DEEPEST) * INDENT}px`}><span class=${`twist${parent ? "" : " leafy"}`}
-    data-twist=${node.id}>${parent ? icon("chev") : nothing}</span><span class=${`called${first || node.name ? "" : " mono"}`}
+    data-twist=${node.id}>${parent ? icon("chev") : nothing}</span><span class=${`called cut${first || node.name ? "" : " mono"}`}
     title=${first ? nothing : title}>${label(node)}</span>${first ? nothing : html`<span class="hint tnum">${`at ${node.step}`}</span>`}</span>`;
 };
 const row = (node) => {
@@ -113,7 +112,7 @@ const row = (node) => {
   return html`<li role="treeitem" class=${`row${here ? " on" : ""}`} data-id=${node.id} tabindex=${node.id === active ? 0 : -1} aria-level=${node.depth + 1}
     aria-setsize=${peers.length} aria-posinset=${peers.indexOf(node) + 1} aria-expanded=${children(node.id).length ? String(!shut.has(node.id)) : nothing}
     aria-selected=${String(here)} aria-current=${here ? "true" : nothing} aria-label=${spoken(node)} aria-keyshortcuts="Enter F2 Delete">${nameOf(node)}<span
-    class="room"></span><span class="leaf tnum">${stepsOf(node.length) + (node.end ? ` · ${node.end}` : "")}</span></li>`;
+    class="room"></span><span class="leaf cut tnum">${plural(node.length, "step") + (node.end ? ` · ${node.end}` : "")}</span></li>`;
 };
 const actionsOf = (node) => html`<button type="button" class="btn quiet" data-more=${node.id} tabindex=${node.id === active ? 0 : -1} aria-haspopup="menu"
   aria-expanded="false" aria-controls="menu-branch" aria-label=${`Actions on ${label(node)}`}><span aria-hidden="true">⋯</span></button>`;
@@ -250,7 +249,7 @@ const drawBeside = ({ left, right, apart, lead }) => {
     cells(left.steps[at], most)}${cells(right.steps[at], most)}</tr>`)}</tbody></table></div>`;
   redraw(beside, html`<div class="bar"><h3 id="h-beside">${length ? `Apart from step ${apart + 1} on` : "Not apart yet"}</h3><span
     class="hint">bars: sensitivity of each token</span><div class="end"><a href=${comparison([left.id, right.id])}>Open in Compare</a><button type="button"
-    class="btn small quiet" data-do="close-beside">Close</button></div></div><p class="parted hint">${`both: ${lead || "the prompt"}`}</p><div class="texts">${
+    class="btn small quiet" data-do="close-beside">Close</button></div></div><p class="parted hint cut">${`both: ${lead || "the prompt"}`}</p><div class="texts">${
     [left, right].map((side) => html`<p><span class="hint">${`${name(side)}: `}</span>${side.text || "nothing written yet"}</p>`)}</div>${
     length ? table : html`<p class="hint">Both chains are the same so far.</p>`}`);
   beside.hidden = false;

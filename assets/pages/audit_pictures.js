@@ -1,9 +1,8 @@
 /* The audit's pictures: when each is drawn, its numbers as a table, its file. What is folded is not drawn, and nothing often. */
-import { colour, config, onDrawn, template } from "../base/charts.js";
+import { colour, config, numberTable, onDrawn, saveImage, spoken, template } from "../base/charts.js";
 import { draw, expose } from "../base/core.js";
 import { menu } from "../base/menus.js";
 import { onTheme } from "../base/theme.js";
-import { html, nothing } from "../base/vendor/lit-html.js";
 import { FIGURES, reach } from "./audit_figures.js";
 import { session } from "./audit.js";
 
@@ -54,9 +53,7 @@ const drawOne = (name, picture) => {
   if (picture.marks) layout.shapes = picture.marks(now);
   window.Plotly.react(node, figure.data, layout, config);
   Object.assign(picture, { held: node.data, marked: now.selected });
-  const labelled = picture.labelled ? picture.labelled() : node;
-  labelled.setAttribute("role", "img");
-  labelled.setAttribute("aria-label", picture.label(now));
+  spoken(picture.labelled ? picture.labelled() : node, picture.label(now));
   return true;
 };
 /* Gradio may have drawn its own figure into the place, or replaced it */
@@ -100,10 +97,7 @@ const later = (rest = 0) => {
 const holder = (name) => document.querySelector(`[data-table="${name}"]`);
 const fill = (name, picture) => {
   const { caption: said, head, rows } = picture.numbers(now);
-  const row = ([name, ...values]) => html`<tr><th scope="row" class=${head[0][1] || nothing}>${name ?? "none"}</th>${values.map((value, at) =>
-    html`<td class=${head[at + 1][1] || nothing}>${value ?? "none"}</td>`)}</tr>`;
-  draw(holder(name), html`<table><caption class="vh">${said}</caption><thead><tr>${head.map(([text, kind]) =>
-    html`<th scope="col" class=${kind === "n" ? kind : nothing}>${text}</th>`)}</tr></thead><tbody>${rows.map(row)}</tbody></table>`);
+  draw(holder(name), numberTable(said, head, rows));
   Object.assign(picture, { told: version[picture.needs], toldAt: performance.now() });
 };
 const table = (name, picture) => {
@@ -133,15 +127,15 @@ const save = (format) => {
   const height = (figure.layout.height || 200) + head;
   const step = picture.needs === "card" ? now.card.i + 1 : null;
   const layout = {
-    ...figure.layout, ...(picture.marks ? { shapes: picture.marks(now) } : {}), template: template(), width, height,
-    margin: { ...figure.layout.margin, t: (figure.layout.margin?.t || 0) + head }, autosize: false, paper_bgcolor: colour("surface"),
+    ...figure.layout, ...(picture.marks ? { shapes: picture.marks(now) } : {}), width, height,
+    margin: { ...figure.layout.margin, t: (figure.layout.margin?.t || 0) + head },
     title: {
       text: `${picture.title} · audit ${audit}, branch ${branch}${step === null ? "" : `, step ${step}`}`,
       x: 0, xref: "paper", xanchor: "left", y: 1, yref: "container", yanchor: "top", pad: { t: 12 }, font: { size: 13, color: colour("text") },
     },
   };
   const filename = `audit-${audit}-${branch}-${chosen}${step === null ? "" : `-step-${step}`}`;
-  window.Plotly.downloadImage({ data: figure.data, layout, config }, { format, filename, width, height, scale: format === "png" ? scale : 1 })
+  saveImage(figure.data, layout, { format, filename, width, height, scale: format === "png" ? scale : 1 })
     .then(() => say("The image is being downloaded."), () => say("The image could not be made; try the other format."));
 };
 document.addEventListener("click", ({ target }) => {

@@ -1,5 +1,5 @@
 /* The chain at another lambda or alpha: two sliders, a strip of marks, a table, and two ways to go on. */
-import { act, cautions, draw, expose, icon, link, made, onFailure, pausing, put, redraw } from "../base/core.js";
+import { act, cautions, draw, expose, icon, link, onFailure, pausing, put, refocus } from "../base/core.js";
 import { html, nothing, render } from "../base/vendor/lit-html.js";
 import { session } from "./audit.js";
 
@@ -24,68 +24,32 @@ const SIGNS = { other: "≠", unknown: "?", forced: "≠" };
 const ICONS = { lost: "cross", gained: "tick" };
 const signs = ({ t = "", c = "" }) => html`${t ? html`<b>${SIGNS[t]}</b>` : nothing}${!c ? nothing
   : ICONS[c] ? icon(ICONS[c]) : t === "unknown" ? nothing : html`<b>?</b>`}`;
-/* what the last drawing went by, and its nodes by step: what is as it was then is not looked at again */
-let drawn = { key: "", cards: null, end: null, message: null, nodes: [], selected: null };
-const place = (card) => made(html`<span class="rt" data-i=${card.i}><span class="mk"></span><span class="w">${card.w}</span></span>`);
-const strip = (state, message) => {
-  const { cards } = state;
-  const key = `${state.session}:${state.branch}`, same = drawn.key === key;
-  const nodes = same ? drawn.nodes : [], known = drawn.nodes.length;
-  const grown = same && drawn.cards === cards && known > 0 && cards[known - 1] === drawn.end;
-  if (!grown || known < cards.length) {
-    const holder = find(".restrip");
-    if (!same) holder.replaceChildren();
-    nodes.splice(cards.length).forEach((node) => node.remove());
-    if (!grown) nodes.forEach((node, at) => put(node.querySelector(".w"), cards[at].w));
-    const fresh = cards.slice(nodes.length).map(place);
-    holder.append(...fresh);
-    nodes.push(...fresh);
-  }
-  if (message) marks(nodes, message, grown && message === drawn.message ? known : 0);
-  drawn = { ...drawn, key, cards, end: cards[cards.length - 1], message, nodes };
-  chosen(state);
-};
-const marks = (nodes, message, from) => {
-  if (from >= nodes.length) return;
-  const found = new Map(message.marks.map((mark) => [mark.i, mark]));
-  const gaps = new Set(message.unread);
-  nodes.slice(from).forEach((node, after) => {
-    const at = from + after, mark = found.get(at);
-    const text = mark ? `${mark.t} ${mark.c}` : gaps.has(at) ? "gap" : "";
-    node.classList.toggle("after", message.first !== null && at > message.first);
-    node.classList.toggle("first", at === message.first);
-    if (node.dataset.mark === text && (!mark || node.title === mark.sr)) return;
-    node.dataset.mark = text;
-    node.title = mark ? mark.sr : gaps.has(at) ? "stored without its logits" : "";
-    draw(node.querySelector(".mk"), mark ? signs(mark) : nothing);
-  });
-};
-const chosen = (state) => {
-  const before = drawn.selected, node = drawn.nodes[state.selected] || null;
-  if (before !== node) { before?.classList.remove("sel"); node?.classList.add("sel"); }
-  drawn.selected = node;
-  root.querySelectorAll(".differing tbody tr").forEach((row) => {
-    const on = Number(row.dataset.i) === state.selected, way = row.querySelector(".goto");
-    row.classList.toggle("chosen", on);
-    if (way.getAttribute("aria-current") !== String(on)) way.setAttribute("aria-current", String(on));
-  });
+const strip = ({ cards, selected }, message) => {
+  const { marks, unread, first } = message || { marks: [], unread: [], first: null };
+  const known = new Map(marks.map((mark) => [mark.i, mark])), gaps = new Set(unread);
+  draw(find(".restrip"), cards.map(({ i, w }) => {
+    const mark = known.get(i), gap = !mark && gaps.has(i);
+    const classes = [first !== null && i > first && "after", i === first && "first", i === selected && "sel"].filter(Boolean);
+    return html`<span class=${["rt", ...classes].join(" ")} data-i=${i} data-mark=${mark ? `${mark.t} ${mark.c}` : gap ? "gap" : ""}
+      title=${mark ? mark.sr : gap ? "stored without its logits" : ""}><span class="mk">${mark ? signs(mark) : nothing}</span><span
+      class="w">${w}</span></span>`;
+  }));
 };
 
 /* ---- the table of what differs ---- */
 const signed = (kind, text) => html`${kind ? html`<span class="mk" aria-hidden="true">${signs(SIGNS[kind] ? { t: kind } : { c: kind })}</span>` : nothing}${text}`;
-const row = (first) => ({ i, step, written, t, would, then, c, now: reads, id }) => html`<tr data-i=${i} class=${i === first ? "first" : nothing}><td
-  class="n"><button type="button" class="link goto tnum" data-go=${i} aria-label=${`Select step ${step}`}>${step}</button></td><td class="mono">${written}</td><td
+const row = (first, selected) => ({ i, step, written, t, would, then, c, now: reads, id }) => html`<tr data-i=${i}
+  class=${`${i === first ? "first" : ""}${i === selected ? " chosen" : ""}`}><td class="n"><button type="button" class="link goto tnum" data-go=${i}
+  aria-current=${String(i === selected)} aria-label=${`Select step ${step}`}>${step}</button></td><td class="mono">${written}</td><td
   class=${t === "other" ? "mono would" : "sub"}>${signed(t, would)}</td><td class="sub">${then}</td><td class=${c ? "" : "sub"}>${signed(c, reads)}</td><td
-  class="act">${id === null ? nothing : html`<button type="button" class="btn small forkit" data-fork=${i}
+  class="act">${id === null ? nothing : html`<button type="button" class="btn small forkit" data-fork=${i} ?disabled=${leaving !== null}
   aria-label=${`Fork at step ${step} with ${would}`}>Fork</button>`}</td></tr>`;
-const table = (message) => {
+const table = ({ selected }, message) => {
   find(".differing").hidden = message.rows.length === 0;
   find(".more").hidden = !message.more;
   put(find(".more"), message.more);
-  const body = find(".differing tbody"), at = document.activeElement;
-  const held = body.contains(at) ? `tr[data-i="${at.closest("tr").dataset.i}"] .${at.className.split(" ").pop()}` : null;
-  redraw(body, message.rows.map(row(message.first)));
-  if (held) body.querySelector(held)?.focus();
+  const body = find(".differing tbody");
+  refocus(body, () => draw(body, message.rows.map(row(message.first, selected))));
 };
 
 /* ---- asking: one request at a time, the newest wish next, so that no late answer meets a newer one ---- */
@@ -204,7 +168,6 @@ const onward = (state) => {
   depart.disabled = blocked;
   put(depart, `New audit with ${last.now_text}`);
   put(depart.nextElementSibling, last.renewal);
-  root.querySelectorAll(".forkit").forEach((button) => { button.disabled = blocked; });
 };
 /* why the audit cannot be left or forked just now; empty if it can */
 const blocking = (state) => {
@@ -225,7 +188,7 @@ const working = (text = "") => {
   find(".working").hidden = !text;
   put(find(".working .words"), text);
   find("[data-do=halt]").disabled = !leaving || leaving.made === null;
-  onward(now());
+  show(now());
 };
 const depart = () => {
   const state = now();
@@ -255,6 +218,12 @@ const arrival = (state) => {
 };
 
 /* ---- messages ---- */
+const show = (state) => {
+  const known = fits(last, state);
+  strip(state, known ? last : null);
+  if (known) table(state, last);
+  onward(state);
+};
 const bodies = (body, why) => { find(".body").hidden = !body; find("p.why").hidden = !why; };
 const receive = (message) => {
   if (message.kind === "departing" || message.kind === "departed") {
@@ -282,9 +251,7 @@ const receive = (message) => {
   wrong();
   controls();
   answer(message);
-  table(message);
-  strip(state, message);
-  onward(state);
+  show(state);
 };
 const follow = (state) => {
   root.hidden = state.session === null || state.cards.length === 0;
@@ -301,8 +268,7 @@ const follow = (state) => {
   if (other) { wanted = flight !== null; unlessSoon(0); }
   else if (steps !== state.cards.length && !flight) unlessSoon(moved() || !state.busy ? GROW : 4 * GROW);
   if (find(".body").hidden) return;
-  strip(state, fits(last, state) ? last : null);
-  onward(state);
+  show(state);
 };
 
 const rereading = {

@@ -1,7 +1,7 @@
 /* The transcript's controls: what is possible now, where a run stops, the way to a step, and the step in the address. */
 import { act, draw, options, pausing, put, readdress } from "../base/core.js";
 import { keys } from "../base/keys.js";
-import { closeOnScroll, placeAt } from "../base/menus.js";
+import { placeAt, popup } from "../base/menus.js";
 import { session } from "./audit.js";
 import { inspector } from "./audit_token.js";
 
@@ -12,7 +12,7 @@ const KINDS = {
   fallback: ["Fallback", (card) => card.c.includes("fallback")],
   overruled: ["Overruled", (card) => card.u],
 };
-let root, panel, opener, jump, kinds, pressed = false, wanted = null;
+let root, panel, opener, jump, kinds, wanted = null;
 const state = () => session.state();
 
 /* ---- what is possible now: shown at every token and key, so that its parts are looked for once ---- */
@@ -120,10 +120,9 @@ export const stepping = {
     kinds = element.querySelector("#seek-kind");
     const asked = new URLSearchParams(location.search).get("step");
     wanted = /^[1-9]\d{0,5}$/.test(asked || "") ? Number(asked) : null;
-    /* a press on the open panel's own button closes it before the click arrives, which must not open it again */
-    document.addEventListener("pointerdown", ({ target }) => { pressed = opener.contains(target) && panel.matches(":popover-open"); }, true);
+    const closed = popup(panel, () => opener);
     act(element, {
-      until: () => { if (!pressed) openPanel(); pressed = false; },
+      until: () => { if (!closed()) openPanel(); },
       "find-next": () => next(1), "find-back": () => next(-1),
     });
     act(panel, Object.fromEntries([...panel.querySelectorAll("[data-until]")].map(({ dataset: { until } }) => [until, () => runUntil(until)])), "until");
@@ -132,8 +131,6 @@ export const stepping = {
       event.preventDefault();
       runUntil(event.target.closest("div").querySelector("[data-until]").dataset.until);
     });
-    panel.addEventListener("toggle", (event) => opener.setAttribute("aria-expanded", String(event.newState === "open")));
-    closeOnScroll(panel);
     element.querySelector(".jump").addEventListener("submit", (event) => { event.preventDefault(); jumpTo(); });
     kinds.addEventListener("change", able);
     session.watch((now) => {

@@ -100,6 +100,6 @@ const drawSteps = (holder, labels, state, span) => {
   holder.setAttribute("aria-label", `Sensitivity of ${cards.length} steps: above the line the token is likelier with the attribute visible, `
     + `below it is likelier when masked. ${peaks.length ? `Sensitive at ${peaks.length > 12 ? `${peaks.length} steps` : `steps ${peaks.join(", ")}`}.` : "No step is sensitive."}`);
   labels.style.gridTemplateColumns = bins.map((bin) => `minmax(0, ${bin.end - bin.first}fr)`).join(" ");
-  draw(labels, bins.map((bin) => html`<span title=${bin.state}>${bin.label + bin.short}</span>`));
+  draw(labels, bins.map((bin) => html`<span class="cut" title=${bin.state}>${bin.label + bin.short}</span>`));
   return { now, per, width, at: null };
 };

@@ -1,5 +1,6 @@
 /* What is said of the selected token, of the masked spans that move it, and of the chain as a whole. */
 import { act, draw, expose, gauge, icon, link, onFailure, redraw, shown, signed } from "../base/core.js";
+import { numberTable } from "../base/charts.js";
 import { shared } from "../base/shared.js";
 import { html, nothing, svg } from "../base/vendor/lit-html.js";
 import { session } from "./audit.js";
@@ -22,7 +23,7 @@ const line = (row, place) => {
   const kind = [row.act && "chosen", row.mark === "out" && "out", place >= FIRST && !row.act && "rest"].filter(Boolean).join(" ");
   const force = html`<button type="button" class="btn small" data-token=${row.id} aria-label=${`Force ${shown(row.t)} here`}>Force${place < KEYED
     ? html`<kbd>${place + 1}</kbd>` : nothing}</button>`;
-  return html`<tr class=${kind}><td class="t" title=${row.t}>${word(row.t)}</td>${[row.f, row.m, row.x, row.j].map((text) =>
+  return html`<tr class=${kind}><td class="t cut" title=${row.t}>${word(row.t)}</td>${[row.f, row.m, row.x, row.j].map((text) =>
     html`<td class="n">${text}</td>`)}<td>${mark(row)}</td><td>${row.act ? html`<span class="hint nowrap">${row.act}</span>` : force}</td></tr>`;
 };
 const family = (row) => html`<tr class=${row.mark === "out" ? "out" : nothing}><th scope="row"><span class=${`sw f-${row.f}`}></span>${row.n}</th>${
@@ -116,7 +117,7 @@ const same = (state) => found !== null && found.session === state.session && fou
 const lines = () => [...found.spans.map((span) => ({ ...span, kind: "span" })),
   ...(found.spans.length > 1 ? [{ t: "only together", r: found.x, z: null, kind: "rest" }] : []),
   { t: "total", r: found.r, z: found.z, kind: "total" }];
-const label = (span) => (span.f ? html`<span class=${`sw f-${span.f}`} title=${span.n}></span><span class="word" title=${`${span.t}, ${span.n}`}>${span.t}</span>`
+const label = (span) => (span.f ? html`<span class=${`sw f-${span.f}`} title=${span.n}></span><span class="word cut" title=${`${span.t}, ${span.n}`}>${span.t}</span>`
   : html`<span class="hint">${span.t}</span>`);
 /* size is strength, filled is likelier, hollow is less likely: the picture reads without colour */
 const square = (value, most, x, y, width) => {
@@ -137,15 +138,13 @@ const matrix = () => {
 };
 const numbers = ({ cards }) => {
   const all = lines();
-  draw(find(".numbers .scroll"), html`<table><caption class="vh">Log ratio by step and span</caption><thead><tr><th scope="col">Step</th><th
-    scope="col">Token</th>${all.map((span) => html`<th scope="col" class="n">${span.t}</th>`)}</tr></thead><tbody>${found.r.map((_, step) =>
-    html`<tr><td class="tnum">${step + 1}</td><td class="mono">${cards[step] ? cards[step].w : ""}</td>${all.map((span) =>
-      html`<td class="n">${signed(span.r[step])}</td>`)}</tr>`)}</tbody></table>`);
+  draw(find(".pictable"), numberTable("Log ratio by step and span", [["Step", "tnum"], ["Token", "mono"], ...all.map((span) => [span.t, "n"])],
+    found.r.map((_, step) => [step + 1, cards[step] ? cards[step].w : "", ...all.map((span) => signed(span.r[step]))])));
 };
 const drawSpans = (state) => {
   find(".found").hidden = false;
   matrix();
-  if (find(".numbers").open) numbers(state); else draw(find(".numbers .scroll"), nothing);
+  if (find(".numbers").open) numbers(state); else draw(find(".pictable"), nothing);
 };
 /* the selected token's, in the inspector */
 const shares = (state) => {

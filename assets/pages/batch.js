@@ -1,10 +1,10 @@
 /* The batches page: a new batch beside the past ones, or one batch whose rows are asked for page by page. What is
    asked for stands in the address, so that a view of it can be kept as a link. */
-import "../base/charts.js";
-import { act, addressed, draw, expose, link, onFailure, options, pausing, whenReady } from "../base/core.js";
+import { spoken } from "../base/charts.js";
+import { act, addressed, expose, link, onFailure, pausing, refocus, whenReady } from "../base/core.js";
 import { mountForm, outdate } from "../base/forms.js";
 import { frame } from "../base/frame.js";
-import { asked, sureToDelete } from "../base/lists.js";
+import { asked, listing, sureToDelete } from "../base/lists.js";
 import { onSettings, settings } from "../base/rail.js";
 
 const EVERY = 1200;
@@ -13,8 +13,8 @@ const AGAIN = 6000;
 const PAUSE = 300;
 const ROWS = { text: "", group: "", state: "", order: "line", down: false, page: 1, size: 25 };
 const RULE = { selected: "", other: "", regex: false, case: false, small: false };
-const state = { batch: null, query: { ...ROWS }, rule: { ...RULE }, wanted: 0, running: false, finished: null, told: 0, shown: {} };
-let root, past, send, typed;
+const state = { batch: null, rule: { ...RULE }, wanted: 0, running: false, finished: null, told: 0, shown: {} };
+let root, past, send, list;
 
 const find = (selector) => root.querySelector(selector);
 const say = (text) => { find(".told").textContent = text; };
@@ -23,31 +23,19 @@ const say = (text) => { find(".told").textContent = text; };
 const address = () => {
   const open = state.batch !== null;
   const target = asked.write(new URL(location.href), { batch: state.batch }, { batch: null });
-  asked.write(target, open ? state.query : ROWS, ROWS);
+  asked.write(target, open ? list.query : ROWS, ROWS);
   return asked.write(target, open ? state.rule : RULE, RULE);
 };
 const keepAddress = () => asked.keep(address());
 const request = (name) => {
   again.cancel();
-  state.wanted = send(name, { query: { ...state.query, batch: state.batch } });
+  state.wanted = send(name, { query: { ...list.query, batch: state.batch } });
 };
 const again = pausing(() => request("find"), EVERY);
 const refresh = () => {
-  typed.settle();
+  list.settle();
   keepAddress();
   request("find");
-};
-const look = (changes) => {
-  Object.assign(state.query, { page: 1 }, changes);
-  toFields();
-  refresh();
-};
-const toFields = () => {
-  for (const field of root.querySelectorAll(".filters [name], .pager [name]")) {
-    /* what somebody is typing, or has just typed, is never written over */
-    if (field.tagName === "SELECT" || (field !== document.activeElement && !typed.typing())) field.value = String(state.query[field.name]);
-  }
-  find(".filters [data-do=reset]").disabled = ["text", "group", "state"].every((name) => state.query[name] === ROWS[name]);
 };
 
 /* ---- which of both parts is shown ---- */
@@ -58,11 +46,12 @@ const showPart = () => {
 const opened = () => {
   blank();
   showPart();
-  toFields();
+  list.show();
   request("find");
 };
 const open = (number) => {
-  Object.assign(state, { batch: number, query: { ...ROWS }, rule: { ...RULE } });
+  Object.assign(state, { batch: number, rule: { ...RULE } });
+  Object.assign(list.query, ROWS);
   history.pushState(history.state, "", address());
   opened();
 };
@@ -76,9 +65,9 @@ const overview = (push = true) => {
   state.wanted = send("listed", {});
 };
 const blank = () => {
-  typed.settle();
+  list.settle();
   Object.assign(state, { shown: {}, finished: null, told: 0 });
-  find(".filters [name=text]").value = state.query.text;
+  find(".filters [name=text]").value = list.query.text;
   find(".batchhead").innerHTML = '<p class="sub">Loading …</p>';
   for (const name of [".batchstatus", ".batchnotes", "#batch-rows"]) find(name).replaceChildren();
   find("section").setAttribute("aria-busy", "true");
@@ -87,38 +76,26 @@ const blank = () => {
 };
 const arrive = () => {
   const number = addressed("batch");
-  Object.assign(state, { batch: number > 0 ? number : null, query: asked.read(ROWS), rule: asked.read(RULE) });
+  Object.assign(state, { batch: number > 0 ? number : null, rule: asked.read(RULE) });
+  Object.assign(list.query, asked.read(ROWS));
   if (state.batch === null) overview(false); else opened();
 };
 
 /* ---- what is shown ---- */
-const trail = () => {
-  const at = document.activeElement;
-  if (at.dataset.do) return `[data-do="${at.dataset.do}"]${at.dataset.order ? `[data-order="${at.dataset.order}"]` : ""}`;
-  const row = at.closest("tr[data-line]");
-  return row ? `tr[data-line="${row.dataset.line}"] a` : "";
-};
 const fillPart = (selector, markup) => {
-  const holder = find(selector);
   if (state.shown[selector] === markup) return;
   state.shown[selector] = markup;
-  const inside = holder.contains(document.activeElement) && document.activeElement !== holder;
-  const way = inside && trail();
-  holder.innerHTML = markup;
-  if (inside) ((way && holder.querySelector(way)) || holder.querySelector("h2") || find("#batch-rows")).focus({ preventScroll: true });
+  const holder = find(selector);
+  refocus(holder, () => { holder.innerHTML = markup; },
+    (at) => holder.querySelector(`tr[data-line="${at.closest("tr")?.dataset.line}"] a`) || holder.querySelector("h2") || find("#batch-rows"));
 };
 const fill = (name, first, choices) => {
-  const menu = find(`.filters [name=${name}]`), value = state.query[name];
   /* an open menu is left alone */
-  if (menu === document.activeElement && state.running) return;
-  const offered = [["", first], ...choices];
-  if (!offered.some(([other]) => other === value)) offered.push([value, `${value.replace(/^g:/, "")} (0)`]);
-  draw(menu, options(offered));
-  menu.value = value;
+  if (!state.running || find(`.filters [name=${name}]`) !== document.activeElement) list.menu(name, [["", first], ...choices]);
 };
 const receive = (message) => {
   if (message.kind === "begun") { open(message.batch); return; }
-  if (message.kind === "list") { list(message); return; }
+  if (message.kind === "list") { showPast(message); return; }
   if (receiveGroups(message) || message.batch !== state.batch || message.nonce !== state.wanted) return;
   fillPart(".batchhead", message.head);
   fillPart(".batchstatus", message.status);
@@ -126,10 +103,10 @@ const receive = (message) => {
   find(".batchnotes").innerHTML = message.notes;
   find(".progresssaid").textContent = message.progress;
   find("section").setAttribute("aria-busy", "false");
-  state.query.page = message.page;
+  list.query.page = message.page;
   fill("group", "All groups", message.groups);
   fill("state", "All states", message.states);
-  toFields();
+  list.show();
   keepAddress();
   asked.pager(root, message);
   if (message.said || state.running !== message.running) say(message.said);
@@ -141,7 +118,7 @@ const receive = (message) => {
   }
   if (message.running) again();
 };
-const list = (message) => {
+const showPast = (message) => {
   past.innerHTML = message.html;
   past.setAttribute("aria-busy", "false");
   if (message.said) frame.saved(message.said);
@@ -187,12 +164,12 @@ const showGroups = (number) => {
 /* whether a message is one of these */
 const receiveGroups = (message) => {
   if (message.kind === "totals" && message.nonce === groups.totals) {
-    const holder = at("#batch-totals"), plot = document.getElementById("totals-plot");
+    const holder = at("#batch-totals");
     holder.dataset.empty = String(message.empty);
     holder.style.setProperty("--plot", `${message.height}px`);
     at(".totalsnumbers").innerHTML = message.html;
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", `${at("[name=measure]").selectedOptions[0].textContent} by group with intervals; the numbers stand below`);
+    spoken(document.getElementById("totals-plot"),
+      `${at("[name=measure]").selectedOptions[0].textContent} by group with intervals; the numbers stand below`);
   } else if (message.kind === "impact" && message.nonce === groups.outcome) {
     at(".preview-rule").innerHTML = message.preview;
     at(".impactreport").innerHTML = message.report;
@@ -225,12 +202,11 @@ const exported = (button) => {
 const ACTIONS = {
   export: exported, delete: remove,
   reset() {
-    find(".filters [name=text]").value = "";
-    look({ text: "", group: "", state: "" });
+    list.look({ text: "", group: "", state: "" });
     find(".filters [name=text]").focus();
   },
-  sort: (node) => look({ order: node.dataset.order, down: node.dataset.down === "true" }),
-  page: (node) => { look({ page: state.query.page + Number(node.dataset.by) }); find("#batch-rows").focus({ preventScroll: true }); },
+  sort: (node) => list.sort(node),
+  page: (node) => list.page(node),
   cancel: (node) => { node.disabled = true; request("cancel"); },
   resume: (node) => { node.disabled = true; request("resume"); },
 };
@@ -256,11 +232,7 @@ const batches = {
   mount(element, trigger, props, watch) {
     root = element;
     send = link(trigger, props, watch, receive);
-    typed = asked.search(find(".filters"), look);
-    root.addEventListener("change", ({ target: { name, value } }) => {
-      if (name === "size") look({ size: Number(value) });
-      else if (name === "group" || name === "state") look({ [name]: value });
-    });
+    list = listing(root, ROWS, { menus: ["group", "state"], refresh, results: find("#batch-rows") });
     act(root, ACTIONS);
     onFailure(["cancel", "resume", "delete"], () => {
       state.shown = {};

@@ -1,5 +1,5 @@
 /* The calibrate page: what its folded settings hold, what its pictures show, and links into the page. */
-import "../base/charts.js";
+import { spoken } from "../base/charts.js";
 import { expose } from "../base/core.js";
 import { formatWords, mountForm, outdate, samplingWords } from "../base/forms.js";
 import "../base/frame.js";
@@ -19,8 +19,7 @@ let chosen = null, asked = null;
 const settle = () => {
   for (const [id, text] of Object.entries(PICTURES)) {
     const node = document.getElementById(id);
-    node?.setAttribute("role", "img");
-    node?.setAttribute("aria-label", text);
+    if (node) spoken(node, text);
   }
   for (const [id, text] of Object.entries(summaries)) {
     const label = document.querySelector(`#${id} .label-wrap`);

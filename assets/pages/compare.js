@@ -1,21 +1,18 @@
 /* What is compared: a prompt under the columns, a prompt set, or stored audits and branches; and the run itself. */
 import { act, confirm, draw, expose, link, notice as noticeIn, onFailure, options, pausing, readdress, redraw } from "../base/core.js";
-import { editor } from "../base/editor.js";
+import { editor, EMPTY } from "../base/editor.js";
 import "../base/frame.js";
 import "../base/lists.js";
-import { aboutPolicy, mountParameters, policyGroups } from "../base/parameters.js";
+import { aboutPolicy, mountParameters, policies, policyGroups, policyOf } from "../base/parameters.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
 import { lanes } from "./compare_lanes.js";
 import { sets } from "./compare_sets.js";
 
 const PAUSE = 250;
 const WORDS = ["", "", "both", "all three", "all four"];
-const USUAL = { model: "demo", max_new_tokens: 64, seed: 0, temperature: 1, top_p: 0.9, top_k: 0, greedy: "" };
-const LAYOUTS = { joint: "one for all families", factorized: "one for each family" };
-const EMPTY = "The prompt is empty: type the text that the model should continue.";
 const state = {
   mode: "new", open: true, picked: [], chains: [], phase: "idle", set: 0, written: false, unfinished: false, wanted: 0, finding: 0, live: false,
-  menu: null, columns: [], shared: { ...USUAL },
+  menu: null, columns: [],
 };
 let root, send;
 
@@ -53,18 +50,19 @@ const controls = () => {
 const phase = (name) => { Object.assign(state, { phase: name, live: false }); controls(); };
 
 /* ---- the columns of a new comparison: a card each, with the fields that its method has, and what all have in common ---- */
-const policy = (key) => state.menu.policies.find((item) => item.key === key) || state.menu.policies[0];
+const shared = () => Object.fromEntries([...document.querySelectorAll("[data-shared]")].map((node) => [node.dataset.shared, node.value]));
 const column = (key) => {
-  const made = state.menu.calibrations.find((item) => item.embedded && item.model === state.shared.model);
-  return { policy: key, lam: 0.6, alpha: 0.1, calibration: made ? made.id : 0, layout: policy(key).layouts[0], proceed: false, parameters: {}, errors: {} };
+  const { calibrations, usual } = state.menu, { model } = shared();
+  const made = calibrations.find((item) => item.embedded && item.model === model);
+  return { ...usual, policy: key, calibration: made ? made.id : 0, layout: policyOf(key).layouts[0], proceed: false, parameters: {}, errors: {} };
 };
 const misfit = (chosen) => {
   const made = state.menu.calibrations.find((item) => item.id === Number(chosen.calibration));
-  const info = policy(chosen.policy);
+  const info = policyOf(chosen.policy);
   if (!made || !info.certifies) return "";
   const apart = [
-    made.model !== state.shared.model && `model ${made.model}`,
-    made.layout !== chosen.layout && `mask: ${LAYOUTS[made.layout] || made.layout}`,
+    made.model !== shared().model && `model ${made.model}`,
+    made.layout !== chosen.layout && `mask: ${state.menu.layouts[made.layout] || made.layout}`,
     info.fuses && Math.abs(made.lam - Number(chosen.lam)) > 1e-9 && `λ ${made.lam.toFixed(2)}`,
   ].filter(Boolean);
   return apart.length ? `Calibrated with ${apart.join(", ")}: Run will ask.` : "";
@@ -74,13 +72,13 @@ const select = (at, name, choices) => html`<select class="select" id=${`cmp-${na
 const number = (at, name, value, step, least) => html`<input class="input" type="number" value=${value} step=${step} min=${least} max="1"
   id=${`cmp-${name}-${at}`} data-column=${at} data-field=${name}>`;
 const card = (chosen, at) => {
-  const info = policy(chosen.policy);
+  const info = policyOf(chosen.policy);
   const made = state.menu.calibrations.map((item) => [item.id, item.name]);
-  const layouts = info.layouts.map((key) => [key, LAYOUTS[key] || key]);
+  const layouts = info.layouts.map((key) => [key, state.menu.layouts[key] || key]);
   const button = (name, text, label) => html`<button type="button" class="btn small quiet" data-cmp=${name} data-column=${at} aria-label=${label}
     ?disabled=${name === "remove" && state.columns.length < 3}>${text}</button>`;
   return html`<fieldset class="colcard"><legend>${at ? `Column ${at + 1}` : "Column 1, the one to compare with"}</legend><div class="colfields">${[
-    field(at, "policy", "Policy", select(at, "policy", policyGroups(state.menu.policies, chosen.policy))),
+    field(at, "policy", "Policy", select(at, "policy", policyGroups(chosen.policy))),
     info.fuses && field(at, "lam", "Lambda", number(at, "lam", chosen.lam, "0.01", "0")),
     info.certifies && field(at, "calibration", "Calibration", select(at, "calibration", options([...made, [0, "none: no certificate"]], chosen.calibration))),
     info.certifies && field(at, "alpha", "Alpha", number(at, "alpha", chosen.alpha, "0.005", "0.001")),
@@ -93,7 +91,7 @@ const cards = (focus) => {
   const place = one(".colcards");
   redraw(place, state.columns.map(card));
   place.querySelectorAll(".colparams").forEach((box, at) => {
-    const chosen = state.columns[at], info = policy(chosen.policy);
+    const chosen = state.columns[at], info = policyOf(chosen.policy);
     mountParameters(box, info, chosen.parameters, (parameters, errors) => Object.assign(chosen, { parameters, errors }),
       `Parameters of column ${at + 1}, ${info.name}`);
   });
@@ -102,13 +100,13 @@ const cards = (focus) => {
   controls();
 };
 const summary = () => {
-  const { model, greedy, temperature, top_p: topP, max_new_tokens: steps, seed } = state.shared;
+  const { model, greedy, temperature, top_p: topP, max_new_tokens: steps, seed } = shared();
   one(".shared summary .hint").textContent = `${model}, ${greedy ? "greedy" : `T ${temperature}, top-p ${topP}`}, ${steps} steps, seed ${seed}`;
 };
 const addColumn = () => {
   const used = state.columns.map((chosen) => chosen.policy);
   /* a trained model is always somebody's own, so that none is put into a new column */
-  const fresh = state.menu.policies.find((item) => !used.includes(item.key) && item.kind !== "training");
+  const fresh = policies.find((item) => !used.includes(item.key) && item.kind !== "training");
   const again = column(fresh ? fresh.key : "coft");
   if (!fresh) Object.assign(again, { lam: 1, calibration: 0 });
   state.columns.push(again);
@@ -118,12 +116,12 @@ const changedColumn = (node) => {
   const chosen = state.columns[Number(node.dataset.column)];
   Object.assign(chosen, { [node.dataset.field]: node.value, proceed: false });
   if (node.dataset.field !== "policy") { node.closest(".colcard").querySelector(".misfit").textContent = misfit(chosen); return; }
-  const { layouts } = policy(chosen.policy);
+  const { layouts } = policyOf(chosen.policy);
   Object.assign(chosen, { layout: layouts.includes(chosen.layout) ? chosen.layout : layouts[0], parameters: {}, errors: {} });
   cards(`#${node.id}`);
 };
 /* what is asked of the server: the settings of all columns, and of each */
-const asked = () => ({ shared: state.shared, columns: state.columns.map(({ errors, ...chosen }) => chosen) });
+const asked = () => ({ shared: shared(), columns: state.columns.map(({ errors, ...chosen }) => chosen) });
 /* the sentence that keeps a run from beginning; empty where nothing does */
 const refusal = () => state.columns.map(({ errors }, at) => [at, Object.values(errors || {})[0]]).filter(([, wrong]) => wrong)
   .map(([at, wrong]) => `Column ${at + 1}: ${wrong}`)[0] || "";
@@ -275,9 +273,9 @@ const ACTIONS = {
   numbers: lanes.numbers, image: lanes.image, only: lanes.filter,
 };
 const changed = (node) => {
-  const { shared, field: name, picked: place } = node.dataset || {};
+  const { field: name, picked: place } = node.dataset || {};
   if (node.id === "cmp-search") searchSoon();
-  else if (shared) { state.shared[shared] = node.value; summary(); }
+  else if (node.matches?.("[data-shared]")) summary();
   else if (name) changedColumn(node);
   else if (place && node.matches("select")) {
     state.picked[Number(place)].branch = Number(node.value);
@@ -296,7 +294,6 @@ const compare = {
     /* what was written before a run broke off is stored */
     onFailure("run", () => { state.wanted = send("open", { chains: state.chains }); phase("opening"); });
     onFailure("menu", () => notice("The policies could not be read; load the page again."));
-    document.querySelectorAll("[data-shared]").forEach((node) => { node.value = state.shared[node.dataset.shared]; });
     summary();
     send("menu", {});
     const { chains, set } = fromAddress();

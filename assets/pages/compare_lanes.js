@@ -1,5 +1,5 @@
 /* Chains beside each other: the columns' texts, the aligned tokens, the candidates of the selected row, and pictures. */
-import { colour, template } from "../base/charts.js";
+import { colour, numberTable, saveImage, spoken } from "../base/charts.js";
 import { cautions, draw, icon, made, plural } from "../base/core.js";
 import { editor, markedPoints } from "../base/editor.js";
 import { shared } from "../base/shared.js";
@@ -57,7 +57,7 @@ const entry = (place, step, apart) => {
   if (step === null) return gap(html`<span aria-hidden="true">–</span><span class="vh">no token here</span>`);
   const cell = state.columns[place].cells[step];
   if (!cell) return gap("…");
-  return html`<td class="c"><div class=${`cell${apart ? " diff" : ""}`}><span class="w" title=${cell.sr}>${/^\s./.test(cell.t)
+  return html`<td class="c"><div class=${`cell${apart ? " diff" : ""}`}><span class="w cut" title=${cell.sr}>${/^\s./.test(cell.t)
     ? html`<span class="sp" aria-hidden="true">·</span>` : nothing}${cell.w}${cell.k.map((name) => icon(name))}</span><span
     class="num">${cell.p}</span>${bar(cell)}</div></td>`;
 };
@@ -65,7 +65,7 @@ const line = (row, place) => made(html`<table><tbody><tr data-row=${place} tabin
   class="gut">${place + 1}${differs(row) ? html`<b><span aria-hidden="true">≠</span><span class="vh">differs</span></b>` : nothing}</th>${row[0]
   .map((step, column) => entry(column, step, row[1][column]))}</tr></tbody></table>`).rows[0];
 const titles = () => draw(find(".cmp-rows thead"), html`<tr><th scope="col" class="gut">Step</th>${state.columns.map(({ name }) =>
-  html`<th scope="col" class="c"><div class="cell"><span title=${name}>${name}</span><span class="num">factual</span><span
+  html`<th scope="col" class="c"><div class="cell"><span class="cut" title=${name}>${name}</span><span class="num">factual</span><span
   >sensitivity</span></div></th>`)}</tr>`);
 /* rows that stay as they were are kept, so that a long run only draws its end */
 const key = (row) => JSON.stringify([row, row[0].map((step, place) => step === null || Boolean(state.columns[place].cells[step]))]);
@@ -99,7 +99,7 @@ const mark = (focus) => {
 };
 const candidate = (column, most) => ([word, f, m, x, j, kind, why, written, part]) => {
   const verdict = kind === "tick" ? html`${icon("tick")}<span class="vh">certified</span>` : html`<span class=${`why ${kind}`}>${why}</span>`;
-  return html`<tr class=${`${written ? "taken" : ""}${kind === "out" ? " out" : ""}`}><th scope="row" class="t">${word}${written
+  return html`<tr class=${`${written ? "taken" : ""}${kind === "out" ? " out" : ""}`}><th scope="row" class="t cut">${word}${written
     ? html`<span class="hint"> written</span>` : nothing}</th><td class="n">${f}</td><td class="n">${m}</td><td class="n share"><i
     aria-hidden="true" style=${`width:${Math.round((70 * part) / most)}%`}></i><span>${x}</span></td>${column.certifies && column.joint
     ? html`<td class="n">${j}</td>` : nothing}${column.certifies ? html`<td class="n">${verdict}</td>` : nothing}</tr>`;
@@ -190,9 +190,7 @@ const fillNumbers = (name) => {
   const box = at(`numbers-${name}`);
   if (box.hidden) return;
   const [caption, first, titled, rows] = NUMBERS[name]();
-  draw(box, html`<table><caption class="vh">${caption}</caption><thead><tr><th scope="col">${first}</th>${titled.map((text) =>
-    html`<th scope="col" class="n">${text}</th>`)}</tr></thead><tbody>${rows.map(([step, ...texts]) => html`<tr><th scope="row"
-    class="tnum">${step}</th>${texts.map((text) => html`<td class="n">${text}</td>`)}</tr>`)}</tbody></table>`);
+  draw(box, numberTable(caption, [[first, "tnum"], ...titled.map((text) => [text, "n"])], rows));
 };
 const beside = (message) => {
   document.querySelector("#cmp-summary .sum").innerHTML = message.summary;
@@ -205,9 +203,8 @@ const beside = (message) => {
     const keys = state.columns.map((column, place) => html`<span>${sample(place)}${column.name}</span>`);
     draw(at(`after-${name}`).querySelector(".key"), name === "changed" ? keys.slice(1) : keys);
     fillNumbers(name);
-    const plot = at(`plot-${name}`), title = at(`cap-${name}`).querySelector("h2").textContent;
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", `${title} of ${state.columns.map((column) => column.name).join(", ")}; the numbers are in a table.`);
+    const title = at(`cap-${name}`).querySelector("h2").textContent;
+    spoken(at(`plot-${name}`), `${title} of ${state.columns.map((column) => column.name).join(", ")}; the numbers are in a table.`);
   }
 };
 
@@ -284,10 +281,9 @@ export const lanes = {
     const { figure, format, title } = button.dataset;
     const plot = document.querySelector(`#plot-${figure} .js-plotly-plot`);
     if (!plot || !window.Plotly) return;
-    const layout = { ...plot.layout, ...SIZE, autosize: false, template: template(), paper_bgcolor: colour("surface"),
-      plot_bgcolor: colour("surface"), title: { text: title, x: 0.02, font: { color: colour("text"), size: 14 } }, showlegend: true,
+    const layout = { ...plot.layout, ...SIZE, plot_bgcolor: colour("surface"), title: { text: title, x: 0.02, font: { color: colour("text"), size: 14 } }, showlegend: true,
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" }, margin: { l: 56, r: 20, t: 84, b: 52 } };
     const data = plot.data.map((trace) => ({ ...trace, showlegend: Boolean(trace.x && trace.x.length) }));
-    window.Plotly.downloadImage({ data, layout }, { ...SIZE, format, filename: `compare-${figure}`, scale: 2 });
+    saveImage(data, layout, { ...SIZE, format, filename: `compare-${figure}` });
   },
 };

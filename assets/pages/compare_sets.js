@@ -1,5 +1,5 @@
 /* A prompt set under the columns: begun, followed while it runs, its prompts sorted, and one of them opened. */
-import { act, confirm, draw, expose, link, onFailure, options, pausing } from "../base/core.js";
+import { act, confirm, draw, expose, link, onFailure, options, pausing, refocus } from "../base/core.js";
 import { html, nothing } from "../base/vendor/lit-html.js";
 
 const AGAIN = 2500;
@@ -32,8 +32,6 @@ const mark = () => root.querySelectorAll(".set-rows tbody tr").forEach((row) => 
 });
 const show = (message) => {
   const first = root.hidden;
-  const sorted = document.activeElement?.closest(".set-rows .sort");
-  const focus = sorted && `.sort[data-order="${sorted.dataset.order}"][data-column="${sorted.dataset.column}"]`;
   state.running = message.running;
   state.query.page = message.page;
   const texts = { h2: message.name, ".about": message.about, ".where": message.where,
@@ -41,7 +39,8 @@ const show = (message) => {
   Object.entries(texts).forEach(([selector, text]) => { find(selector).textContent = text; });
   draw(find(".set-progress"), message.progress.map(progress));
   find(".set-means").innerHTML = message.means;
-  find(".set-rows").innerHTML = message.rows;
+  const rows = find(".set-rows");
+  refocus(rows, () => { rows.innerHTML = message.rows; });
   find(".pager").hidden = message.pages < 2;
   find("[data-set=previous]").disabled = message.page < 2;
   find("[data-set=next]").disabled = message.page >= message.pages;
@@ -51,7 +50,6 @@ const show = (message) => {
   draw(find(".set-notes"), message.notes.map((text) => html`<li class="hint">${text}</li>`));
   root.hidden = false;
   mark();
-  if (focus) find(focus)?.focus();
   if (first) page.opened(state.set);
   again.cancel();
   if (message.running) again(Math.max(AGAIN, REST * (performance.now() - state.asked)));

@@ -1,7 +1,7 @@
 /* The library of sessions: what is asked for stands in the address, so that a view of it can be kept as a link. */
-import { act, confirm, draw, expose, link, onFailure, options, plural } from "../base/core.js";
+import { act, confirm, expose, link, onFailure, plural, refocus } from "../base/core.js";
 import "../base/frame.js";
-import { asked } from "../base/lists.js";
+import { asked, listing } from "../base/lists.js";
 import { ask, menu } from "../base/menus.js";
 
 const USUAL = {
@@ -9,74 +9,37 @@ const USUAL = {
   batch: "", order: "updated", down: true, page: 1, size: 25,
 };
 const FILLED = ["policy", "model", "tag"];
-const ARRANGED = ["order", "down", "page", "size"];
 const GONE = "with all branches, steps and verdicts. This cannot be undone.";
-const state = { query: { ...USUAL }, chosen: new Map(), ids: [], total: 0, pages: 1, known: [], wanted: 0, row: null };
-let root, form, results, send, download, more, typed;
+const state = { chosen: new Map(), ids: [], total: 0, pages: 1, known: [], wanted: 0, row: null };
+let root, form, results, list, send, download, more;
 
 const find = (selector) => root.querySelector(selector);
 const say = (text) => { find(".told").textContent = text; };
 
 /* ---- what is asked for ---- */
-const toAddress = () => asked.keep(asked.write(new URL(location.href), state.query, USUAL));
-const toFields = () => {
-  for (const field of [...form.querySelectorAll("[name]"), find(".pager [name=size]")]) {
-    const { name } = field;
-    field.value = String(state.query[name]);
-    /* an address may hold what no menu offers */
-    if (field.value !== String(state.query[name]) && !FILLED.includes(name)) {
-      state.query[name] = USUAL[name];
-      field.value = String(USUAL[name]);
-    }
-  }
-  find("[data-do=reset]").disabled = Object.keys(USUAL).every((name) => ARRANGED.includes(name) || state.query[name] === USUAL[name]);
-};
+const toAddress = () => asked.keep(asked.write(new URL(location.href), list.query, USUAL));
 const refresh = () => {
-  typed.settle();
+  list.settle();
   toAddress();
   results.setAttribute("aria-busy", "true");
-  state.wanted = send("find", { query: state.query });
+  state.wanted = send("find", { query: list.query });
 };
-const look = (changes) => {
-  Object.assign(state.query, { page: 1 }, changes);
-  say("");
-  toFields();
-  refresh();
-};
-const fill = (choices) => {
-  for (const name of FILLED) {
-    const field = form.querySelector(`[name=${name}]`), value = state.query[name];
-    /* a tag that was chosen and is gone stays in sight, since it is still asked for */
-    const gone = value && !choices[name].some(([other]) => other === value) ? [[value, `${value} (0)`]] : [];
-    draw(field, options([["", "Any"], ...choices[name], ...gone]));
-    field.value = value;
-  }
-  state.known = choices.tag.map(([name]) => name);
-};
-
 /* ---- what is shown ---- */
-const trail = () => {
-  const at = document.activeElement;
-  if (!results.contains(at) || !at.dataset.do) return null;
-  const { id, order, menu: opened, tag } = at.dataset;
-  const parts = Object.entries({ id, order, menu: opened, tag }).filter(([, value]) => value !== undefined);
-  return [`[data-do="${at.dataset.do}"]${parts.map(([name, value]) => `[data-${name}="${CSS.escape(value)}"]`).join("")}`, id];
-};
 const show = (message) => {
-  const way = trail();
-  results.innerHTML = message.html;
+  refocus(results, () => { results.innerHTML = message.html; },
+    (at) => results.querySelector(`[data-do=menu][data-id="${at.dataset.id}"]`) || results);
   results.setAttribute("aria-busy", "false");
   Object.assign(state, { ids: message.ids, total: message.total, pages: message.pages });
-  state.query.page = message.page;
-  fill(message.choices);
-  toFields();
+  list.query.page = message.page;
+  FILLED.forEach((name) => list.menu(name, [["", "Any"], ...message.choices[name]]));
+  state.known = message.choices.tag.map(([name]) => name);
+  list.show();
   toAddress();
   asked.pager(root, message);
   mark();
-  if (way) (results.querySelector(way[0]) || results.querySelector(`[data-do=menu][data-id="${way[1]}"]`) || results).focus();
 };
 const mark = () => {
-  const { chosen, query, ids, total } = state;
+  const { chosen, ids, total } = state, { query } = list;
   results.querySelectorAll("[data-do=pick]").forEach((box) => {
     box.checked = chosen.has(Number(box.dataset.id));
     box.closest("tr").classList.toggle("picked", box.checked);
@@ -115,7 +78,7 @@ const receive = (message) => {
 const carryOut = (action, ids, text = "") => {
   if (action === "delete") ids.forEach((id) => state.chosen.delete(id));
   say("Working …");
-  state.wanted = send("act", { action, ids, text, query: state.query });
+  state.wanted = send("act", { action, ids, text, query: list.query });
 };
 const named = (ids, name) => (name ? `“${name}”` : plural(ids.length, "session"));
 const QUESTIONS = {
@@ -158,20 +121,20 @@ const open = (button) => {
     panel.querySelectorAll("[data-do=duplicate]").forEach((node) => { node.href = `./?duplicate=${state.row.id}`; });
   });
 };
-const clear = (archived) => { look({ ...USUAL, size: state.query.size, archived }); form.elements.text.focus(); };
+const clear = (archived) => { list.look({ ...USUAL, size: list.query.size, archived }); form.elements.text.focus(); };
 const ACTIONS = {
   reset: () => clear("no"),
   everything: () => clear("any"),
-  sort: (node) => look({ order: node.dataset.order, down: node.dataset.down === "true" }),
-  page: (node) => { look({ page: state.query.page + Number(node.dataset.by) }); results.focus({ preventScroll: true }); },
-  "by-tag": (node) => look({ tag: node.dataset.tag }),
+  sort: (node) => list.sort(node),
+  page: (node) => list.page(node),
+  "by-tag": (node) => list.look({ tag: node.dataset.tag }),
   untag: (node) => carryOut("untag", [Number(node.dataset.id)], node.dataset.tag),
   tag: (node) => begin("tag", [row(node).id], row(node).name, node),
   menu: open, bulk,
   pick: (box) => pick([box], box.checked),
   "pick-all": (box) => pick([...results.querySelectorAll("[data-do=pick]")], box.checked),
   "pick-none": () => { state.chosen.clear(); mark(); results.focus({ preventScroll: true }); },
-  "pick-found": () => send("pick", { query: state.query }),
+  "pick-found": () => send("pick", { query: list.query }),
 };
 
 const library = {
@@ -189,16 +152,12 @@ const library = {
     more = menu(find("#menu-more"), (item, from) => {
       if (item.dataset.do === "one") begin(item.dataset.action, [state.row.id], state.row.name, from);
     });
-    typed = asked.search(form, look);
-    root.addEventListener("change", ({ target: field }) => {
-      if (field.name === "size") look({ size: Number(field.value) });
-      else if (field.name && field.name !== "text" && field.checkValidity()) look({ [field.name]: field.value });
-    });
+    list = listing(root, USUAL, { menus: FILLED, results, refresh: () => { say(""); refresh(); } });
     act(root, ACTIONS);
     onFailure("act", () => { say(""); refresh(); });
     onFailure("export", () => say(""));
-    state.query = asked.read(USUAL);
-    toFields();
+    Object.assign(list.query, asked.read(USUAL));
+    list.show();
     refresh();
   },
 };

@@ -1,5 +1,5 @@
 /* The swap page: what is exchanged is chosen here and sent whole, so that an answer always belongs to its question. */
-import { config, colour, template } from "../base/charts.js";
+import { colour, config, saveImage, spoken, template } from "../base/charts.js";
 import { act, addressed, cautions, draw, expose, icon, link, notice as noticeIn, onFailure, options, pausing, redraw } from "../base/core.js";
 import { editor } from "../base/editor.js";
 import "../base/frame.js";
@@ -201,15 +201,14 @@ const result = { shown: null, wanted: 0, printed: "" };
 let rest;
 const plot = () => document.querySelector("#swap-plot .js-plotly-plot");
 const reading = (text) => { find(".rereads").textContent = text; };
-const layout = (extra) => ({ ...result.shown.figure.layout, template: template(), ...extra });
 /* Plotly arrives after the page; until then the newest result waits */
 const drawPlot = () => {
   const node = plot(), holder = document.getElementById("swap-plot");
   if (!node || !window.Plotly) { plotSoon(); return; }
   plotSoon.cancel();
-  window.Plotly.react(node, result.shown.figure.data, layout({ autosize: true }), config);
-  holder.setAttribute("role", "img");
-  holder.setAttribute("aria-label", result.shown.spoken);
+  const { data, layout } = result.shown.figure;
+  window.Plotly.react(node, data, { ...layout, template: template(), autosize: true }, config);
+  spoken(holder, result.shown.spoken);
   window.dispatchEvent(new Event("resize"));
 };
 const plotSoon = pausing(drawPlot, DRAWING);
@@ -240,15 +239,13 @@ const atToken = () => {
   reading("Reading the model again at this token …");
   result.wanted = send("at", { number, answer: wanted });
 };
-const picture = async ({ dataset: { format } }) => {
+const picture = ({ dataset: { format } }) => {
   const node = plot();
   if (!node || !result.shown) return;
   const { width, height } = node.getBoundingClientRect();
-  const ground = { paper_bgcolor: colour("surface"), plot_bgcolor: colour("surface") };
-  const { number, answer } = ids();
-  const href = await window.Plotly.toImage({ data: result.shown.figure.data, layout: layout(ground) },
-    { format, width: Math.round(width), height: Math.round(height), scale: 2 });
-  Object.assign(document.createElement("a"), { href, download: `swap-${number}-token-${answer}.${format}` }).click();
+  const { data, layout } = result.shown.figure, { number, answer } = ids();
+  saveImage(data, { ...layout, plot_bgcolor: colour("surface") },
+    { format, filename: `swap-${number}-token-${answer}`, width: Math.round(width), height: Math.round(height) });
 };
 const ACTIONS = {
   run: () => start(false), proceed: () => start(true), cancel, picture,

@@ -69,10 +69,10 @@ class Parameter:
         """
         if value is None or (value == "" and self.kind in ("text", "model", "file")):
             if not self.optional:
-                raise InvalidInputError(f"{self.title} is missing; {self._wanted()}.")
+                raise InvalidInputError(f"{self.title} is missing; {self.wanted}.")
             return
         if not self._fits(value):
-            raise InvalidInputError(f"{self.title} is {value!r}; {self._wanted()}.")
+            raise InvalidInputError(f"{self.title} is {value!r}; {self.wanted}.")
 
     def _fits(self, value: Any) -> bool:
         if self.kind in ("number", "whole"):
@@ -86,13 +86,19 @@ class Parameter:
             return isinstance(value, tuple) and all(isinstance(item, str) and item.strip() for item in value)
         return isinstance(value, str) and (self.kind != "choice" or value in self.choices)
 
-    def _wanted(self) -> str:
-        if self.kind in ("number", "whole"):
-            noun = "a whole number" if self.kind == "whole" else "a number"
-            if self.low is not None and self.high is not None:
-                return f"give {noun} from {self.low:g} to {self.high:g}"
-            return f"give {noun}" if self.low is None else f"give {noun} of at least {self.low:g}"
+    @property
+    def span(self) -> str:
+        """The range of a number in words; empty where it has none, or where there is no number."""
+        if self.low is None:
+            return ""
+        return f"of at least {self.low:g}" if self.high is None else f"from {self.low:g} to {self.high:g}"
+
+    @property
+    def wanted(self) -> str:
+        """What to do in place of a value that is refused, as the end of a sentence."""
         wanted = {
+            "number": f"give a number {self.span}",
+            "whole": f"give a whole number {self.span}",
             "flag": "say yes or no",
             "text": "give a text",
             "texts": "give one or more texts",
@@ -100,7 +106,7 @@ class Parameter:
             "model": "give the id or the folder of a model",
             "file": "give the path of a file",
         }
-        return wanted[self.kind]
+        return wanted[self.kind].rstrip()
 
 
 def parameter(default: Any, kind: Kind, title: str, help: str, **rest: Any) -> Any:
