@@ -15,13 +15,7 @@ MOST_STEPS = 100_000
 
 
 def met(until: RunUntil, step: Step, written: int) -> bool:
-    """Whether a step ends the run.
-
-    Args:
-        until: The condition.
-        step: The step that was written last.
-        written: Steps that the run has written, this one included.
-    """
+    """Whether a step ends the run, which has written so many steps with this one."""
     if until.kind == "fallback":
         return step.fallback
     if until.kind == "sensitive":
@@ -31,10 +25,6 @@ def met(until: RunUntil, step: Step, written: int) -> bool:
 
 def checked(until: RunUntil, certificate: str) -> RunUntil:
     """A condition that a session of this certificate can meet.
-
-    Args:
-        until: The condition.
-        certificate: The session's certificate, ``"certified"`` or ``"uncertified: ..."``.
 
     Raises:
         ServiceError: There is no such condition, a number is outside its range, or the session has no threshold.
@@ -94,14 +84,7 @@ def until_from(choice: object) -> RunUntil | None:
 
 
 def stop_sentence(until: RunUntil | None, last: Step | None, written: int, finished: str | None) -> str:
-    """Why a run stopped, in words; empty where it was to run to the end and did.
-
-    Args:
-        until: The condition; None ran to the end.
-        last: The step that was written last; None if there was none.
-        written: Steps that the run has written.
-        finished: Why the chain cannot go on, None if it can.
-    """
+    """Why a run stopped, in words; empty where it was to run to the end and did."""
     if last is None:
         return ""
     step = last.index + 1

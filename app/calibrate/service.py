@@ -11,10 +11,19 @@ from typing import get_args
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from app.calibrate.run import NO_WEIGHTS, CalibrationWork, KeptLedger, calibrated, estimated_weights, with_chains
+from app.calibrate.run import (
+    NO_WEIGHTS,
+    OPTIONS,
+    CalibrationWork,
+    KeptLedger,
+    calibrated,
+    estimated_weights,
+    with_chains,
+)
 from app.calibrate.trial import NOTHING_MASKED, Trial, nothing_masked, preview_rows, require_maskable, usable_rows
 from app.shared.audits import CalibrationRequest, CalibrationSummary, CalibrationView, ReadingRequest
-from app.shared.calibrations import CalibrationStore, drift_since, summary_of
+from app.shared.calibration_views import CalibrationReadings, summary_of
+from app.shared.calibrations import CalibrationStore, drift_since
 from app.shared.errors import ServiceError
 from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, RESUMED_AS, JobContext, JobRunner
 from app.shared.memory import MemoryWait
@@ -32,7 +41,6 @@ from app.shared.prompt_sets import (
     refused_rows,
     sample_of,
 )
-from app.shared.thresholds import CalibrationReadings
 from app.shared.wiring import Services
 from coft_core.calibrate.run import SOURCES
 from coft_core.calibrate.settings import CalibrationSettings
@@ -46,20 +54,13 @@ from coft_core.conformal.split import context_numbers
 from coft_core.policies.fusion import check_lambda
 from coft_core.text.masking import MaskLayout, MaskMode, check_families
 from coft_core.text.sentinel import require_sentinel, resolve_sentinel
-from db.calibrations import CalibrationRecord
 from db.jobs import JobRecord, JobsRepository, LedgersRepository
 from db.prompt_sets import PromptRow, PromptSetsRepository
 from db.sessions import SessionsRepository
 from db.types import JsonObject, NotFoundError
 
 WEIGHTINGS = ("none", "column", "estimated")
-"""Where shift weights can come from."""
-
-
 READINGS = ("both", "factual")
-"""Readings whose probabilities thresholds can bound."""
-
-
 BEFORE: JsonObject = {"bin_spacing": "even"}
 """What requests asked for before they could say it, where that is no longer the default."""
 
@@ -83,20 +84,8 @@ def check_request(request: CalibrationRequest) -> None:
     check_estimator(request.estimator)
     Shift.bounded(request.rho)
     # Made for its checks alone.
-    CalibrationSettings(
-        temperature=request.temperature,
-        top_p=request.top_p,
-        top_k=request.top_k,
-        bin_width=request.bin_width,
-        max_position=request.max_position,
-        bin_spacing=check_spacing(request.bin_spacing),
-        verification_share=request.verification_share,
-        seed=request.seed,
-        draws=request.draws,
-        max_new_tokens=request.max_new_tokens,
-        tolerance=request.tolerance,
-        max_iterations=request.max_iterations,
-    )
+    numbers = {name: getattr(request, name) for name in (*OPTIONS, "temperature", "top_p", "top_k")}
+    CalibrationSettings(bin_spacing=check_spacing(request.bin_spacing), **numbers)
     _check_layout(request)
     _check_shift(request)
     _check_readings(request)
@@ -329,10 +318,6 @@ class CalibrationService(PromptSetReader):
     def delete(self, calibration_id: int) -> None:
         """Delete a calibration; sessions that used it keep its label."""
         self._store.delete(calibration_id)
-
-    def install_embedded(self, path: Path) -> CalibrationRecord | None:
-        """Store the calibration that comes with the embedded model, once per version of it."""
-        return self._store.install_embedded(path)
 
     def _work(
         self, prompts: ParsedPromptSet, request: CalibrationRequest

@@ -195,12 +195,6 @@ class Trial:
     """A calibration's work, tried on a few of its prompts."""
 
     def __init__(self, work: CalibrationWork, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Prepare a trial.
-
-        Args:
-            work: The work as it would be done.
-            clock: Seconds.
-        """
         self._work = work
         self._clock = clock
         self._lengths = {row.line: length_of(work.model, row.example, work.request) for row in work.rows}

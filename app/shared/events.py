@@ -154,11 +154,5 @@ def told_of_failure(event: Dependency, name: str) -> None:
 
 
 def downloaded(event: Dependency, name: str, then: str = "") -> None:
-    """Let the browser save the file that an event gave to a download button.
-
-    Args:
-        event: What wrote the file.
-        name: The button's ``elem_id``.
-        then: A statement that the browser runs afterwards.
-    """
+    """Let the browser save the file that an event gave to the button of this id, and then run a statement."""
     event.success(None, None, None, js=f"() => {{ coft.download('{name}'); {then} }}")

@@ -22,12 +22,7 @@ KEPT = "If you cancel, what is done is kept: the run can be resumed."
 
 
 def job_status(job: JobView | None, cancelled: str = KEPT) -> str:
-    """A job: progress while it runs, one sentence when it ended.
-
-    Args:
-        job: The job.
-        cancelled: What becomes of a run that is cancelled, in a sentence.
-    """
+    """A job: progress while it runs, one sentence when it ended; ``cancelled`` says what becomes of a cancelled run."""
     if job is None:
         return ""
     return html(

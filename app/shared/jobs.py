@@ -165,9 +165,6 @@ class JobContext:
     def keep(self, result: JsonObject) -> None:
         """Keep what the job has made so far; it stays if the job ends early, and gives way to what the job returns.
 
-        Args:
-            result: JSON; finite numbers only.
-
         Raises:
             UnstorableValueError: The result is not JSON.
         """
@@ -343,11 +340,7 @@ class JobRunner:
         return self._jobs.get(job_id)
 
     def shutdown(self, wait: bool = True) -> None:
-        """Stop all jobs and take no more; jobs stopped this way become ``interrupted``.
-
-        Args:
-            wait: Return only when every running job has reached its next check and stopped.
-        """
+        """Stop all jobs and take no more, and wait until they stopped; jobs stopped this way become ``interrupted``."""
         with self._lock:
             self._closed = True
             handles = list(self._handles.values())
@@ -483,11 +476,6 @@ class JobService:
 
 
 def is_resumable(record: JobRecord, prompt_sets: set[int]) -> bool:
-    """Whether a job is a calibration that can be resumed.
-
-    Args:
-        record: The job.
-        prompt_sets: Ids of stored prompt sets.
-    """
+    """Whether a job is a calibration that can be resumed, by the ids of the stored prompt sets."""
     ended = record.kind == CALIBRATION_JOB and record.status in RESUMABLE and RESUMED_AS not in (record.result or {})
     return ended and record.payload.get("prompt_set_id") in prompt_sets

@@ -27,7 +27,6 @@ class Turns:
     """A queue for one place; an ordinary lock would let who released it take it again before anyone who waits."""
 
     def __init__(self) -> None:
-        """Nobody waits."""
         self._changed = Condition()
         self._queue: deque[object] = deque()
 
@@ -95,7 +94,6 @@ class MemoryWait:
     """Puts on a job's progress line that it waits for memory, and ends the wait where the job was cancelled."""
 
     def __init__(self, context: JobContext) -> None:
-        """Speak for one job."""
         self._context = context
         self._said = ""
 
@@ -150,11 +148,7 @@ class MemoryBudget:
     """
 
     def __init__(self, megabytes: int | None = None) -> None:
-        """Nothing is in use.
-
-        Args:
-            megabytes: The budget; None sets no limit.
-        """
+        """Nothing is in use; None sets no limit."""
         self.changed = Condition()
         """Guards all that is counted here; holders of idle memory use it as their own lock."""
         self._limit = None if megabytes is None else megabytes * MEGABYTE
@@ -286,7 +280,6 @@ class DeviceMemory:
     """The device's memory, as everybody shares it who runs models."""
 
     def __init__(self, turns: Turns, budget: MemoryBudget) -> None:
-        """Wire to the queue for the device and to the budget."""
         self._turns = turns
         self._budget = budget
         self._peaks = DevicePeaks()
@@ -329,11 +322,7 @@ class DeviceMemory:
             yield
 
     def room(self, waiting: Waiting | None = None) -> Room:
-        """Where long work that holds a turn takes the memory of its batches from.
-
-        Args:
-            waiting: Told while a batch waits for memory.
-        """
+        """Where long work that holds a turn takes the memory of its batches from; told while a batch waits for it."""
         return _TurnRoom(self, self._turns, waiting)
 
     def attempts(self) -> Iterator[AbstractContextManager[None]]:

@@ -37,7 +37,6 @@ class Loads:
     """The phases of models that are being loaded; any number of people may watch the same one."""
 
     def __init__(self) -> None:
-        """Nothing is being loaded."""
         self._phases: dict[str, LoadingPhase] = {}
         self._changed = Condition()
 

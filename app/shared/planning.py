@@ -61,11 +61,7 @@ def pinned(model: LanguageModel, settings: Asked) -> Asked:
 
 
 def rendering_of(stored: JsonObject | None, model: LanguageModel) -> Rendering:
-    """How a stored session's model read its prompt; sessions of earlier versions are rendered anew, as they were.
-
-    Args:
-        stored: What the session keeps of it; None for sessions of earlier versions.
-        model: The model as it was loaded.
+    """How a stored session's model read its prompt; one of an earlier version (None) is rendered anew, as it was.
 
     Raises:
         InvalidInputError: What is kept is damaged.
@@ -120,7 +116,6 @@ class Detectors:
     """Gives each request its detector; lexicons and pipeline are loaded once."""
 
     def __init__(self, detector: SpanDetector, user_lists: UserListsRepository) -> None:
-        """Keep the detector whose families are the program's own choice, and the stored word lists."""
         self._detector = detector
         self._user_lists = user_lists
         self._read: LRUCache[int, UserList] = LRUCache(LISTS_KEPT)
@@ -293,7 +288,7 @@ def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certif
     return Certificate.mismatch(f"mask_layout: calibrated {made}, used {used}, so no threshold is applied")
 
 
-def controls_of(settings: AuditSettings) -> Controls:
+def controls_of(settings: AuditSettings | CalibrationRequest) -> Controls:
     """What all policies of the settings have in common.
 
     Raises:
@@ -316,15 +311,7 @@ class Planner:
     """Turns settings into a policy with its calibration, and a prompt into a plan."""
 
     def __init__(self, thresholds: Thresholds, detectors: Detectors, host: ModelHost, full_logits_kb: int = 0) -> None:
-        """Wire the planner.
-
-        Args:
-            thresholds: Calibrations as settings name them.
-            detectors: Find sensitive spans; a detector's version is part of every fingerprint.
-            host: Loads what policies run beside the audited model.
-            full_logits_kb: Kilobytes up to which the logits of a step are kept whole; of larger ones the heads are
-                kept. 0 keeps none.
-        """
+        """Wire the planner; up to ``full_logits_kb`` (0: none) a step's logits are kept whole, of larger ones the heads."""
         self._thresholds = thresholds
         self._detectors = detectors
         self._host = host

@@ -55,11 +55,7 @@ def parameters_text(settings: AuditSettings) -> str:
 
 
 def parameters_from(policy: str, text: object) -> tuple[tuple[str, ParameterValue], ...]:
-    """The page's parameters as settings; those of another policy than the chosen one count for nothing.
-
-    Args:
-        policy: The chosen policy.
-        text: What :func:`parameters_text` writes, with values as a reviewer typed them; empty is none.
+    """What :func:`parameters_text` writes, as settings; parameters of another policy than the chosen count for nothing.
 
     Raises:
         ServiceError: A value cannot be taken, or there is no such policy; the sentence names it.

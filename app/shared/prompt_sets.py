@@ -395,7 +395,6 @@ class PromptSetReader:
     """Reads uploaded prompt sets up to a size."""
 
     def __init__(self, max_upload_bytes: int) -> None:
-        """Keep the size in bytes of the largest prompt set that is read."""
         self._max_upload_bytes = max_upload_bytes
 
     def parse(

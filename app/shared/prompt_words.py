@@ -60,13 +60,7 @@ def spans_from(items: object) -> tuple[Span, ...] | None:
 
 
 def draft_message(request: StartAudit, notes: Sequence[str], preview: MaskPreview | str) -> Message:
-    """A session that is not started yet: the prompt and spans of another one, and what of it could not be had.
-
-    Args:
-        request: The prompt, its spans and settings.
-        notes: What could not be taken over.
-        preview: The masked reading, or why there is none.
-    """
+    """A session that is not started yet: the prompt and spans of another one, and what of it could not be had."""
     refused = isinstance(preview, str)
     return {
         "kind": "draft",

@@ -221,12 +221,7 @@ def candidate_status(step: Step, candidate: Candidate) -> tuple[str, str]:
 
 
 def family_verdict(step: Step, effect: str) -> tuple[str, str]:
-    """A step with factorized masks in plain words: a bold beginning and the rest.
-
-    Args:
-        step: A step whose thresholds are those of its own policy.
-        effect: What masking does to the token, in a sentence.
-    """
+    """A step with factorized masks in plain words: a bold beginning and the rest; ``effect`` says what masking does."""
     if step.fallback:
         return (
             "Fallback:",
@@ -387,12 +382,7 @@ def _as_typed(step: Step, digits: int) -> str:
 
 
 def facts(step: Step, noise: NumericNoise | None = None) -> list[tuple[str, str, str]]:
-    """The four figures under the chart: name, value, what it means.
-
-    Args:
-        step: The step.
-        noise: Bound on the numeric noise of the model's type; without one no step is said to stand at its threshold.
-    """
+    """The four figures under the chart: name, value, what it means. Without ``noise`` none stands at its threshold."""
     return [_set_fact(step, noise), _mass_fact(step), _variation_fact(step), _sensitivity_fact(step)]
 
 
@@ -524,12 +514,7 @@ class Card(TypedDict):
 
 
 def step_card(step: Step, noise: NumericNoise | None = None) -> Card:
-    """Everything that the page shows of a step.
-
-    Args:
-        step: The step.
-        noise: Bound on the numeric noise of the model's type.
-    """
+    """Everything that the page shows of a step; ``noise`` bounds the numeric noise of the model's type."""
     tau = math.exp(step.log_tau)
     digits = _digits(step, tau)
     ratio = step.diagnostics.log_ratio

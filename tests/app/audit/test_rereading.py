@@ -104,7 +104,7 @@ def test_at_the_audits_own_values_nothing_differs_and_without_any_the_same_is_re
     assert plain == same
     assert plain.thresholds.kind == "own"
     assert plain.certified_now == sum(step.certified for step in session.steps)
-    assert not any(row.remarkable for row in plain.rows)
+    assert not any(row.token_mark or row.certificate_mark for row in plain.rows)
     assert plain.token_sentence == "Every token would be the same."
 
 
@@ -167,7 +167,7 @@ def test_a_branch_with_forced_tokens_is_repeated_with_the_same_tokens_forced(wir
         pass
     old = wired[AuditService].view(root.session_id, fork.branch_id)
     same = wired[RereadService].read(RereadRequest(root.session_id, branch_id=fork.branch_id))
-    assert not any(row.remarkable for row in same.rows)
+    assert not any(row.token_mark or row.certificate_mark for row in same.rows)
     *_, last = wired[RereadService].depart(RereadRequest(root.session_id, branch_id=fork.branch_id))
     made = wired[AuditService].view(last.session_id, last.branch_id)
     assert last.departs is None

@@ -18,9 +18,10 @@ from app.calibrate.operations import calibration_json, drift_json
 from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
+from app.shared.calibration_views import CalibrationReadings
+from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
-from app.shared.thresholds import CalibrationReadings
 from coft_core.errors import InvalidInputError
 from db.types import StoreError
 from tests.conftest import load_tiny, prompt_set_csv
@@ -153,12 +154,12 @@ def test_another_version_of_the_embedded_calibration_is_stored_once_beside_the_o
         calibration.save(tmp_path / name)
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'own.sqlite3'}", pipeline="none")
     with services(settings, loader=load_tiny) as own:
-        old = own[CalibrationService].install_embedded(tmp_path / "old.zip")
-        first = own[CalibrationService].install_embedded(tmp_path / "new.zip")
+        old = own[CalibrationStore].install_embedded(tmp_path / "old.zip")
+        first = own[CalibrationStore].install_embedded(tmp_path / "new.zip")
         assert [entry.last_step for entry in old.bins[:2]] == [7, 15]
         assert [entry.last_step for entry in first.bins[:2]] == [0, 1]
         for name, record in (("old.zip", old), ("new.zip", first)):
-            assert own[CalibrationService].install_embedded(tmp_path / name).id == record.id
+            assert own[CalibrationStore].install_embedded(tmp_path / name).id == record.id
 
 
 def test_the_embedded_calibration_cannot_be_deleted(wired):
