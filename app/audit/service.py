@@ -128,7 +128,7 @@ class AuditService:
         return ChainProgress(branch.finished, chain, session_noise(record), computations_of(record))
 
     def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:
-        """Generate one token on a branch, the active one if None; durable when this returns. None at the end of a chain.
+        """Generate one token on a branch, the active one if None; durable when this returns. None at a chain's end.
 
         Raises:
             DeviceMemoryError: The device's memory ran out; the chain is as it was.

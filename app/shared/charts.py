@@ -147,15 +147,15 @@ def candidates_figure(
 
 def steps_figure() -> go.Figure:
     """Certified-set size (bars, above) and threshold (line, below) by step; the browser appends the steps."""
-    figure = go.Figure(layout=plain_layout(STEPS_HEIGHT, {"l": 34, "r": 4, "t": 6, "b": 20}))
-    figure.add_bar(x=[], y=[], name="set size")
-    figure.add_scatter(x=[], y=[], name="threshold", yaxis="y2", mode="lines")
-    figure.update_layout(
-        bargap=0.38,
-        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "anchor": "y2"},
+    figure = _by_step(
+        STEPS_HEIGHT,
+        {"l": 34, "r": 4, "t": 6, "b": 20},
+        xaxis={"anchor": "y2"},
         yaxis={"domain": [0.42, 1], "rangemode": "tozero", "nticks": 3},
         yaxis2={"domain": [0, 0.27], "rangemode": "tozero", "nticks": 2},
     )
+    figure.add_bar(x=[], y=[], name="set size")
+    figure.add_scatter(x=[], y=[], name="threshold", yaxis="y2", mode="lines")
     return figure
 
 
@@ -183,20 +183,11 @@ def support_histogram(
     below = [n if x < limit else 0 for n, x in zip(counts, places, strict=True)]
     figure = go.Figure(layout=plain_layout(HISTOGRAM_HEIGHT, {"l": 38, "r": 6, "t": 20, "b": 40}))
     # the template colours bars by their order: the first and third place stay empty here
-    series: tuple[tuple[str, list[int]], ...] = (
-        ("", []),
-        ("under the threshold", below),
-        ("", []),
-        ("at or over the threshold", above),
-    )
-    for name, values in series:
+    for name, values in (("", []), ("under the threshold", below), ("", []), ("at or over the threshold", above)):
         figure.add_bar(
-            x=places[: len(values)],
-            y=values,
-            name=name,
-            width=size * 0.9,
+            x=places[: len(values)], y=values, name=name, width=size * 0.9,
             hovertemplate="%{y} " + name + "<extra></extra>",
-        )
+        )  # fmt: skip
     figure.update_layout(barmode="stack")
     ticks = list(range(int(first), 1))
     figure.update_xaxes(
@@ -246,6 +237,13 @@ DIVERGENCE_HEIGHT = 190
 MARGIN_HEIGHT = 150
 
 
+def _by_step(height: int, margin: dict[str, int], xaxis: dict[str, Any], **layout: Any) -> go.Figure:
+    """A chart of a chain's steps, counted from 1."""
+    figure = go.Figure(layout=plain_layout(height, margin))
+    figure.update_layout(bargap=0.38, xaxis={"showgrid": False, "dtick": 8, "tick0": 1, **xaxis}, **layout)
+    return figure
+
+
 def strip_figure() -> go.Figure:
     """The chain as a strip of cells, one a step; the row above marks which way a sensitive token moves."""
     figure = go.Figure(layout=plain_layout(STRIP_HEIGHT, {"l": 8, "r": 8, "t": 6, "b": 20}))
@@ -269,30 +267,25 @@ def scatter_figure() -> go.Figure:
 
 def divergence_figure() -> go.Figure:
     """KL(fused || masked) above, total variation on the certified set and its bound below, by step."""
-    figure = go.Figure(layout=plain_layout(DIVERGENCE_HEIGHT, {"l": 54, "r": 8, "t": 8, "b": 20}))
-    figure.update_layout(
-        bargap=0.38,
-        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "anchor": "y2"},
+    return _by_step(
+        DIVERGENCE_HEIGHT,
+        {"l": 54, "r": 8, "t": 8, "b": 20},
+        xaxis={"anchor": "y2"},
         yaxis={"domain": [0.53, 1], "rangemode": "tozero", "nticks": 3, "title": {"text": "KL, nats"}},
         yaxis2={
-            "domain": [0, 0.42],
-            "range": [0, 1.08],
-            "tickvals": [0, 0.5, 1],
-            "title": {"text": "TV", "standoff": 4},
+            "domain": [0, 0.42], "range": [0, 1.08], "tickvals": [0, 0.5, 1], "title": {"text": "TV", "standoff": 4},
         },
-    )
-    return figure
+    )  # fmt: skip
 
 
 def margin_figure() -> go.Figure:
     """How far each token's joint support lies above or under its threshold, in nats, by step."""
-    figure = go.Figure(layout=plain_layout(MARGIN_HEIGHT, {"l": 54, "r": 8, "t": 8, "b": 20}))
-    figure.update_layout(
-        bargap=0.38,
-        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "showline": False},
+    return _by_step(
+        MARGIN_HEIGHT,
+        {"l": 54, "r": 8, "t": 8, "b": 20},
+        xaxis={"showline": False},
         yaxis={"nticks": 4, "zeroline": True, "zerolinewidth": 1.5, "title": {"text": "nats", "standoff": 4}},
     )
-    return figure
 
 
 def frames() -> dict[str, dict[str, Any]]:
@@ -303,8 +296,7 @@ def frames() -> dict[str, dict[str, Any]]:
         "divergence": divergence_figure(),
         "margin": margin_figure(),
     }
-    return {name: _without_template(figure.layout.to_plotly_json()) for name, figure in figures.items()}
-
-
-def _without_template(layout: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in layout.items() if key != "template"}
+    return {
+        name: {key: value for key, value in figure.layout.to_plotly_json().items() if key != "template"}
+        for name, figure in figures.items()
+    }

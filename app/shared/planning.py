@@ -311,7 +311,7 @@ class Planner:
     """Turns settings into a policy with its calibration, and a prompt into a plan."""
 
     def __init__(self, thresholds: Thresholds, detectors: Detectors, host: ModelHost, full_logits_kb: int = 0) -> None:
-        """Wire the planner; up to ``full_logits_kb`` (0: none) a step's logits are kept whole, of larger ones the heads."""
+        """Wire it; up to ``full_logits_kb`` (0: none) a step's logits are kept whole, and the heads of larger ones."""
         self._thresholds = thresholds
         self._detectors = detectors
         self._host = host

@@ -17,7 +17,6 @@ from app.shared.charts import PALETTES, candidates_figure, support_histogram, te
 from app.shared.prompt_words import spans_from
 from app.shared.step_words import (
     digits_for,
-    is_plainly_certified,
     probability,
     shapes,
     shown_token,
@@ -43,7 +42,6 @@ def test_only_a_calibrated_threshold_is_called_certified_without_a_caveat(state)
     assert all(row["mark"] != "tick" for row in card["rows"])
     assert {"open", "inherited"} & set(card["c"].split())
     assert not card["sr"].endswith(", certified")
-    assert not is_plainly_certified(make_step(3, " his", state))
 
 
 def test_a_fallback_is_never_called_certified_even_if_flagged_so():
@@ -53,7 +51,6 @@ def test_a_fallback_is_never_called_certified_even_if_flagged_so():
     assert card["v"][0] == "Fallback:"
     assert "fallback" in card["c"].split()
     assert "tri" in card["k"]
-    assert not is_plainly_certified(step)
 
 
 def test_a_forced_token_outside_the_set_names_the_smaller_view():
