@@ -37,7 +37,6 @@ from app.shared.prompt_sets import (
     RowError,
     SamplePromptSet,
     first_refused,
-    listed_samples,
     refused_rows,
     sample_of,
 )
@@ -199,9 +198,11 @@ class CalibrationService(PromptSetReader):
             services[Detectors], max_upload_bytes=services.largest_upload,
         )  # fmt: skip
 
+    uses = ("calibration",)
+
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """Prompt sets that come with the program, to calibrate on."""
-        return (*listed_samples("calibration"), sample_of(DEMO_SAMPLE))
+        return (*super().samples(), sample_of(DEMO_SAMPLE))
 
     def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, in the order of lines; loads the model."""

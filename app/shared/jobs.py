@@ -100,6 +100,7 @@ class JobContext:
     Attributes:
         job_id: The job's id.
         payload: What the job was asked.
+        state: The share done and the message as last reported, written to the store or not yet.
     """
 
     def __init__(
@@ -115,15 +116,10 @@ class JobContext:
         self._jobs = jobs
         self._stop = stop
         self._clock = clock
-        self._state = (0.0, "")
+        self.state = (0.0, "")
         self._reported_at = -math.inf
         self._alive_at = -math.inf
         self._rate = Rate()
-
-    @property
-    def state(self) -> tuple[float, str]:
-        """The share done and the message as last reported, written to the store or not yet."""
-        return self._state
 
     @property
     def seconds_left(self) -> float | None:
@@ -155,12 +151,12 @@ class JobContext:
         """
         if not 0.0 <= fraction <= 1.0:
             raise ValueError(f"A job's progress is a share from 0 to 1, not {fraction}.")
-        self._state = (fraction, self._state[1] if message is None else message)
+        self.state = (fraction, self.state[1] if message is None else message)
         now = self._clock()
         self._rate.note(now, fraction)
         if now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = self._alive_at = now
-            self._jobs.set_progress(self.job_id, *self._state)
+            self._jobs.set_progress(self.job_id, *self.state)
 
     def keep(self, result: JsonObject) -> None:
         """Keep what the job has made so far; it stays if the job ends early, and gives way to what the job returns.
@@ -181,7 +177,7 @@ class JobContext:
         now = self._clock()
         if now - self._alive_at >= HEARTBEAT_SECONDS:
             self._alive_at = now
-            self._jobs.set_progress(self.job_id, *self._state)
+            self._jobs.set_progress(self.job_id, *self.state)
 
 
 logger = logging.getLogger(__name__)

@@ -281,18 +281,10 @@ class DeviceMemory:
 
     def __init__(self, turns: Turns, budget: MemoryBudget) -> None:
         self._turns = turns
-        self._budget = budget
-        self._peaks = DevicePeaks()
-
-    @property
-    def peaks(self) -> DevicePeaks:
-        """Where all who measure a step's memory at the same time measure it."""
-        return self._peaks
-
-    @property
-    def budget(self) -> MemoryBudget:
+        self.budget = budget
         """What all keys and values together may take."""
-        return self._budget
+        self.peaks = DevicePeaks()
+        """Where all who measure a step's memory at the same time measure it."""
 
     def run(self, size: int, work: Callable[[], Result], waiting: Waiting | None = None) -> Result:
         """Run short work in a turn of its own, as soon as its memory is there.
@@ -305,7 +297,7 @@ class DeviceMemory:
         Raises:
             DeviceMemoryError: The device's memory ran out twice.
         """
-        with self._budget.room(size, waiting):
+        with self.budget.room(size, waiting):
             for attempt in self.attempts():
                 with attempt, self._turns.turn():
                     result = work()
@@ -318,7 +310,7 @@ class DeviceMemory:
         Raises:
             DeviceMemoryError: The device's memory ran out.
         """
-        with self._budget.room(size), self._turns.turn(), _Attempt(last=True):
+        with self.budget.room(size), self._turns.turn(), _Attempt(last=True):
             yield
 
     def room(self, waiting: Waiting | None = None) -> Room:
@@ -341,7 +333,7 @@ class DeviceMemory:
         yield first
         if first.failed:
             # Not before here are the failed work's tensors let go of, which the error's traceback held.
-            self._budget.close_idle()
+            self.budget.close_idle()
             free_unused()
             yield _Attempt(last=True)
 

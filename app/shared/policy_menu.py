@@ -31,13 +31,10 @@ KINDS = {
 
 
 def policies_json(known: Sequence[PolicyInfo] = KNOWN_POLICIES) -> list[dict[str, Any]]:
-    """Every policy with the declarations of its parameters, in the menu's order."""
-    return [policy_json(item) for item in sorted(known, key=_place)]
-
-
-def policy_json(info: PolicyInfo) -> dict[str, Any]:
-    """A policy with the declarations of its parameters, and the heading that it stands under."""
-    return {**asdict(info), "group": KINDS.get(info.kind, info.kind)}
+    """Every policy with the declarations of its parameters and its heading, in the menu's order."""
+    kinds = list(KINDS)
+    ordered = sorted(known, key=lambda info: kinds.index(info.kind))
+    return [{**asdict(info), "group": KINDS[info.kind]} for info in ordered]
 
 
 def parameters_json(settings: AuditSettings) -> dict[str, Any]:
@@ -79,11 +76,6 @@ def method_facts(settings: AuditSettings) -> dict[str, Any]:
             [title, f"{value} (default)" if usual else value] for title, value, usual in own_parameters(settings)
         ],
     }
-
-
-def _place(info: PolicyInfo) -> int:
-    kinds = list(KINDS)
-    return kinds.index(info.kind) if info.kind in kinds else len(kinds)
 
 
 def _plain(value: ParameterValue) -> object:

@@ -241,7 +241,7 @@ def parse_prompt_set(
         path: The file.
         filename: Its name as uploaded; its ending decides the format.
         max_bytes: Largest file that is read.
-        columns: Column by field, see :func:`app.shared.prompt_sets.map_columns`.
+        columns: Column by field, see :func:`map_columns`.
 
     Returns:
         Usable rows, and what is wrong with the others.
@@ -392,21 +392,22 @@ def _span(item: Any, prompt: str) -> Span:
 
 
 class PromptSetReader:
-    """Reads uploaded prompt sets up to a size."""
+    """Reads uploaded prompt sets up to a size in bytes, and offers those that come with the program."""
+
+    uses: tuple[str, ...] = ()
+    """What the offered ones are listed for, see :func:`listed_samples`."""
 
     def __init__(self, max_upload_bytes: int) -> None:
         self._max_upload_bytes = max_upload_bytes
 
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """Prompt sets that come with the program."""
+        return listed_samples(*self.uses)
+
     def parse(
         self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
     ) -> ParsedPromptSet:
-        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
-
-        Args:
-            path: The file.
-            filename: Its name as uploaded.
-            columns: For each field the column to read it from; ``""`` reads it from none. Fields that are left out are
-                read from the column of their own name, else from one of an obvious name.
+        """Read a CSV or JSONL prompt set, see :func:`parse_prompt_set`; what is wrong with a row is data.
 
         Raises:
             ServiceError: The file as a whole cannot be used.
