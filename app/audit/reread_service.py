@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import takewhile
 from threading import Lock
 from typing import cast
@@ -39,8 +38,6 @@ from db.sessions import SessionsRepository
 KEPT_BYTES = 256 * 1024 * 1024
 """Logits that are kept decoded at a time, of all chains together; the chain unused for longest goes first."""
 
-_Key = tuple[int, int, str, datetime]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredChain:
@@ -66,7 +63,7 @@ class StoredChains:
     def __init__(self, sessions: SessionsRepository, kept_bytes: int = KEPT_BYTES) -> None:
         """Read from a store; so many bytes of logits are kept decoded."""
         self._sessions = sessions
-        self._kept: LRUCache[_Key, StoredChain] = LRUCache(kept_bytes, getsizeof=lambda chain: chain.size)
+        self._kept: LRUCache[int, StoredChain] = LRUCache(kept_bytes, getsizeof=lambda chain: chain.size)
         self._lock = Lock()
 
     @property
@@ -82,17 +79,15 @@ class StoredChains:
             NotFoundError: The branch is gone.
             StoredLogitsError: The logits of a step are damaged.
         """
-        # A number can be given again to another branch after a deletion; the rest tells the two apart.
-        key = (branch.id, branch.session_id, branch.path, branch.created_at)
         with self._lock:
-            known = self._kept.get(key, StoredChain())
+            known = self._kept.get(branch.id, StoredChain())
         # Steps are only ever added, so that what is known stays true.
         added = self._with_logits(branch.id, len(known.steps))
         if added or known.texts is None:
             known = StoredChain((*known.steps, *added), {**(known.texts or {}), **_texts(added)})
         # A chain that alone is larger than what is kept is read anew each time.
         with self._lock, suppress(ValueError):
-            self._kept[key] = known
+            self._kept[branch.id] = known
         return known
 
     def _with_logits(self, branch_id: int, first: int) -> tuple[Step, ...]:

@@ -24,6 +24,7 @@ from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
 from coft_core.errors import InvalidInputError
 from db.types import StoreError
+from tests.app.conftest import calibrated_on
 from tests.conftest import load_tiny, prompt_set_csv
 
 REQUEST = CalibrationRequest(name="set", model="tiny")
@@ -58,12 +59,8 @@ def grouped_rows(count=60):
 
 
 @pytest.fixture(scope="module")
-def wired(tmp_path_factory):
-    """All services on a tiny model; the tests of this file share them and count nothing that others may add."""
-    folder = tmp_path_factory.mktemp("store")
-    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
-    with services(settings, loader=load_tiny) as opened:
-        yield opened
+def wired(shared):
+    return shared
 
 
 @pytest.fixture
@@ -71,10 +68,8 @@ def made(wired, tmp_path):
     """Calibrate on rows, and give the view."""
 
     def calibrate(rows=None, **changes):
-        parsed = wired[CalibrationService].parse(write(tmp_path, rows_csv(rows) if rows else prompt_set_csv()))
-        job = wired[JobService].wait(wired[CalibrationService].submit(parsed, replace(REQUEST, **changes)))
-        assert job.status == "done", job.error
-        return wired[CalibrationService].view(job.result["calibration_id"])
+        text = rows_csv(rows) if rows else prompt_set_csv()
+        return wired[CalibrationService].view(calibrated_on(wired, tmp_path, text, replace(REQUEST, **changes)))
 
     return calibrate
 
