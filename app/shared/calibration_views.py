@@ -59,7 +59,7 @@ class CalibrationReadings:
         everyone = read(stored, wanted)
         family = _family(everyone, wanted.family)
         whole = everyone if wanted.group is None else everyone.for_group(wanted.group)
-        part, joint = part_of(whole, family), whole.layout == "joint"
+        part = part_of(whole, family)
         reading = (calibration_id, replace(whole.reading, alpha=0.0), whole.group, family)
         calibrated = [entry for entry in part.bins if entry.state == "calibrated"]
         return CalibrationView(
@@ -74,7 +74,7 @@ class CalibrationReadings:
             log_values=self._once(("log values", *reading), lambda: log_values(part)),
             reading=whole.reading,
             smallest_alpha=self._once(("smallest alpha", *reading), whole.smallest_alpha),
-            sequence=whole.sequence() if joint else None,
+            sequence=whole.sequence() if whole.layout == "joint" else None,
             notes=whole.notes,
             groups=self._groups(calibration_id, part_of(everyone, family), family),
             group=whole.group,
@@ -83,7 +83,7 @@ class CalibrationReadings:
             effective_contexts=part.effective_contexts,
             iterations=() if part.chains is None else part.chains.iterations,
             has_chains=len(whole.chosen) > 0,
-            sequence_coverage=chain_rows(whole.sequence_coverage()) if joint else (),
+            sequence_coverage=chain_rows(whole.sequence_coverage()) if whole.layout == "joint" else (),
             coverage_by_step=tuple(_coverage_view(row) for row in whole.coverage.steps),
         )
 
