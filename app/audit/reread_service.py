@@ -41,12 +41,7 @@ KEPT_BYTES = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StoredChain:
-    """A chain and the tokens' texts that it knows.
-
-    Attributes:
-        steps: The steps, logits included.
-        texts: Text by token id, of all tokens that stand in its steps and their candidates.
-    """
+    """A chain with its logits, and the text by id of every token in its steps and their candidates."""
 
     steps: tuple[Step, ...] = ()
     texts: dict[int, str] | None = None

@@ -68,12 +68,7 @@ class RereadThresholds:
 
 @dataclass(frozen=True, slots=True)
 class RereadRow:
-    """One step as it was audited and as it reads now.
-
-    Attributes:
-        then: The stored step.
-        now: The reading.
-    """
+    """One step as it was audited and as it reads now."""
 
     then: Step
     now: RereadStep

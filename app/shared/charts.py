@@ -50,7 +50,6 @@ FONT_SIZE = 11
 CANDIDATES_HEIGHT = 188
 STEPS_HEIGHT = 150
 HISTOGRAM_HEIGHT = 220
-SHOWN_CANDIDATES = 6
 
 CONFIG = {"displayModeBar": False, "responsive": True, "doubleClick": False, "showTips": False}
 
@@ -100,48 +99,19 @@ def template(mode: str) -> dict[str, object]:
     }
 
 
-def candidates_figure(
-    tokens: Sequence[str] = (),
-    factual: Sequence[float] = (),
-    masked: Sequence[float] = (),
-    fused: Sequence[float] = (),
-    tau: float | None = None,
-    tau_text: str = "",
-) -> go.Figure:
-    """Grouped bars of a step's candidates in the three views, with the threshold as a dashed line.
-
-    Args:
-        tokens: Candidate texts, likeliest factual first.
-        factual: Probabilities in the factual view, outlined bars.
-        masked: Probabilities in the masked view, hatched bars.
-        fused: Probabilities after fusion, solid bars.
-        tau: Threshold on joint support; None draws no line.
-        tau_text: The threshold as text.
-    """
-    places = list(range(min(len(tokens), SHOWN_CANDIDATES)))
+def candidates_figure() -> go.Figure:
+    """Grouped bars of a step's candidates in the three views; the browser fills them and draws the threshold."""
     figure = go.Figure(
         data=[
-            go.Bar(
-                name=name, x=places, y=[values[i] for i in places], hovertemplate=f"{name} %{{y:.4g}}<extra></extra>"
-            )
-            for name, values in (("factual", factual), ("masked", masked), ("fused", fused))
+            go.Bar(name=name, x=[], y=[], hovertemplate=f"{name} %{{y:.4g}}<extra></extra>")
+            for name in ("factual", "masked", "fused")
         ],
         layout=plain_layout(CANDIDATES_HEIGHT, {"l": 34, "r": 4, "t": 12, "b": 22}),
     )
     figure.update_layout(barmode="group", bargap=0.24, bargroupgap=0.1)
-    figure.update_xaxes(
-        tickmode="array",
-        tickvals=places,
-        ticktext=[tokens[i].strip() or "\N{OPEN BOX}" for i in places],
-        tickfont={"family": MONO, "size": FONT_SIZE},
-        showgrid=False,
-    )
+    font = {"family": MONO, "size": FONT_SIZE}
+    figure.update_xaxes(tickmode="array", tickvals=[], ticktext=[], tickfont=font, showgrid=False)
     figure.update_yaxes(rangemode="tozero", nticks=5, tickformat=".2~f")
-    if tau is not None:
-        figure.add_hline(y=tau, line={"dash": "5px,3px", "width": 1.5})
-        figure.add_annotation(
-            x=1, xref="paper", y=tau, text=f"<b>τ {tau_text}</b>", showarrow=False, xanchor="right", yanchor="bottom"
-        )
     return figure
 
 

@@ -100,14 +100,7 @@ Reply = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """What answers one event of a component of the browser.
-
-    Attributes:
-        handler: The function that answers.
-        outputs: What its answer goes to.
-        inputs: The components whose values it takes.
-        settings: How the event runs.
-    """
+    """What answers one event of a component of the browser, from which values and to where, and how it runs."""
 
     handler: Callable[..., Any]
     outputs: Component | Sequence[Component] | None

@@ -79,17 +79,9 @@ def resumable_jobs(jobs: Sequence[JobView]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobPart:
-    """The controls of a job.
+    """The controls of a job: the ids of the followed one and of the shown result, and how far it is.
 
-    Attributes:
-        job: The id of the job that is followed, or None.
-        shown_id: The id of the result that is shown, or None.
-        timer: Ticks while a job is at work.
-        run: Begins one.
-        cancel: Ends it.
-        status: How far it is, or how it ended.
-        said: The same for a screen reader.
-        unfinished: The jobs that can be resumed; None on a page that resumes none.
+    ``said`` says the status to a screen reader; ``unfinished`` is None on a page that resumes no job.
     """
 
     job: gr.State

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -305,15 +305,9 @@ class JobRunner:
             handle = self._handles.get(job_id)
         return None if handle is None else handle.context.seconds_left
 
-    def list(
-        self,
-        kind: str | None = None,
-        statuses: Collection[JobStatus] | None = None,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> Sequence[JobRecord]:
-        """Return jobs of all processes, newest first; see :meth:`db.jobs.JobsRepository.list`."""
-        return [self._live(record) for record in self._jobs.list(kind, statuses, limit, offset)]
+    def list(self, kind: str | None = None, limit: int = 100) -> Sequence[JobRecord]:
+        """Jobs of all processes, newest first."""
+        return [self._live(record) for record in self._jobs.list(kind, limit=limit)]
 
     def wait(self, job_id: int, timeout: float | None = None) -> JobRecord:
         """Wait until a job of this process has ended.

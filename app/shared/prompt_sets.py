@@ -64,17 +64,7 @@ class ParsedPromptSet:
 
 @dataclass(frozen=True, slots=True)
 class PromptPreview:
-    """A row as it will be masked.
-
-    Attributes:
-        line: Line in the file.
-        prompt: The prompt.
-        reference: Its reference, if it has one.
-        spans: Its spans: those of the row, else those detected.
-        detected: Whether they were detected.
-        group: Its group.
-        context: Its context.
-    """
+    """A row as it will be masked; its spans are those of the row, else those ``detected``."""
 
     line: int
     prompt: str
@@ -110,15 +100,7 @@ class CalibrationEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SamplePromptSet:
-    """A prompt set that comes with the program.
-
-    Attributes:
-        name: File name.
-        title: Title for a menu.
-        description: One sentence.
-        rows: Number of rows.
-        path: The file.
-    """
+    """A prompt set that comes with the program, by the name of its file and with the title of a menu."""
 
     name: str
     title: str

@@ -13,7 +13,7 @@ from app.audit.branch_words import crumbs
 from app.audit.service import AuditService
 from app.audit.words import bin_verdict, session_message
 from app.shared.audits import BinView
-from app.shared.charts import PALETTES, candidates_figure, support_histogram, template
+from app.shared.charts import PALETTES, support_histogram, template
 from app.shared.prompt_words import spans_from
 from app.shared.step_words import (
     digits_for,
@@ -172,14 +172,11 @@ def test_a_bin_without_rank_draws_no_coverage():
     assert bin_verdict(bare)[1].startswith("3 contexts, 9 needed")
 
 
-def test_candidates_are_told_apart_by_shape_and_the_threshold_is_dashed():
-    figure = candidates_figure([" he", " she"], [0.2, 0.1], [0.1, 0.1], [0.1, 0.1], 0.06, "0.06")
+def test_candidates_are_told_apart_by_shape():
     bars = template("light")["data"]["bar"]
     assert bars[1]["marker"]["pattern"]["shape"] == "/"
     assert bars[0]["marker"]["color"] == PALETTES["light"]["surface"]
     assert bars[2]["marker"]["color"] == PALETTES["light"]["accent"]
-    assert figure.layout.shapes[0].line.dash == "5px,3px"
-    assert figure.layout.shapes[0].y0 == 0.06
     assert template("light")["layout"]["font"]["size"] == template("dark")["layout"]["font"]["size"] == 11
 
 
