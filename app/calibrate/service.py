@@ -21,9 +21,9 @@ from app.calibrate.run import (
     with_chains,
 )
 from app.calibrate.trial import NOTHING_MASKED, Trial, nothing_masked, preview_rows, require_maskable, usable_rows
-from app.shared.audits import CalibrationRequest, CalibrationSummary, CalibrationView, ReadingRequest
+from app.shared.audits import CalibrationRequest, CalibrationSummary
 from app.shared.calibration_views import CalibrationReadings, summary_of
-from app.shared.calibrations import CalibrationStore, drift_since
+from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, RESUMED_AS, JobContext, JobRunner
 from app.shared.memory import MemoryWait
@@ -40,12 +40,12 @@ from app.shared.prompt_sets import (
     refused_rows,
     sample_of,
 )
+from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from coft_core.calibrate.run import SOURCES
 from coft_core.calibrate.settings import CalibrationSettings
 from coft_core.conformal.bins import check_spacing
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.families import AnyCalibration, split_alpha
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.shift import LEAST_PROMPTS, Shift
@@ -55,7 +55,6 @@ from coft_core.text.masking import MaskLayout, MaskMode, check_families
 from coft_core.text.sentinel import require_sentinel, resolve_sentinel
 from db.jobs import JobRecord, JobsRepository, LedgersRepository
 from db.prompt_sets import PromptRow, PromptSetsRepository
-from db.sessions import SessionsRepository
 from db.types import JsonObject, NotFoundError
 
 WEIGHTINGS = ("none", "column", "estimated")
@@ -169,33 +168,34 @@ class CalibrationService(PromptSetReader):
         self,
         store: CalibrationStore,
         prompt_sets: PromptSetsRepository,
-        sessions: SessionsRepository,
         jobs: JobsRepository,
         ledgers: LedgersRepository,
         runner: JobRunner,
         host: ModelHost,
         detectors: Detectors,
-        max_upload_bytes: int = 20_000_000,
+        thresholds: Thresholds,
+        max_upload_bytes: int,
     ) -> None:
         super().__init__(max_upload_bytes)
         self._store = store
         self._prompt_sets = prompt_sets
-        self._sessions = sessions
         self._jobs = jobs
         self._ledgers = ledgers
         self._runner = runner
         self._host = host
         self._detectors = detectors
         self._readings = CalibrationReadings(store)
+        self.view, self.load, self.delete = self._readings.view, store.load, store.delete
+        self.drift = thresholds.drift
         self._resuming = Lock()
 
     @classmethod
     def wired(cls, services: Services) -> CalibrationService:
         """Built from the program's services."""
         return cls(
-            services[CalibrationStore], services[PromptSetsRepository], services[SessionsRepository],
-            services[JobsRepository], services[LedgersRepository], services[JobRunner], services[ModelHost],
-            services[Detectors], max_upload_bytes=services.largest_upload,
+            services[CalibrationStore], services[PromptSetsRepository], services[JobsRepository],
+            services[LedgersRepository], services[JobRunner], services[ModelHost], services[Detectors],
+            services[Thresholds], services.largest_upload,
         )  # fmt: skip
 
     uses = ("calibration",)
@@ -272,14 +272,6 @@ class CalibrationService(PromptSetReader):
         """Finished calibrations, newest first."""
         return tuple(summary_of(record) for record in self._store.list(model))
 
-    def view(self, calibration_id: int, reading: ReadingRequest | None = None) -> CalibrationView:
-        """A calibration read as asked (as it was calibrated by default); needs no model."""
-        return self._readings.view(calibration_id, reading)
-
-    def load(self, calibration_id: int) -> AnyCalibration:
-        """The calibration itself, values included."""
-        return self._store.load(calibration_id)
-
     def reweight(self, calibration_id: int, deployment: tuple[str, ...], name: str) -> int:
         """Store a calibration anew with weights estimated for other prompts; needs no model. The new one's id.
 
@@ -306,19 +298,11 @@ class CalibrationService(PromptSetReader):
         reweighted = weights.applied(stored).each(lambda part: replace(part, name=name))
         return self._store.add(reweighted, record.prompt_set_id).id
 
-    def drift(self, calibration_id: int) -> DriftReport:
-        """What the audits that used a calibration say against it."""
-        return drift_since(self._store.load(calibration_id), calibration_id, self._sessions)
-
     def export(self, calibration_id: int, folder: Path) -> Path:
         """Write a calibration as a file that the library and the command line load, and return its path."""
         path = folder / f"calibration-{calibration_id}.zip"
         self._store.load(calibration_id).save(path)
         return path
-
-    def delete(self, calibration_id: int) -> None:
-        """Delete a calibration; sessions that used it keep its label."""
-        self._store.delete(calibration_id)
 
     def _work(
         self, prompts: ParsedPromptSet, request: CalibrationRequest

@@ -23,7 +23,6 @@ from coft_core.fingerprint import same_digests
 from coft_core.types import Certificate
 from db.calibrations import BinRecord, CalibrationFields, CalibrationRecord, CalibrationsRepository
 from db.chains import SessionBeginning
-from db.sessions import SessionsRepository
 
 LOADED = 32
 """Calibrations held at once; the one unused for longest goes first."""
@@ -159,13 +158,6 @@ def _bin_records(calibration: Calibration) -> Iterator[BinRecord]:
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-def drift_since(calibration: AnyCalibration, calibration_id: int, sessions: SessionsRepository) -> DriftReport:
-    """What the stored audits that used a calibration say against it."""
-    # Without chains there is nothing to compare audits with, however many there are.
-    audits = sessions.beginnings(calibration_id, WINDOW) if len(calibration.chosen) else ()
-    return drift_of(calibration, audits)
 
 
 def drift_of(calibration: AnyCalibration, audits: Sequence[SessionBeginning]) -> DriftReport:

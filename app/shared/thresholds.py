@@ -9,12 +9,12 @@ from cachetools import LRUCache
 
 from app.shared.audits import AuditSettings, BinView, CalibrationSummary, CertifiedIn
 from app.shared.calibration_views import joined, merged_bins, summary_of
-from app.shared.calibrations import CalibrationStore, drift_since
+from app.shared.calibrations import CalibrationStore, drift_of
 from app.shared.errors import ServiceError
 from app.shared.wiring import Services
 from coft_core.conformal.bins import PositionBins
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.drift import DriftReport
+from coft_core.conformal.drift import WINDOW, DriftReport
 from coft_core.conformal.families import AnyCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.fingerprint import certified_in
@@ -31,6 +31,8 @@ class Thresholds:
 
     def __init__(self, store: CalibrationStore, sessions: SessionsRepository) -> None:
         self._store = store
+        self.stored = store.load
+        """Gives a calibration as it was made."""
         self._sessions = sessions
         self._readings: LRUCache[tuple[int, float, str | None], AnyCalibration] = LRUCache(READINGS)
         self._lock = Lock()
@@ -65,21 +67,16 @@ class Thresholds:
             self._readings[key] = reading
         return reading
 
-    def stored(self, calibration_id: int) -> AnyCalibration:
-        """A calibration as it was made.
-
-        Raises:
-            NotFoundError: It has been deleted.
-        """
-        return self._store.load(calibration_id)
-
     def summary(self, calibration_id: int | None) -> CalibrationSummary | None:
         """A calibration in a line; None if there is none, or if it has been deleted."""
         return next((summary_of(item) for item in self._store.list() if item.id == calibration_id), None)
 
     def drift(self, calibration_id: int) -> DriftReport:
         """What the audits that used a calibration say against it."""
-        return drift_since(self._store.load(calibration_id), calibration_id, self._sessions)
+        calibration = self.stored(calibration_id)
+        # Without chains there is nothing to compare audits with, however many there are.
+        audits = self._sessions.beginnings(calibration_id, WINDOW) if len(calibration.chosen) else ()
+        return drift_of(calibration, audits)
 
 
 def readings_of(calibration: AnyCalibration) -> CertifiedIn:

@@ -14,6 +14,7 @@ from coft_core import audit_summary, drift_report
 from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.chains import SessionBeginning, StepSupport
+from db.sessions import SessionsRepository
 from tests.app.conftest import calibrated_on
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=9, top_p=1.0, alpha=0.2)
@@ -153,7 +154,7 @@ def test_steps_keep_their_families_and_refusals_in_the_store(wired):
     candidates = (Candidate(1, "a", -1.0, -2.0, -1.5, False, ("race",)), Candidate(2, "b", -1.0, -2.0, -1.5, True))
     step = replace(STEP, families=families, candidates=candidates)
     session = wired[AuditService].start(StartAudit("He", SETTINGS)).session_id
-    sessions = wired[CalibrationService]._sessions
+    sessions = wired[SessionsRepository]
     branch = sessions.get(session).active_branch_id
     sessions.append_step(branch, step)
     assert sessions.chain(branch) == (step,)
