@@ -60,6 +60,8 @@ class AuditService:
         self._sessions = sessions
         self._host = host
         self._detectors = detectors
+        self.masked_families = detectors.masked_families
+        """Families that are masked unless the settings say otherwise."""
         self._planner = Planner(thresholds, detectors, host, full_logits_kb)
         self._live = LiveBranches(sessions, self._planner, host, detectors, pool)
         self._views = AuditViews(sessions, thresholds, detectors)
@@ -77,11 +79,6 @@ class AuditService:
             services[SessionsRepository], services[Thresholds], services[ModelHost], services[Detectors],
             services[RolloutPool], services.settings.full_logits_kb,
         )  # fmt: skip
-
-    @property
-    def masked_families(self) -> tuple[str, ...]:
-        """Families that are masked unless the settings say otherwise."""
-        return self._detectors.masked_families
 
     def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
         """Sensitive spans of a text, sorted and disjoint, suggested ones included; None takes the usual settings."""
