@@ -270,28 +270,28 @@ class RereadService:
             ServiceError: The calibration has been deleted.
             InvalidInputError: Alpha is outside (0, 1).
         """
-        own = self._own(record, settings)
-        if own is None:
+        calibration = self._own(record, settings)
+        if calibration is None:
             return None, RereadThresholds("none", record.certificate, NO_THRESHOLDS)
         number, label = settings.calibration_id, record.calibration_label
-        used = _used(record, settings, own)
-        differing = tuple(name for name, _, _ in own.fingerprint.differences(used))
+        used = _used(record, settings, calibration)
+        differing = tuple(name for name, _, _ in calibration.fingerprint.differences(used))
         if not differing:
             told = f"The thresholds of the audit’s own calibration “{label}” count."
-            return own, RereadThresholds("own", "certified", told, number, label, own_notes(own))
-        if settings.lam != record.lam and (other := next(self._made_for(settings, alike), None)) is not None:
-            found, reading = other
-            told = f"At this lambda the calibration “{found.name}” counts, which was made for it."
-            return reading, RereadThresholds("other", "certified", told, found.id, found.name, own_notes(reading))
-        certificate = compared_certificate(own.fingerprint, used, accept_mismatch=True).text
+            return calibration, RereadThresholds("own", "certified", told, number, label, own_notes(calibration))
+        if settings.lam != record.lam and (fitting := next(self._made_for(settings, alike), None)) is not None:
+            other, reading = fitting
+            told = f"At this lambda the calibration “{other.name}” counts, which was made for it."
+            return reading, RereadThresholds("other", "certified", told, other.id, other.name, own_notes(reading))
+        certificate = compared_certificate(calibration.fingerprint, used, accept_mismatch=True).text
         told = (
-            f"Uncertified at this lambda: the calibration “{label}” was made for lambda {own.fingerprint.lam:g}, and "
-            "no stored calibration fits this audit here. Its thresholds are read all the same, but nothing counts as "
-            "certified."
+            f"Uncertified at this lambda: the calibration “{label}” was made for lambda "
+            f"{calibration.fingerprint.lam:g}, and no stored calibration fits this audit here. Its thresholds are read "
+            "all the same, but nothing counts as certified."
             if differing == ("lam",)
             else f"Uncertified: the calibration “{label}” belongs to another policy ({', '.join(differing)})."
         )
-        return own, RereadThresholds("mismatch", certificate, told, number, label, own_notes(own))
+        return calibration, RereadThresholds("mismatch", certificate, told, number, label, own_notes(calibration))
 
     def _alike(self, record: SessionRecord, settings: AuditSettings) -> list[CalibrationRecord]:
         """Calibrations of an audit's policy at any lambda, its own first, then those of its estimator and source.
@@ -301,16 +301,16 @@ class RereadService:
         # Thresholds of the factual reading alone fit at every lambda, so that no other calibration is needed.
         if record.calibration_id is None or info_of(settings.policy).certified_in != "both":
             return []
-        made = Fingerprint.from_dict(record.fingerprint)
+        used = Fingerprint.from_dict(record.fingerprint)
         same = [
-            found
-            for found in self._store.list(str(record.fingerprint["model"]))
-            if found.mask_layout == settings.mask_layout and _is_alike(Fingerprint.from_dict(found.fingerprint), made)
+            other
+            for other in self._store.list(str(record.fingerprint["model"]))
+            if other.mask_layout == settings.mask_layout and _is_alike(Fingerprint.from_dict(other.fingerprint), used)
         ]
 
-        def rank(found: CalibrationRecord) -> tuple[bool, bool, int]:
-            kin = all(found.fingerprint[name] == record.fingerprint[name] for name in ("estimator", "source"))
-            return found.id != settings.calibration_id, not kin, -found.id
+        def rank(other: CalibrationRecord) -> tuple[bool, bool, int]:
+            kin = all(other.fingerprint[name] == record.fingerprint[name] for name in ("estimator", "source"))
+            return other.id != settings.calibration_id, not kin, -other.id
 
         return sorted(same, key=rank)
 
@@ -322,24 +322,24 @@ class RereadService:
                 f"The calibration “{record.calibration_label}” of this audit has been deleted, so its thresholds "
                 "cannot be read again; start a new audit with another calibration."
             )
-        own = self._thresholds.of(settings)
+        calibration = self._thresholds.of(settings)
         # Thresholds of another mask layout were never applied, see the audit's certificate.
-        return own if own is not None and own.layout == settings.mask_layout else None
+        return calibration if calibration is not None and calibration.layout == settings.mask_layout else None
 
     def _made_for(
         self, settings: AuditSettings, alike: Sequence[CalibrationRecord]
     ) -> Iterator[tuple[CalibrationRecord, AnyCalibration]]:
         """Calibrations that fit at the settings' lambda, read at their alpha and for their group; the best first."""
-        for found in alike:
-            if found.lam != settings.lam:
+        for other in alike:
+            if other.lam != settings.lam:
                 continue
             try:
-                reading = self._thresholds.of(replace(settings, calibration_id=found.id))
+                reading = self._thresholds.of(replace(settings, calibration_id=other.id))
             except (ServiceError, InvalidInputError):
                 # It does not know the audit's group, or has too few contexts of it, so it does not fit.
                 continue
             if reading is not None:
-                yield found, reading
+                yield other, reading
 
     def _texts(self, record: SessionRecord, settings: AuditSettings, chain: StoredChain) -> Callable[[int], str]:
         """Texts that are stored with the steps, and the others from the model if it happens to be loaded."""
