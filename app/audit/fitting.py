@@ -29,7 +29,6 @@ class Fitting:
     """Compares settings with calibrations without loading a model; a model that is loaded anyway is compared too."""
 
     def __init__(self, thresholds: Thresholds, detectors: Detectors, host: ModelHost) -> None:
-        """Wire to calibrations, detectors and the loaded models."""
         self._thresholds = thresholds
         self._detectors = detectors
         self._host = host

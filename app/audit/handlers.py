@@ -41,13 +41,7 @@ FRAME_SECONDS = 0.1
 def frames(
     steps: Iterator[Step], seconds: float = FRAME_SECONDS, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[tuple[Step, ...]]:
-    """Group steps by time, each step once; the last group ends with the last step.
-
-    Args:
-        steps: Steps as they are written.
-        seconds: Shortest time between two groups.
-        clock: Seconds that never go back.
-    """
+    """Group steps by time (seconds), each step once; the last group ends with the last step."""
     frame: list[Step] = []
     told_at: float | None = None
     for step in steps:

@@ -43,15 +43,6 @@ class LiveBranches:
         detectors: Detectors,
         pool: RolloutPool,
     ) -> None:
-        """Wire to the store and the models.
-
-        Args:
-            sessions: The store of sessions.
-            planner: Turns stored settings into a plan again.
-            host: Owner of the models.
-            detectors: Find sensitive spans; their version must be that of the session.
-            pool: Keeps rollouts between requests.
-        """
         self._sessions = sessions
         self._planner = planner
         self._host = host
@@ -81,12 +72,7 @@ class LiveBranches:
 
     @contextmanager
     def rollout(self, branch: BranchRecord, copies: int = 0, waiting: Waiting | None = None) -> Iterator[Rollout]:
-        """The branch's rollout; see :meth:`RolloutPool.taken`. How its steps were computed is noted afterwards.
-
-        Args:
-            branch: The branch.
-            copies: Forks that will be made of it; memory is set aside for them too.
-            waiting: Told while it waits for memory.
+        """A branch's rollout, with memory for so many forks; how it computed is noted. See :meth:`RolloutPool.taken`.
 
         Raises:
             ServiceError: The session cannot be continued.

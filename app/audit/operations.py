@@ -74,10 +74,10 @@ def _row(step: Step) -> str:
     reservation = STATES[step.state]
     if step.state == "uninformative":
         reservation = f"{reservation}: {silence(step.log_tau)}"
-    token = step.token.replace("\n", "\\n").replace(" ", "·", 1) if step.token.startswith(" ") else step.token
+    logs = (step.log_p_factual, step.log_p_masked, step.log_p_fused, step.log_tau)
+    figures = " ".join(f"{math.exp(value):>8.4f}" for value in logs)
     return (
-        f"{step.index + 1:>4}  {token:<16} {math.exp(step.log_p_factual):>8.4f} {math.exp(step.log_p_masked):>8.4f} "
-        f"{math.exp(step.log_p_fused):>8.4f} {math.exp(step.log_tau):>8.4f} {set_size(step):>5}  {mark}"
+        f"{step.index + 1:>4}  {_shown(step.token):<16} {figures} {set_size(step):>5}  {mark}"
         + (f" ({reservation})" if reservation else "")
         + (" forced" if step.forced else "")
     )

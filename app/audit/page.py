@@ -65,12 +65,7 @@ SESSION_SCRIPT = (
 
 
 def build_page(app: gr.Blocks, services: Services) -> None:
-    """Build the page.
-
-    Args:
-        app: The application.
-        services: What the page calls.
-    """
+    """Build the page."""
     handlers = AuditHandlers(services)
     topbar(services, "")
     gr.HTML(

@@ -1,11 +1,10 @@
-"""Which thresholds an audit can be read with at another lambda: a calibration belongs to one lambda."""
+"""A written audit read at another lambda or alpha, the thresholds it is read with, and a new audit that follows it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import takewhile
 from threading import Lock
 from typing import cast
@@ -31,7 +30,7 @@ from coft_core.policies.ablations import factual_only
 from coft_core.policies.base import compared_certificate
 from coft_core.policies.fusion import check_lambda
 from coft_core.stored_logits import StoredLogits
-from coft_core.types import Span, Step
+from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
 from db.calibrations import CalibrationRecord
 from db.sessions import SessionsRepository
@@ -39,17 +38,10 @@ from db.sessions import SessionsRepository
 KEPT_BYTES = 256 * 1024 * 1024
 """Logits that are kept decoded at a time, of all chains together; the chain unused for longest goes first."""
 
-_Key = tuple[int, int, str, datetime]
-
 
 @dataclass(frozen=True, slots=True)
 class StoredChain:
-    """A chain and the tokens' texts that it knows.
-
-    Attributes:
-        steps: The steps, logits included.
-        texts: Text by token id, of all tokens that stand in its steps and their candidates.
-    """
+    """A chain with its logits, and the text by id of every token in its steps and their candidates."""
 
     steps: tuple[Step, ...] = ()
     texts: dict[int, str] | None = None
@@ -64,14 +56,9 @@ class StoredChains:
     """Reads chains from the store; what is known of a chain already is not read again."""
 
     def __init__(self, sessions: SessionsRepository, kept_bytes: int = KEPT_BYTES) -> None:
-        """Read from a store.
-
-        Args:
-            sessions: The store.
-            kept_bytes: Bytes of logits that are kept decoded.
-        """
+        """Read from a store; so many bytes of logits are kept decoded."""
         self._sessions = sessions
-        self._kept: LRUCache[_Key, StoredChain] = LRUCache(kept_bytes, getsizeof=lambda chain: chain.size)
+        self._kept: LRUCache[int, StoredChain] = LRUCache(kept_bytes, getsizeof=lambda chain: chain.size)
         self._lock = Lock()
 
     @property
@@ -87,17 +74,15 @@ class StoredChains:
             NotFoundError: The branch is gone.
             StoredLogitsError: The logits of a step are damaged.
         """
-        # A number can be given again to another branch after a deletion; the rest tells the two apart.
-        key = (branch.id, branch.session_id, branch.path, branch.created_at)
         with self._lock:
-            known = self._kept.get(key, StoredChain())
+            known = self._kept.get(branch.id, StoredChain())
         # Steps are only ever added, so that what is known stays true.
         added = self._with_logits(branch.id, len(known.steps))
         if added or known.texts is None:
             known = StoredChain((*known.steps, *added), {**(known.texts or {}), **_texts(added)})
         # A chain that alone is larger than what is kept is read anew each time.
         with self._lock, suppress(ValueError):
-            self._kept[key] = known
+            self._kept[branch.id] = known
         return known
 
     def _with_logits(self, branch_id: int, first: int) -> tuple[Step, ...]:
@@ -116,178 +101,115 @@ def _texts(steps: tuple[Step, ...]) -> dict[int, str]:
     return found
 
 
+NOT_COFT = (
+    "This audit was made with {}; only the steps of policies that fuse both readings, as COFT does, can be read again "
+    "at another lambda or alpha, so audit the prompt with one of them."
+)
+NOT_KEPT = (
+    "This audit was made without keeping its logits, so it cannot be read again; make a new audit of the prompt. "
+    "Whether they are kept is a setting of the program, COFT_FULL_LOGITS_KB."
+)
+NO_ALPHA = "This audit has no thresholds, so there is no alpha to read them at; change lambda alone."
 NO_THRESHOLDS = "No threshold is applied in this audit, so only lambda can be changed."
 
 _FREE = ("lam", "estimator", "source")
 """Fields of a fingerprint in which a calibration for another lambda may differ from the audit's."""
 
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Thresholds for a reading: the calibration at its alpha, and what may be claimed with it."""
-
-    calibration: AnyCalibration | None
-    told: RereadThresholds
-
-
-class ThresholdChoice:
-    """Chooses the calibration with which an audit is read."""
-
-    def __init__(self, thresholds: Thresholds, store: CalibrationStore) -> None:
-        """Wire to the stored calibrations."""
-        self._thresholds = thresholds
-        self._store = store
-
-    def choose(self, record: SessionRecord, settings: AuditSettings, alike: Sequence[CalibrationRecord] = ()) -> Chosen:
-        """The thresholds for some settings of a stored audit.
-
-        The audit's own calibration counts wherever it fits, and at the audit's own lambda whether or not it does.
-        Elsewhere one that was made for that lambda takes its place. Where there is none, the audit's own thresholds
-        are read, and nothing counts as certified.
-
-        Args:
-            record: The audit.
-            settings: Its settings with the lambda and alpha of the reading.
-            alike: Calibrations of the same policy at any lambda, the best first; see :meth:`alike`.
-
-        Raises:
-            ServiceError: The calibration has been deleted.
-            InvalidInputError: Alpha is outside (0, 1).
-        """
-        own = self._own(record, settings)
-        if own is None:
-            return Chosen(None, RereadThresholds("none", record.certificate, NO_THRESHOLDS))
-        label = record.calibration_label
-        if self._mismatch(record, settings, own) and settings.lam != record.lam:
-            other = next(self._made_for(settings, alike), None)
-            if other is not None:
-                found, reading = other
-                told = f"At this lambda the calibration “{found.name}” counts, which was made for it."
-                return Chosen(
-                    reading, RereadThresholds("other", "certified", told, found.id, found.name, own_notes(reading))
-                )
-        number = settings.calibration_id
-        if differing := self._mismatch(record, settings, own):
-            certificate = compared_certificate(own.fingerprint, _used(record, settings, own), accept_mismatch=True).text
-            made = own.fingerprint.lam
-            told = (
-                f"Uncertified at this lambda: the calibration “{label}” was made for lambda {made:g}, and no stored "
-                "calibration fits this audit here. Its thresholds are read all the same, but nothing counts as "
-                "certified."
-                if differing == ("lam",)
-                else f"Uncertified: the calibration “{label}” belongs to another policy ({', '.join(differing)})."
-            )
-            return Chosen(own, RereadThresholds("mismatch", certificate, told, number, label, own_notes(own)))
-        told = f"The thresholds of the audit’s own calibration “{label}” count."
-        return Chosen(own, RereadThresholds("own", "certified", told, number, label, own_notes(own)))
-
-    def offers(self, alike: Sequence[CalibrationRecord]) -> tuple[CalibrationOffer, ...]:
-        """The best of the calibrations that fit an audit in everything but lambda, one for each lambda, by lambda."""
-        best: dict[float, CalibrationRecord] = {}
-        for found in alike:
-            best.setdefault(found.lam, found)
-        return tuple(CalibrationOffer(lam, best[lam].id, best[lam].name) for lam in sorted(best))
-
-    def alike(self, record: SessionRecord, settings: AuditSettings) -> list[CalibrationRecord]:
-        """Calibrations of an audit's policy at any lambda, its own first, then those of its estimator and source.
-
-        An audit that applies no thresholds has none.
-        """
-        # Thresholds of the factual reading alone fit at every lambda, so that no other calibration is needed.
-        if record.calibration_id is None or info_of(settings.policy).certified_in != "both":
-            return []
-        made = Fingerprint.from_dict(record.fingerprint)
-        same = [
-            found
-            for found in self._store.list(str(record.fingerprint["model"]))
-            if found.mask_layout == settings.mask_layout and _alike(Fingerprint.from_dict(found.fingerprint), made)
-        ]
-
-        def rank(found: CalibrationRecord) -> tuple[bool, bool, int]:
-            kin = all(found.fingerprint[name] == record.fingerprint[name] for name in ("estimator", "source"))
-            return found.id != settings.calibration_id, not kin, -found.id
-
-        return sorted(same, key=rank)
-
-    def _own(self, record: SessionRecord, settings: AuditSettings) -> AnyCalibration | None:
-        if settings.calibration_id is None:
-            return None
-        if record.calibration_id is None:
-            raise ServiceError(
-                f"The calibration “{record.calibration_label}” of this audit has been deleted, so its thresholds "
-                "cannot be read again; start a new audit with another calibration."
-            )
-        own = self._thresholds.of(settings)
-        # Thresholds of another mask layout were never applied, see the audit's certificate.
-        return own if own is not None and own.layout == settings.mask_layout else None
-
-    def _mismatch(self, record: SessionRecord, settings: AuditSettings, own: AnyCalibration) -> tuple[str, ...]:
-        differences = own.fingerprint.differences(_used(record, settings, own))
-        return tuple(name for name, _, _ in differences)
-
-    def _made_for(
-        self, settings: AuditSettings, alike: Sequence[CalibrationRecord]
-    ) -> Iterator[tuple[CalibrationRecord, AnyCalibration]]:
-        """Calibrations that fit at the settings' lambda, read at their alpha and for their group; the best first."""
-        for found in alike:
-            if found.lam != settings.lam:
-                continue
-            try:
-                reading = self._thresholds.of(replace(settings, calibration_id=found.id))
-            except (ServiceError, InvalidInputError):
-                # It does not know the audit's group, or has too few contexts of it, so it does not fit.
-                continue
-            if reading is not None:
-                yield found, reading
-
-
-def _used(record: SessionRecord, settings: AuditSettings, calibration: AnyCalibration) -> Fingerprint:
-    """The audit's fingerprint at the lambda of the settings, as the calibration would have to have it."""
-    decoded = Fingerprint.from_dict(record.fingerprint)
-    used = replace(decoded, lam=float(settings.lam), estimator=calibration.estimator, source=calibration.source)
-    if info_of(settings.policy).certified_in == "factual" and calibration.layout == "joint":
-        return factual_only(calibration, used)
-    return used
-
-
-def _alike(first: Fingerprint, second: Fingerprint) -> bool:
-    return all(name in _FREE for name, _, _ in first.differences(second))
-
-
 LONGEST_NAME = 200
 
 
-class Departures:
-    """Begins audits from readings of other audits."""
+class RereadService:
+    """What a reviewer asks of an audit that is written: what if lambda or alpha were others."""
 
-    def __init__(self, sessions: SessionsRepository, audits: AuditService) -> None:
-        """Wire to the store and the audits."""
+    def __init__(
+        self,
+        sessions: SessionsRepository,
+        thresholds: Thresholds,
+        store: CalibrationStore,
+        audits: AuditService,
+        host: ModelHost,
+    ) -> None:
         self._sessions = sessions
+        self._chains = StoredChains(sessions)
+        self._thresholds = thresholds
+        self._store = store
         self._audits = audits
+        self._host = host
 
-    def depart(
-        self, record: SessionRecord, branch: BranchRecord, settings: AuditSettings, reading: Rereading
-    ) -> Iterator[Departure]:
-        """Begin an audit with the settings of a reading and run it to the first step that differs.
+    @classmethod
+    def wired(cls, services: Services) -> RereadService:
+        """Built from the program's services."""
+        return cls(
+            services[SessionsRepository], services[Thresholds], services[CalibrationStore], services[AuditService],
+            services[ModelHost],
+        )  # fmt: skip
 
-        Args:
-            record: The old audit.
-            branch: The branch that was read.
-            settings: Its settings with the lambda and alpha of the reading.
-            reading: The reading.
-
-        Yields:
-            The way there token by token; the last one is done.
+    def read(self, request: RereadRequest) -> Rereading:
+        """Every step of a chain as it reads at a lambda and an alpha, its prefix being as it was.
 
         Raises:
-            CoftError: The model cannot be loaded, or the settings cannot be used with it.
+            ServiceError: The audit has no lambda, no thresholds for an alpha, no kept logits, or its calibration is
+                gone.
+            InvalidInputError: Lambda or alpha is outside its range.
+            StoredLogitsError: Stored logits are damaged.
+            NotFoundError: There is no such session or branch.
         """
-        target = _target(reading)
-        view = self._audits.start(
-            StartAudit(
-                record.prompt, _with(settings, reading), _spans(record), _name(record, reading), repeats=record.id
-            )
+        record, branch = self._asked(request)
+        stored = settings_from_json(record.policy_settings["settings"])
+        if not info_of(stored.policy).fuses:
+            raise ServiceError(NOT_COFT.format(policy_name(stored.policy)))
+        settings = _changed(stored, request)
+        alike = self._alike(record, stored)
+        calibration, told = self._chosen(record, settings, alike)
+        if calibration is None and request.alpha is not None:
+            raise ServiceError(NO_ALPHA)
+        chain = self._chains.of(branch)
+        kept = [step for step in chain.steps if step.logits is not None]
+        if chain.steps and not kept:
+            raise ServiceError(NOT_KEPT)
+        readings = reread(
+            kept,
+            # Whether the thresholds fit is told by comparing fingerprints, and then nothing counts as certified.
+            policy_of(replace(settings, proceed_uncertified=True), calibration),
+            seed=settings.seed,
+            path=branch.path,
+            greedy=settings.greedy,
+            fingerprint=Fingerprint.from_dict(record.fingerprint),
+            text_of=self._texts(record, settings, chain),
         )
+        return Rereading(
+            session_id=record.id,
+            branch_id=branch.id,
+            lam=settings.lam,
+            alpha=None if calibration is None else settings.alpha,
+            own_lam=stored.lam,
+            own_alpha=None if calibration is None else stored.alpha,
+            thresholds=told,
+            rows=tuple(RereadRow(step, reading) for step, reading in zip(kept, readings, strict=True)),
+            unread=tuple(step.index for step in chain.steps if step.logits is None),
+            offers=_offers(alike) if calibration is not None else (),
+        )
+
+    def depart(self, request: RereadRequest) -> Iterator[Departure]:
+        """Begin an audit with the settings of a reading and run it to the first step that differs; needs the model.
+
+        Its draws are keyed as the old chain's are, and forced tokens are forced again, so that it repeats the old
+        chain up to there. Without a step that differs it repeats the whole chain. A pause of the new session ends it.
+
+        Raises:
+            ServiceError: As in :meth:`read`.
+            CoftError: The model cannot be loaded, or it is another one than it was.
+        """
+        reading = self.read(request)
+        record, branch = self._asked(request)
+        settings = _changed(settings_from_json(record.policy_settings["settings"]), request)
+        target, told = _target(reading), reading.thresholds
+        if told.kind != "none":
+            # Where the calibration of the reading does not fit, going on is allowed knowingly.
+            accept = told.kind == "mismatch"
+            settings = replace(settings, calibration_id=told.calibration_id, proceed_uncertified=accept)
+        name = _name(record, reading)
+        view = self._audits.start(StartAudit(record.prompt, settings, record.spans, name, repeats=record.id))
         session, current = view.session_id, view.branch_id
         yield Departure(session, current, 0, target)
         for index, token_id in _forks(branch.path, target):
@@ -300,8 +222,7 @@ class Departures:
         yield self._arrived(branch, session, current, reading)
 
     def _advance(self, session: int, branch: int, wanted: int, target: int) -> Iterator[Departure]:
-        written = self._length(branch)
-        if written >= wanted:
+        if self._length(branch) >= wanted:
             return
         running = cast("Generator[Step]", self._audits.run(session, branch))
         with closing(running) as steps:
@@ -323,18 +244,143 @@ class Departures:
     def _length(self, branch: int) -> int:
         return len(self._sessions.chain(branch))
 
+    def _asked(self, request: RereadRequest) -> tuple[SessionRecord, BranchRecord]:
+        record = self._sessions.get(request.session_id)
+        wanted = record.active_branch_id if request.branch_id is None else request.branch_id
+        branch = self._sessions.branch(wanted)
+        if branch.session_id != record.id:
+            raise ServiceError(f"Branch {branch.id} does not belong to session {record.id}; open it from its session.")
+        return record, branch
 
-def _with(settings: AuditSettings, reading: Rereading) -> AuditSettings:
-    """The settings with the calibration of the reading; where it does not fit, going on is allowed knowingly."""
-    told = reading.thresholds
-    if told.kind == "none":
-        return settings
-    accept = told.kind == "mismatch"
-    return replace(settings, calibration_id=told.calibration_id, proceed_uncertified=accept)
+    def _chosen(
+        self, record: SessionRecord, settings: AuditSettings, alike: Sequence[CalibrationRecord]
+    ) -> tuple[AnyCalibration | None, RereadThresholds]:
+        """The thresholds for some settings of a stored audit, read at their alpha, and what may be claimed with them.
+
+        The audit's own calibration counts wherever it fits, and at the audit's own lambda whether or not it does.
+        Elsewhere one that was made for that lambda takes its place. Where there is none, the audit's own thresholds
+        are read, and nothing counts as certified.
+
+        Args:
+            record: The audit.
+            settings: Its settings with the lambda and alpha of the reading.
+            alike: Calibrations of the same policy at any lambda, the best first.
+
+        Raises:
+            ServiceError: The calibration has been deleted.
+            InvalidInputError: Alpha is outside (0, 1).
+        """
+        calibration = self._own(record, settings)
+        if calibration is None:
+            return None, RereadThresholds("none", record.certificate, NO_THRESHOLDS)
+        number, label = settings.calibration_id, record.calibration_label
+        used = _used(record, settings, calibration)
+        differing = tuple(name for name, _, _ in calibration.fingerprint.differences(used))
+        if not differing:
+            told = f"The thresholds of the audit’s own calibration “{label}” count."
+            return calibration, RereadThresholds("own", "certified", told, number, label, own_notes(calibration))
+        if settings.lam != record.lam and (fitting := next(self._made_for(settings, alike), None)) is not None:
+            other, reading = fitting
+            told = f"At this lambda the calibration “{other.name}” counts, which was made for it."
+            return reading, RereadThresholds("other", "certified", told, other.id, other.name, own_notes(reading))
+        certificate = compared_certificate(calibration.fingerprint, used, accept_mismatch=True).text
+        told = (
+            f"Uncertified at this lambda: the calibration “{label}” was made for lambda "
+            f"{calibration.fingerprint.lam:g}, and no stored calibration fits this audit here. Its thresholds are read "
+            "all the same, but nothing counts as certified."
+            if differing == ("lam",)
+            else f"Uncertified: the calibration “{label}” belongs to another policy ({', '.join(differing)})."
+        )
+        return calibration, RereadThresholds("mismatch", certificate, told, number, label, own_notes(calibration))
+
+    def _alike(self, record: SessionRecord, settings: AuditSettings) -> list[CalibrationRecord]:
+        """Calibrations of an audit's policy at any lambda, its own first, then those of its estimator and source.
+
+        An audit that applies no thresholds has none.
+        """
+        # Thresholds of the factual reading alone fit at every lambda, so that no other calibration is needed.
+        if record.calibration_id is None or info_of(settings.policy).certified_in != "both":
+            return []
+        used = Fingerprint.from_dict(record.fingerprint)
+        same = [
+            other
+            for other in self._store.list(str(record.fingerprint["model"]))
+            if other.mask_layout == settings.mask_layout and _is_alike(Fingerprint.from_dict(other.fingerprint), used)
+        ]
+
+        def rank(other: CalibrationRecord) -> tuple[bool, bool, int]:
+            kin = all(other.fingerprint[name] == record.fingerprint[name] for name in ("estimator", "source"))
+            return other.id != settings.calibration_id, not kin, -other.id
+
+        return sorted(same, key=rank)
+
+    def _own(self, record: SessionRecord, settings: AuditSettings) -> AnyCalibration | None:
+        if settings.calibration_id is None:
+            return None
+        if record.calibration_id is None:
+            raise ServiceError(
+                f"The calibration “{record.calibration_label}” of this audit has been deleted, so its thresholds "
+                "cannot be read again; start a new audit with another calibration."
+            )
+        calibration = self._thresholds.of(settings)
+        # Thresholds of another mask layout were never applied, see the audit's certificate.
+        return calibration if calibration is not None and calibration.layout == settings.mask_layout else None
+
+    def _made_for(
+        self, settings: AuditSettings, alike: Sequence[CalibrationRecord]
+    ) -> Iterator[tuple[CalibrationRecord, AnyCalibration]]:
+        """Calibrations that fit at the settings' lambda, read at their alpha and for their group; the best first."""
+        for other in alike:
+            if other.lam != settings.lam:
+                continue
+            try:
+                reading = self._thresholds.of(replace(settings, calibration_id=other.id))
+            except (ServiceError, InvalidInputError):
+                # It does not know the audit's group, or has too few contexts of it, so it does not fit.
+                continue
+            if reading is not None:
+                yield other, reading
+
+    def _texts(self, record: SessionRecord, settings: AuditSettings, chain: StoredChain) -> Callable[[int], str]:
+        """Texts that are stored with the steps, and the others from the model if it happens to be loaded."""
+        known = chain.texts or {}
+        loaded = self._host.loaded(settings.model)
+        named = record.fingerprint["tokenizer"]
+        same = loaded if loaded and same_digests(loaded.tokenizer_digest, named) else None
+
+        def text_of(token_id: int) -> str:
+            if token_id not in known and same is not None:
+                known[token_id] = same.token_text(token_id)
+            return known.get(token_id, f"<token {token_id}>")
+
+        return text_of
 
 
-def _spans(record: SessionRecord) -> tuple[Span, ...]:
-    return record.spans
+def _changed(stored: AuditSettings, request: RereadRequest) -> AuditSettings:
+    lam = stored.lam if request.lam is None else float(request.lam)
+    check_lambda(lam)
+    return replace(stored, lam=lam, alpha=stored.alpha if request.alpha is None else float(request.alpha))
+
+
+def _offers(alike: Sequence[CalibrationRecord]) -> tuple[CalibrationOffer, ...]:
+    """The best of the calibrations that fit an audit in everything but lambda, one for each lambda, by lambda."""
+    best: dict[float, CalibrationRecord] = {}
+    for found in alike:
+        best.setdefault(found.lam, found)
+    return tuple(CalibrationOffer(lam, best[lam].id, best[lam].name) for lam in sorted(best))
+
+
+def _used(record: SessionRecord, settings: AuditSettings, calibration: AnyCalibration) -> Fingerprint:
+    """The audit's fingerprint at the lambda of the settings, as the calibration would have to have it."""
+    decoded = Fingerprint.from_dict(record.fingerprint)
+    used = replace(decoded, lam=float(settings.lam), estimator=calibration.estimator, source=calibration.source)
+    if info_of(settings.policy).certified_in == "factual" and calibration.layout == "joint":
+        return factual_only(calibration, used)
+    return used
+
+
+def _is_alike(first: Fingerprint, second: Fingerprint) -> bool:
+    return all(name in _FREE for name, _, _ in first.differences(second))
 
 
 def _name(record: SessionRecord, reading: Rereading) -> str:
@@ -364,138 +410,3 @@ def _sentence(repeats: int, departs: int | None, reading: Rereading, stopped: bo
     if any(row.index == departs for row in reading.undecided):
         return f"{told} The reading could not tell that, because parts of the vocabulary were not kept."
     return f"{told} The reading did not say so: the model no longer computes what it did."
-
-
-NOT_COFT = (
-    "This audit was made with {}; only the steps of policies that fuse both readings, as COFT does, can be read again "
-    "at another lambda or alpha, so audit the prompt with one of them."
-)
-NOT_KEPT = (
-    "This audit was made without keeping its logits, so it cannot be read again; make a new audit of the prompt. "
-    "Whether they are kept is a setting of the program, COFT_FULL_LOGITS_KB."
-)
-NO_ALPHA = "This audit has no thresholds, so there is no alpha to read them at; change lambda alone."
-
-
-class RereadService:
-    """What a reviewer asks of an audit that is written: what if lambda or alpha were others."""
-
-    def __init__(
-        self,
-        sessions: SessionsRepository,
-        thresholds: Thresholds,
-        store: CalibrationStore,
-        audits: AuditService,
-        host: ModelHost,
-    ) -> None:
-        """Wire the service.
-
-        Args:
-            sessions: The store of sessions.
-            thresholds: Calibrations as settings name them.
-            store: All calibrations, among which one for another lambda is sought.
-            audits: Where an audit is continued.
-            host: Owner of the models; one that is loaded anyway gives texts of tokens.
-        """
-        self._sessions = sessions
-        self._chains = StoredChains(sessions)
-        self._choice = ThresholdChoice(thresholds, store)
-        self._departures = Departures(sessions, audits)
-        self._host = host
-
-    @classmethod
-    def wired(cls, services: Services) -> RereadService:
-        """Built from the program's services."""
-        return cls(
-            services[SessionsRepository], services[Thresholds], services[CalibrationStore], services[AuditService],
-            services[ModelHost],
-        )  # fmt: skip
-
-    def read(self, request: RereadRequest) -> Rereading:
-        """Every step of a chain as it reads at a lambda and an alpha, its prefix being as it was.
-
-        Raises:
-            ServiceError: The audit has no lambda, no thresholds for an alpha, no kept logits, or its calibration is
-                gone.
-            InvalidInputError: Lambda or alpha is outside its range.
-            StoredLogitsError: Stored logits are damaged.
-            NotFoundError: There is no such session or branch.
-        """
-        record, branch = self._asked(request)
-        stored = settings_from_json(record.policy_settings["settings"])
-        if not info_of(stored.policy).fuses:
-            raise ServiceError(NOT_COFT.format(policy_name(stored.policy)))
-        settings = _changed(stored, request)
-        alike = self._choice.alike(record, stored)
-        chosen = self._choice.choose(record, settings, alike)
-        if chosen.calibration is None and request.alpha is not None:
-            raise ServiceError(NO_ALPHA)
-        chain = self._chains.of(branch)
-        kept = [step for step in chain.steps if step.logits is not None]
-        if chain.steps and not kept:
-            raise ServiceError(NOT_KEPT)
-        readings = reread(
-            kept,
-            # Whether the thresholds fit is told by comparing fingerprints, and then nothing counts as certified.
-            policy_of(replace(settings, proceed_uncertified=True), chosen.calibration),
-            seed=settings.seed,
-            path=branch.path,
-            greedy=settings.greedy,
-            fingerprint=Fingerprint.from_dict(record.fingerprint),
-            text_of=self._texts(record, settings, chain),
-        )
-        return Rereading(
-            session_id=record.id,
-            branch_id=branch.id,
-            lam=settings.lam,
-            alpha=None if chosen.calibration is None else settings.alpha,
-            own_lam=stored.lam,
-            own_alpha=None if chosen.calibration is None else stored.alpha,
-            thresholds=chosen.told,
-            rows=tuple(RereadRow(step, reading) for step, reading in zip(kept, readings, strict=True)),
-            unread=tuple(step.index for step in chain.steps if step.logits is None),
-            offers=self._choice.offers(alike) if chosen.calibration is not None else (),
-        )
-
-    def depart(self, request: RereadRequest) -> Iterator[Departure]:
-        """Begin an audit with the settings of a reading and run it to the first step that differs; needs the model.
-
-        Its draws are keyed as the old chain's are, and forced tokens are forced again, so that it repeats the old
-        chain up to there. Without a step that differs it repeats the whole chain. A pause of the new session ends it.
-
-        Raises:
-            ServiceError: As in :meth:`read`.
-            CoftError: The model cannot be loaded, or it is another one than it was.
-        """
-        reading = self.read(request)
-        record, branch = self._asked(request)
-        settings = _changed(settings_from_json(record.policy_settings["settings"]), request)
-        return self._departures.depart(record, branch, settings, reading)
-
-    def _asked(self, request: RereadRequest) -> tuple[SessionRecord, BranchRecord]:
-        record = self._sessions.get(request.session_id)
-        wanted = record.active_branch_id if request.branch_id is None else request.branch_id
-        branch = self._sessions.branch(wanted)
-        if branch.session_id != record.id:
-            raise ServiceError(f"Branch {branch.id} does not belong to session {record.id}; open it from its session.")
-        return record, branch
-
-    def _texts(self, record: SessionRecord, settings: AuditSettings, chain: StoredChain) -> Callable[[int], str]:
-        """Texts that are stored with the steps, and the others from the model if it happens to be loaded."""
-        known = chain.texts or {}
-        loaded = self._host.loaded(settings.model)
-        named = record.fingerprint["tokenizer"]
-        same = loaded if loaded and same_digests(loaded.tokenizer_digest, named) else None
-
-        def text_of(token_id: int) -> str:
-            if token_id not in known and same is not None:
-                known[token_id] = same.token_text(token_id)
-            return known.get(token_id, f"<token {token_id}>")
-
-        return text_of
-
-
-def _changed(stored: AuditSettings, request: RereadRequest) -> AuditSettings:
-    lam = stored.lam if request.lam is None else float(request.lam)
-    check_lambda(lam)
-    return replace(stored, lam=lam, alpha=stored.alpha if request.alpha is None else float(request.alpha))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from app.shared.prompt_words import Message
@@ -66,12 +68,7 @@ class RereadThresholds:
 
 @dataclass(frozen=True, slots=True)
 class RereadRow:
-    """One step as it was audited and as it reads now.
-
-    Attributes:
-        then: The stored step.
-        now: The reading.
-    """
+    """One step as it was audited and as it reads now."""
 
     then: Step
     now: RereadStep
@@ -95,14 +92,18 @@ class RereadRow:
         return None if self.now.certified is None else self.now.certified != self.then.certified
 
     @property
-    def remarkable(self) -> bool:
-        """Whether anything about the step differs or is not known."""
-        return self.differs is not False or self.recertified is not False or self.now.changed is not False
+    def token_mark(self) -> str:
+        """``other``, ``forced`` (it stays, but the policy would choose otherwise), ``unknown``, or nothing."""
+        if self.then.forced:
+            return "forced" if self.now.changed else ""
+        return "unknown" if self.differs is None else "other" if self.differs else ""
 
     @property
-    def set_size(self) -> Bounds:
-        """Number of tokens in the certified set now."""
-        return self.now.set_size
+    def certificate_mark(self) -> str:
+        """``lost``, ``gained``, ``unknown``, or nothing."""
+        if self.recertified is None:
+            return "unknown"
+        return "" if not self.recertified else "lost" if self.then.certified else "gained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,24 +165,9 @@ class Rereading:
         return sum(row.now.certified is True for row in self.rows)
 
     @property
-    def hanging(self) -> int:
-        """How many certificates hang on what was not kept."""
-        return sum(row.now.hangs_on_tail for row in self.rows)
-
-    @property
-    def lost(self) -> int:
-        """How many tokens lose their certificate."""
-        return sum(row.then.certified and row.now.certified is False for row in self.rows)
-
-    @property
-    def gained(self) -> int:
-        """How many tokens gain one."""
-        return sum(row.now.certified is True and not row.then.certified for row in self.rows)
-
-    @property
-    def silent(self) -> int:
-        """At how many steps the threshold says nothing now, so that nothing is certified there."""
-        return sum(row.now.state == "uninformative" for row in self.rows)
+    def fits(self) -> bool:
+        """Whether its thresholds certify anything at these settings."""
+        return Certificate.read(self.thresholds.certificate).certified
 
     @property
     def token_sentence(self) -> str:
@@ -199,7 +185,7 @@ class Rereading:
                 f"{len(found)} of {len(self.rows)} {noun} would be {told} "
                 f"step {first.index + 1} ({_quoted(first.then.token)} → {_quoted(first.now.policy_token or '')})."
             )
-        return " ".join(filter(None, (text, self._undecided_sentence, self._forced_sentence)))
+        return " ".join((text, *self._reservations()))
 
     @property
     def certificate_sentence(self) -> str:
@@ -207,17 +193,19 @@ class Rereading:
         if self.thresholds.kind == "none" or not self.rows:
             return ""
         then = f"{self.certified_then} as audited"
-        if not Certificate.read(self.thresholds.certificate).certified:
+        if not self.fits:
             return f"Certified: none of {len(self.rows)} now, because the thresholds do not fit; {then}."
+        marks = Counter(row.certificate_mark for row in self.rows)
+        silent = sum(row.now.state == "uninformative" for row in self.rows)
+        hanging = sum(row.now.hangs_on_tail for row in self.rows)
         text = f"Certified: {self.certified_now} of {len(self.rows)} now, {then}"
-        if self.silent:
-            text += f"; at {self.silent} the threshold says nothing, so that nothing is certified there"
-        if self.lost or self.gained:
-            text += f"; {self.lost} would lose the certificate and {self.gained} would gain one"
-        hangs = (
-            f"; {self.hanging} cannot be told, because parts of the vocabulary were not kept" if self.hanging else ""
-        )
-        return f"{text}{hangs}."
+        if silent:
+            text += f"; at {silent} the threshold says nothing, so that nothing is certified there"
+        if marks["lost"] or marks["gained"]:
+            text += f"; {marks['lost']} would lose the certificate and {marks['gained']} would gain one"
+        if hanging:
+            text += f"; {hanging} cannot be told, because parts of the vocabulary were not kept"
+        return f"{text}."
 
     @property
     def reach_sentence(self) -> str:
@@ -245,21 +233,13 @@ class Rereading:
         parts = (self.token_sentence, self.certificate_sentence, self.reach_sentence, self.unread_sentence)
         return " ".join(filter(None, parts))
 
-    @property
-    def _undecided_sentence(self) -> str:
-        count = len(self.undecided)
-        if not count:
-            return ""
-        steps = "1 step" if count == 1 else f"{count} steps"
-        return f"At {steps} the token hangs on parts of the vocabulary that were not kept."
-
-    @property
-    def _forced_sentence(self) -> str:
-        moved = sum(row.then.forced and row.now.changed is True for row in self.rows)
-        if not moved:
-            return ""
-        forced = "1 forced token stays" if moved == 1 else f"{moved} forced tokens stay"
-        return f"{forced}, although the policy alone would now choose otherwise."
+    def _reservations(self) -> Iterator[str]:
+        if count := len(self.undecided):
+            steps = "1 step" if count == 1 else f"{count} steps"
+            yield f"At {steps} the token hangs on parts of the vocabulary that were not kept."
+        if moved := sum(row.then.forced and row.now.changed is True for row in self.rows):
+            forced = "1 forced token stays" if moved == 1 else f"{moved} forced tokens stay"
+            yield f"{forced}, although the policy alone would now choose otherwise."
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,9 +293,7 @@ def rereading_json(found: Rereading) -> dict[str, Any]:
         "certified_then": found.certified_then,
         "certified": found.certified_now,
         "not_kept": [index + 1 for index in found.unread],
-        "other_lambdas": [
-            {"lam": offer.lam, "calibration_id": offer.calibration_id, "name": offer.name} for offer in found.offers
-        ],
+        "other_lambdas": [asdict(offer) for offer in found.offers],
         "steps": [row_json(row) for row in found.rows],
     }
 
@@ -361,8 +339,9 @@ def rereading_message(found: Rereading) -> Message:
     """A reading: its words, the marks of the strip, and the table of what differs."""
     told, first = found.thresholds, found.first
     # Where the thresholds do not fit no token is certified, which is said once and not at every token.
-    fits = Certificate.read(told.certificate).certified
-    remarkable = [row for row in found.rows if token_mark(row) or (fits and certificate_mark(row))]
+    fits = found.fits
+    remarkable = [row for row in found.rows if row.token_mark or (fits and row.certificate_mark)]
+    more = len(remarkable) - MOST_ROWS
     return {
         "kind": "reread",
         "session": found.session_id,
@@ -384,7 +363,7 @@ def rereading_message(found: Rereading) -> Message:
         "first": None if first is None else first.index,
         "marks": [mark(row, fits) for row in remarkable],
         "rows": [table_row(row, fits) for row in remarkable[:MOST_ROWS]],
-        "more": _more(len(remarkable)),
+        "more": "" if more <= 0 else f"{more} more steps differ; the strip above shows them.",
         "own_text": settings_text(found.own_lam, found.own_alpha),
         "now_text": settings_text(found.lam, found.alpha),
         "renewal": renewal(found),
@@ -408,22 +387,20 @@ def departure_message(found: Departure) -> Message:
 
 def mark(row: RereadRow, fits: bool) -> Message:
     """The marks of one token: ``t`` of the token, ``c`` of its certificate where the thresholds fit, and the words."""
-    token, certificate = token_mark(row), certificate_mark(row) if fits else ""
-    return {"i": row.index, "t": token, "c": certificate, "sr": "; ".join(_words(row, token, certificate))}
-
-
-def token_mark(row: RereadRow) -> str:
-    """``other``, ``forced`` (it stays, but the policy would choose otherwise), ``unknown``, or nothing."""
-    if row.then.forced:
-        return "forced" if row.now.changed else ""
-    return "unknown" if row.differs is None else "other" if row.differs else ""
-
-
-def certificate_mark(row: RereadRow) -> str:
-    """``lost``, ``gained``, ``unknown``, or nothing."""
-    if row.recertified is None:
-        return "unknown"
-    return "" if not row.recertified else "lost" if row.then.certified else "gained"
+    other = shown_token(row.now.policy_token or "")
+    of_token = {
+        "other": f"would be {other}",
+        "forced": f"forced; the policy would now choose {other}",
+        "unknown": "the token cannot be told",
+    }
+    of_certificate = {
+        "lost": "would lose its certificate",
+        "gained": "would be certified",
+        "unknown": "its certificate cannot be told",
+    }
+    certificate = row.certificate_mark if fits else ""
+    words = filter(None, (of_token.get(row.token_mark), of_certificate.get(certificate)))
+    return {"i": row.index, "t": row.token_mark, "c": certificate, "sr": "; ".join(words)}
 
 
 def table_row(row: RereadRow, fits: bool) -> Message:
@@ -437,8 +414,8 @@ def table_row(row: RereadRow, fits: bool) -> Message:
         "id": row.now.policy_token_id if other else None,
         "then": certificate_word(row.then.certified, row.then.state),
         "now": certificate_word(row.now.certified, row.now.state),
-        "t": token_mark(row),
-        "c": certificate_mark(row) if fits else "",
+        "t": row.token_mark,
+        "c": row.certificate_mark if fits else "",
     }
 
 
@@ -473,32 +450,14 @@ def renewal(found: Rereading) -> str:
         before = "the first token" if found.first.index == 1 else f"the first {found.first.index} tokens"
         way = f"It repeats {before} and departs at step {found.first.index + 1}."
     certain = {
-        "own": f"Certified by “{found.thresholds.name}”.",
-        "other": f"Certified by “{found.thresholds.name}”.",
         "mismatch": "Uncertified: its calibration is not made for these settings.",
         "none": "Without thresholds, as this audit.",
-    }[found.thresholds.kind]
+    }.get(found.thresholds.kind, f"Certified by “{found.thresholds.name}”.")
     return f"{own} {way} {certain}"
 
 
-def _words(row: RereadRow, token: str, certificate: str) -> list[str]:
-    """What differs at a step, as the pointer shows it."""
-    other = shown_token(row.now.policy_token or "")
-    of_token = {
-        "other": f"would be {other}",
-        "forced": f"forced; the policy would now choose {other}",
-        "unknown": "the token cannot be told",
-    }
-    of_certificate = {
-        "lost": "would lose its certificate",
-        "gained": "would be certified",
-        "unknown": "its certificate cannot be told",
-    }
-    return [text for text in (of_token.get(token), of_certificate.get(certificate)) if text]
-
-
 def _would(row: RereadRow) -> str:
-    kind = token_mark(row)
+    kind = row.token_mark
     if kind == "unknown":
         return "cannot be told"
     if kind == "forced":
@@ -510,11 +469,4 @@ def _badge(found: Rereading) -> tuple[str, str]:
     """State and word of the thresholds' badge."""
     if found.thresholds.kind == "none":
         return "none", "no thresholds"
-    if not Certificate.read(found.thresholds.certificate).certified:
-        return "uninformative", "uncertified"
-    return "calibrated", "certified"
-
-
-def _more(count: int) -> str:
-    left = count - MOST_ROWS
-    return "" if left <= 0 else f"{left} more steps differ; the strip above shows them."
+    return ("calibrated", "certified") if found.fits else ("uninformative", "uncertified")

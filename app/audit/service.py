@@ -56,19 +56,12 @@ class AuditService:
         pool: RolloutPool,
         full_logits_kb: int = 0,
     ) -> None:
-        """Wire the service.
-
-        Args:
-            sessions: The store of sessions.
-            thresholds: The calibrations that audits use.
-            host: Owner of the models.
-            detectors: Find sensitive spans.
-            pool: Keeps live rollouts between requests.
-            full_logits_kb: Kilobytes up to which a step's logits are kept whole; 0 keeps none.
-        """
+        """Wire the service; up to ``full_logits_kb`` a step's logits are kept whole, of larger ones the heads."""
         self._sessions = sessions
         self._host = host
         self._detectors = detectors
+        self.masked_families = detectors.masked_families
+        """Families that are masked unless the settings say otherwise."""
         self._planner = Planner(thresholds, detectors, host, full_logits_kb)
         self._live = LiveBranches(sessions, self._planner, host, detectors, pool)
         self._views = AuditViews(sessions, thresholds, detectors)
@@ -87,18 +80,8 @@ class AuditService:
             services[RolloutPool], services.settings.full_logits_kb,
         )  # fmt: skip
 
-    @property
-    def masked_families(self) -> tuple[str, ...]:
-        """Families that are masked unless the settings say otherwise."""
-        return self._detectors.masked_families
-
     def detect(self, text: str, settings: AuditSettings | None = None) -> tuple[Span, ...]:
-        """Sensitive spans of a text, sorted and disjoint, suggested ones included.
-
-        Args:
-            text: The text exactly as typed.
-            settings: Their masked families, word list and whitelist count; None takes the program's own.
-        """
+        """Sensitive spans of a text, sorted and disjoint, suggested ones included; None takes the usual settings."""
         chosen = settings or AuditSettings()
         found = self._detectors.choose(chosen).detect(text)
         return keep_whitelisted(text, found, check_whitelist(chosen.whitelist))
@@ -142,12 +125,7 @@ class AuditService:
         return ChainProgress(branch.finished, chain, session_noise(record), computations_of(record))
 
     def step(self, session_id: int, branch_id: int | None = None, waiting: Waiting | None = None) -> Step | None:
-        """Generate one token; it is durable when this returns. None when the chain is finished.
-
-        Args:
-            session_id: The session.
-            branch_id: The branch; None takes the active one.
-            waiting: Told while the step waits for memory.
+        """Generate one token on a branch, the active one if None; durable when this returns. None at a chain's end.
 
         Raises:
             DeviceMemoryError: The device's memory ran out; the chain is as it was.

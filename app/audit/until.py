@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import cast, get_args
 
-from app.shared.audits import RunUntil
+from app.shared.audits import RunUntil, UntilKind
 from app.shared.errors import ServiceError
 from app.shared.step_words import factual_overruled, plural, quoted, signed
 from coft_core.types import Certificate, Step
 
-KINDS = ("fallback", "sensitive", "overruled", "steps")
 FORMS = "fallback, sensitive, sensitive:0.5, overruled or steps:20"
 MOST_STEPS = 100_000
 
 
 def met(until: RunUntil, step: Step, written: int) -> bool:
-    """Whether a step ends the run.
-
-    Args:
-        until: The condition.
-        step: The step that was written last.
-        written: Steps that the run has written, this one included.
-    """
+    """Whether a step ends the run, which has written so many steps with this one."""
     if until.kind == "fallback":
         return step.fallback
     if until.kind == "sensitive":
@@ -32,14 +26,10 @@ def met(until: RunUntil, step: Step, written: int) -> bool:
 def checked(until: RunUntil, certificate: str) -> RunUntil:
     """A condition that a session of this certificate can meet.
 
-    Args:
-        until: The condition.
-        certificate: The session's certificate, ``"certified"`` or ``"uncertified: ..."``.
-
     Raises:
         ServiceError: There is no such condition, a number is outside its range, or the session has no threshold.
     """
-    if until.kind not in KINDS:
+    if until.kind not in get_args(UntilKind):
         raise ServiceError(f"A run cannot be stopped by {until.kind!r}; use {FORMS}.")
     if until.kind == "sensitive" and not (math.isfinite(until.threshold) and until.threshold > 0):
         raise ServiceError(f"The sensitivity to stop at is {until.threshold}; it must be a number above 0.")
@@ -67,7 +57,7 @@ def until_from_text(text: str) -> RunUntil:
         if kind == "sensitive":
             return RunUntil("sensitive", threshold=float(value)) if value else RunUntil("sensitive")
         if kind in ("fallback", "overruled") and not value:
-            return RunUntil("fallback" if kind == "fallback" else "overruled")
+            return RunUntil(cast(UntilKind, kind))
     except ValueError:
         pass
     raise ServiceError(f"{text!r} is no place to stop at; use {FORMS}.")
@@ -94,14 +84,7 @@ def until_from(choice: object) -> RunUntil | None:
 
 
 def stop_sentence(until: RunUntil | None, last: Step | None, written: int, finished: str | None) -> str:
-    """Why a run stopped, in words; empty where it was to run to the end and did.
-
-    Args:
-        until: The condition; None ran to the end.
-        last: The step that was written last; None if there was none.
-        written: Steps that the run has written.
-        finished: Why the chain cannot go on, None if it can.
-    """
+    """Why a run stopped, in words; empty where it was to run to the end and did."""
     if last is None:
         return ""
     step = last.index + 1
@@ -113,21 +96,19 @@ def stop_sentence(until: RunUntil | None, last: Step | None, written: int, finis
 
 
 def _reason(until: RunUntil, step: Step, written: int) -> str:
-    if until.kind == "fallback":
-        return "no token reached the threshold"
-    if until.kind == "sensitive":
-        ratio = signed(step.diagnostics.log_ratio)
-        return f"the sensitivity of {quoted(step.token)} is {ratio}, {until.threshold:g} was asked for"
-    if until.kind == "overruled":
-        return f"{quoted(step.candidates[0].token)} is likeliest without the mask, and not certified"
-    return f"{plural(written, 'token')} {'was' if written == 1 else 'were'} written"
+    ratio, likeliest = signed(step.diagnostics.log_ratio), quoted(step.candidates[0].token) if step.candidates else ""
+    return {
+        "fallback": "no token reached the threshold",
+        "sensitive": f"the sensitivity of {quoted(step.token)} is {ratio}, {until.threshold:g} was asked for",
+        "overruled": f"{likeliest} is likeliest without the mask, and not certified",
+        "steps": f"{plural(written, 'token')} {'was' if written == 1 else 'were'} written",
+    }[until.kind]
 
 
 def _never(until: RunUntil, written: int) -> str:
-    if until.kind == "fallback":
-        return "at every step that was written some token reached the threshold"
-    if until.kind == "sensitive":
-        return f"no token that was written reached a sensitivity of {until.threshold:g}"
-    if until.kind == "overruled":
-        return "the likeliest token without the mask was always certified"
-    return f"only {written} of {until.steps} tokens could be written"
+    return {
+        "fallback": "at every step that was written some token reached the threshold",
+        "sensitive": f"no token that was written reached a sensitivity of {until.threshold:g}",
+        "overruled": "the likeliest token without the mask was always certified",
+        "steps": f"only {written} of {until.steps} tokens could be written",
+    }[until.kind]

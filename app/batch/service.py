@@ -46,8 +46,6 @@ from app.shared.prompt_sets import (
     ParsedPromptSet,
     PromptSetReader,
     RowError,
-    SamplePromptSet,
-    listed_samples,
     refused_rows,
     require_prompts,
     rows_of,
@@ -159,6 +157,8 @@ class BatchView:
 class BatchService(PromptSetReader):
     """Submits, follows, cancels and resumes batches, and sums them up."""
 
+    uses = ("audit", "deployment")
+
     def __init__(
         self,
         batches: BatchesRepository,
@@ -190,10 +190,6 @@ class BatchService(PromptSetReader):
             services[AuditService], services[Thresholds], services[ModelHost], services[Planner],
             services.largest_upload,
         )  # fmt: skip
-
-    def samples(self) -> tuple[SamplePromptSet, ...]:
-        """Prompt sets that come with the program, to be audited."""
-        return listed_samples("audit", "deployment")
 
     def row_errors(self, prompts: ParsedPromptSet, request: BatchRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, by line, also what only the model can tell; loads it.

@@ -55,9 +55,7 @@ def thresholds_figure(bins: Sequence[BinView], coverage: Sequence[CoverageView],
     _slotted(figure, {CONTEXTS: _contexts(bins), RANGE: _ranges(bins)})
     panels = ((1.0, "threshold τ"), (0.46, "coverage it can give, and measured"), (0.15, "contexts"))
     for top, title in panels:
-        figure.add_annotation(
-            x=0, xref="paper", xanchor="left", y=top, yref="paper", yanchor="bottom", text=title, showarrow=False
-        )
+        _titled(figure, top, title)
     most = max((item.contexts for item in bins), default=1)
     lows = [item.coverage_low for item in bins if item.coverage_low is not None]
     lows += [row.coverage for item in bins if (row := measured.get(item.label)) and row.coverage is not None]
@@ -76,18 +74,11 @@ def comparison_figure(
 ) -> go.Figure:
     """Thresholds of two calibrations by step: a solid line with dots, and a dashed one with squares."""
     figure = go.Figure(layout=plain_layout(COMPARISON_HEIGHT, {"l": 44, "r": 6, "t": 20, "b": 40}))
-    _slotted(
-        figure,
-        {
-            OWN: _run(first, first_name, "circle", "solid"),
-            ASKED: _run(second, second_name, "square", "6px,4px"),
-        },
-    )
+    runs = {OWN: _run(first, first_name, "circle", "solid"), ASKED: _run(second, second_name, "square", "6px,4px")}
+    _slotted(figure, runs)
     figure.update_xaxes(rangemode="tozero", showgrid=False, nticks=10, title={"text": "step", "standoff": 4})
     figure.update_yaxes(rangemode="tozero", nticks=5)
-    figure.add_annotation(
-        x=0, xref="paper", xanchor="left", y=1, yref="paper", yanchor="bottom", text="threshold τ", showarrow=False
-    )
+    _titled(figure, 1, "threshold τ")
     return figure
 
 
@@ -120,6 +111,12 @@ def _slotted(figure: go.Figure, traces: dict[int, go.Scatter | go.Bar]) -> None:
     kind = type(next(iter(traces.values())))
     for place in range(max(traces) + 1):
         figure.add_trace(traces.get(place) or kind(x=[], y=[], hoverinfo="skip"))
+
+
+def _titled(figure: go.Figure, top: float, title: str) -> None:
+    figure.add_annotation(
+        x=0, xref="paper", xanchor="left", y=top, yref="paper", yanchor="bottom", text=title, showarrow=False
+    )
 
 
 def _labels(labels: Sequence[str]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -206,19 +206,22 @@ def calibration_form(families: tuple[str, ...]) -> CalibrationForm:
     """Place the controls with their defaults; ``families`` are those that are masked."""
     form, usual = CalibrationForm(), CalibrationRequest(name="")
     _first(form, usual)
-    with gr.Accordion("Mask", open=False, elem_classes=["fold"], elem_id="fold-mask"):
-        _mask(form, usual, families)
-    with gr.Accordion("Estimator and positions", open=False, elem_classes=["fold"], elem_id="fold-estimator"):
-        _estimator(form, usual)
-    with gr.Accordion("Prompts that will be audited", open=False, elem_classes=["fold"], elem_id="fold-shift"):
-        _shift(form, usual)
-    with gr.Accordion("Sampling", open=False, elem_classes=["fold"], elem_id="fold-sampling"):
-        _sampling(form, usual)
-    with gr.Accordion("Prompt format", open=False, elem_classes=["fold"], elem_id="fold-format"):
-        prompt_format(form.controls)
-    with gr.Accordion("Groups, check and record", open=False, elem_classes=["fold"], elem_id="fold-check"):
-        _check(form, usual)
+    folds: tuple[tuple[str, str, Callable[[], None]], ...] = (
+        ("Mask", "mask", lambda: _mask(form, usual, families)),
+        ("Estimator and positions", "estimator", lambda: _estimator(form, usual)),
+        ("Prompts that will be audited", "shift", lambda: _shift(form)),
+        ("Sampling", "sampling", lambda: _sampling(form, usual)),
+        ("Prompt format", "format", lambda: prompt_format(form.controls)),
+        ("Groups, check and record", "check", lambda: _check(form, usual)),
+    )
+    for title, name, place in folds:
+        with gr.Accordion(title, open=False, elem_classes=["fold"], elem_id=f"fold-{name}"):
+            place()
     return form
+
+
+def _slider(low: float, high: float, value: float, **how: Any) -> gr.Slider:
+    return gr.Slider(low, high, value, buttons=[], min_width=0, **how)
 
 
 def _first(form: CalibrationForm, usual: CalibrationRequest) -> None:
@@ -233,15 +236,15 @@ def _first(form: CalibrationForm, usual: CalibrationRequest) -> None:
     )
     with gr.Column(visible=False, elem_classes=["box"], elem_id="rollouts") as form.boxes["rollouts"]:
         with gr.Row(elem_classes=["twin"]):
-            put["max_iterations"] = gr.Slider(2, 12, usual.max_iterations, step=1, label="Rounds at most", **_SLIDER)
-            put["tolerance"] = gr.Slider(0.001, 0.1, usual.tolerance, step=0.001, label="Settled within", **_SLIDER)
+            put["max_iterations"] = _slider(2, 12, usual.max_iterations, step=1, label="Rounds at most")
+            put["tolerance"] = _slider(0.001, 0.1, usual.tolerance, step=0.001, label="Settled within")
         hint("Rounds are repeated until no τ changes by more than “settled within”.")
-    put["max_new_tokens"] = form.boxes["length"] = gr.Slider(
-        8, 512, usual.max_new_tokens, step=1, label="Steps of a chain", visible=False, **_SLIDER
+    put["max_new_tokens"] = form.boxes["length"] = _slider(
+        8, 512, usual.max_new_tokens, step=1, label="Steps of a chain", visible=False
     )
     with gr.Row(elem_classes=["twin"]):
-        put["alpha"] = gr.Slider(0.001, 0.5, usual.alpha, step=0.001, label="Alpha", **_SLIDER)
-        put["lam"] = gr.Slider(0, 1, usual.lam, step=0.01, label="Lambda", **_SLIDER)
+        put["alpha"] = _slider(0.001, 0.5, usual.alpha, step=0.001, label="Alpha")
+        put["lam"] = _slider(0, 1, usual.lam, step=0.01, label="Lambda")
     hint("Alpha: true tokens that may be missed. Lambda: weight of the masked view.")
 
 
@@ -273,16 +276,16 @@ def _mask(form: CalibrationForm, usual: CalibrationRequest, families: tuple[str,
 def _estimator(form: CalibrationForm, usual: CalibrationRequest) -> None:
     put = form.controls
     put["estimator"] = gr.Dropdown(ESTIMATORS, value=usual.estimator, label="Estimator")
-    put["draws"] = form.boxes["draws"] = gr.Slider(
-        1, 200, usual.draws, step=1, label="Draws that are averaged", visible=False, **_SLIDER
+    put["draws"] = form.boxes["draws"] = _slider(
+        1, 200, usual.draws, step=1, label="Draws that are averaged", visible=False
     )
     put["bin_spacing"] = gr.Dropdown(SPACINGS, value=usual.bin_spacing, label="Steps that share a threshold")
-    put["bin_width"] = gr.Slider(1, 64, usual.bin_width, step=1, label="Steps of a bin", **_SLIDER)
-    put["max_position"] = gr.Slider(8, 1024, usual.max_position, step=8, label="Own thresholds up to step", **_SLIDER)
+    put["bin_width"] = _slider(1, 64, usual.bin_width, step=1, label="Steps of a bin")
+    put["max_position"] = _slider(8, 1024, usual.max_position, step=8, label="Own thresholds up to step")
     hint("All of these can be changed after the run: thresholds are read off its stored values.")
 
 
-def _shift(form: CalibrationForm, usual: CalibrationRequest) -> None:
+def _shift(form: CalibrationForm) -> None:
     put, boxes = form.controls, form.boxes
     put["shift"] = gr.Radio(
         SHIFTS, value="none", label="Compared with these", elem_classes=["stacked"], elem_id="shift"
@@ -297,22 +300,19 @@ def _shift(form: CalibrationForm, usual: CalibrationRequest) -> None:
 
 def _sampling(form: CalibrationForm, usual: CalibrationRequest) -> None:
     put = form.controls
-    put["temperature"] = gr.Slider(0.1, 2, usual.temperature, step=0.05, label="Temperature", **_SLIDER)
-    put["top_p"] = gr.Slider(0.05, 1, usual.top_p, step=0.01, label="Top-p (1 is off)", **_SLIDER)
-    put["top_k"] = gr.Slider(0, 200, usual.top_k, step=1, label="Top-k (0 is off)", **_SLIDER)
+    put["temperature"] = _slider(0.1, 2, usual.temperature, step=0.05, label="Temperature")
+    put["top_p"] = _slider(0.05, 1, usual.top_p, step=0.01, label="Top-p (1 is off)")
+    put["top_k"] = _slider(0, 200, usual.top_k, step=1, label="Top-k (0 is off)")
 
 
 def _check(form: CalibrationForm, usual: CalibrationRequest) -> None:
     put = form.controls
     put["by_group"] = gr.Checkbox(usual.by_group, label="Thresholds for each group of its own")
     hint("Needs a column “group”, and in each group as many contexts as alpha asks for.")
-    put["verification_share"] = gr.Slider(
-        0.1, 0.9, usual.verification_share, step=0.05, label="Share kept apart to check the result", **_SLIDER
+    put["verification_share"] = _slider(
+        0.1, 0.9, usual.verification_share, step=0.05, label="Share kept apart to check the result"
     )
     put["seed"] = gr.Number(usual.seed, label="Seed of the split", precision=0)
     with gr.Column(elem_classes=["box"]) as form.boxes["chains"]:
         put["record_chains"] = gr.Checkbox(usual.record_chains, label="Record chains, to notice drift later")
         hint("Also writes what the policy itself says on these prompts; takes longer.")
-
-
-_SLIDER: dict[str, Any] = {"buttons": [], "min_width": 0}

@@ -113,16 +113,12 @@ def sequence_json(threshold: SequenceThreshold | None) -> Json | None:
 
 def drift_json(report: DriftReport) -> Json:
     """What audits say against a calibration."""
-    return {
-        **asdict(report),
-        "p_values": list(report.p_values),
-        "left_out": [asdict(own) for own in report.left_out],
-        "sentence": report.sentence,
-    }
+    return {**asdict(report), "sentence": report.sentence}
 
 
-def compared_json(first: CalibrationView, second: CalibrationView) -> Json:
+def compared_json(compared: tuple[CalibrationView, CalibrationView]) -> Json:
     """Two calibrations side by side, and what differs in their policies."""
+    first, second = compared
     return {
         "first": calibration_json(first),
         "second": calibration_json(second),
@@ -158,7 +154,10 @@ def print_calibration(view: CalibrationView, drift: DriftReport | None = None) -
     _print_sequence(view)
     if view.effective_contexts is not None:
         print(f"Under the weights the contexts are worth {view.effective_contexts:.1f}.")
-    _print_families(view)
+    for part in view.families:
+        print(
+            f"family {part.family}: alpha {part.alpha:.3g}, {part.contexts} contexts, tau {part.tau:.3g}, {part.state}"
+        )
     for group in view.groups:
         print(f"group: {group.sentence}")
     if drift is not None:
@@ -186,11 +185,10 @@ def print_compared(compared: tuple[CalibrationView, CalibrationView]) -> None:
         print(f"Calibration {view.summary.id}: {view.summary.name}, {view.summary.contexts} contexts; {_how(view)}")
     names = tuple(f"tau of {view.summary.id}" for view in (first, second))
     print(f"\n{'steps':<14} {names[0]:>12} {names[1]:>12}")
-    taus = [_by_first_step(view) for view in (first, second)]
-    for step in sorted(set(taus[0]) | set(taus[1])):
-        cells = [_tau(_bin_at(view, step)) for view in (first, second)]
-        label = (taus[0].get(step) or taus[1][step]).label
-        print(f"{label:<14} {cells[0]:>12} {cells[1]:>12}")
+    labels = {entry.first_step: entry.label for view in (second, first) for entry in view.bins}
+    for step, label in sorted(labels.items()):
+        there = [next(own for own in reversed(view.bins) if own.first_step <= step) for view in (first, second)]
+        print(f"{label:<14} {_tau(there[0]):>12} {_tau(there[1]):>12}")
     print("* inherited from a neighbour, ? uninformative: too few contexts or too weak, nothing is said")
     rows = [next(iter(view.coverage), None) for view in (first, second)]
     measured = [(None if row is None else _interval(row)) or "not measured" for row in rows]
@@ -244,41 +242,24 @@ def _state(entry: BinView) -> str:
 
 
 def _print_sequence(view: CalibrationView) -> None:
-    if view.sequence is None:
+    chains = view.sequence
+    if chains is None:
         return
-    if view.sequence.state == "calibrated":
-        print(
-            f"Whole chains: tau {view.sequence.tau:.3g} at alpha {view.sequence.alpha:g}, averaged over "
-            f"{view.sequence.applies}. {view.sequence.lengths.sentence}"
-        )
-        for row in view.sequence_coverage:
-            print(
-                f"  {row.label}: {row.kept} of {row.contexts} kept, coverage {row.coverage:.3f} "
-                f"[{row.low:.3f}, {row.high:.3f}]"
-            )
-    else:
-        print(f"Whole chains: nothing is certified at alpha {view.sequence.alpha:g}. {view.sequence.reason}")
-
-
-def _print_families(view: CalibrationView) -> None:
-    for part in view.families:
-        print(
-            f"family {part.family}: alpha {part.alpha:.3g}, {part.contexts} contexts, tau {part.tau:.3g}, {part.state}"
-        )
+    if chains.state != "calibrated":
+        print(f"Whole chains: nothing is certified at alpha {chains.alpha:g}. {chains.reason}")
+        return
+    print(
+        f"Whole chains: tau {chains.tau:.3g} at alpha {chains.alpha:g}, averaged over {chains.applies}. "
+        f"{chains.lengths.sentence}"
+    )
+    for row in view.sequence_coverage:
+        print(f"  {row.label}: {row.kept} of {row.contexts} kept, coverage {_interval(row)}")
 
 
 def _interval(row: CoverageView) -> str | None:
     if row.coverage is None or row.low is None or row.high is None:
         return None
     return f"{row.coverage:.3f} [{row.low:.3f}, {row.high:.3f}]"
-
-
-def _by_first_step(view: CalibrationView) -> dict[int, BinView]:
-    return {entry.first_step: entry for entry in view.bins}
-
-
-def _bin_at(view: CalibrationView, step: int) -> BinView:
-    return next(entry for entry in reversed(view.bins) if entry.first_step <= step)
 
 
 def _tau(entry: BinView) -> str:
@@ -526,11 +507,11 @@ def read_calibration(
     return wired[CalibrationService].view(calibration_id, reading)
 
 
-def _listed_json(found: tuple[CalibrationSummary, ...]) -> list[Json]:
-    return [calibration_summary_json(item) for item in found]
-
-
-@operation(json=_listed_json, command="calibrations list", text=print_calibrations)
+@operation(
+    json=lambda found: [calibration_summary_json(item) for item in found],
+    command="calibrations list",
+    text=print_calibrations,
+)
 def list_calibrations(wired: Services, *, model: str = "") -> tuple[CalibrationSummary, ...]:
     """List finished calibrations.
 
@@ -592,16 +573,14 @@ class ReadingOptions:
         return wired[CalibrationService].view(calibration_id(wired, calibration), reading)
 
 
-Shown = tuple[CalibrationView, DriftReport]
-
-
-def _shown_json(shown: Shown) -> Json:
-    view, drift = shown
-    return {**calibration_json(view), "drift": drift_json(drift)}
-
-
-@command("calibrations show", json=_shown_json, text=lambda shown: print_calibration(*shown))
-def show_calibration(wired: Services, calibration: str, *, reading: ReadingOptions) -> Shown:
+@command(
+    "calibrations show",
+    json=lambda shown: {**calibration_json(shown[0]), "drift": drift_json(shown[1])},
+    text=lambda shown: print_calibration(*shown),
+)
+def show_calibration(
+    wired: Services, calibration: str, *, reading: ReadingOptions
+) -> tuple[CalibrationView, DriftReport]:
     """Thresholds, coverage and what can be certified, read as asked.
 
     Args:
@@ -611,7 +590,7 @@ def show_calibration(wired: Services, calibration: str, *, reading: ReadingOptio
     return view, wired[CalibrationService].drift(view.summary.id)
 
 
-@command("calibrations compare", json=lambda compared: compared_json(*compared), text=print_compared)
+@command("calibrations compare", json=compared_json, text=print_compared)
 def compare_calibrations(
     wired: Services, first: str, second: str, *, reading: ReadingOptions
 ) -> tuple[CalibrationView, CalibrationView]:

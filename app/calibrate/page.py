@@ -22,21 +22,7 @@ from app.calibrate.form import (
     fields_from,
     shares_line,
 )
-from app.calibrate.result_page import (
-    CompareHandlers,
-    FollowHandlers,
-    ResultHandlers,
-    ResultPart,
-    compare_part,
-    follow_part,
-    prompts_of,
-    reading_part,
-    result_body,
-    result_head_part,
-    wire_compare,
-    wire_follow,
-    wire_result,
-)
+from app.calibrate.result_page import prompts_of, result_part
 from app.calibrate.service import CalibrationService
 from app.calibrate.words import estimate_panel
 from app.lists.service import UserListService
@@ -67,12 +53,6 @@ def submission(
 ) -> tuple[ParsedPromptSet, CalibrationRequest]:
     """The prompt set as the form maps its columns, and the form's request.
 
-    Args:
-        calibrations: Reads the files.
-        path: The uploaded prompt set.
-        accept: Go on with the good rows.
-        values: The chosen columns, then the form's controls.
-
     Raises:
         ServiceError: No prompt set is chosen.
     """
@@ -102,7 +82,7 @@ class CalibrationPrompts(PromptHandlers):
         """The first rows as they will be masked."""
         return self._preview(path, values)
 
-    def _preview(self, path: str | None, values: tuple[Any, ...]) -> str:
+    def _preview(self, path: str | None, values: Sequence[Any]) -> str:
         if path is None:
             return ""
         prompts, request = submission(self._calibrations, path, True, values)
@@ -129,21 +109,14 @@ class CalibrationPrompts(PromptHandlers):
         return estimate_panel(self._calibrations.estimate(prompts, request), request.alpha, request.verification_share)
 
 
-def estimate_part() -> tuple[gr.Button, gr.HTML]:
-    """Place the check and what it says."""
-    with gr.Row(elem_classes=["go"]):
-        button = gr.Button("Check and estimate", interactive=False, elem_id="check")
-    return button, markup(UNTRIED, "estimate")
-
-
 def wire_prompts(
     handlers: CalibrationPrompts,
     part: PromptPart,
     form: CalibrationForm,
     check: tuple[gr.Button, gr.HTML],
     run: gr.Button,
-) -> gr.events.Dependency:
-    """Connect everything about the prompt set; gives the event that names the rows with problems."""
+) -> None:
+    """Connect everything about the prompt set."""
     button, estimate = check
     inputs = [part.file, *part.columns, *form.inputs]
     outputs = [*part.outputs, button, run, estimate]
@@ -171,7 +144,6 @@ def wire_prompts(
     estimated = checked.success(handlers.estimate, inputs, estimate, **EVENT)
     for event in (checked, estimated):
         event.failure(lambda: NOT_TRIED, None, estimate, **EVENT)
-    return checked
 
 
 def runs_kind(calibrations: CalibrationService) -> JobKind:
@@ -256,7 +228,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
             with gr.Column(elem_classes=["stack"], min_width=0):
                 jobs, runs = _left(app, services)
             with gr.Column(elem_classes=["stack"], min_width=0):
-                _right(services, jobs, runs)
+                result_part(services, jobs.shown_id, runs)
 
 
 def _left(app: gr.Blocks, services: Services) -> tuple[JobPart, gr.HTML]:
@@ -267,7 +239,9 @@ def _left(app: gr.Blocks, services: Services) -> tuple[JobPart, gr.HTML]:
         form = calibration_form(services[AuditService].masked_families)
     with gr.Column(elem_classes=["group"], elem_id="go"):
         markup('<div class="bar"><h2>3. Run</h2></div>')
-        check = estimate_part()
+        with gr.Row(elem_classes=["go"]):
+            button = gr.Button("Check and estimate", interactive=False, elem_id="check")
+        check = (button, markup(UNTRIED, "estimate"))
         jobs = job_part(*run_buttons(), resumable=True)
     with gr.Column(elem_classes=["group"]):
         markup('<div class="bar"><h2>Past runs</h2></div>')
@@ -276,19 +250,6 @@ def _left(app: gr.Blocks, services: Services) -> tuple[JobPart, gr.HTML]:
     wire_jobs(app, services, jobs, part, form, prompts)
     _wire_form(app, FormHandlers(services), form)
     return jobs, runs
-
-
-def _right(services: Services, jobs: JobPart, runs: gr.HTML) -> None:
-    head, download = result_head_part()
-    with gr.Column(visible=False, elem_classes=["stack"], min_width=0) as body:
-        reading = reading_part()
-        panels, bins, histogram, others = result_body()
-        follow, compared = follow_part(), compare_part()
-        finger = markup("", "fingerprint")
-    part = ResultPart(head, body, reading, (*panels, finger), bins, histogram, others, download)
-    events = wire_result(ResultHandlers(services), part, jobs.shown_id, runs)
-    wire_follow(FollowHandlers(services), follow, jobs.shown_id, events[0])
-    wire_compare(CompareHandlers(services), compared, reading, jobs.shown_id, events)
 
 
 def _wire_form(app: gr.Blocks, handlers: FormHandlers, form: CalibrationForm) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio.components import Component
 
 from app.calibrate.charts import comparison_figure, drift_figure, thresholds_figure
 from app.calibrate.form import ESTIMATORS, SPACINGS
@@ -33,9 +32,11 @@ from app.calibrate.words import (
     comparison_thresholds,
     drift_foot,
     drift_head,
+    family_name,
     runs_list,
 )
-from app.shared.audits import FAMILY_NAMES, CalibrationView, ReadingRequest
+from app.shared.audits import CalibrationView, ReadingRequest
+from app.shared.chain_words import ALL_GROUPS
 from app.shared.charts import support_histogram
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, or_refusal, or_told, shown
@@ -48,41 +49,9 @@ READING_FIELDS = ("alpha", "estimator", "draws", "bin_spacing", "bin_width", "ma
 """The controls in their order."""
 
 ONE_PER_CONTEXT = "one_per_context"
-ALL_GROUPS = ("All groups together", "")
 AS_CALIBRATED = '<p class="hint">As it was calibrated.</p>'
+NOT_COMPARED = '<p class="caution">These two runs cannot be read alike.</p>'
 REFUSED = '<p class="caution">Not possible with these values; what is shown is the reading before.</p>'
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingControls:
-    """The controls in the order of :data:`READING_FIELDS`, what to reset them with, and what is said of them."""
-
-    controls: tuple[Component, ...]
-    reset: gr.Button
-    note: gr.HTML
-
-
-def reading_controls() -> ReadingControls:
-    """Place the controls, hidden until a run is shown."""
-    slider: dict[str, Any] = {"buttons": [], "min_width": 0}
-    with gr.Row(elem_classes=["reading-grid"]):
-        alpha = gr.Slider(0.001, 0.5, 0.1, step=0.001, label="Alpha", elem_id="read-alpha", **slider)
-        rho = gr.Slider(1, 5, 1, step=0.05, label="ρ, how much likelier in use", elem_id="read-rho", **slider)
-        spacing = gr.Dropdown(
-            SPACINGS, value="widening", label="Steps that share a threshold", min_width=0, elem_id="read-spacing"
-        )
-        width = gr.Slider(1, 64, 8, step=1, label="Steps of a bin", elem_id="read-width", **slider)
-        last = gr.Slider(8, 1024, 256, step=8, label="Own thresholds up to step", elem_id="read-last", **slider)
-        estimator = gr.Dropdown(
-            ESTIMATORS, value="hierarchical", label="Estimator", min_width=0, elem_id="read-estimator"
-        )
-        draws = gr.Slider(1, 200, 1, step=1, label="Draws that are averaged", elem_id="read-draws", **slider)
-        group = gr.Dropdown([ALL_GROUPS], value="", label="Group", min_width=0, elem_id="read-group")
-        family = gr.Dropdown([], label="Family", min_width=0, elem_id="read-family")
-    with gr.Row(elem_classes=["go", "reset"]):
-        reset = gr.Button("Reset", size="sm", elem_id="read-reset")
-        note = markup(AS_CALIBRATED, "read-note")
-    return ReadingControls((alpha, estimator, draws, spacing, width, last, rho, group, family), reset, note)
 
 
 def reading_from(values: Sequence[object], base: CalibrationView) -> ReadingRequest:
@@ -101,7 +70,7 @@ def reading_from(values: Sequence[object], base: CalibrationView) -> ReadingRequ
 def reading_updates(view: CalibrationView) -> list[Any]:
     """Updates that make the controls show a reading, and hide those that do not apply to this calibration."""
     own = view.reading
-    families = [(FAMILY_NAMES.get(item.family, item.family), item.family) for item in view.families]
+    families = [(family_name(item.family), item.family) for item in view.families]
     return [
         gr.Slider(value=own.alpha),
         gr.Dropdown(value=own.estimator),
@@ -155,20 +124,6 @@ EMPTY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ResultPart:
-    """What shows a run."""
-
-    head: gr.HTML
-    body: gr.Column
-    reading: ReadingControls
-    panels: tuple[Any, ...]
-    bins: gr.Dropdown
-    histogram: gr.Plot
-    others: gr.HTML
-    download: gr.DownloadButton
-
-
 def read(
     calibrations: CalibrationService, calibration_id: int, values: Sequence[Any]
 ) -> tuple[CalibrationView, CalibrationView]:
@@ -178,7 +133,7 @@ def read(
 
 
 class ResultHandlers:
-    """What the page asks of the services about finished runs."""
+    """What the page asks of the services about finished runs: one read, two side by side, and what came after."""
 
     def __init__(self, services: Services) -> None:
         self._calibrations = services[CalibrationService]
@@ -249,6 +204,48 @@ class ResultHandlers:
         """Write a run as a file for download."""
         return str(self._calibrations.export(int(event.id), Path(self._folder.name)))
 
+    @shown
+    def menu(self, shown_id: int | None, other: int | None) -> Any:
+        """The runs that the shown one can be compared with."""
+        choices = comparison_choices(self._calibrations.list(), shown_id)
+        kept = other if any(value == other for _, value in choices) else 0
+        return gr.Dropdown(choices, value=kept)
+
+    def compare(self, shown_id: int | None, other: int | None, *values: Any) -> list[Any]:
+        """Both runs, the other one read as the shown one; a reading that is refused changes nothing."""
+        if shown_id is None or not other:
+            return ["", gr.Plot(visible=False), ""]
+        first = or_refusal(lambda: read(self._calibrations, shown_id, values)[1])
+        if isinstance(first, str):
+            return [gr.skip()] * 3
+        return or_told(lambda: self._compared(first, other)) or [NOT_COMPARED, gr.Plot(visible=False), ""]
+
+    def _compared(self, first: CalibrationView, other: int) -> list[Any]:
+        second = self._calibrations.view(other, alike(first))
+        picture = comparison_figure(first.bins, second.bins, first.summary.name, second.summary.name)
+        return [
+            comparison_settings(first, second),
+            gr.Plot(picture, visible=True),
+            comparison_thresholds(first, second),
+        ]
+
+    @shown
+    def drift(self, shown_id: int | None) -> list[Any]:
+        """What the audits say against the run."""
+        if shown_id is None:
+            return ["", gr.Plot(visible=False), ""]
+        report = self._calibrations.drift(shown_id)
+        seen = bool(report.p_values)
+        picture = gr.Plot(drift_figure(report), visible=True) if seen else gr.Plot(visible=False)
+        return [drift_head(report), picture, drift_foot(report)]
+
+    @shown
+    def reweight(self, shown_id: int | None, path: str | None, name: str) -> list[Any]:
+        """Store the run anew with weights for other prompts, and show it."""
+        if shown_id is None or path is None:
+            raise ServiceError("No file is chosen: upload prompts like those that will be audited.")
+        return [self._calibrations.reweight(shown_id, prompts_of(self._calibrations, path), name), None, ""]
+
 
 PANELS = ("promises", "figure", "thresholds", "bins", "histogram", "checks", "fingerprint")
 """What a reading changes, in order."""
@@ -275,114 +272,9 @@ def histogram(view: CalibrationView, label: str | None) -> Any:
     return support_histogram(view.log_values.get(item.label, ()), item.tau, threshold(item.tau), support)
 
 
-def result_head_part() -> tuple[gr.HTML, gr.DownloadButton]:
-    """Place the head of the result, and the file that it downloads."""
-    head = listing("result", "export", value=EMPTY)
-    return head, gr.DownloadButton("Calibration", elem_id="calibration-file", elem_classes=["offscreen"])
-
-
-def reading_part() -> ReadingControls:
-    """Place the controls that read the run otherwise."""
-    with gr.Column(elem_classes=["reading"], elem_id="reading"):
-        markup(
-            '<div class="bar"><h2>Read it otherwise</h2><span class="hint">changes at once, without the model</span>'
-            "</div>"
-        )
-        return reading_controls()
-
-
-def result_body() -> tuple[tuple[Any, ...], gr.Dropdown, gr.Plot, gr.HTML]:
-    """Place everything that a reading changes, but for the fingerprint, which stands last on the page."""
-    certified = markup("", "promises")
-    with gr.Column(elem_classes=["group"], elem_id="positions"):
-        markup(thresholds_head())
-        figure = chart("thresholds-plot")
-        table = markup("", "thresholds")
-    with gr.Row(elem_classes=["pair"]):
-        with gr.Column(min_width=0, elem_classes=["figure"]):
-            bins = gr.Dropdown([], label="Joint support of true tokens", elem_id="bins")
-            plot = chart("support-plot")
-        with gr.Column(min_width=0):
-            other = markup("", "alphas")
-    checks = markup("", "result-foot")
-    return (certified, figure, table, bins, plot, checks), bins, plot, other
-
-
-def _by_hand(control: Any) -> Any:
-    """The event of a person's change; a menu's ``input`` fires twice, so that a refusal would be shown twice."""
-    return control.select if isinstance(control, gr.Dropdown) else control.input
-
-
-def wire_result(handlers: ResultHandlers, part: ResultPart, shown_id: gr.State, runs: gr.HTML) -> list[Any]:
-    """Connect everything about the result; gives the events after which another run or reading is shown."""
-    controls = list(part.reading.controls)
-    note = part.reading.note
-    whole = [runs, part.head, part.body, note, *controls, *part.panels]
-    changed = [part.head, note, controls[READING_FIELDS.index("draws")], *part.panels]
-    opened = shown_id.change(handlers.show, shown_id, whole, **EVENT)
-    reset = part.reading.reset.click(handlers.show, shown_id, whole, **EVENT)
-    read = gr.on(
-        [_by_hand(control) for control in controls],
-        handlers.read,
-        [shown_id, part.bins, *controls],
-        changed,
-        **LATEST,
-    )
-    for event in (opened, reset, read):
-        event.success(handlers.others, [shown_id, *controls], part.others, **LATEST)
-    _by_hand(part.bins)(handlers.histogram, [shown_id, part.bins, *controls], part.histogram, **LATEST)
-    runs.show(handlers.choose, None, shown_id, **MULTIPLE)
-    runs.delete(handlers.delete, shown_id, [shown_id, runs], **MULTIPLE)
-    downloaded(part.head.export(handlers.export, None, part.download, **MULTIPLE), "calibration-file")
-    return [opened, reset, read]
-
-
 def prompts_of(calibrations: CalibrationService, path: str) -> tuple[str, ...]:
     """The prompts of a file of prompts in use."""
     return tuple(example.prompt for _, example in calibrations.parse(Path(path), Path(path).name).rows)
-
-
-NOT_COMPARED = '<p class="caution">These two runs cannot be read alike.</p>'
-
-
-@dataclass(frozen=True, slots=True)
-class ComparePart:
-    """The choice of another run, and what is said of both."""
-
-    other: gr.Dropdown
-    panels: tuple[Any, ...]
-
-
-class CompareHandlers:
-    """What the page asks of the services about two runs."""
-
-    def __init__(self, services: Services) -> None:
-        self._calibrations = services[CalibrationService]
-
-    @shown
-    def menu(self, shown_id: int | None, other: int | None) -> Any:
-        """The runs that the shown one can be compared with."""
-        choices = comparison_choices(self._calibrations.list(), shown_id)
-        kept = other if any(value == other for _, value in choices) else 0
-        return gr.Dropdown(choices, value=kept)
-
-    def compare(self, shown_id: int | None, other: int | None, *values: Any) -> list[Any]:
-        """Both runs, the other one read as the shown one; a reading that is refused changes nothing."""
-        if shown_id is None or not other:
-            return ["", gr.Plot(visible=False), ""]
-        first = or_refusal(lambda: read(self._calibrations, shown_id, values)[1])
-        if isinstance(first, str):
-            return [gr.skip()] * 3
-        return or_told(lambda: self._compared(first, other)) or [NOT_COMPARED, gr.Plot(visible=False), ""]
-
-    def _compared(self, first: CalibrationView, other: int) -> list[Any]:
-        second = self._calibrations.view(other, alike(first))
-        picture = comparison_figure(first.bins, second.bins, first.summary.name, second.summary.name)
-        return [
-            comparison_settings(first, second),
-            gr.Plot(picture, visible=True),
-            comparison_thresholds(first, second),
-        ]
 
 
 def alike(view: CalibrationView) -> ReadingRequest:
@@ -398,65 +290,99 @@ def alike(view: CalibrationView) -> ReadingRequest:
     )
 
 
-def compare_part() -> ComparePart:
-    """Place the choice of another run, and what is said of both."""
-    with gr.Column(elem_classes=["group"], elem_id="compare"):
-        markup('<div class="bar"><h2>Compare with another run</h2></div>')
-        other = gr.Dropdown([("Choose a run", 0)], value=0, label="Other run", show_label=False, elem_id="compare-with")
-        settings, plot = markup("", "compare-settings"), chart("compare-plot", visible=False)
-        return ComparePart(other, (settings, plot, markup("", "compare-table")))
+def _by_hand(control: Any) -> Any:
+    """The event of a person's change; a menu's ``input`` fires twice, so that a refusal would be shown twice."""
+    return control.select if isinstance(control, gr.Dropdown) else control.input
 
 
-def wire_compare(
-    handlers: CompareHandlers, part: ComparePart, reading: ReadingControls, shown_id: gr.State, events: list[Any]
-) -> None:
-    """Connect the comparison; it follows the shown run and its reading."""
-    inputs = [shown_id, part.other, *reading.controls]
-    events[0].success(handlers.menu, [shown_id, part.other], part.other, **LATEST)
-    part.other.change(handlers.compare, inputs, list(part.panels), **LATEST)
-    for event in events:
-        event.success(handlers.compare, inputs, list(part.panels), **LATEST)
+def result_part(services: Services, shown_id: gr.State, runs: gr.HTML) -> None:
+    """Place everything about the run that is shown, and connect it."""
+    handlers = ResultHandlers(services)
+    head = listing("result", "export", value=EMPTY)
+    download = gr.DownloadButton("Calibration", elem_id="calibration-file", elem_classes=["offscreen"])
+    with gr.Column(visible=False, elem_classes=["stack"], min_width=0) as body:
+        controls, reset, note = _reading()
+        certified = markup("", "promises")
+        with gr.Column(elem_classes=["group"], elem_id="positions"):
+            markup(thresholds_head())
+            figure, table = chart("thresholds-plot"), markup("", "thresholds")
+        with gr.Row(elem_classes=["pair"]):
+            with gr.Column(min_width=0, elem_classes=["figure"]):
+                bins = gr.Dropdown([], label="Joint support of true tokens", elem_id="bins")
+                support = chart("support-plot")
+            with gr.Column(min_width=0):
+                others = markup("", "alphas")
+        checks = markup("", "result-foot")
+        drift, reweight = _drift(), _reweighting()
+        other, compared = _comparison()
+        shown_panels = [certified, figure, table, bins, support, checks, markup("", "fingerprint")]
+
+    reading: list[Any] = [shown_id, *controls]
+    whole = [runs, head, body, note, *controls, *shown_panels]
+    changed = [head, note, controls[READING_FIELDS.index("draws")], *shown_panels]
+    opened = shown_id.change(handlers.show, shown_id, whole, **EVENT)
+    reset_again = reset.click(handlers.show, shown_id, whole, **EVENT)
+    read_otherwise = gr.on(
+        [_by_hand(control) for control in controls],
+        handlers.read,
+        [shown_id, bins, *controls],
+        changed,
+        **LATEST,
+    )
+    _by_hand(bins)(handlers.histogram, [shown_id, bins, *controls], support, **LATEST)
+    runs.show(handlers.choose, None, shown_id, **MULTIPLE)  # type: ignore[attr-defined]
+    runs.delete(handlers.delete, shown_id, [shown_id, runs], **MULTIPLE)  # type: ignore[attr-defined]
+    downloaded(head.export(handlers.export, None, download, **MULTIPLE), "calibration-file")  # type: ignore[attr-defined]
+
+    told = opened.success(handlers.drift, shown_id, drift, **LATEST)
+    # An address that ends in #drift is followed when the panel is there.
+    told.success(None, None, None, js="() => coft.calibrate.anchor()")
+    file, name, store = reweight
+    file.change(lambda path: gr.Button(interactive=path is not None), file, store, **EVENT)
+    store.click(handlers.reweight, [shown_id, file, name], [shown_id, file, name], **EVENT)
+
+    opened.success(handlers.menu, [shown_id, other], other, **LATEST)
+    both = [shown_id, other, *controls]
+    other.change(handlers.compare, both, compared, **LATEST)
+    for event in (opened, reset_again, read_otherwise):
+        event.success(handlers.others, reading, others, **LATEST)
+        event.success(handlers.compare, both, compared, **LATEST)
 
 
-@dataclass(frozen=True, slots=True)
-class FollowPart:
-    """The drift panel and the form for weights."""
-
-    drift: tuple[Any, ...]
-    file: gr.File
-    name: gr.Textbox
-    button: gr.Button
-
-
-class FollowHandlers:
-    """What the page asks of the services after a run."""
-
-    def __init__(self, services: Services) -> None:
-        self._calibrations = services[CalibrationService]
-
-    @shown
-    def drift(self, shown_id: int | None) -> list[Any]:
-        """What the audits say against the run."""
-        if shown_id is None:
-            return ["", gr.Plot(visible=False), ""]
-        report = self._calibrations.drift(shown_id)
-        seen = bool(report.p_values)
-        picture = gr.Plot(drift_figure(report), visible=True) if seen else gr.Plot(visible=False)
-        return [drift_head(report), picture, drift_foot(report)]
-
-    @shown
-    def reweight(self, shown_id: int | None, path: str | None, name: str) -> list[Any]:
-        """Store the run anew with weights for other prompts, and show it."""
-        if shown_id is None or path is None:
-            raise ServiceError("No file is chosen: upload prompts like those that will be audited.")
-        name = name.strip() or f"{self._calibrations.view(shown_id).summary.name}, weighted"
-        return [self._calibrations.reweight(shown_id, prompts_of(self._calibrations, path), name), None, ""]
+def _reading() -> tuple[list[Any], gr.Button, gr.HTML]:
+    """The controls in the order of :data:`READING_FIELDS`, what resets them, and what is said of them."""
+    slider: dict[str, Any] = {"buttons": [], "min_width": 0}
+    with gr.Column(elem_classes=["reading"], elem_id="reading"):
+        markup(
+            '<div class="bar"><h2>Read it otherwise</h2><span class="hint">changes at once, without the model</span>'
+            "</div>"
+        )
+        with gr.Row(elem_classes=["reading-grid"]):
+            alpha = gr.Slider(0.001, 0.5, 0.1, step=0.001, label="Alpha", elem_id="read-alpha", **slider)
+            rho = gr.Slider(1, 5, 1, step=0.05, label="ρ, how much likelier in use", elem_id="read-rho", **slider)
+            spacing = gr.Dropdown(
+                SPACINGS, value="widening", label="Steps that share a threshold", min_width=0, elem_id="read-spacing"
+            )
+            width = gr.Slider(1, 64, 8, step=1, label="Steps of a bin", elem_id="read-width", **slider)
+            last = gr.Slider(8, 1024, 256, step=8, label="Own thresholds up to step", elem_id="read-last", **slider)
+            estimator = gr.Dropdown(
+                ESTIMATORS, value="hierarchical", label="Estimator", min_width=0, elem_id="read-estimator"
+            )
+            draws = gr.Slider(1, 200, 1, step=1, label="Draws that are averaged", elem_id="read-draws", **slider)
+            group = gr.Dropdown([ALL_GROUPS], value="", label="Group", min_width=0, elem_id="read-group")
+            family = gr.Dropdown([], label="Family", min_width=0, elem_id="read-family")
+        with gr.Row(elem_classes=["go", "reset"]):
+            reset = gr.Button("Reset", size="sm", elem_id="read-reset")
+            note = markup(AS_CALIBRATED, "read-note")
+    return [alpha, estimator, draws, spacing, width, last, rho, group, family], reset, note
 
 
-def follow_part() -> FollowPart:
-    """Place the drift panel and the form for weights."""
+def _drift() -> list[Any]:
     with gr.Column(elem_classes=["group"], elem_id="drift"):
-        drift = (markup("", "drift-head"), chart("drift-plot", visible=False), markup("", "drift-foot"))
+        return [markup("", "drift-head"), chart("drift-plot", visible=False), markup("", "drift-foot")]
+
+
+def _reweighting() -> tuple[gr.File, gr.Textbox, gr.Button]:
     with gr.Column(elem_classes=["group"], elem_id="reweight"):
         markup('<div class="bar"><h2>Weights for other prompts</h2></div>')
         hint(
@@ -468,13 +394,17 @@ def follow_part() -> FollowPart:
             with gr.Column(min_width=0, elem_classes=["group"]):
                 name = gr.Textbox(label="Name of the new run", placeholder="this run, weighted", max_lines=1)
                 with gr.Row(elem_classes=["go"]):
-                    button = gr.Button("Store with weights", interactive=False, elem_id="reweight-go")
-    return FollowPart(drift, file, name, button)
+                    store = gr.Button("Store with weights", interactive=False, elem_id="reweight-go")
+    return file, name, store
 
 
-def wire_follow(handlers: FollowHandlers, part: FollowPart, shown_id: gr.State, opened: Any) -> None:
-    """Connect the drift panel and the weights; an address that ends in ``#drift`` is followed when it is there."""
-    told = opened.success(handlers.drift, shown_id, list(part.drift), **LATEST)
-    told.success(None, None, None, js="() => coft.calibrate.anchor()")
-    part.file.change(lambda path: gr.Button(interactive=path is not None), part.file, part.button, **EVENT)
-    part.button.click(handlers.reweight, [shown_id, part.file, part.name], [shown_id, part.file, part.name], **EVENT)
+def _comparison() -> tuple[gr.Dropdown, list[Any]]:
+    """The choice of another run, and what is said of both."""
+    with gr.Column(elem_classes=["group"], elem_id="compare"):
+        markup('<div class="bar"><h2>Compare with another run</h2></div>')
+        other = gr.Dropdown([("Choose a run", 0)], value=0, label="Other run", show_label=False, elem_id="compare-with")
+        return other, [
+            markup("", "compare-settings"),
+            chart("compare-plot", visible=False),
+            markup("", "compare-table"),
+        ]

@@ -15,6 +15,7 @@ import numpy as np
 
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
+from app.shared.planning import controls_of
 from coft_core.calibrate.chains import record_chains
 from coft_core.calibrate.ledger import Entry, Ledger, MemoryLedger
 from coft_core.calibrate.run import calibrate, calibrate_factorized, calibrate_single_branch
@@ -24,14 +25,12 @@ from coft_core.conformal.families import AnyCalibration
 from coft_core.conformal.quantile import minimum_contexts
 from coft_core.conformal.shift import EFFECTIVE_FLOOR, Shift, estimate_density_ratio, weights_by_context
 from coft_core.conformal.split import context_numbers
-from coft_core.conformal.values import CalibrationValues
 from coft_core.errors import LedgerMismatchError
 from coft_core.model.forced import Room
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.coft import CoftPolicy
 from coft_core.policies.factorized import FactorizedCoftPolicy
 from coft_core.text.detection import SpanDetector
-from coft_core.text.masking import DEFAULT_HINT
 from coft_core.types import Example
 from db.jobs import LedgersRepository
 from db.prompt_sets import PromptRow
@@ -165,12 +164,7 @@ class CalibrationWork:
 
 
 def calibrated(work: CalibrationWork, progress: Progress | None = None, ledger: Ledger | None = None) -> AnyCalibration:
-    """Calibrate as asked, weights and bounds of a shift included.
-
-    Args:
-        work: The work.
-        progress: Called after each batch with prompts done and prompts in all.
-        ledger: Keeps what is worked out, and gives what is known.
+    """Calibrate as asked, weights and bounds of a shift included; progress is told prompts done, and prompts in all.
 
     Raises:
         ServiceError: Weights are asked of rows without weights.
@@ -193,24 +187,22 @@ def with_chains(
     """Record what the calibrated policy writes on the prompts that measure drift best.
 
     These are the prompts kept apart, which no threshold was read off, where they are enough; else all.
-
-    Args:
-        work: The work.
-        calibration: The finished calibration.
-        progress: Called after each batch with prompts done and prompts in all.
-        ledger: Keeps the chains, and gives those that are known.
     """
-    chosen = rows_to_record(work, calibration)
-    numbers = work.contexts
+    chosen, numbers = rows_to_record(work, calibration), work.contexts
     # A context is named in every row, since rows of one group are no single context where there are groups.
     examples = [replace(work.rows[i].example, group=None, context=str(numbers[i])) for i in chosen]
     request = work.request
     kind: Any = CoftPolicy if calibration.layout == "joint" else FactorizedCoftPolicy
-    policy = kind(calibration=calibration, lam=request.lam, **_sampling(request))
+    policy = kind(calibration=calibration, lam=request.lam, **controls_of(request))
     recorded = record_chains(
         work.model, examples, policy, request.max_new_tokens, request.seed, work.detector, progress, ledger, work.room
     )
-    return replace(recorded, chosen=_numbered(recorded.chosen, list(dict.fromkeys(numbers[i] for i in chosen))))
+    written = recorded.chosen
+    if len(written):
+        # The core numbers the contexts of these rows anew; here they have the numbers of the calibration.
+        own = np.array(list(dict.fromkeys(numbers[i] for i in chosen)), dtype=np.int32)
+        written = replace(written, contexts=own[written.contexts])
+    return replace(recorded, chosen=written)
 
 
 def rows_to_record(work: CalibrationWork, calibration: AnyCalibration) -> list[int]:
@@ -227,8 +219,8 @@ def _calibrated(work: CalibrationWork, progress: Progress | None, ledger: Ledger
     """The calibration without weights or bounds of a shift."""
     request = work.request
     options: dict[str, Any] = {
-        **_sampling(request),
-        **{name: getattr(request, name) for name in _OPTIONS},
+        **controls_of(request),
+        **{name: getattr(request, name) for name in OPTIONS},
         "bin_spacing": check_spacing(request.bin_spacing),
         "detector": work.detector,
         "progress": progress,
@@ -244,31 +236,11 @@ def _calibrated(work: CalibrationWork, progress: Progress | None, ledger: Ledger
     return calibrate_factorized(work.model, work.examples, (request.lam,), *common, shares, **options)[0]
 
 
-_OPTIONS = (
+OPTIONS = (
     "name", "bin_width", "max_position", "verification_share", "seed", "draws", "by_group", "max_new_tokens",
     "tolerance", "max_iterations",
 )  # fmt: skip
 """Options of the core that a request names alike."""
-
-
-def _sampling(request: CalibrationRequest) -> dict[str, Any]:
-    """What the policy that the calibration is for does besides fusing: it samples and masks."""
-    return {
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "top_k": request.top_k,
-        "sentinel": request.sentinel or None,
-        "mask_mode": request.mask_mode,
-        "mask_hint": (request.mask_hint or "").strip() or DEFAULT_HINT,
-        "whitelist": request.whitelist,
-    }
-
-
-def _numbered(chosen: CalibrationValues, numbers: list[int]) -> CalibrationValues:
-    """Values of contexts 0, 1, ... under the numbers that their contexts have in the calibration."""
-    if not len(chosen):
-        return chosen
-    return replace(chosen, contexts=np.array(numbers, dtype=np.int32)[chosen.contexts])
 
 
 SAVE_SECONDS = 2.0

@@ -11,10 +11,19 @@ from typing import get_args
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from app.calibrate.run import NO_WEIGHTS, CalibrationWork, KeptLedger, calibrated, estimated_weights, with_chains
+from app.calibrate.run import (
+    NO_WEIGHTS,
+    OPTIONS,
+    CalibrationWork,
+    KeptLedger,
+    calibrated,
+    estimated_weights,
+    with_chains,
+)
 from app.calibrate.trial import NOTHING_MASKED, Trial, nothing_masked, preview_rows, require_maskable, usable_rows
-from app.shared.audits import CalibrationRequest, CalibrationSummary, CalibrationView, ReadingRequest
-from app.shared.calibrations import CalibrationStore, drift_since, summary_of
+from app.shared.audits import CalibrationRequest, CalibrationSummary
+from app.shared.calibration_views import CalibrationReadings, summary_of
+from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.jobs import CALIBRATION_JOB, RESUMABLE, RESUMED_AS, JobContext, JobRunner
 from app.shared.memory import MemoryWait
@@ -28,17 +37,15 @@ from app.shared.prompt_sets import (
     RowError,
     SamplePromptSet,
     first_refused,
-    listed_samples,
     refused_rows,
     sample_of,
 )
-from app.shared.thresholds import CalibrationReadings
+from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
 from coft_core.calibrate.run import SOURCES
 from coft_core.calibrate.settings import CalibrationSettings
 from coft_core.conformal.bins import check_spacing
 from coft_core.conformal.calibration import Calibration
-from coft_core.conformal.drift import DriftReport
 from coft_core.conformal.families import AnyCalibration, split_alpha
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.shift import LEAST_PROMPTS, Shift
@@ -46,20 +53,12 @@ from coft_core.conformal.split import context_numbers
 from coft_core.policies.fusion import check_lambda
 from coft_core.text.masking import MaskLayout, MaskMode, check_families
 from coft_core.text.sentinel import require_sentinel, resolve_sentinel
-from db.calibrations import CalibrationRecord
 from db.jobs import JobRecord, JobsRepository, LedgersRepository
 from db.prompt_sets import PromptRow, PromptSetsRepository
-from db.sessions import SessionsRepository
 from db.types import JsonObject, NotFoundError
 
 WEIGHTINGS = ("none", "column", "estimated")
-"""Where shift weights can come from."""
-
-
 READINGS = ("both", "factual")
-"""Readings whose probabilities thresholds can bound."""
-
-
 BEFORE: JsonObject = {"bin_spacing": "even"}
 """What requests asked for before they could say it, where that is no longer the default."""
 
@@ -83,20 +82,8 @@ def check_request(request: CalibrationRequest) -> None:
     check_estimator(request.estimator)
     Shift.bounded(request.rho)
     # Made for its checks alone.
-    CalibrationSettings(
-        temperature=request.temperature,
-        top_p=request.top_p,
-        top_k=request.top_k,
-        bin_width=request.bin_width,
-        max_position=request.max_position,
-        bin_spacing=check_spacing(request.bin_spacing),
-        verification_share=request.verification_share,
-        seed=request.seed,
-        draws=request.draws,
-        max_new_tokens=request.max_new_tokens,
-        tolerance=request.tolerance,
-        max_iterations=request.max_iterations,
-    )
+    numbers = {name: getattr(request, name) for name in (*OPTIONS, "temperature", "top_p", "top_k")}
+    CalibrationSettings(bin_spacing=check_spacing(request.bin_spacing), **numbers)
     _check_layout(request)
     _check_shift(request)
     _check_readings(request)
@@ -181,38 +168,41 @@ class CalibrationService(PromptSetReader):
         self,
         store: CalibrationStore,
         prompt_sets: PromptSetsRepository,
-        sessions: SessionsRepository,
         jobs: JobsRepository,
         ledgers: LedgersRepository,
         runner: JobRunner,
         host: ModelHost,
         detectors: Detectors,
-        max_upload_bytes: int = 20_000_000,
+        thresholds: Thresholds,
+        max_upload_bytes: int,
     ) -> None:
         super().__init__(max_upload_bytes)
         self._store = store
         self._prompt_sets = prompt_sets
-        self._sessions = sessions
         self._jobs = jobs
         self._ledgers = ledgers
         self._runner = runner
         self._host = host
         self._detectors = detectors
         self._readings = CalibrationReadings(store)
+        self.view, self.load, self.delete = self._readings.view, store.load, store.delete
+        self.drift = thresholds.drift
         self._resuming = Lock()
 
     @classmethod
     def wired(cls, services: Services) -> CalibrationService:
         """Built from the program's services."""
         return cls(
-            services[CalibrationStore], services[PromptSetsRepository], services[SessionsRepository],
-            services[JobsRepository], services[LedgersRepository], services[JobRunner], services[ModelHost],
-            services[Detectors], max_upload_bytes=services.largest_upload,
+            services[CalibrationStore], services[PromptSetsRepository], services[JobsRepository],
+            services[LedgersRepository], services[JobRunner], services[ModelHost], services[Detectors],
+            services[Thresholds], services.largest_upload,
         )  # fmt: skip
+
+    uses = ("calibration",)
 
     def samples(self) -> tuple[SamplePromptSet, ...]:
         """Prompt sets that come with the program, to calibrate on."""
-        return (*listed_samples("calibration"), sample_of(DEMO_SAMPLE))
+        return (*super().samples(), sample_of(DEMO_SAMPLE))
 
     def row_errors(self, prompts: ParsedPromptSet, request: CalibrationRequest) -> tuple[RowError, ...]:
         """All that is wrong with a prompt set for a request, in the order of lines; loads the model."""
@@ -282,14 +272,6 @@ class CalibrationService(PromptSetReader):
         """Finished calibrations, newest first."""
         return tuple(summary_of(record) for record in self._store.list(model))
 
-    def view(self, calibration_id: int, reading: ReadingRequest | None = None) -> CalibrationView:
-        """A calibration read as asked (as it was calibrated by default); needs no model."""
-        return self._readings.view(calibration_id, reading)
-
-    def load(self, calibration_id: int) -> AnyCalibration:
-        """The calibration itself, values included."""
-        return self._store.load(calibration_id)
-
     def reweight(self, calibration_id: int, deployment: tuple[str, ...], name: str) -> int:
         """Store a calibration anew with weights estimated for other prompts; needs no model. The new one's id.
 
@@ -316,23 +298,11 @@ class CalibrationService(PromptSetReader):
         reweighted = weights.applied(stored).each(lambda part: replace(part, name=name))
         return self._store.add(reweighted, record.prompt_set_id).id
 
-    def drift(self, calibration_id: int) -> DriftReport:
-        """What the audits that used a calibration say against it."""
-        return drift_since(self._store.load(calibration_id), calibration_id, self._sessions)
-
     def export(self, calibration_id: int, folder: Path) -> Path:
         """Write a calibration as a file that the library and the command line load, and return its path."""
         path = folder / f"calibration-{calibration_id}.zip"
         self._store.load(calibration_id).save(path)
         return path
-
-    def delete(self, calibration_id: int) -> None:
-        """Delete a calibration; sessions that used it keep its label."""
-        self._store.delete(calibration_id)
-
-    def install_embedded(self, path: Path) -> CalibrationRecord | None:
-        """Store the calibration that comes with the embedded model, once per version of it."""
-        return self._store.install_embedded(path)
 
     def _work(
         self, prompts: ParsedPromptSet, request: CalibrationRequest

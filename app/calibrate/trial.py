@@ -173,13 +173,7 @@ TRIAL_STEPS = 4
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What prompts have masked, as far as they were looked at.
-
-    Attributes:
-        looked_at: Their number.
-        rows: Those in which something is masked.
-        families: The families that are masked in them.
-    """
+    """What prompts have masked, of those looked at: the rows where something is, and the families there."""
 
     looked_at: int
     rows: tuple[PromptRow, ...]
@@ -187,7 +181,6 @@ class _Look:
 
     @property
     def share(self) -> float:
-        """Share of them in which something is masked."""
         return len(self.rows) / max(self.looked_at, 1)
 
 
@@ -195,12 +188,6 @@ class Trial:
     """A calibration's work, tried on a few of its prompts."""
 
     def __init__(self, work: CalibrationWork, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Prepare a trial.
-
-        Args:
-            work: The work as it would be done.
-            clock: Seconds.
-        """
         self._work = work
         self._clock = clock
         self._lengths = {row.line: length_of(work.model, row.example, work.request) for row in work.rows}

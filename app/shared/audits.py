@@ -218,7 +218,6 @@ class FamilyThresholds:
     """One family's part of a calibration with factorized masks.
 
     Attributes:
-        family: The attribute family.
         alpha: Its share of the risk level.
         contexts: Contexts in which it was masked.
         tau: Threshold of its first bin as a probability; 0 certifies everything.
@@ -237,16 +236,11 @@ class CalibrationView:
     """A calibration run, read at one alpha.
 
     Attributes:
-        summary: The run.
-        alpha: Risk level of this reading.
-        bins: Thresholds by position.
         coverage: Overall row first, then one row per bin that has verification data.
         tokens: Number of stored values.
         calibrated_up_to: Last step (1-based) with an own, informative threshold; None if there is none.
         fingerprint: Field and value, in order.
-        fingerprint_digest: Short digest.
         log_values: Natural log support of the true tokens by bin label, for histograms.
-        reading: How the thresholds are read off the values here.
         smallest_alpha: Smallest risk levels that the contexts support.
         sequence: Threshold for whole chains; None with factorized masks.
         sequence_coverage: Whole chains of the verification split that it keeps: all that it speaks of first, then by
@@ -443,25 +437,17 @@ class AuditView:
     """A session as a page shows it: one branch's whole chain, and the tree around it.
 
     Attributes:
-        session_id: Database id.
-        name: Session name.
-        prompt: The reviewer's text.
         spans: All spans, kept and suggested ones included.
-        settings: The settings it was started with.
         model: The model's label.
-        preview: The masked prompt.
         branch_id: The shown branch.
         branches: All branches of the session, oldest first.
         steps: The shown chain from its first step, ancestors' steps included.
         finished: None, or ``"length"``, ``"end"`` or ``"context"``.
         certificate: ``"certified"`` or ``"uncertified: ..."``.
-        fingerprint_digest: Digest of the policy's fingerprint.
         calibration: The calibration, if one is used and still stored.
         user_list: Name of the word list that it was started with; empty if none.
-        bins: Its bins at the session's alpha.
+        bins: The calibration's bins at the session's alpha.
         warnings: Sentences to show with the session.
-        created_at: Start.
-        updated_at: Last change.
         chain: The certificate of the chain so far as a whole, and the union bound beside it; None without steps,
             without calibration, or with factorized masks.
         drift: What the audits so far say against the calibration; None without calibration.
@@ -497,14 +483,7 @@ class AuditView:
 
 @dataclass(frozen=True, slots=True)
 class ChainProgress:
-    """What each further step changes of a chain as a whole.
-
-    Attributes:
-        finished: None, or ``"length"``, ``"end"`` or ``"context"``.
-        chain: As in :class:`AuditView`.
-        noise: The same.
-        computed: The same.
-    """
+    """What each further step changes of a chain as a whole; see :class:`AuditView`."""
 
     finished: str | None
     chain: ChainCertificate | None = None

@@ -166,14 +166,7 @@ def calibration_choices(
     model: str | None = None,
     policy: str | None = None,
 ) -> list[tuple[str, int]]:
-    """Calibrations for a menu, those that fit the settings first; what does not fit is named. 0 stands for none.
-
-    Args:
-        found: The calibrations.
-        layout: Mask layout of the settings; None lets any fit.
-        model: Model of the settings; None lets any fit.
-        policy: Policy of the settings, which decides the readings that count; None lets any fit.
-    """
+    """Calibrations for a menu, those that fit the settings first; what does not fit is named. 0 stands for none."""
     readings = None if policy is None else info_of(policy).certified_in
     reasons = [(item, _misfit(item, layout, model, readings)) for item in found]
     fitting = [(item.name, item.id) for item, why in reasons if not why]

@@ -50,7 +50,6 @@ FONT_SIZE = 11
 CANDIDATES_HEIGHT = 188
 STEPS_HEIGHT = 150
 HISTOGRAM_HEIGHT = 220
-SHOWN_CANDIDATES = 6
 
 CONFIG = {"displayModeBar": False, "responsive": True, "doubleClick": False, "showTips": False}
 
@@ -100,62 +99,33 @@ def template(mode: str) -> dict[str, object]:
     }
 
 
-def candidates_figure(
-    tokens: Sequence[str] = (),
-    factual: Sequence[float] = (),
-    masked: Sequence[float] = (),
-    fused: Sequence[float] = (),
-    tau: float | None = None,
-    tau_text: str = "",
-) -> go.Figure:
-    """Grouped bars of a step's candidates in the three views, with the threshold as a dashed line.
-
-    Args:
-        tokens: Candidate texts, likeliest factual first.
-        factual: Probabilities in the factual view, outlined bars.
-        masked: Probabilities in the masked view, hatched bars.
-        fused: Probabilities after fusion, solid bars.
-        tau: Threshold on joint support; None draws no line.
-        tau_text: The threshold as text.
-    """
-    places = list(range(min(len(tokens), SHOWN_CANDIDATES)))
+def candidates_figure() -> go.Figure:
+    """Grouped bars of a step's candidates in the three views; the browser fills them and draws the threshold."""
     figure = go.Figure(
         data=[
-            go.Bar(
-                name=name, x=places, y=[values[i] for i in places], hovertemplate=f"{name} %{{y:.4g}}<extra></extra>"
-            )
-            for name, values in (("factual", factual), ("masked", masked), ("fused", fused))
+            go.Bar(name=name, x=[], y=[], hovertemplate=f"{name} %{{y:.4g}}<extra></extra>")
+            for name in ("factual", "masked", "fused")
         ],
         layout=plain_layout(CANDIDATES_HEIGHT, {"l": 34, "r": 4, "t": 12, "b": 22}),
     )
     figure.update_layout(barmode="group", bargap=0.24, bargroupgap=0.1)
-    figure.update_xaxes(
-        tickmode="array",
-        tickvals=places,
-        ticktext=[tokens[i].strip() or "\N{OPEN BOX}" for i in places],
-        tickfont={"family": MONO, "size": FONT_SIZE},
-        showgrid=False,
-    )
+    font = {"family": MONO, "size": FONT_SIZE}
+    figure.update_xaxes(tickmode="array", tickvals=[], ticktext=[], tickfont=font, showgrid=False)
     figure.update_yaxes(rangemode="tozero", nticks=5, tickformat=".2~f")
-    if tau is not None:
-        figure.add_hline(y=tau, line={"dash": "5px,3px", "width": 1.5})
-        figure.add_annotation(
-            x=1, xref="paper", y=tau, text=f"<b>τ {tau_text}</b>", showarrow=False, xanchor="right", yanchor="bottom"
-        )
     return figure
 
 
 def steps_figure() -> go.Figure:
     """Certified-set size (bars, above) and threshold (line, below) by step; the browser appends the steps."""
-    figure = go.Figure(layout=plain_layout(STEPS_HEIGHT, {"l": 34, "r": 4, "t": 6, "b": 20}))
-    figure.add_bar(x=[], y=[], name="set size")
-    figure.add_scatter(x=[], y=[], name="threshold", yaxis="y2", mode="lines")
-    figure.update_layout(
-        bargap=0.38,
-        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "anchor": "y2"},
+    figure = _by_step(
+        STEPS_HEIGHT,
+        {"l": 34, "r": 4, "t": 6, "b": 20},
+        xaxis={"anchor": "y2"},
         yaxis={"domain": [0.42, 1], "rangemode": "tozero", "nticks": 3},
         yaxis2={"domain": [0, 0.27], "rangemode": "tozero", "nticks": 2},
     )
+    figure.add_bar(x=[], y=[], name="set size")
+    figure.add_scatter(x=[], y=[], name="threshold", yaxis="y2", mode="lines")
     return figure
 
 
@@ -183,20 +153,11 @@ def support_histogram(
     below = [n if x < limit else 0 for n, x in zip(counts, places, strict=True)]
     figure = go.Figure(layout=plain_layout(HISTOGRAM_HEIGHT, {"l": 38, "r": 6, "t": 20, "b": 40}))
     # the template colours bars by their order: the first and third place stay empty here
-    series: tuple[tuple[str, list[int]], ...] = (
-        ("", []),
-        ("under the threshold", below),
-        ("", []),
-        ("at or over the threshold", above),
-    )
-    for name, values in series:
+    for name, values in (("", []), ("under the threshold", below), ("", []), ("at or over the threshold", above)):
         figure.add_bar(
-            x=places[: len(values)],
-            y=values,
-            name=name,
-            width=size * 0.9,
+            x=places[: len(values)], y=values, name=name, width=size * 0.9,
             hovertemplate="%{y} " + name + "<extra></extra>",
-        )
+        )  # fmt: skip
     figure.update_layout(barmode="stack")
     ticks = list(range(int(first), 1))
     figure.update_xaxes(
@@ -246,6 +207,13 @@ DIVERGENCE_HEIGHT = 190
 MARGIN_HEIGHT = 150
 
 
+def _by_step(height: int, margin: dict[str, int], xaxis: dict[str, Any], **layout: Any) -> go.Figure:
+    """A chart of a chain's steps, counted from 1."""
+    figure = go.Figure(layout=plain_layout(height, margin))
+    figure.update_layout(bargap=0.38, xaxis={"showgrid": False, "dtick": 8, "tick0": 1, **xaxis}, **layout)
+    return figure
+
+
 def strip_figure() -> go.Figure:
     """The chain as a strip of cells, one a step; the row above marks which way a sensitive token moves."""
     figure = go.Figure(layout=plain_layout(STRIP_HEIGHT, {"l": 8, "r": 8, "t": 6, "b": 20}))
@@ -269,30 +237,25 @@ def scatter_figure() -> go.Figure:
 
 def divergence_figure() -> go.Figure:
     """KL(fused || masked) above, total variation on the certified set and its bound below, by step."""
-    figure = go.Figure(layout=plain_layout(DIVERGENCE_HEIGHT, {"l": 54, "r": 8, "t": 8, "b": 20}))
-    figure.update_layout(
-        bargap=0.38,
-        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "anchor": "y2"},
+    return _by_step(
+        DIVERGENCE_HEIGHT,
+        {"l": 54, "r": 8, "t": 8, "b": 20},
+        xaxis={"anchor": "y2"},
         yaxis={"domain": [0.53, 1], "rangemode": "tozero", "nticks": 3, "title": {"text": "KL, nats"}},
         yaxis2={
-            "domain": [0, 0.42],
-            "range": [0, 1.08],
-            "tickvals": [0, 0.5, 1],
-            "title": {"text": "TV", "standoff": 4},
+            "domain": [0, 0.42], "range": [0, 1.08], "tickvals": [0, 0.5, 1], "title": {"text": "TV", "standoff": 4},
         },
-    )
-    return figure
+    )  # fmt: skip
 
 
 def margin_figure() -> go.Figure:
     """How far each token's joint support lies above or under its threshold, in nats, by step."""
-    figure = go.Figure(layout=plain_layout(MARGIN_HEIGHT, {"l": 54, "r": 8, "t": 8, "b": 20}))
-    figure.update_layout(
-        bargap=0.38,
-        xaxis={"showgrid": False, "dtick": 8, "tick0": 1, "showline": False},
+    return _by_step(
+        MARGIN_HEIGHT,
+        {"l": 54, "r": 8, "t": 8, "b": 20},
+        xaxis={"showline": False},
         yaxis={"nticks": 4, "zeroline": True, "zerolinewidth": 1.5, "title": {"text": "nats", "standoff": 4}},
     )
-    return figure
 
 
 def frames() -> dict[str, dict[str, Any]]:
@@ -303,8 +266,7 @@ def frames() -> dict[str, dict[str, Any]]:
         "divergence": divergence_figure(),
         "margin": margin_figure(),
     }
-    return {name: _without_template(figure.layout.to_plotly_json()) for name, figure in figures.items()}
-
-
-def _without_template(layout: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in layout.items() if key != "template"}
+    return {
+        name: {key: value for key, value in figure.layout.to_plotly_json().items() if key != "template"}
+        for name, figure in figures.items()
+    }

@@ -31,7 +31,6 @@ class Stopped(Exception):  # noqa: N818 - stopping is no error
     """
 
     def __init__(self, text: str, code: int = STOPPED) -> None:
-        """Say what is kept."""
         super().__init__(text)
         self.code = code
 
@@ -44,13 +43,7 @@ class Choices:
 
 
 def commands_of(word: str, operations: Sequence[Operation], opened: Opened) -> Any:
-    """The command of this name, with those below it.
-
-    Args:
-        word: First word of the operations' commands.
-        operations: The operations.
-        opened: Opens the services.
-    """
+    """The command of this name, with those below it."""
     app = typer.Typer(name=word, add_completion=False)
     for operation in operations:
         first, _, name = operation.command.partition(" ")

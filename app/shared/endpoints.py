@@ -21,12 +21,7 @@ _ANY_OBJECT: dict[str, Any] = {"oneOf": [{"type": "null"}, {"type": "object", "a
 
 
 def offer(operations: Iterable[Operation], wired: Any) -> None:
-    """Register the operations that programs are offered.
-
-    Args:
-        operations: All operations.
-        wired: The services.
-    """
+    """Register the operations that programs are offered."""
     parts: dict[str, Component] = {}
     folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
     hidden = gr.Group(visible=False)

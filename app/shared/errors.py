@@ -28,7 +28,6 @@ class ColumnMismatch(CalibrationMismatch):
     """
 
     def __init__(self, column: int, mismatch: CalibrationMismatch) -> None:
-        """Name the column of a mismatch."""
         super().__init__(mismatch.differences)
         self.column = column
 

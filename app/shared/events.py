@@ -100,14 +100,7 @@ Reply = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """What answers one event of a component of the browser.
-
-    Attributes:
-        handler: The function that answers.
-        outputs: What its answer goes to.
-        inputs: The components whose values it takes.
-        settings: How the event runs.
-    """
+    """What answers one event of a component of the browser, from which values and to where, and how it runs."""
 
     handler: Callable[..., Any]
     outputs: Component | Sequence[Component] | None
@@ -154,11 +147,5 @@ def told_of_failure(event: Dependency, name: str) -> None:
 
 
 def downloaded(event: Dependency, name: str, then: str = "") -> None:
-    """Let the browser save the file that an event gave to a download button.
-
-    Args:
-        event: What wrote the file.
-        name: The button's ``elem_id``.
-        then: A statement that the browser runs afterwards.
-    """
+    """Let the browser save the file that an event gave to the button of this id, and then run a statement."""
     event.success(None, None, None, js=f"() => {{ coft.download('{name}'); {then} }}")

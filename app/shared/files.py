@@ -75,7 +75,6 @@ class RowProblem(Exception):  # noqa: N818 - data about a row, collected and nev
     """A row that cannot be used: the column and what is wrong with it."""
 
     def __init__(self, column: str, message: str) -> None:
-        """Keep both."""
         super().__init__(message)
         self.column, self.message = column, message
 
@@ -139,11 +138,7 @@ def decode(data: bytes, name: str) -> str:
 
 
 def read_csv(text: str, name: str) -> Table:
-    """Read CSV text with a header row; the delimiter is the one that the header has most of.
-
-    Args:
-        text: The text.
-        name: The file's name, for messages.
+    """Read CSV text with a header row; the delimiter is the one that the header has most of. The name is for messages.
 
     Raises:
         ServiceError: The header cannot be read, or names a column twice.
@@ -178,10 +173,6 @@ def read_table(text: str, name: str, columns: Sequence[str], required: str) -> T
 
 def read_jsonl(text: str, name: str) -> Table:
     """Read text with one JSON object a line; its columns are the keys of all objects, in the order of their coming.
-
-    Args:
-        text: The text.
-        name: The file's name, for messages.
 
     Raises:
         ServiceError: The objects have too many keys.

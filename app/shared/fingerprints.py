@@ -22,13 +22,7 @@ _SOFT = "soft: "
 
 @dataclass(frozen=True, slots=True)
 class DetectorParts:
-    """A detector's version in its parts.
-
-    Attributes:
-        found_by: Lexicons and pipeline.
-        masked_families: Families whose spans are masked.
-        user_list: Label of the word list; empty if none.
-    """
+    """A detector's version: lexicons and pipeline, masked families, and the word list's label, empty if none."""
 
     found_by: str
     masked_families: tuple[str, ...]
@@ -45,11 +39,11 @@ def detector_parts(version: str) -> DetectorParts | None:
     return DetectorParts(found["found"], masked, found["listed"] or "")
 
 
-def mask_settings(label: str, sentinel: str | None = None) -> MaskSettings | None:
+def mask_settings(label: str) -> MaskSettings | None:
     """The mask settings whose label this is; None if there are none."""
     for mode, hint, rest in _modes(label):
         try:
-            made = _with_rest(mode, hint, rest, sentinel)
+            made = _with_rest(mode, hint, rest)
         except (InvalidInputError, ValueError):
             continue
         # A hint may look like what follows it; only settings that read back as the very label are right.
@@ -74,7 +68,7 @@ def _modes(label: str) -> list[tuple[str, str, str]]:
     return readings
 
 
-def _with_rest(mode: str, hint: str, rest: str, sentinel: str | None) -> MaskSettings | None:
+def _with_rest(mode: str, hint: str, rest: str) -> MaskSettings | None:
     layout, families, whitelist = "joint", None, ()
     if rest.startswith("; factorized"):
         layout, rest = "factorized", rest.removeprefix("; factorized")
@@ -85,4 +79,4 @@ def _with_rest(mode: str, hint: str, rest: str, sentinel: str | None) -> MaskSet
         whitelist, rest = tuple(json.loads(rest.removeprefix("; keeps "))), ""
     if rest:
         return None
-    return MaskSettings(cast(MaskMode, mode), hint, sentinel, families, cast(MaskLayout, layout), whitelist)
+    return MaskSettings(cast(MaskMode, mode), hint, None, families, cast(MaskLayout, layout), whitelist)

@@ -22,12 +22,7 @@ KEPT = "If you cancel, what is done is kept: the run can be resumed."
 
 
 def job_status(job: JobView | None, cancelled: str = KEPT) -> str:
-    """A job: progress while it runs, one sentence when it ended.
-
-    Args:
-        job: The job.
-        cancelled: What becomes of a run that is cancelled, in a sentence.
-    """
+    """A job: progress while it runs, one sentence when it ended; ``cancelled`` says what becomes of a cancelled run."""
     if job is None:
         return ""
     return html(
@@ -84,17 +79,9 @@ def resumable_jobs(jobs: Sequence[JobView]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobPart:
-    """The controls of a job.
+    """The controls of a job: the ids of the followed one and of the shown result, and how far it is.
 
-    Attributes:
-        job: The id of the job that is followed, or None.
-        shown_id: The id of the result that is shown, or None.
-        timer: Ticks while a job is at work.
-        run: Begins one.
-        cancel: Ends it.
-        status: How far it is, or how it ended.
-        said: The same for a screen reader.
-        unfinished: The jobs that can be resumed; None on a page that resumes none.
+    ``said`` says the status to a screen reader; ``unfinished`` is None on a page that resumes no job.
     """
 
     job: gr.State

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -100,6 +100,7 @@ class JobContext:
     Attributes:
         job_id: The job's id.
         payload: What the job was asked.
+        state: The share done and the message as last reported, written to the store or not yet.
     """
 
     def __init__(
@@ -115,15 +116,10 @@ class JobContext:
         self._jobs = jobs
         self._stop = stop
         self._clock = clock
-        self._state = (0.0, "")
+        self.state = (0.0, "")
         self._reported_at = -math.inf
         self._alive_at = -math.inf
         self._rate = Rate()
-
-    @property
-    def state(self) -> tuple[float, str]:
-        """The share done and the message as last reported, written to the store or not yet."""
-        return self._state
 
     @property
     def seconds_left(self) -> float | None:
@@ -155,18 +151,15 @@ class JobContext:
         """
         if not 0.0 <= fraction <= 1.0:
             raise ValueError(f"A job's progress is a share from 0 to 1, not {fraction}.")
-        self._state = (fraction, self._state[1] if message is None else message)
+        self.state = (fraction, self.state[1] if message is None else message)
         now = self._clock()
         self._rate.note(now, fraction)
         if now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = self._alive_at = now
-            self._jobs.set_progress(self.job_id, *self._state)
+            self._jobs.set_progress(self.job_id, *self.state)
 
     def keep(self, result: JsonObject) -> None:
         """Keep what the job has made so far; it stays if the job ends early, and gives way to what the job returns.
-
-        Args:
-            result: JSON; finite numbers only.
 
         Raises:
             UnstorableValueError: The result is not JSON.
@@ -184,7 +177,7 @@ class JobContext:
         now = self._clock()
         if now - self._alive_at >= HEARTBEAT_SECONDS:
             self._alive_at = now
-            self._jobs.set_progress(self.job_id, *self._state)
+            self._jobs.set_progress(self.job_id, *self.state)
 
 
 logger = logging.getLogger(__name__)
@@ -312,15 +305,9 @@ class JobRunner:
             handle = self._handles.get(job_id)
         return None if handle is None else handle.context.seconds_left
 
-    def list(
-        self,
-        kind: str | None = None,
-        statuses: Collection[JobStatus] | None = None,
-        limit: int = 100,
-        offset: int = 0,
-    ) -> Sequence[JobRecord]:
-        """Return jobs of all processes, newest first; see :meth:`db.jobs.JobsRepository.list`."""
-        return [self._live(record) for record in self._jobs.list(kind, statuses, limit, offset)]
+    def list(self, kind: str | None = None, limit: int = 100) -> Sequence[JobRecord]:
+        """Jobs of all processes, newest first."""
+        return [self._live(record) for record in self._jobs.list(kind, limit=limit)]
 
     def wait(self, job_id: int, timeout: float | None = None) -> JobRecord:
         """Wait until a job of this process has ended.
@@ -343,11 +330,7 @@ class JobRunner:
         return self._jobs.get(job_id)
 
     def shutdown(self, wait: bool = True) -> None:
-        """Stop all jobs and take no more; jobs stopped this way become ``interrupted``.
-
-        Args:
-            wait: Return only when every running job has reached its next check and stopped.
-        """
+        """Stop all jobs and take no more, and wait until they stopped; jobs stopped this way become ``interrupted``."""
         with self._lock:
             self._closed = True
             handles = list(self._handles.values())
@@ -483,11 +466,6 @@ class JobService:
 
 
 def is_resumable(record: JobRecord, prompt_sets: set[int]) -> bool:
-    """Whether a job is a calibration that can be resumed.
-
-    Args:
-        record: The job.
-        prompt_sets: Ids of stored prompt sets.
-    """
+    """Whether a job is a calibration that can be resumed, by the ids of the stored prompt sets."""
     ended = record.kind == CALIBRATION_JOB and record.status in RESUMABLE and RESUMED_AS not in (record.result or {})
     return ended and record.payload.get("prompt_set_id") in prompt_sets

@@ -74,15 +74,7 @@ def from_file(path: str, **values: object) -> Markup:
 def place(
     path: str, script: str | None = None, name: str | None = None, classes: Sequence[str] = ("coft",), **values: object
 ) -> gr.HTML:
-    """Place a component whose markup is a file's, and which a script of the browser brings to life.
-
-    Args:
-        path: The file in ``assets/templates``.
-        script: What the browser runs with the new element; Gradio offers the events whose names it finds there.
-        name: Its ``elem_id``.
-        classes: Its classes.
-        values: What the template names.
-    """
+    """Place a component whose markup is a file's; a script brings it to life, and Gradio offers the events it names."""
     scripts: dict[str, Any] = {} if script is None else {"js_on_load": script}
     return gr.HTML(
         html_template=str(from_file(path, **values)),
@@ -132,13 +124,7 @@ def hint(text: str, name: str | None = None) -> gr.HTML:
 
 
 def listing(name: str, *events: str, value: str = "") -> gr.HTML:
-    """A list whose buttons trigger events with the number of their entry.
-
-    Args:
-        name: Its ``elem_id``.
-        events: The events, by the names that the buttons carry in ``data-do``.
-        value: Its first markup.
-    """
+    """A list whose buttons, by the names in ``data-do``, trigger events with the number of their entry."""
     # Gradio offers the events whose names it finds in this script.
     named = " ".join(f"'{event}'" for event in events)
     return gr.HTML(

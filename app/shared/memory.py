@@ -27,7 +27,6 @@ class Turns:
     """A queue for one place; an ordinary lock would let who released it take it again before anyone who waits."""
 
     def __init__(self) -> None:
-        """Nobody waits."""
         self._changed = Condition()
         self._queue: deque[object] = deque()
 
@@ -95,7 +94,6 @@ class MemoryWait:
     """Puts on a job's progress line that it waits for memory, and ends the wait where the job was cancelled."""
 
     def __init__(self, context: JobContext) -> None:
-        """Speak for one job."""
         self._context = context
         self._said = ""
 
@@ -150,11 +148,7 @@ class MemoryBudget:
     """
 
     def __init__(self, megabytes: int | None = None) -> None:
-        """Nothing is in use.
-
-        Args:
-            megabytes: The budget; None sets no limit.
-        """
+        """Nothing is in use; None sets no limit."""
         self.changed = Condition()
         """Guards all that is counted here; holders of idle memory use it as their own lock."""
         self._limit = None if megabytes is None else megabytes * MEGABYTE
@@ -286,20 +280,11 @@ class DeviceMemory:
     """The device's memory, as everybody shares it who runs models."""
 
     def __init__(self, turns: Turns, budget: MemoryBudget) -> None:
-        """Wire to the queue for the device and to the budget."""
         self._turns = turns
-        self._budget = budget
-        self._peaks = DevicePeaks()
-
-    @property
-    def peaks(self) -> DevicePeaks:
-        """Where all who measure a step's memory at the same time measure it."""
-        return self._peaks
-
-    @property
-    def budget(self) -> MemoryBudget:
+        self.budget = budget
         """What all keys and values together may take."""
-        return self._budget
+        self.peaks = DevicePeaks()
+        """Where all who measure a step's memory at the same time measure it."""
 
     def run(self, size: int, work: Callable[[], Result], waiting: Waiting | None = None) -> Result:
         """Run short work in a turn of its own, as soon as its memory is there.
@@ -312,7 +297,7 @@ class DeviceMemory:
         Raises:
             DeviceMemoryError: The device's memory ran out twice.
         """
-        with self._budget.room(size, waiting):
+        with self.budget.room(size, waiting):
             for attempt in self.attempts():
                 with attempt, self._turns.turn():
                     result = work()
@@ -325,15 +310,11 @@ class DeviceMemory:
         Raises:
             DeviceMemoryError: The device's memory ran out.
         """
-        with self._budget.room(size), self._turns.turn(), _Attempt(last=True):
+        with self.budget.room(size), self._turns.turn(), _Attempt(last=True):
             yield
 
     def room(self, waiting: Waiting | None = None) -> Room:
-        """Where long work that holds a turn takes the memory of its batches from.
-
-        Args:
-            waiting: Told while a batch waits for memory.
-        """
+        """Where long work that holds a turn takes the memory of its batches from; told while a batch waits for it."""
         return _TurnRoom(self, self._turns, waiting)
 
     def attempts(self) -> Iterator[AbstractContextManager[None]]:
@@ -352,7 +333,7 @@ class DeviceMemory:
         yield first
         if first.failed:
             # Not before here are the failed work's tensors let go of, which the error's traceback held.
-            self._budget.close_idle()
+            self.budget.close_idle()
             free_unused()
             yield _Attempt(last=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Literal
@@ -37,7 +37,6 @@ class Loads:
     """The phases of models that are being loaded; any number of people may watch the same one."""
 
     def __init__(self) -> None:
-        """Nothing is being loaded."""
         self._phases: dict[str, LoadingPhase] = {}
         self._changed = Condition()
 
@@ -148,8 +147,14 @@ class ModelHost:
         self._loading: defaultdict[str, Lock] = defaultdict(Lock)
         self._lock = Lock()
         self._turns = Turns()
-        self._memory = DeviceMemory(self._turns, budget or MemoryBudget())
-        self._forwards = JointForwards(self.turn)
+        self.turn = self._turns.turn
+        """Holds the processor in a block; others wait their turn, and come in the order of asking."""
+        self.give_way = self._turns.give_way
+        """Lets others go first who wait for their turn; long work that holds one calls it between its batches."""
+        self.memory = DeviceMemory(self._turns, budget or MemoryBudget())
+        """The memory that all work on the models shares; it is taken before a turn, never while holding one."""
+        self.forwards = JointForwards(self.turn)
+        """Where rollouts that are stepped at the same time share forwards; each forward takes a turn of its own."""
 
     @classmethod
     def wired(cls, services: Services) -> ModelHost:
@@ -256,26 +261,6 @@ class ModelHost:
         """The model of this name if it is loaded already; nothing is loaded."""
         with self._lock:
             return self._models.get(name)
-
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Hold the processor; others wait their turn, and come in the order of asking."""
-        with self._turns.turn():
-            yield
-
-    @property
-    def memory(self) -> DeviceMemory:
-        """The memory that all work on the models shares; it is taken before a turn, never while holding one."""
-        return self._memory
-
-    @property
-    def forwards(self) -> JointForwards:
-        """Where rollouts that are stepped at the same time share forwards; each forward takes a turn of its own."""
-        return self._forwards
-
-    def give_way(self) -> None:
-        """Let others go first who wait for their turn; long work that holds one calls this between its batches."""
-        self._turns.give_way()
 
     def describe(self, name: str) -> ModelView:
         """A model as the pages name it.

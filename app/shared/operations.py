@@ -171,11 +171,7 @@ class Operation:
 
 
 def operation(**offered: Any) -> Callable[[Callable[..., Any]], Operation]:
-    """Declare a function as an operation.
-
-    Args:
-        offered: How it is offered: the attributes of :class:`Operation` without the first.
-    """
+    """Declare a function as an operation, offered by the attributes of :class:`Operation` without the first."""
     return lambda call: Operation(call, **offered)
 
 

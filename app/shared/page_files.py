@@ -128,7 +128,6 @@ class PageHeads:
     """Middleware that writes each page's own scripts and styles into its head, which Gradio has only one of."""
 
     def __init__(self, app: ASGIApp, heads: Mapping[str, tuple[str, str]]) -> None:
-        """Keep what to write, by the page's path."""
         self._app, self._heads = app, heads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

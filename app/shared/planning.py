@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from threading import Lock
-from typing import Protocol, TypedDict, TypeVar, cast
+from typing import TypedDict, TypeVar, cast
 
 from cachetools import LRUCache
 
@@ -61,11 +61,7 @@ def pinned(model: LanguageModel, settings: Asked) -> Asked:
 
 
 def rendering_of(stored: JsonObject | None, model: LanguageModel) -> Rendering:
-    """How a stored session's model read its prompt; sessions of earlier versions are rendered anew, as they were.
-
-    Args:
-        stored: What the session keeps of it; None for sessions of earlier versions.
-        model: The model as it was loaded.
+    """How a stored session's model read its prompt; one of an earlier version (None) is rendered anew, as it was.
 
     Raises:
         InvalidInputError: What is kept is damaged.
@@ -98,18 +94,6 @@ LISTS_KEPT = 8
 """Word lists that are kept read."""
 
 
-class Choices(Protocol):
-    """What a reviewer decides about spans before any is found: settings of an audit or of a calibration."""
-
-    @property
-    def masked_families(self) -> tuple[str, ...] | None:
-        """Families whose detected spans are masked; None takes the program's own choice."""
-
-    @property
-    def user_list_id(self) -> int | None:
-        """Word list that wins over what is detected."""
-
-
 def detector_of(settings: Settings) -> SpanDetector:
     """What finds sensitive spans where nobody says otherwise."""
     pipeline = None if settings.pipeline == "none" else settings.pipeline
@@ -120,8 +104,9 @@ class Detectors:
     """Gives each request its detector; lexicons and pipeline are loaded once."""
 
     def __init__(self, detector: SpanDetector, user_lists: UserListsRepository) -> None:
-        """Keep the detector whose families are the program's own choice, and the stored word lists."""
         self._detector = detector
+        self.masked_families = detector.masked_families
+        """Families that are masked unless a request says otherwise."""
         self._user_lists = user_lists
         self._read: LRUCache[int, UserList] = LRUCache(LISTS_KEPT)
         self._lock = Lock()
@@ -131,12 +116,7 @@ class Detectors:
         """The settings' detector, and the stored word lists."""
         return cls(detector_of(services.settings), services[UserListsRepository])
 
-    @property
-    def masked_families(self) -> tuple[str, ...]:
-        """Families that are masked unless a request says otherwise."""
-        return self._detector.masked_families
-
-    def choose(self, choices: Choices) -> SpanDetector:
+    def choose(self, choices: AuditSettings | CalibrationRequest) -> SpanDetector:
         """The detector of a request.
 
         Raises:
@@ -147,7 +127,7 @@ class Detectors:
         user_list = None if choices.user_list_id is None else self._user_list(choices.user_list_id)
         return self._detector.adapted(self.masked_families if families is None else families, user_list)
 
-    def list_name(self, choices: Choices) -> str:
+    def list_name(self, choices: AuditSettings | CalibrationRequest) -> str:
         """Name of the request's word list; empty if it has none."""
         return "" if choices.user_list_id is None else self._user_lists.get(choices.user_list_id).name
 
@@ -156,7 +136,7 @@ class Detectors:
         stored = self._user_lists.list()
         return next((item.id for item in stored if same_digests(f"list {item.name!r}+{item.digest}", label)), None)
 
-    def list_is_gone(self, choices: Choices) -> bool:
+    def list_is_gone(self, choices: AuditSettings | CalibrationRequest) -> bool:
         """Whether the request's word list has been deleted."""
         return choices.user_list_id is not None and all(
             item.id != choices.user_list_id for item in self._user_lists.list()
@@ -180,12 +160,11 @@ def stored_list(user_lists: UserListsRepository, user_list_id: int) -> UserList:
     return UserList(user_lists.get(user_list_id).name, tuple(user_lists.terms(user_list_id)))
 
 
-def preview_of(prepared: Plan, policy_branches: Sequence[str], asked: Sequence[Span] = ()) -> MaskPreview:
+def preview_of(prepared: Plan, asked: Sequence[Span] = ()) -> MaskPreview:
     """A planned prompt for reading, with what must be said of it.
 
     Args:
         prepared: The plan.
-        policy_branches: Names of the branches that the policy runs.
         asked: Spans as the reviewer gave them; what a whitelist keeps of them against her mark is said.
     """
     prompt = prepared.prompt
@@ -194,14 +173,9 @@ def preview_of(prepared: Plan, policy_branches: Sequence[str], asked: Sequence[S
         len(prompt.factual_ids),
         len(prompt.positions) - len(prompt.repeated),
         (*prepared.warnings, *_kept_by_whitelist(prompt, asked)),
-        tuple(name.removeprefix(PREFIX) for name in policy_branches),
+        tuple(branch.name.removeprefix(PREFIX) for branch in prepared.policy.branches(prompt)),
         sentinel_sentence(prompt.sentinel, prompt.sentinel_reason),
     )
-
-
-def branch_names(prepared: Plan) -> tuple[str, ...]:
-    """Names of the branches that a plan's policy runs, factual first."""
-    return tuple(branch.name for branch in prepared.policy.branches(prepared.prompt))
 
 
 def _kept_by_whitelist(prompt: MaskedPrompt, asked: Sequence[Span]) -> tuple[str, ...]:
@@ -293,7 +267,7 @@ def other_layout(settings: AuditSettings, calibration: AnyCalibration) -> Certif
     return Certificate.mismatch(f"mask_layout: calibrated {made}, used {used}, so no threshold is applied")
 
 
-def controls_of(settings: AuditSettings) -> Controls:
+def controls_of(settings: AuditSettings | CalibrationRequest) -> Controls:
     """What all policies of the settings have in common.
 
     Raises:
@@ -316,15 +290,7 @@ class Planner:
     """Turns settings into a policy with its calibration, and a prompt into a plan."""
 
     def __init__(self, thresholds: Thresholds, detectors: Detectors, host: ModelHost, full_logits_kb: int = 0) -> None:
-        """Wire the planner.
-
-        Args:
-            thresholds: Calibrations as settings name them.
-            detectors: Find sensitive spans; a detector's version is part of every fingerprint.
-            host: Loads what policies run beside the audited model.
-            full_logits_kb: Kilobytes up to which the logits of a step are kept whole; of larger ones the heads are
-                kept. 0 keeps none.
-        """
+        """Wire it; up to ``full_logits_kb`` (0: none) a step's logits are kept whole, and the heads of larger ones."""
         self._thresholds = thresholds
         self._detectors = detectors
         self._host = host
@@ -341,7 +307,7 @@ class Planner:
         """The prompt as the masked branches read it, with its warnings."""
         # What is masked depends neither on the calibration nor on the policy, so that nothing amiss with them, and no
         # further model that is yet to be loaded, may hide the preview.
-        masks = for_masks(settings)
+        masks = replace(without_calibration(settings), policy="coft", parameters=())
         try:
             prepared = self.plan(model, prompt, spans, masks)
         except SentinelError:
@@ -349,7 +315,7 @@ class Planner:
                 raise
             # The vocabulary has none, which is said of the unmasked prompt; a policy that masks refuses to start.
             prepared = self.plan(model, prompt, spans, replace(masks, policy="vanilla", mask_layout="joint"))
-        return preview_of(prepared, branch_names(prepared), spans)
+        return preview_of(prepared, spans)
 
     def plan(
         self,
@@ -399,7 +365,8 @@ class Planner:
         )
         size = policy.writing_size(model, further, prompt)
         prepared = self._host.memory.run(size, make) if size else make()
-        _require_room(prepared)
+        # Refuses a prompt that fills the context before a session of it is stored.
+        BranchGroup(prepared.all_models, prepared.policy.branches(prepared.prompt)).close()
         return prepared if refused is None else replace(prepared, certificate=refused)
 
     def session_fields(self, request: StartAudit, prepared: Plan) -> SessionFields:
@@ -420,7 +387,7 @@ class Planner:
             policy_settings={
                 "settings": asdict(replace(settings, masked_families=detector.masked_families)),
                 "user_list": self._detectors.list_name(settings),
-                "preview": preview_to_json(preview_of(prepared, branch_names(prepared), request.spans or ())),
+                "preview": preview_to_json(preview_of(prepared, request.spans or ())),
                 "model_label": label_of(model),
             },
             lam=settings.lam if info.fuses else None,
@@ -446,16 +413,6 @@ class Planner:
 def without_calibration(settings: AuditSettings) -> AuditSettings:
     """The same settings without thresholds, for what depends on masks alone."""
     return replace(settings, calibration_id=None, group=None)
-
-
-def for_masks(settings: AuditSettings) -> AuditSettings:
-    """The same settings under COFT without thresholds, which every mask layout has."""
-    return replace(without_calibration(settings), policy="coft", parameters=())
-
-
-def _require_room(prepared: Plan) -> None:
-    """Refuse a prompt that fills the context before a session of it is stored."""
-    BranchGroup(prepared.all_models, prepared.policy.branches(prepared.prompt)).close()
 
 
 def _name_of(prompt: str) -> str:

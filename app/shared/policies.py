@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -43,22 +43,23 @@ KNOWN_POLICIES: tuple[PolicyInfo, ...] = tuple(
 )
 
 
-def policy_info(key: str, known: Sequence[PolicyInfo] = KNOWN_POLICIES) -> PolicyInfo:
+_INFO = {item.key: item for item in KNOWN_POLICIES}
+
+
+def policy_info(key: str) -> PolicyInfo:
     """What is known of a policy.
 
     Raises:
         ServiceError: There is no such policy.
     """
-    found = next((item for item in known if item.key == key), None)
-    if found is None:
-        names = ", ".join(repr(item.key) for item in known)
-        raise ServiceError(f"There is no policy {key!r}; choose one of {names}.")
-    return found
+    if key not in _INFO:
+        raise ServiceError(f"There is no policy {key!r}; choose one of {', '.join(map(repr, _INFO))}.")
+    return _INFO[key]
 
 
 def certifies(settings: AuditSettings) -> bool:
     """Whether the settings' policy reads a calibration; one that is known no longer reads none."""
-    return any(item.key == settings.policy and item.certifies for item in KNOWN_POLICIES)
+    return settings.policy in _INFO and _INFO[settings.policy].certifies
 
 
 def fitted(settings: AuditSettings, policy: str) -> AuditSettings:
@@ -138,9 +139,6 @@ def _parsed(own: Parameter, raw: Any) -> Any:
         return int(number) if own.kind == "whole" and number.is_integer() else number
     # An instruction that stands before the prompt may end in a line break of its own.
     return raw.strip() if isinstance(raw, str) and own.kind != "text" else raw
-
-
-_INFO = {item.key: item for item in KNOWN_POLICIES}
 
 
 def info_of(policy: str) -> PolicyInfo:

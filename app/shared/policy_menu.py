@@ -33,15 +33,15 @@ KINDS = {
 
 def policies_json(known: Sequence[PolicyInfo] = KNOWN_POLICIES) -> list[dict[str, Any]]:
     """Every policy with the declarations of its parameters and its heading, in the menu's order."""
-    return [{**asdict(item), "group": KINDS.get(item.kind, item.kind)} for item in sorted(known, key=_place)]
+    return [{**asdict(info), "group": KINDS[info.kind]} for info in _ordered(known)]
 
 
 def policies_shown() -> list[dict[str, Any]]:
     """The same with what fields say of each parameter: ``help`` beside it, ``wanted`` where a value is refused."""
     shown = policies_json()
-    for policy, info in zip(shown, sorted(KNOWN_POLICIES, key=_place), strict=True):
-        for field, own in zip(policy["parameters"], info.parameters, strict=True):
-            field |= {"help": " ".join(filter(None, (own.help, _usual(own)))), "wanted": own.wanted}
+    for policy, info in zip(shown, _ordered(KNOWN_POLICIES), strict=True):
+        for field, declared in zip(policy["parameters"], info.parameters, strict=True):
+            field |= {"help": " ".join(filter(None, (declared.help, _usual(declared)))), "wanted": declared.wanted}
     return shown
 
 
@@ -60,11 +60,7 @@ def parameters_text(settings: AuditSettings) -> str:
 
 
 def parameters_from(policy: str, text: object) -> tuple[tuple[str, ParameterValue], ...]:
-    """The page's parameters as settings; those of another policy than the chosen one count for nothing.
-
-    Args:
-        policy: The chosen policy.
-        text: What :func:`parameters_text` writes, with values as a reviewer typed them; empty is none.
+    """What :func:`parameters_text` writes, as settings; parameters of another policy than the chosen count for nothing.
 
     Raises:
         ServiceError: A value cannot be taken, or there is no such policy; the sentence names it.
@@ -90,22 +86,22 @@ def method_facts(settings: AuditSettings) -> dict[str, Any]:
     }
 
 
-def _usual(own: Parameter) -> str:
+def _usual(declared: Parameter) -> str:
     """How a field is filled in, and what it holds unless it is."""
-    if own.kind == "flag":
-        return f"Usually {'on' if own.default else 'off'}."
-    if own.kind == "texts":
+    if declared.kind == "flag":
+        return f"Usually {'on' if declared.default else 'off'}."
+    if declared.kind == "texts":
         return "One a line."
-    if own.kind == "text" or own.default in (None, ""):
+    if declared.kind == "text" or declared.default in (None, ""):
         return ""
-    usual = f"usually {_plain(own.default)}."
-    said = f"{own.span}, {usual}" if own.span else usual
+    usual = f"usually {_plain(declared.default)}."
+    said = f"{declared.span}, {usual}" if declared.span else usual
     return said[0].upper() + said[1:]
 
 
-def _place(info: PolicyInfo) -> int:
+def _ordered(known: Sequence[PolicyInfo]) -> list[PolicyInfo]:
     kinds = list(KINDS)
-    return kinds.index(info.kind) if info.kind in kinds else len(kinds)
+    return sorted(known, key=lambda info: kinds.index(info.kind))
 
 
 def _plain(value: ParameterValue) -> object:

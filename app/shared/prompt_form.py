@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import gradio as gr
 from markupsafe import Markup
@@ -20,6 +20,7 @@ from app.shared.prompt_sets import (
     PROMPT_SET_FIELDS,
     ParsedPromptSet,
     PromptPreview,
+    PromptSetReader,
     RowError,
     SamplePromptSet,
     grouping_note,
@@ -46,19 +47,7 @@ FIELD_HELP = {
 """What each field of a prompt set holds, in a few words."""
 
 
-class PromptSets(Protocol):
-    """What reads the prompt sets of a page, and knows samples of them."""
-
-    def samples(self) -> tuple[SamplePromptSet, ...]:
-        """Prompt sets that come with the program."""
-
-    def parse(
-        self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
-    ) -> ParsedPromptSet:
-        """Read a prompt set; see :meth:`app.shared.prompt_sets.PromptSetReader.parse`."""
-
-
-def parsed_from(prompt_sets: PromptSets, path: str | None, columns: Sequence[object]) -> ParsedPromptSet:
+def parsed_from(prompt_sets: PromptSetReader, path: str | None, columns: Sequence[object]) -> ParsedPromptSet:
     """The uploaded prompt set, read as the form maps its columns; ``""`` reads a field from none.
 
     Raises:
@@ -211,7 +200,7 @@ class PromptPart:
 class PromptHandlers:
     """Reads uploads and samples; ``untried`` is what stands in place of an estimate before there is one."""
 
-    def __init__(self, prompt_sets: PromptSets, untried: str) -> None:
+    def __init__(self, prompt_sets: PromptSetReader, untried: str) -> None:
         self._prompt_sets = prompt_sets
         self._untried = untried
         self.samples = prompt_sets.samples()

@@ -64,17 +64,7 @@ class ParsedPromptSet:
 
 @dataclass(frozen=True, slots=True)
 class PromptPreview:
-    """A row as it will be masked.
-
-    Attributes:
-        line: Line in the file.
-        prompt: The prompt.
-        reference: Its reference, if it has one.
-        spans: Its spans: those of the row, else those detected.
-        detected: Whether they were detected.
-        group: Its group.
-        context: Its context.
-    """
+    """A row as it will be masked; its spans are those of the row, else those ``detected``."""
 
     line: int
     prompt: str
@@ -110,15 +100,7 @@ class CalibrationEstimate:
 
 @dataclass(frozen=True, slots=True)
 class SamplePromptSet:
-    """A prompt set that comes with the program.
-
-    Attributes:
-        name: File name.
-        title: Title for a menu.
-        description: One sentence.
-        rows: Number of rows.
-        path: The file.
-    """
+    """A prompt set that comes with the program, by the name of its file and with the title of a menu."""
 
     name: str
     title: str
@@ -241,7 +223,7 @@ def parse_prompt_set(
         path: The file.
         filename: Its name as uploaded; its ending decides the format.
         max_bytes: Largest file that is read.
-        columns: Column by field, see :func:`app.shared.prompt_sets.map_columns`.
+        columns: Column by field, see :func:`map_columns`.
 
     Returns:
         Usable rows, and what is wrong with the others.
@@ -392,22 +374,22 @@ def _span(item: Any, prompt: str) -> Span:
 
 
 class PromptSetReader:
-    """Reads uploaded prompt sets up to a size."""
+    """Reads uploaded prompt sets up to a size in bytes, and offers those that come with the program."""
+
+    uses: tuple[str, ...] = ()
+    """What the offered ones are listed for, see :func:`listed_samples`."""
 
     def __init__(self, max_upload_bytes: int) -> None:
-        """Keep the size in bytes of the largest prompt set that is read."""
         self._max_upload_bytes = max_upload_bytes
+
+    def samples(self) -> tuple[SamplePromptSet, ...]:
+        """Prompt sets that come with the program."""
+        return listed_samples(*self.uses)
 
     def parse(
         self, path: Path, filename: str | None = None, columns: Mapping[str, str] | None = None
     ) -> ParsedPromptSet:
-        """Read a CSV or JSONL prompt set; row-level problems are data, an unreadable file is an error.
-
-        Args:
-            path: The file.
-            filename: Its name as uploaded.
-            columns: For each field the column to read it from; ``""`` reads it from none. Fields that are left out are
-                read from the column of their own name, else from one of an obvious name.
+        """Read a CSV or JSONL prompt set, see :func:`parse_prompt_set`; what is wrong with a row is data.
 
         Raises:
             ServiceError: The file as a whole cannot be used.

@@ -60,20 +60,13 @@ def spans_from(items: object) -> tuple[Span, ...] | None:
 
 
 def draft_message(request: StartAudit, notes: Sequence[str], preview: MaskPreview | str) -> Message:
-    """A session that is not started yet: the prompt and spans of another one, and what of it could not be had.
-
-    Args:
-        request: The prompt, its spans and settings.
-        notes: What could not be taken over.
-        preview: The masked reading, or why there is none.
-    """
-    refused = isinstance(preview, str)
+    """A session that is not started yet: the prompt and spans of another one, and what of it could not be had."""
     return {
         "kind": "draft",
         "prompt": request.prompt,
         "spans": [asdict(span) for span in request.spans or ()],
         "preview": None if isinstance(preview, str) else preview_message(preview),
-        "notes": [*notes, preview] if refused else [*notes],
+        "notes": [*notes, preview] if isinstance(preview, str) else [*notes],
         "saved": f"{request.name}, not started yet",
     }
 

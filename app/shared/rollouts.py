@@ -21,12 +21,7 @@ class RolloutPool:
     """
 
     def __init__(self, capacity: int, memory: DeviceMemory) -> None:
-        """Make an empty pool.
-
-        Args:
-            capacity: Rollouts whose key-value memory is kept.
-            memory: The device's memory, which rollouts share with all other work.
-        """
+        """Make an empty pool, of so many rollouts at most."""
         self._capacity = capacity
         self._budget = memory.budget
         self._rollouts: OrderedDict[Hashable, Rollout] = OrderedDict()

@@ -21,7 +21,6 @@ class AuditViews:
     """Puts together what the store knows of a session and of the calibration that it used."""
 
     def __init__(self, sessions: SessionsRepository, thresholds: Thresholds, detectors: Detectors) -> None:
-        """Wire to the store, the calibrations and the word lists."""
         self._sessions = sessions
         self._thresholds = thresholds
         self._detectors = detectors
@@ -65,13 +64,7 @@ class AuditViews:
         )
 
     def chain(self, record: SessionRecord, steps: tuple[Step, ...], finished: str | None) -> ChainCertificate | None:
-        """The certificate of a chain as a whole; None without steps, without calibration, or with factorized masks.
-
-        Args:
-            record: The session.
-            steps: The chain.
-            finished: How it ended; None if it can still go on.
-        """
+        """The certificate of a whole chain; None without steps, without calibration, or with factorized masks."""
         reading = self._applied(record, settings_from_json(record.policy_settings["settings"]))
         if reading is None or reading.layout == "factorized" or not steps:
             return None

@@ -15,11 +15,7 @@ COLUMNS = "columns"
 
 
 def settings_from_json(given: Json | None, others: tuple[str, ...] = ()) -> AuditSettings:
-    """Settings from JSON, in which the policy's own parameters are an object.
-
-    Args:
-        given: The settings.
-        others: Names of settings that stand beside them, and are read elsewhere.
+    """Settings from JSON, the policy's own parameters as an object; ``others`` are read elsewhere.
 
     Raises:
         ServiceError: There is no such setting, policy or parameter, or one cannot take its value.

@@ -29,6 +29,9 @@ FIELDS = (
 )  # fmt: skip
 """The controls in their order; ``mask`` and ``attribute`` stand for layout and families together."""
 
+TEXTS = ("sentinel", "mask_hint", "group", "chat_date")
+"""Fields whose empty text is none."""
+
 SINGLE = "single"
 """A mask of one attribute alone: the joint layout with one masked family."""
 
@@ -58,7 +61,7 @@ def settings_from(values: Sequence[object], proceed: bool = False) -> AuditSetti
     given["parameters"] = parameters_from(policy, given["parameters"])
     given["calibration_id"] = int(str(given["calibration_id"] or 0)) or None
     given["whitelist"] = terms(given["whitelist"])
-    for name in ("sentinel", "mask_hint", "group", "chat_date"):
+    for name in TEXTS:
         given[name] = str(given[name] or "").strip() or None
     if given["mask_mode"] == "hard":
         given["mask_hint"] = None
@@ -113,12 +116,9 @@ def control_values(settings: AuditSettings, stored: Stored) -> list[object]:
     families = stored.families if settings.masked_families is None else settings.masked_families
     single = settings.mask_layout == "joint" and len(families) == 1
     values = {name: getattr(settings, name, None) for name in FIELDS}
-    if settings.calibration_id not in {item.id for item in stored.calibrations}:
-        values["calibration_id"] = 0
-    if settings.user_list_id not in {item.id for item in stored.user_lists}:
-        values["user_list_id"] = 0
-    for name in ("sentinel", "mask_hint", "group", "chat_date"):
-        values[name] = getattr(settings, name) or ""
+    for name, known in (("calibration_id", stored.calibrations), ("user_list_id", stored.user_lists)):
+        values[name] = values[name] if values[name] in {item.id for item in known} else 0
+    values |= {name: getattr(settings, name) or "" for name in TEXTS}
     values["whitelist"] = ", ".join(settings.whitelist)
     values["parameters"] = parameters_text(settings)
     values["mask"] = SINGLE if single else settings.mask_layout
@@ -244,14 +244,14 @@ def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> Set
     )
     model_note = _note()
     method_note = _method(put, defaults)
-    tuned_note = gr.HTML(elem_id="tuned-note", elem_classes=["coft", "under"], apply_default_css=False)
+    tuned_note = _under("tuned-note")
     use_tuned = gr.Button("Use this strength", size="sm", visible=False, elem_id="use-tuned")
     put["mask"] = gr.Dropdown(MASKS, value=defaults.mask_layout, label="Mask", elem_id="mask")
     put["attribute"] = gr.Dropdown(_ATTRIBUTES, value=FAMILIES[0], label="Attribute", elem_id="attribute")
     put["calibration_id"] = gr.Dropdown(calibration_choices(()), value=0, label="Calibration", elem_id="calibration")
     put["group"] = gr.Dropdown([ALL_GROUPS], value="", label="Group", visible=False, elem_id="group")
     calibration_note = _note()
-    drift_note = gr.HTML(elem_id="drift-note", elem_classes=["coft", "under"], apply_default_css=False)
+    drift_note = _under("drift-note")
     adopt = gr.Button("Use its settings", size="sm", visible=False, elem_id="adopt")
     _strength(put, defaults)
     with gr.Accordion("Sampling", open=False, elem_classes=["fold", "ruled"]):
@@ -269,25 +269,18 @@ def settings_controls(defaults: AuditSettings, families: tuple[str, ...]) -> Set
 
 def _method(put: dict[str, Component], defaults: AuditSettings) -> gr.HTML:
     """The menu of methods, the parameters of the chosen one, and what is amiss with it."""
-    put["policy"] = gr.HTML(
-        defaults.policy,
-        html_template="""<div class="method"><label for="policy-menu">Policy</label>
+    menu = """<div class="method"><label for="policy-menu">Policy</label>
           <select class="select" id="policy-menu" aria-describedby="policy-about"></select>
-          <div class="hint about" id="policy-about"></div></div>""",
-        js_on_load="coft.policyMenu.mount(element, props, watch)",
-        apply_default_css=False,
-        elem_id="policy",
-        elem_classes=["coft"],
-    )
-    put["parameters"] = gr.HTML(
-        parameters_text(defaults),
-        html_template='<div class="place"></div>',
-        js_on_load="coft.policyMenu.parameters(element, props, watch)",
-        apply_default_css=False,
-        elem_id="parameters",
-        elem_classes=["coft"],
-    )
-    return gr.HTML(elem_id="method-note", elem_classes=["coft", "under"], apply_default_css=False)
+          <div class="hint about" id="policy-about"></div></div>"""
+    for name, value, template, script in (
+        ("policy", defaults.policy, menu, "mount"),
+        ("parameters", parameters_text(defaults), '<div class="place"></div>', "parameters"),
+    ):
+        put[name] = gr.HTML(
+            value, html_template=template, js_on_load=f"coft.policyMenu.{script}(element, props, watch)",
+            apply_default_css=False, elem_id=name, elem_classes=["coft"],
+        )  # fmt: skip
+    return _under("method-note")
 
 
 def _strength(put: dict[str, Component], defaults: AuditSettings) -> None:
@@ -343,6 +336,10 @@ def prompt_format(put: dict[str, Component]) -> None:
         "", label="Day that the template prints", placeholder="today", max_lines=1, elem_id="chat-date"
     )
     hint("A chat template may print the date; a calibration then holds for prompts of its own day, such as 2026-11-21.")
+
+
+def _under(name: str) -> gr.HTML:
+    return gr.HTML(elem_id=name, elem_classes=["coft", "under"], apply_default_css=False)
 
 
 def _note() -> gr.HTML:

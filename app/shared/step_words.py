@@ -183,7 +183,13 @@ class FamilyRow(TypedDict):
 
 def family_rows(step: Step, digits: int) -> list[FamilyRow]:
     """The families' lines of a step; empty with one masked branch."""
-    return [_family_row(part, digits) for part in step.families]
+    rows = []
+    for part in step.families:
+        mark, why = _status(part)
+        masked, joint = (probability(math.exp(value), digits) for value in (part.log_p_masked, part.log_joint))
+        name = FAMILY_NAMES.get(part.family, part.family)
+        rows.append(FamilyRow(n=name, f=part.family, m=masked, j=joint, tau=_tau(part), mark=mark, why=why))
+    return rows
 
 
 def named(families: Sequence[str], last: str = "and") -> str:
@@ -202,11 +208,6 @@ def in_state(step: Step, state: str) -> tuple[str, ...]:
     return tuple(part.family for part in step.families if part.state == state)
 
 
-def nearest(step: Step) -> FamilyStep:
-    """The family that is nearest to refusing the emitted token, or that refuses it by most."""
-    return min(step.families, key=lambda part: _margin(part))
-
-
 def candidate_status(step: Step, candidate: Candidate) -> tuple[str, str]:
     """Mark of a candidate, and which families speak against it."""
     if all(part.state == "none" for part in step.families):
@@ -221,12 +222,7 @@ def candidate_status(step: Step, candidate: Candidate) -> tuple[str, str]:
 
 
 def family_verdict(step: Step, effect: str) -> tuple[str, str]:
-    """A step with factorized masks in plain words: a bold beginning and the rest.
-
-    Args:
-        step: A step whose thresholds are those of its own policy.
-        effect: What masking does to the token, in a sentence.
-    """
+    """A step with factorized masks in plain words: a bold beginning and the rest; ``effect`` says what masking does."""
     if step.fallback:
         return (
             "Fallback:",
@@ -249,26 +245,14 @@ def family_verdict(step: Step, effect: str) -> tuple[str, str]:
 
 def family_hint(step: Step, digits: int) -> str:
     """The family that decides, with its figures."""
-    part = nearest(step)
+    # The family that is nearest to refusing the token, or that refuses it by most.
+    part = min(step.families, key=_margin)
     joint = probability(math.exp(part.log_joint), digits)
     side = "is under" if _is_short(part) else "reaches"
     name = FAMILY_NAMES.get(part.family, part.family)
     if part.log_tau == -math.inf:
         return "No family has an informative threshold here."
     return f"The tightest family is {name}: its joint support {joint} {side} its threshold τ {_tau(part)}."
-
-
-def _family_row(part: FamilyStep, digits: int) -> FamilyRow:
-    mark, why = _status(part)
-    return FamilyRow(
-        n=FAMILY_NAMES.get(part.family, part.family),
-        f=part.family,
-        m=probability(math.exp(part.log_p_masked), digits),
-        j=probability(math.exp(part.log_joint), digits),
-        tau=_tau(part),
-        mark=mark,
-        why=why,
-    )
 
 
 def _status(part: FamilyStep) -> tuple[str, str]:
@@ -337,7 +321,8 @@ def verdict(step: Step, digits: int) -> tuple[str, str]:
 
 def hint(step: Step, digits: int) -> str:
     """The figures behind the verdict, and what would have happened otherwise."""
-    sentences = [family_hint(step, digits)] if _has_families(step) else _support(step, digits)
+    by_family = step.families and step.state != "none"
+    sentences = [family_hint(step, digits)] if by_family else [_support(step, digits)]
     if step.state == "inherited" and (step.fallback or not step.certified):
         sentences.append("The threshold is borrowed from another position.")
     if step.forced and step.policy_token_id != step.token_id:
@@ -345,26 +330,22 @@ def hint(step: Step, digits: int) -> str:
     return " ".join(sentences)
 
 
-def _has_families(step: Step) -> bool:
-    return bool(step.families) and step.state != "none"
-
-
-def _support(step: Step, digits: int) -> list[str]:
+def _support(step: Step, digits: int) -> str:
     """The support against the threshold; without one, what masking does."""
     tau = threshold(math.exp(step.log_tau))
     if not has_threshold(step):
-        return [_effect_of_masking(step, digits)]
+        return _effect_of_masking(step, digits)
     if step.set_size == 0:
         best = max(math.exp(candidate.log_support(step.certified_in)) for candidate in step.candidates)
         if step.certified_in == "factual" and best >= math.exp(step.log_tau):
-            return ["Tokens reach the threshold; the method refuses them by a limit of its own."]
+            return "Tokens reach the threshold; the method refuses them by a limit of its own."
         name = "probability as typed" if step.certified_in == "factual" else "joint support"
-        return [f"The best {name} is {probability(best, digits)}, under the threshold τ {tau}."]
+        return f"The best {name} is {probability(best, digits)}, under the threshold τ {tau}."
     if step.certified_in == "factual":
         sentence = _as_typed(step, digits)
-        return [f"{sentence[0].upper()}{sentence[1:]}."]
+        return f"{sentence[0].upper()}{sentence[1:]}."
     side = "reaches" if step.log_support >= step.log_tau else "is under"
-    return [f"Joint support {probability(math.exp(step.log_support), digits)} {side} the threshold τ {tau}."]
+    return f"Joint support {probability(math.exp(step.log_support), digits)} {side} the threshold τ {tau}."
 
 
 def _enough(step: Step) -> str:
@@ -387,13 +368,15 @@ def _as_typed(step: Step, digits: int) -> str:
 
 
 def facts(step: Step, noise: NumericNoise | None = None) -> list[tuple[str, str, str]]:
-    """The four figures under the chart: name, value, what it means.
-
-    Args:
-        step: The step.
-        noise: Bound on the numeric noise of the model's type; without one no step is said to stand at its threshold.
-    """
-    return [_set_fact(step, noise), _mass_fact(step), _variation_fact(step), _sensitivity_fact(step)]
+    """The four figures under the chart: name, value, what it means. Without ``noise`` none stands at its threshold."""
+    ratio = step.diagnostics.log_ratio
+    mass = (probability(step.certified_mass), "of the fused probability")
+    return [
+        _set_fact(step, noise),
+        ("Certified mass", *(mass if step.state != "none" else ("none", "nothing is certified"))),
+        ("TV on the set", *_variation(step)),
+        ("Sensitivity", signed(ratio), times_likelier(ratio)),
+    ]
 
 
 def _set_fact(step: Step, noise: NumericNoise | None) -> tuple[str, str, str]:
@@ -416,28 +399,17 @@ def _set_fact(step: Step, noise: NumericNoise | None) -> tuple[str, str, str]:
     return ("Set size", set_size(step), note)
 
 
-def _mass_fact(step: Step) -> tuple[str, str, str]:
-    if step.state == "none":
-        return ("Certified mass", "none", "nothing is certified")
-    return ("Certified mass", probability(step.certified_mass), "of the fused probability")
-
-
-def _variation_fact(step: Step) -> tuple[str, str, str]:
-    found, bound = step.diagnostics.tv_on_set, step.diagnostics.tv_bound
-    if found is None:
-        return ("TV on the set", "none", "undefined: the set is empty")
-    if bound is None and step.certified_in == "factual" and has_threshold(step):
-        return ("TV on the set", probability(found), "no bound: the set is certified as typed alone")
+def _variation(step: Step) -> tuple[str, str]:
+    distance, bound = step.diagnostics.tv_on_set, step.diagnostics.tv_bound
+    if distance is None:
+        return ("none", "undefined: the set is empty")
     if bound is None:
-        return ("TV on the set", probability(found), "no bound: there is no threshold")
+        alone = step.certified_in == "factual" and has_threshold(step)
+        why = "the set is certified as typed alone" if alone else "there is no threshold"
+        return (probability(distance), f"no bound: {why}")
     if bound > 1:
-        return ("TV on the set", probability(found), f"bound {bound:.2f}: above 1, so it says nothing here")
-    return ("TV on the set", probability(found), f"and at most {bound:.2f} by its bound")
-
-
-def _sensitivity_fact(step: Step) -> tuple[str, str, str]:
-    ratio = step.diagnostics.log_ratio
-    return ("Sensitivity", signed(ratio), times_likelier(ratio))
+        return (probability(distance), f"bound {bound:.2f}: above 1, so it says nothing here")
+    return (probability(distance), f"and at most {bound:.2f} by its bound")
 
 
 def _effect_of_masking(step: Step, digits: int) -> str:
@@ -459,6 +431,7 @@ SHOWN_ROWS = 10
 CERTIFIED_ROWS = 16
 """Candidates among which a card also holds those that are certified."""
 
+VIEWS = ("factual", "masked", "fused")
 HEAT_SLOT = 12
 """Highest sensitivity bar, in pixels."""
 
@@ -524,17 +497,11 @@ class Card(TypedDict):
 
 
 def step_card(step: Step, noise: NumericNoise | None = None) -> Card:
-    """Everything that the page shows of a step.
-
-    Args:
-        step: The step.
-        noise: Bound on the numeric noise of the model's type.
-    """
+    """Everything that the page shows of a step; ``noise`` bounds the numeric noise of the model's type."""
     tau = math.exp(step.log_tau)
     digits = _digits(step, tau)
     ratio = step.diagnostics.log_ratio
     shown = shown_candidates(step)
-    rows = [_row(step, candidate, digits) for candidate in shown]
     return Card(
         i=step.index,
         id=step.token_id,
@@ -546,12 +513,12 @@ def step_card(step: Step, noise: NumericNoise | None = None) -> Card:
         n=ratio < 0,
         g=step.index > 0 and not step.token[:1].isspace(),
         sr=spoken_state(step),
-        o=_origin(step),
+        o="you forced it" if step.forced else "fallback" if step.fallback else "",
         v=verdict(step, digits),
         b=_worded_by_bin(step),
         d=hint(step, digits),
-        rows=rows,
-        p=[_bars(shown, view) for view in ("factual", "masked", "fused")],
+        rows=[_row(step, candidate, digits) for candidate in shown],
+        p=[[_probability(candidate, view) for candidate in shown] for view in VIEWS],
         tau=round(tau, 8) if has_threshold(step) else None,
         tt=threshold(tau) if has_threshold(step) else "",
         facts=facts(step, noise),
@@ -577,11 +544,6 @@ def shown_candidates(step: Step) -> list[Candidate]:
         for place, candidate in enumerate(step.candidates)
         if place < SHOWN_ROWS or candidate.token_id == step.token_id or (candidate.certified and place < CERTIFIED_ROWS)
     ]
-
-
-def is_plainly_certified(step: Step) -> bool:
-    """Whether the token may be shown as certified without a caveat."""
-    return step.certified and step.state == "calibrated" and not step.fallback
 
 
 def token_marks(step: Step) -> list[str]:
@@ -631,12 +593,6 @@ def _worded_by_bin(step: Step) -> bool:
     return step.state == "inherited" and step.certified and not step.fallback
 
 
-def _origin(step: Step) -> str:
-    if step.forced:
-        return "you forced it"
-    return "fallback" if step.fallback else ""
-
-
 def _spoken_certificate(step: Step) -> str:
     if step.fallback:
         return "fallback, nothing certified"
@@ -654,16 +610,12 @@ def _is_refused(step: Step) -> bool:
     return step.state not in ("none", "mismatch") and bool(refused_by(step))
 
 
-def _bars(shown: list[Candidate], view: str) -> list[float]:
-    return [_probability(candidate, view) for candidate in shown]
-
-
 def _probability(candidate: Candidate, view: str) -> float:
     return float(f"{math.exp(getattr(candidate, f'log_p_{view}')):.4g}")
 
 
 def _point(step: Step, candidate: Candidate) -> tuple[str, float, float, float, str]:
-    factual, masked, fused = (_probability(candidate, view) for view in ("factual", "masked", "fused"))
+    factual, masked, fused = (_probability(candidate, view) for view in VIEWS)
     return (shown_token(candidate.token), factual, masked, fused, _row_status(step, candidate)[0])
 
 

@@ -1,5 +1,6 @@
 """What the tests of several services start from."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,28 @@ from app.shared.wiring import Services
 from tests.conftest import load_tiny, prompt_set_csv
 
 
-@pytest.fixture
-def calibrated(wired: Services, tmp_path: Path) -> int:
-    """A calibration of the tiny model with COFT's defaults but ``top_p`` 1, by its number."""
-    path = tmp_path / "set.csv"
-    path.write_text(prompt_set_csv())
-    request = CalibrationRequest(name="set", model="tiny", top_p=1.0)
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """All services on a tiny model, for the tests of a file together; they count nothing that others may add."""
+    folder = tmp_path_factory.mktemp("store")
+    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+    with services(settings, loader=load_tiny) as opened:
+        yield opened
+
+
+def calibrated_on(wired: Services, folder: Path, text: str, request: CalibrationRequest) -> int:
+    """A finished calibration on a prompt set, by its number."""
+    path = folder / "set.csv"
+    path.write_text(text, "utf-8")
     job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
     assert job.status == "done", job.error
     return int(job.result["calibration_id"])
+
+
+@pytest.fixture
+def calibrated(wired: Services, tmp_path: Path) -> int:
+    """A calibration of the tiny model with COFT's defaults but ``top_p`` 1, by its number."""
+    return calibrated_on(wired, tmp_path, prompt_set_csv(), CalibrationRequest(name="set", model="tiny", top_p=1.0))
 
 
 @pytest.fixture

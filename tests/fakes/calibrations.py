@@ -168,6 +168,7 @@ class FakeCalibrations:
     def reweight(self, calibration_id: int, deployment: tuple[str, ...], name: str) -> int:
         self._require(calibration_id)
         self.deployments.append(deployment)
+        name = name.strip() or f"{self.stored[calibration_id].name}, weighted"
         return self._store(replace(self.made[calibration_id], name=name, weighting="estimated"))
 
     def drift(self, calibration_id: int) -> DriftReport:

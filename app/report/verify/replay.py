@@ -14,7 +14,7 @@ from app.report.verify.loaded import Loaded, place_of
 from app.shared.audits import preview_from_json
 from app.shared.errors import ServiceError
 from app.shared.model_host import ModelHost, label_of
-from app.shared.planning import branch_names, policy_of, preview_of, rendering_of
+from app.shared.planning import policy_of, preview_of, rendering_of
 from coft_core.conformal import informative
 from coft_core.decode.cost import reserved_bytes
 from coft_core.decode.heads import Bounds
@@ -224,7 +224,7 @@ def _plan(loaded: Loaded, model: LanguageModel, host: ModelHost) -> Plan:
 def _check_plan(found: Findings, loaded: Loaded, plan: Plan) -> None:
     """The masked prompt is the tokenizer's, token by token, and the certificate the policy's."""
     session = loaded.report.session
-    stated, fresh = preview_from_json(session.policy_settings["preview"]), preview_of(plan, branch_names(plan))
+    stated, fresh = preview_from_json(session.policy_settings["preview"]), preview_of(plan)
     for name in ("pieces", "token_count", "masked_count", "branches"):
         same = getattr(stated, name) == getattr(fresh, name)
         found.expect(same, f"Masked prompt: {name.replace('_', ' ')} of the preview are not those of the tokenizer.")

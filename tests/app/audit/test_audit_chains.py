@@ -1,6 +1,5 @@
 """Chains as a whole, contributions of spans, and what a policy costs, as the audit service gives them."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -8,11 +7,8 @@ import pytest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
-from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
-from app.shared.wiring import Services
 from coft_core.conformal.chain import certify_chain
 from coft_core.decode.contributions import leave_one_out
 from coft_core.errors import InvalidInputError
@@ -20,7 +16,8 @@ from coft_core.model.fake import tiny_model
 from coft_core.policies.coft import CoftPolicy
 from coft_core.text.detection import SpanDetector
 from coft_core.types import Span
-from tests.conftest import load_tiny, prompt_set_csv
+from tests.app.conftest import calibrated_on
+from tests.conftest import prompt_set_csv
 
 PROMPT = "The Muslim nurse said he would come"
 SPANS = (Span(4, 10, "religion"), Span(22, 24, "gender"))
@@ -28,25 +25,13 @@ SETTINGS = AuditSettings(model="tiny", max_new_tokens=8, top_p=1.0, alpha=0.2)
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Settings:
-    folder = tmp_path_factory.mktemp("chains")
-    return Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
+def wired(shared):
+    return shared
 
 
-@pytest.fixture(scope="module")
-def wired(store) -> Iterator[Services]:
-    """All services on a tiny model, shared by the tests of this file."""
-    with services(store, loader=load_tiny) as opened:
-        yield opened
-
-
-def calibrated(wired, folder, **changes) -> int:
-    path = folder / "set.csv"
-    path.write_text(prompt_set_csv(60))
-    request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.2, **changes)
-    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
-    assert job.status == "done", job.error
-    return int(job.result["calibration_id"])
+def calibrated(wired, folder):
+    request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.2)
+    return calibrated_on(wired, folder, prompt_set_csv(60), request)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +64,7 @@ def test_a_branchs_certificate_counts_its_whole_chain(wired, joint):
     assert wired[AuditService].progress(session.session_id, session.branch_id).chain.steps == 4
 
 
-def test_the_certificate_of_a_reopened_chain_needs_no_model(wired, store, joint):
+def test_the_certificate_of_a_reopened_chain_needs_no_model(wired, joint):
     session = start(wired, calibration_id=joint)
     list(wired[AuditService].run(session.session_id))
     now = wired[AuditService].progress(session.session_id)
@@ -87,7 +72,7 @@ def test_the_certificate_of_a_reopened_chain_needs_no_model(wired, store, joint)
     def none(name, **_):
         raise AssertionError("no model is needed to read a session")
 
-    with services(store, loader=none) as restarted:
+    with services(wired.settings, loader=none) as restarted:
         assert restarted[AuditService].progress(session.session_id) == now
         assert restarted[AuditService].view(session.session_id).chain == now.chain
     assert now.finished in ("length", "end")
@@ -133,13 +118,13 @@ def test_contributions_are_the_cores_for_the_stored_chain(wired):
         assert mine.log_ratio == pytest.approx(theirs.log_ratio, abs=1e-5)
 
 
-def test_contributions_need_a_token_and_the_model_that_the_session_was_made_with(wired, store):
+def test_contributions_need_a_token_and_the_model_that_the_session_was_made_with(wired):
     session = start(wired)
     with pytest.raises(InvalidInputError, match="at least one step"):
         wired[AuditService].contributions(session.session_id)
     wired[AuditService].step(session.session_id)
     with (
-        services(store, loader=lambda name, **_: tiny_model(seed=1)) as changed,
+        services(wired.settings, loader=lambda name, **_: tiny_model(seed=1)) as changed,
         pytest.raises(ServiceError, match="other weights"),
     ):
         changed[AuditService].contributions(session.session_id)

@@ -5,19 +5,17 @@ from dataclasses import replace
 import pytest
 
 from app.audit.service import AuditService
-from app.bootstrap import services
 from app.calibrate.operations import drift_json
 from app.calibrate.service import CalibrationService
 from app.calibrate.words import drift_foot
-from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.calibrations import drift_of
-from app.shared.jobs import JobService
 from coft_core import audit_summary, drift_report
 from coft_core.conformal.drift import DriftReport, LeftOut
 from coft_core.types import Candidate, Diagnostics, FamilyStep, Step
 from db.chains import SessionBeginning, StepSupport
-from tests.conftest import load_tiny
+from db.sessions import SessionsRepository
+from tests.app.conftest import calibrated_on
 
 SETTINGS = AuditSettings(model="tiny", max_new_tokens=9, top_p=1.0, alpha=0.2)
 STEP = Step(
@@ -28,23 +26,17 @@ STEP = Step(
 
 
 @pytest.fixture(scope="module")
-def wired(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("drift")
-    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
-    with services(settings, loader=load_tiny) as opened:
-        yield opened
+def wired(shared):
+    return shared
 
 
 def calibrated(wired, folder, **changes):
-    path = folder / "set.csv"
-    path.write_text("prompt,reference\n" + "".join(f"He took number {i},and so on and on\n" for i in range(60)))
+    text = "prompt,reference\n" + "".join(f"He took number {i},and so on and on\n" for i in range(60))
     request = CalibrationRequest(
         name="set", model="tiny", top_p=1.0, alpha=0.2, max_new_tokens=9, max_iterations=1, verification_share=0.5,
         **changes,
     )  # fmt: skip
-    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
-    assert job.status == "done", job.error
-    return int(job.result["calibration_id"])
+    return calibrated_on(wired, folder, text, request)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +154,7 @@ def test_steps_keep_their_families_and_refusals_in_the_store(wired):
     candidates = (Candidate(1, "a", -1.0, -2.0, -1.5, False, ("race",)), Candidate(2, "b", -1.0, -2.0, -1.5, True))
     step = replace(STEP, families=families, candidates=candidates)
     session = wired[AuditService].start(StartAudit("He", SETTINGS)).session_id
-    sessions = wired[CalibrationService]._sessions
+    sessions = wired[SessionsRepository]
     branch = sessions.get(session).active_branch_id
     sessions.append_step(branch, step)
     assert sessions.chain(branch) == (step,)

@@ -4,24 +4,19 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from app.audit.service import AuditService
-from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.report.tables import ReportService
-from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.jobs import JobService
-from app.shared.wiring import Services
 from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.types import Span
 from db.sessions import SessionsRepository
-from tests.conftest import load_tiny
+from tests.app.conftest import calibrated_on
 
 PROMPT = "The Muslim nurse said he would come"
 SPANS = (Span(4, 10, "religion"), Span(22, 24, "gender"))
@@ -38,21 +33,13 @@ ROWS = "\n".join(
 
 
 @pytest.fixture(scope="module")
-def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    """All services on a tiny model; the tests of this file share them and count nothing that others may add."""
-    folder = tmp_path_factory.mktemp("masks")
-    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
-    with services(settings, loader=load_tiny) as opened:
-        yield opened
+def wired(shared):
+    return shared
 
 
-def calibrated(wired: Services, folder, **changes) -> int:
-    path = folder / "set.csv"
-    path.write_text(ROWS, "utf-8")
+def calibrated(wired, folder, **changes):
     request = CalibrationRequest(name="set", model="tiny", top_p=1.0, alpha=0.2, **changes)
-    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
-    assert job.status == "done", job.error
-    return int(job.result["calibration_id"])
+    return calibrated_on(wired, folder, ROWS, request)
 
 
 @pytest.fixture(scope="module")

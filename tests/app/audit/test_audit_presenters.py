@@ -11,7 +11,7 @@ from app.audit.service import AuditService
 from app.audit.words import contributions_message, session_message, steps_message
 from app.shared.chain_words import chain_panel, no_chain
 from app.shared.prompt_words import branches_text, reading_text
-from app.shared.step_words import is_plainly_certified, step_card
+from app.shared.step_words import step_card
 from coft_core.types import Span, Step
 from tests.fakes import FakeServices, make_step
 from tests.fakes.wholes import chain_of, contributions_of, with_families
@@ -51,7 +51,6 @@ def test_a_familys_borrowed_or_missing_threshold_is_never_called_certified_witho
     assert card["v"][0] != "Certified:"
     assert all(row["mark"] != "tick" for row in card["rows"])
     assert all(row["mark"] != "tick" for row in card["fam"])
-    assert not is_plainly_certified(step)
 
 
 def test_a_refused_candidate_names_the_families_and_a_certified_one_none():

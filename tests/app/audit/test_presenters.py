@@ -13,11 +13,10 @@ from app.audit.branch_words import crumbs
 from app.audit.service import AuditService
 from app.audit.words import bin_verdict, session_message
 from app.shared.audits import BinView
-from app.shared.charts import PALETTES, candidates_figure, support_histogram, template
+from app.shared.charts import PALETTES, support_histogram, template
 from app.shared.prompt_words import spans_from
 from app.shared.step_words import (
     digits_for,
-    is_plainly_certified,
     probability,
     shapes,
     shown_token,
@@ -43,7 +42,6 @@ def test_only_a_calibrated_threshold_is_called_certified_without_a_caveat(state)
     assert all(row["mark"] != "tick" for row in card["rows"])
     assert {"open", "inherited"} & set(card["c"].split())
     assert not card["sr"].endswith(", certified")
-    assert not is_plainly_certified(make_step(3, " his", state))
 
 
 def test_a_fallback_is_never_called_certified_even_if_flagged_so():
@@ -53,7 +51,6 @@ def test_a_fallback_is_never_called_certified_even_if_flagged_so():
     assert card["v"][0] == "Fallback:"
     assert "fallback" in card["c"].split()
     assert "tri" in card["k"]
-    assert not is_plainly_certified(step)
 
 
 def test_a_forced_token_outside_the_set_names_the_smaller_view():
@@ -175,14 +172,11 @@ def test_a_bin_without_rank_draws_no_coverage():
     assert bin_verdict(bare)[1].startswith("3 contexts, 9 needed")
 
 
-def test_candidates_are_told_apart_by_shape_and_the_threshold_is_dashed():
-    figure = candidates_figure([" he", " she"], [0.2, 0.1], [0.1, 0.1], [0.1, 0.1], 0.06, "0.06")
+def test_candidates_are_told_apart_by_shape():
     bars = template("light")["data"]["bar"]
     assert bars[1]["marker"]["pattern"]["shape"] == "/"
     assert bars[0]["marker"]["color"] == PALETTES["light"]["surface"]
     assert bars[2]["marker"]["color"] == PALETTES["light"]["accent"]
-    assert figure.layout.shapes[0].line.dash == "5px,3px"
-    assert figure.layout.shapes[0].y0 == 0.06
     assert template("light")["layout"]["font"]["size"] == template("dark")["layout"]["font"]["size"] == 11
 
 

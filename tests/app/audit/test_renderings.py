@@ -14,7 +14,6 @@ import pytest
 from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.bootstrap import services
-from app.calibrate.service import CalibrationService
 from app.cli import main
 from app.report.service import ExportService
 from app.settings import Settings
@@ -29,6 +28,7 @@ from coft_core.errors import CalibrationMismatch, InvalidInputError
 from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
 from coft_core.types import Span
+from tests.app.conftest import calibrated_on
 from tests.conftest import verifier
 
 TURN = "{% for message in messages %}[{{ message['content'] }}]{% endfor %}"
@@ -76,13 +76,8 @@ def wired(tmp_path: Path) -> Iterator[Services]:
 
 
 def calibrated(wired: Services, folder: Path, **changes: object) -> int:
-    path = folder / "set.csv"
-    path.write_text(ROWS, "utf-8")
     request = replace(CalibrationRequest(name="set", model="dated", top_p=1.0, alpha=0.2), **changes)
-    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
-    assert job.status == "done", job.error
-    assert job.result is not None
-    return int(str(job.result["calibration_id"]))
+    return calibrated_on(wired, folder, ROWS, request)
 
 
 def stepped(wired: Services, session: int, count: int) -> list[int]:
@@ -156,13 +151,9 @@ def test_a_calibration_of_a_steady_template_fits_on_all_days(wired: Services, to
 
 
 def test_a_calibration_keeps_the_day_on_which_it_was_asked_for(wired: Services, today: type[Today], tmp_path: Path):
-    path = tmp_path / "set.csv"
-    path.write_text(ROWS, "utf-8")
-    request = CalibrationRequest(name="set", model="dated", top_p=1.0, alpha=0.2)
-    job = wired[CalibrationService].submit(wired[CalibrationService].parse(path), request)
-    wired[JobService].wait(job)
-    stored = wired[CalibrationService]._runner.get(job).payload["request"]
-    assert stored["chat_date"] == "2026-03-02"
+    calibrated(wired, tmp_path)
+    (job,) = wired[JobService].list()
+    assert job.payload["request"]["chat_date"] == "2026-03-02"
 
 
 def test_a_model_with_a_template_is_prompted_without_it_and_its_calibrations_are_told_apart(

@@ -29,15 +29,10 @@ LENGTH = 14
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Settings:
-    folder = tmp_path_factory.mktemp("rereading")
-    return Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def wired(store) -> Iterator[Services]:
+def wired(tmp_path_factory) -> Iterator[Services]:
     """All services with the embedded model; the tests of this file share them and count nothing others may add."""
-    with services(store) as opened:
+    folder = tmp_path_factory.mktemp("rereading")
+    with services(Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", device="cpu")) as opened:
         yield opened
 
 
@@ -51,8 +46,7 @@ def adopted(wired) -> AuditSettings:
 
 def ran(wired, settings, prompt=PROMPT, spans=SPANS):
     view = wired[AuditService].start(StartAudit(prompt, settings, spans, "first"))
-    for _ in wired[AuditService].run(view.session_id):
-        pass
+    list(wired[AuditService].run(view.session_id))
     return wired[AuditService].view(view.session_id)
 
 
@@ -64,7 +58,7 @@ def calibrated_at(wired, settings, lam):
         stored, fingerprint=replace(stored.fingerprint, lam=lam), values=moved, name=f"made for {lam:g}", chains=None
     )
     assert isinstance(other, Calibration)
-    return wired[RereadService]._choice._store.add(other).id
+    return wired[RereadService]._store.add(other).id
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +98,7 @@ def test_at_the_audits_own_values_nothing_differs_and_without_any_the_same_is_re
     assert plain == same
     assert plain.thresholds.kind == "own"
     assert plain.certified_now == sum(step.certified for step in session.steps)
-    assert not any(row.remarkable for row in plain.rows)
+    assert not any(row.token_mark or row.certificate_mark for row in plain.rows)
     assert plain.token_sentence == "Every token would be the same."
 
 
@@ -163,11 +157,10 @@ def test_a_branch_with_forced_tokens_is_repeated_with_the_same_tokens_forced(wir
     root = ran(wired, free)
     other = next(c for c in root.steps[2].candidates if c.token_id != root.steps[2].token_id)
     fork = wired[AuditService].fork(root.session_id, root.branch_id, 2, other.token_id)
-    for _ in wired[AuditService].run(root.session_id, fork.branch_id):
-        pass
+    list(wired[AuditService].run(root.session_id, fork.branch_id))
     old = wired[AuditService].view(root.session_id, fork.branch_id)
     same = wired[RereadService].read(RereadRequest(root.session_id, branch_id=fork.branch_id))
-    assert not any(row.remarkable for row in same.rows)
+    assert not any(row.token_mark or row.certificate_mark for row in same.rows)
     *_, last = wired[RereadService].depart(RereadRequest(root.session_id, branch_id=fork.branch_id))
     made = wired[AuditService].view(last.session_id, last.branch_id)
     assert last.departs is None
@@ -206,7 +199,7 @@ def test_an_audit_that_is_taken_up_again_keeps_the_logits_of_all_its_steps(tmp_p
         wired[AuditService].step(view.session_id)
         read = wired[RereadService].read(RereadRequest(view.session_id, 0.1))
         assert (len(read.rows), read.unread, {row.now.mode for row in read.rows}) == (2, (), {"full"})
-    with services(replace_settings(settings, full_logits_kb=0)) as wired:
+    with services(settings.model_copy(update={"full_logits_kb": 0})) as wired:
         wired[AuditService].step(view.session_id)
         read = wired[RereadService].read(RereadRequest(view.session_id, 0.1))
         assert (len(read.rows), read.unread) == (2, (2,))
@@ -215,14 +208,10 @@ def test_an_audit_that_is_taken_up_again_keeps_the_logits_of_all_its_steps(tmp_p
         wired[AuditService].step(other.session_id)
         with pytest.raises(ServiceError, match="COFT_FULL_LOGITS_KB"):
             wired[RereadService].read(RereadRequest(other.session_id, 0.1))
-    with services(replace_settings(settings, full_logits_kb=1)) as wired:
+    with services(settings.model_copy(update={"full_logits_kb": 1})) as wired:
         wired[AuditService].step(view.session_id)
         heads = wired[RereadService].read(RereadRequest(view.session_id, 0.1))
         assert heads.rows[-1].now.mode == "head"
-
-
-def replace_settings(settings: Settings, **changes: object) -> Settings:
-    return settings.model_copy(update=changes)
 
 
 def test_what_cannot_be_read_says_why(wired, adopted):
@@ -240,8 +229,8 @@ def test_what_cannot_be_read_says_why(wired, adopted):
         wired[RereadService].read(RereadRequest(free.session_id, branch_id=vanilla.branch_id))
 
 
-def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once(wired, store, session, monkeypatch):
-    with Database(store.database_url) as database:
+def test_decoded_chains_are_kept_within_their_limit_and_read_from_the_store_once(wired, session, monkeypatch):
+    with Database(wired.settings.database_url) as database:
         sessions = SessionsRepository(database)
         branch = sessions.branch(session.branch_id)
         chains = StoredChains(sessions)

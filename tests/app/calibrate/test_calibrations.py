@@ -18,11 +18,13 @@ from app.calibrate.operations import calibration_json, drift_json
 from app.calibrate.service import CalibrationService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, ReadingRequest, StartAudit
+from app.shared.calibration_views import CalibrationReadings
+from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
-from app.shared.thresholds import CalibrationReadings
 from coft_core.errors import InvalidInputError
 from db.types import StoreError
+from tests.app.conftest import calibrated_on
 from tests.conftest import load_tiny, prompt_set_csv
 
 REQUEST = CalibrationRequest(name="set", model="tiny")
@@ -57,12 +59,8 @@ def grouped_rows(count=60):
 
 
 @pytest.fixture(scope="module")
-def wired(tmp_path_factory):
-    """All services on a tiny model; the tests of this file share them and count nothing that others may add."""
-    folder = tmp_path_factory.mktemp("store")
-    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
-    with services(settings, loader=load_tiny) as opened:
-        yield opened
+def wired(shared):
+    return shared
 
 
 @pytest.fixture
@@ -70,10 +68,8 @@ def made(wired, tmp_path):
     """Calibrate on rows, and give the view."""
 
     def calibrate(rows=None, **changes):
-        parsed = wired[CalibrationService].parse(write(tmp_path, rows_csv(rows) if rows else prompt_set_csv()))
-        job = wired[JobService].wait(wired[CalibrationService].submit(parsed, replace(REQUEST, **changes)))
-        assert job.status == "done", job.error
-        return wired[CalibrationService].view(job.result["calibration_id"])
+        text = rows_csv(rows) if rows else prompt_set_csv()
+        return wired[CalibrationService].view(calibrated_on(wired, tmp_path, text, replace(REQUEST, **changes)))
 
     return calibrate
 
@@ -153,12 +149,12 @@ def test_another_version_of_the_embedded_calibration_is_stored_once_beside_the_o
         calibration.save(tmp_path / name)
     settings = Settings(database_url=f"sqlite:///{tmp_path / 'own.sqlite3'}", pipeline="none")
     with services(settings, loader=load_tiny) as own:
-        old = own[CalibrationService].install_embedded(tmp_path / "old.zip")
-        first = own[CalibrationService].install_embedded(tmp_path / "new.zip")
+        old = own[CalibrationStore].install_embedded(tmp_path / "old.zip")
+        first = own[CalibrationStore].install_embedded(tmp_path / "new.zip")
         assert [entry.last_step for entry in old.bins[:2]] == [7, 15]
         assert [entry.last_step for entry in first.bins[:2]] == [0, 1]
         for name, record in (("old.zip", old), ("new.zip", first)):
-            assert own[CalibrationService].install_embedded(tmp_path / name).id == record.id
+            assert own[CalibrationStore].install_embedded(tmp_path / name).id == record.id
 
 
 def test_the_embedded_calibration_cannot_be_deleted(wired):

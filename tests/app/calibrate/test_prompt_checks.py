@@ -4,26 +4,19 @@ import json
 
 import pytest
 
-from app.bootstrap import services
 from app.calibrate.service import CalibrationService
-from app.settings import Settings
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
 from coft_core.errors import InvalidInputError, SentinelError
-from tests.conftest import load_tiny
 
 REFERENCE = CalibrationRequest(name="set", model="tiny")
 ROLLOUT = CalibrationRequest(name="set", model="tiny", source="rollout")
 
 
 @pytest.fixture(scope="module")
-def wired(tmp_path_factory):
-    """All services on a tiny model; the tests of this file share them and count nothing that others may add."""
-    folder = tmp_path_factory.mktemp("store")
-    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
-    with services(settings, loader=load_tiny) as opened:
-        yield opened
+def wired(shared):
+    return shared
 
 
 def prompts(wired, tmp_path, *rows):

@@ -6,9 +6,7 @@ from dataclasses import replace
 import pytest
 
 from app.audit.service import AuditService
-from app.bootstrap import services
 from app.calibrate.service import CalibrationService
-from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService
@@ -18,7 +16,8 @@ from app.tune.service import TuningService
 from coft_core.errors import CalibrationMismatch
 from coft_core.policies.registry import METHODS
 from coft_core.tuning.sweep import LAMS
-from tests.conftest import load_tiny, prompt_set_csv
+from tests.app.conftest import calibrated_on
+from tests.conftest import prompt_set_csv
 
 PROMPT = "The nurse said that he was late,"
 TINY = AuditSettings(model="tiny", max_new_tokens=3)
@@ -30,22 +29,15 @@ NEEDS_FILES = {
 
 
 @pytest.fixture(scope="module")
-def wired(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("store")
-    settings = Settings(database_url=f"sqlite:///{folder / 'audits.sqlite3'}", pipeline="none")
-    with services(settings, loader=load_tiny) as opened:
-        yield opened
+def wired(shared):
+    return shared
 
 
 @pytest.fixture(scope="module")
 def factual(wired, tmp_path_factory):
     """A calibration of the factual reading alone."""
-    path = tmp_path_factory.mktemp("set") / "set.csv"
-    path.write_text(prompt_set_csv(60))
     request = CalibrationRequest(name="factual", model="tiny", certified_in="factual", alpha=0.2)
-    job = wired[JobService].wait(wired[CalibrationService].submit(wired[CalibrationService].parse(path), request))
-    assert job.error is None
-    return int(job.result["calibration_id"])
+    return calibrated_on(wired, tmp_path_factory.mktemp("set"), prompt_set_csv(60), request)
 
 
 def test_pages_know_every_registered_method_and_factorized_masks_belong_to_coft():

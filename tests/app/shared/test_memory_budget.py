@@ -117,23 +117,13 @@ def test_a_small_one_does_not_overtake_a_large_one_that_asked_before_it(budget):
 def test_one_that_needs_more_than_the_budget_runs_alone(budget):
     idle, order = Idle(5, parts=1), []
     budget.count_idle(idle)
-    after = Asking(budget, 1, order, "after")
+    larger, after = Asking(budget, 60, order, "larger"), Asking(budget, 1, order, "after")
     with budget.room(50 * MEGABYTE):
         assert idle.parts == 0
-        started(after)
+        started(larger, after)
         order.append("alone")
-    joined(after)
-    assert order == ["alone", "after"]
-
-
-def test_two_that_need_more_than_the_budget_run_one_after_the_other(budget):
-    order = []
-    second = Asking(budget, 50, order, "second")
-    with budget.room(50 * MEGABYTE):
-        started(second)
-        order.append("first")
-    joined(second)
-    assert order == ["first", "second"]
+    joined(larger, after)
+    assert order == ["alone", "larger", "after"]
 
 
 def test_a_wait_that_is_given_up_leaves_the_room_to_others(budget):

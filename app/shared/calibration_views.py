@@ -1,0 +1,238 @@
+"""Stored calibrations as pages and programs see them, read at any level without the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import groupby
+from threading import Lock
+from typing import Any, TypeVar, cast
+
+from cachetools import LRUCache
+
+from app.shared.audits import (
+    BinView,
+    CalibrationSummary,
+    CalibrationView,
+    CoverageView,
+    FamilyThresholds,
+    ReadingRequest,
+)
+from app.shared.calibrations import CalibrationStore
+from app.shared.errors import ServiceError
+from coft_core.conformal.bins import Bin, steps_label
+from coft_core.conformal.calibration import Calibration
+from coft_core.conformal.coverage import CoverageReport, CoverageRow
+from coft_core.conformal.families import AnyCalibration
+from coft_core.conformal.groups import GroupContexts, GroupSummary, group_contexts, group_summary
+from coft_core.conformal.quantile import minimum_contexts
+from coft_core.conformal.sequence import ChainCoverage
+from coft_core.fingerprint import Fingerprint, certified_in
+from db.calibrations import CalibrationRecord
+
+KEPT = 128
+"""Results that do not depend on alpha and are kept between readings."""
+
+T = TypeVar("T")
+
+
+class CalibrationReadings:
+    """Reads stored calibrations; what does not depend on alpha is worked out once."""
+
+    def __init__(self, store: CalibrationStore) -> None:
+        self._store = store
+        # What is stored under a number never changes, and no number is given twice.
+        self._kept: LRUCache[tuple[object, ...], object] = LRUCache(KEPT)
+        self._lock = Lock()
+
+    def view(self, calibration_id: int, asked: ReadingRequest | None = None) -> CalibrationView:
+        """A calibration read as asked.
+
+        Raises:
+            ServiceError: A family or shares are asked for where there are none.
+            InvalidInputError: A setting is outside its range, or a group is unknown or too small for alpha.
+            NotFoundError: There is no such calibration.
+        """
+        record, stored = self._store.get(calibration_id), self._store.load(calibration_id)
+        wanted = asked or ReadingRequest()
+        everyone = read(stored, wanted)
+        family = _family(everyone, wanted.family)
+        whole = everyone if wanted.group is None else everyone.for_group(wanted.group)
+        part = part_of(whole, family)
+        reading = (calibration_id, replace(whole.reading, alpha=0.0), whole.group, family)
+        calibrated = [entry for entry in part.bins if entry.state == "calibrated"]
+        return CalibrationView(
+            summary=summary_of(record),
+            alpha=whole.alpha,
+            bins=merged_bins(part),
+            coverage=coverage_rows(whole.coverage),
+            tokens=len(part.values),
+            calibrated_up_to=_end(calibrated[-1], part) if calibrated else None,
+            fingerprint=tuple((name, str(value)) for name, value in whole.fingerprint.to_dict().items()),
+            fingerprint_digest=whole.fingerprint.digest,
+            log_values=self._once(("log values", *reading), lambda: log_values(part)),
+            reading=whole.reading,
+            smallest_alpha=self._once(("smallest alpha", *reading), whole.smallest_alpha),
+            sequence=whole.sequence() if whole.layout == "joint" else None,
+            notes=whole.notes,
+            groups=self._groups(calibration_id, part_of(everyone, family), family),
+            group=whole.group,
+            families=tuple(_family_thresholds(name, own) for name, own in whole.parts if name is not None),
+            family=family,
+            effective_contexts=part.effective_contexts,
+            iterations=() if part.chains is None else part.chains.iterations,
+            has_chains=len(whole.chosen) > 0,
+            sequence_coverage=chain_rows(whole.sequence_coverage()) if whole.layout == "joint" else (),
+            coverage_by_step=tuple(_coverage_view(row) for row in whole.coverage.steps),
+        )
+
+    def _groups(self, calibration_id: int, part: Calibration, family: str | None) -> tuple[GroupSummary, ...]:
+        def sizes() -> tuple[GroupContexts, ...]:
+            groups = part.context_groups
+            return tuple(group_contexts(groups, name, part.values, part.verification) for name in groups.names)
+
+        known = self._once(("groups", calibration_id, family), sizes)
+        return tuple(group_summary(own, part.alpha, part.shift) for own in known)
+
+    def _once(self, key: tuple[object, ...], work_out: Callable[[], T]) -> T:
+        with self._lock:
+            if key in self._kept:
+                return cast(T, self._kept[key])
+        result = work_out()
+        with self._lock:
+            self._kept[key] = result
+        return result
+
+
+def read(stored: AnyCalibration, asked: ReadingRequest) -> AnyCalibration:
+    """A calibration read as asked, all groups and families of it.
+
+    Raises:
+        ServiceError: Shares of alpha are asked of one masked branch.
+        InvalidInputError: A setting is outside its range.
+    """
+    if asked == ReadingRequest(group=asked.group, family=asked.family):
+        return stored
+    settings: dict[str, Any] = {
+        name: getattr(asked, name)
+        for name in ("alpha", "estimator", "bin_width", "max_position", "draws", "rho", "bin_spacing")
+    }
+    if stored.layout == "factorized":
+        shares = None if asked.alpha_by_family is None else dict(asked.alpha_by_family)
+        return stored.read(by_family=shares, **settings)
+    if asked.alpha_by_family is not None:
+        raise ServiceError("This calibration has one masked branch and so one alpha; give no shares by family.")
+    return stored.read(**settings)
+
+
+def part_of(calibration: AnyCalibration, family: str | None) -> Calibration:
+    """The calibration of a family, or the calibration itself where there is one masked branch.
+
+    Raises:
+        ServiceError: The family was not calibrated.
+    """
+    part = calibration.part(family)
+    if part is None:
+        known = ", ".join(calibration.families)
+        raise ServiceError(f"The family “{family}” was not calibrated; the families are {known}.")
+    return part
+
+
+def _family(calibration: AnyCalibration, asked: str | None) -> str | None:
+    """The family whose bins are shown."""
+    if asked is not None and calibration.layout == "joint":
+        raise ServiceError(f"This calibration has one masked branch; there are no thresholds of “{asked}” alone.")
+    return calibration.parts[0][0] if asked is None else asked
+
+
+def summary_of(record: CalibrationRecord) -> CalibrationSummary:
+    """A run in a list; its coverage is that at its own alpha."""
+    coverage = record.coverage or {}
+    return CalibrationSummary(
+        id=record.id,
+        name=record.name,
+        model=record.model,
+        estimator=record.estimator,
+        source=record.source,
+        lam=record.lam,
+        alpha=record.alpha,
+        contexts=record.context_count,
+        coverage=coverage.get("coverage"),
+        coverage_low=coverage.get("low"),
+        coverage_high=coverage.get("high"),
+        created_at=record.created_at,
+        embedded=record.embedded,
+        mask_layout=record.mask_layout,
+        certified_in=certified_in(Fingerprint.from_dict(record.fingerprint)),
+    )
+
+
+def merged_bins(calibration: Calibration) -> tuple[BinView, ...]:
+    """Bins in order; neighbours without data of their own that borrow from the same bin stand in one row."""
+    return joined(_bin_view(entry, calibration) for entry in calibration.bins)
+
+
+def joined(bins: Iterable[BinView]) -> tuple[BinView, ...]:
+    """Bins in order; neighbours without data of their own that borrow from the same bin become one."""
+
+    def key(entry: BinView) -> tuple[object, ...]:
+        return (entry.state, entry.inherited_from) if entry.contexts == 0 else (entry.first_step,)
+
+    runs = [list(group) for _, group in groupby(bins, key)]
+    return tuple(
+        replace(run[0], last_step=run[-1].last_step, label=steps_label(run[0].first_step, run[-1].last_step))
+        for run in runs
+    )
+
+
+def coverage_rows(report: CoverageReport) -> tuple[CoverageView, ...]:
+    """The overall row, and one row per bin that has verification data."""
+    return tuple(_coverage_view(row) for row in (report.overall, *(row for row in report.bins if row.contexts)))
+
+
+def chain_rows(report: ChainCoverage) -> tuple[CoverageView, ...]:
+    """Coverage of whole chains: the overall row, then one a length; empty where nothing was measured."""
+    measured = [row for row in (report.overall, *report.lengths) if row.contexts]
+    return tuple(_coverage_view(row) for row in measured)
+
+
+def log_values(calibration: Calibration) -> dict[str, tuple[float, ...]]:
+    """Log support of the true tokens by bin label, in the readings that the thresholds certify in."""
+    values = calibration.values
+    index = calibration.positions.bins_of(values.steps)
+    return {
+        entry.label: tuple(values.values[index == entry.index].tolist()) for entry in calibration.bins if entry.contexts
+    }
+
+
+def _bin_view(entry: Bin, calibration: Calibration) -> BinView:
+    lender = None if entry.inherited_from is None else calibration.bins[entry.inherited_from].label
+    return BinView(
+        label=entry.label,
+        first_step=entry.first_step,
+        last_step=entry.last_step,
+        state=entry.state,
+        tau=math.exp(entry.log_tau),
+        contexts=entry.contexts,
+        rank=entry.rank,
+        coverage_low=entry.coverage_low,
+        coverage_high=entry.coverage_high,
+        inherited_from=lender,
+        needed=minimum_contexts(calibration.shift.level(calibration.exact_alpha)),
+        evenness=next((found for found in calibration.evenness if found.label == entry.label), None),
+    )
+
+
+def _coverage_view(row: CoverageRow) -> CoverageView:
+    agrees = None if row.verdict in ("not measured", "too few") else row.agrees
+    return CoverageView(row.label, row.contexts, row.kept, row.coverage, row.low, row.high, agrees)
+
+
+def _end(entry: Bin, calibration: Calibration) -> int:
+    """Last step of a bin, 1-based; the open last bin ends where positions do."""
+    return calibration.max_position if entry.last_step is None else entry.last_step + 1
+
+
+def _family_thresholds(family: str, part: Calibration) -> FamilyThresholds:
+    return FamilyThresholds(family, part.alpha, part.context_count, part.bins[0].tau, part.bins[0].state)
