@@ -13,9 +13,9 @@ from typing import Any, Literal, cast, get_args
 
 from scipy.stats import t
 
-from app.review.log import log_entry, standing
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
+from app.shared.verdicts import standing
 from coft_core.types import Certificate
 from db.batches import BatchRowRecord
 from db.prompt_sets import PromptRow
@@ -145,7 +145,7 @@ def _state(record: BatchRowRecord) -> RowState:
 
 def _verdict(log: list[AnnotationRecord]) -> tuple[str, int]:
     """How the verdict on the whole session stands, and on how many targets one does."""
-    verdicts = [item for item in standing([log_entry(record) for record in log]) if item.status != "withdrawn"]
+    verdicts = [item for item in standing(log) if item.status != "withdrawn"]
     whole = next((item.verdict or "disputed" for item in verdicts if item.target.kind == "session"), "")
     return whole, len(verdicts)
 

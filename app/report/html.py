@@ -17,16 +17,17 @@ from app.report import words
 from app.report.bundle import digests_of
 from app.report.document import BranchPart, ReportPart, SummaryPart
 from app.report.tables import SessionData
-from app.review.log import StandingVerdict, Target, log_entry, reviews, standing, verdict_at
 from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings, preview_from_json, settings_from_json
 from app.shared.computations import computations_of, session_noise
 from app.shared.json import span_state
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
 from app.shared.step_words import has_threshold, plural, set_size, shapes, table_threshold
+from app.shared.verdicts import StandingVerdict, reviews, standing, verdict_at
 from coft_core.assets import assets_path
 from coft_core.text.rendering import moment_of
 from coft_core.types import Certificate, Span, Step
 from db.audits import SessionRecord
+from db.verdicts import Target
 
 WIDTH = 680
 """Pixels of a chart: the width of a printed A4 page, so that the same drawing serves screen and paper."""
@@ -237,8 +238,7 @@ def render(data: SessionData, report: ReportPart) -> str:
         report: Its document.
     """
     settings = settings_from_json(data.record.policy_settings["settings"])
-    entries = [log_entry(record) for record in data.log]
-    verdicts = standing(entries)
+    verdicts = standing(data.log)
     summaries = {item.branch: item for item in report.summary}
     chains = tuple(
         _chain(data, report, branch, summaries[branch.path], verdicts, settings) for branch in report.branches
@@ -257,8 +257,8 @@ def render(data: SessionData, report: ReportPart) -> str:
         claims=words.claims(report),
         not_claimed=words.not_claimed(report),
         verdicts=[(item, _about(item.target, report)) for item in verdicts],
-        entries=[(entry, _about(entry.target, report)) for entry in entries],
-        reviews=reviews(entries),
+        entries=[(entry, _about(entry.target, report)) for entry in data.log],
+        reviews=reviews(data.log),
         settings=_settings(data, settings),
         fingerprint=[(name.replace("_", " "), str(value)) for name, value in data.record.fingerprint.items()],
         digests=digests_of(report),

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.review.log import StandingVerdict, log_csv, log_entry, owner_of, standing, verdict_at
 from app.shared.audits import settings_from_json
 from app.shared.computations import computations_of, stated_noise
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.json import candidate_json, chain_json, family_json, refused_by, spans_text, step_numbers
 from app.shared.session_views import AuditViews
+from app.shared.verdicts import StandingVerdict, log_csv, owner_of, standing, verdict_at
 from app.shared.wiring import Services
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.types import Step
@@ -120,7 +120,7 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
         whole_chains: List every chain from its first step; otherwise each step once, on the branch that made it.
     """
     branches = {branch.id: branch for branch in data.branches}
-    verdicts = standing(log_entry(record) for record in data.log)
+    verdicts = standing(data.log)
     common = _common_cells(data.record) | {"drift": data.drift}
     rows, noise = [], stated_noise(data.record)
     for branch_id, chain in data.chains.items():
@@ -234,4 +234,4 @@ def candidates_csv(data: SessionData) -> str:
 
 def annotations_csv(data: SessionData) -> str:
     """One row an entry of the verdict log, oldest first; steps count from 1."""
-    return log_csv(data.record.id, [log_entry(record) for record in data.log])
+    return log_csv(data.record.id, data.log)
