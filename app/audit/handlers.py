@@ -16,7 +16,7 @@ from app.audit.rereading import RereadRequest, departure_message, refusal_messag
 from app.audit.service import AuditService
 from app.audit.until import until_from
 from app.audit.words import contributions_message, end_message, frame_message, session_message
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.events import or_refusal, packed, reply, shown, shown_stream
@@ -133,7 +133,7 @@ class AuditHandlers(SettingsHandlers):
     @shown
     def report(self, event: gr.EventData) -> str:
         """Write the session's report to a file for download."""
-        return str(self._reports.write_csv(event.session, Path(self._folder.name)))
+        return str(self._reports.write(event.session, "csv", Path(self._folder.name)))
 
     @shown
     def contribute(self, event: gr.EventData) -> Message:

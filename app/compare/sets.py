@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from app.batch.rows import INTERVAL, OPEN, row_views
 from app.batch.service import BatchRequest, BatchService, batch_request
 from app.compare.chains import (
     Chain,
@@ -37,6 +36,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.jobs import JobService
 from app.shared.policies import KNOWN_POLICIES
+from app.shared.prompt_rows import INTERVAL, OPEN, row_views
 from app.shared.prompt_sets import ParsedPromptSet, rows_jsonl
 from app.shared.wiring import Services
 from coft_core.decode.cost import Footprint

@@ -9,7 +9,7 @@ from app.lists.upload import LARGEST_FILE, ParsedUserList, parse_user_list, user
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.fingerprints import detector_parts
-from app.shared.planning import stored_list
+from app.shared.planning import named_list, stored_list
 from app.shared.wiring import Services
 from coft_core.fingerprint import same_digests
 from coft_core.text.user_list import UserList
@@ -123,11 +123,7 @@ class UserListService:
         Raises:
             ServiceError: There is none.
         """
-        record = self._lists.find(name.strip())
-        if record is None:
-            known = ", ".join(f"“{item.name}”" for item in self._lists.list()) or "none yet"
-            raise ServiceError(f"There is no word list “{name}”; the lists are: {known}.")
-        return self.view(record.id)
+        return self.view(named_list(self._lists, name).id)
 
     def csv(self, user_list_id: int) -> str:
         """A word list as CSV, which can be uploaded again."""

@@ -9,9 +9,9 @@ from markupsafe import Markup
 
 from app.review.service import CurrentVerdicts, ReviewerAgreement, ReviewSheet
 from app.sessions.service import LibraryPage
-from app.sessions.words import beginning
 from app.shared.events import Reply
 from app.shared.markup import badge, html
+from app.shared.prompt_words import beginning
 from app.shared.step_words import clock, count, day, plural, shown_token
 from app.shared.verdicts import ReviewView, StandingVerdict
 from db.verdicts import AnnotationRecord, Target

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.shared.files import to_csv, write_bytes
 from db.library import SessionEntryRecord
 from db.types import NotFoundError

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 import gradio as gr
 
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.sessions.service import BulkResult, LibraryQuery, SessionLibrary
 from app.sessions.words import SIZES, browser, export_sentence, page_message
 from app.shared.errors import ServiceError
@@ -82,7 +82,7 @@ class SessionHandlers:
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for reports that lives as long as the page."""
         self._library = services[SessionLibrary]
-        self._exports = services[ExportService]
+        self._reports = services[ReportService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
@@ -103,7 +103,7 @@ class SessionHandlers:
     @shown
     def export(self, event: gr.EventData) -> str:
         """Write one session's report for download."""
-        return str(self._exports.write(int(event.id), str(event.kind), Path(self._folder.name)))
+        return str(self._reports.write(int(event.id), str(event.kind), Path(self._folder.name)))
 
     @shown
     def gather(self, event: gr.EventData) -> list[Any]:

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 from app.audit.service import AuditService
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.sessions.archive import BulkExport, write_reports
 from app.shared.audits import AuditView, StartAudit, settings_from_json
 from app.shared.errors import ServiceError

@@ -9,6 +9,7 @@ from app.sessions.service import LibraryPage, LibraryQuery
 from app.shared.events import Reply
 from app.shared.markup import html
 from app.shared.policies import policy_about, policy_name
+from app.shared.prompt_words import beginning
 from app.shared.step_words import count, plural
 from db.library import LibraryChoicesRecord
 
@@ -32,9 +33,6 @@ FILTERS = (
     ("archived", "Archive", (("no", "Without archived"), ("yes", "Only archived"), ("any", "All"))),
 )
 """Name, label and choices of each menu; those of tags, policies and models are filled with what the store holds."""
-
-PROMPT_BEGINNING = 160
-"""Characters of a prompt in its row; the rest is on the session's own page."""
 
 EXPORTS = (
     ("csv", "CSV", "One table, one row a token. For a spreadsheet."),
@@ -184,12 +182,6 @@ def export_sentence(export: BulkExport) -> str:
     """What a ZIP file of reports holds."""
     gone = "" if not export.missing else f"; {count(export.missing)} no longer exist{'s' * (export.missing == 1)}"
     return f"{plural(export.sessions, 'session')} in one ZIP file, with an index{gone}."
-
-
-def beginning(prompt: str) -> str:
-    """The first characters of a prompt in one line."""
-    line = " ".join(prompt.split())
-    return line if len(line) <= PROMPT_BEGINNING else f"{line[:PROMPT_BEGINNING].rstrip()} …"
 
 
 def _where(page: LibraryPage, size: int) -> str:

@@ -29,25 +29,6 @@ class FakeSessions:
 
 
 FIELDS = {"updated": "updated_at", "created": "created_at", "steps": "step_count"}
-NAMES = {
-    "csv": ".csv",
-    "json": ".json",
-    "html": ".html",
-    "zip": ".zip",
-    "bundle": "-bundle.zip",
-    "bundle-with-prompts": "-bundle-with-prompts.zip",
-}
-
-
-class FakeExports:
-    def __init__(self, audits: FakeAudits) -> None:
-        self.audits = audits
-
-    def write(self, session_id: int, kind: str, folder: Path) -> Path:
-        view = self.audits.view(session_id)
-        path = Path(folder) / f"audit-{session_id}{NAMES[kind]}"
-        path.write_text(f"{view.name}: {kind}", "utf-8")
-        return path
 
 
 class FakeLibrary(FakeBranching):

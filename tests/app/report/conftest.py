@@ -17,7 +17,7 @@ from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.report.bundle import MANIFEST, REPORT, manifest_of, pack, tables_of
 from app.report.document import canonical, report_from, report_text, steps_digest, thresholds_digest
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.report.verify.findings import Check, Verification
 from app.report.verify.loaded import load
 from app.report.verify.run import BundleVerifier
@@ -104,7 +104,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
         }
         wired[CalibrationService].delete(gone)
         judge(wired, sessions["joint"])
-        bundles = {name: wired[ExportService].bundle(number) for name, number in sessions.items()}
+        bundles = {name: wired[ReportService].bundle(number) for name, number in sessions.items()}
         yield Audited(wired, settings, sessions, bundles, {"joint": joint, "factorized": factorized})
 
 

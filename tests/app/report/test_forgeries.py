@@ -14,7 +14,7 @@ import pytest
 
 from app.report.bundle import CALIBRATION, REPORT
 from app.report.bundle import PROMPTS_FILE as PROMPTS
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.report.verify.findings import Verification
 from app.report.verify.run import BundleVerifier
 from app.shared.errors import ServiceError
@@ -404,7 +404,7 @@ def exported(audited: Audited) -> dict[str, bytes]:
     """Bundles, those with a calibration with its prompts."""
     with_prompts = {kind: kind in ("joint", "factorized") for kind in ("joint", "factorized", "uncalibrated")}
     return {
-        kind: audited.wired[ExportService].bundle(audited.sessions[kind], own) for kind, own in with_prompts.items()
+        kind: audited.wired[ReportService].bundle(audited.sessions[kind], own) for kind, own in with_prompts.items()
     }
 
 
@@ -468,7 +468,7 @@ def test_no_field_of_a_report_can_be_changed_without_being_caught_or_named(
         alpha=alpha,
     )
     judge(wired, number, 1)
-    bundle = wired[ExportService].bundle(number)
+    bundle = wired[ReportService].bundle(number)
     unnoticed, seen = [], 0
     for path, change in fields_of(json.loads(files_of(bundle)[REPORT])):
         try:

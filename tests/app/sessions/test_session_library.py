@@ -11,7 +11,7 @@ import pytest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.sessions.service import LibraryQuery, SessionLibrary
