@@ -21,7 +21,7 @@ from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings, preview_fr
 from app.shared.computations import computations_of, session_noise
 from app.shared.json import span_state
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
-from app.shared.step_words import has_threshold, plural, set_size, shapes, table_threshold
+from app.shared.step_words import has_threshold, plural, probability, set_size, shapes, signed, table_threshold, times
 from app.shared.verdicts import StandingVerdict, reviews, standing, verdict_at
 from coft_core.assets import assets_path
 from coft_core.text.rendering import moment_of
@@ -360,15 +360,15 @@ def _row(step: Step, verdict: StandingVerdict | None) -> dict[str, str]:
     return {
         "step": str(step.index + 1),
         "token": words.printable_token(step.token),
-        "factual": words.probability(math.exp(step.log_p_factual)),
-        "masked": words.probability(math.exp(step.log_p_masked)),
-        "fused": words.probability(math.exp(step.log_p_fused)),
+        "factual": probability(math.exp(step.log_p_factual), words.DIGITS),
+        "masked": probability(math.exp(step.log_p_masked), words.DIGITS),
+        "fused": probability(math.exp(step.log_p_fused), words.DIGITS),
         "tau": table_threshold(words.tau_of(step)),
         "status": words.status_word(step),
         "size": set_size(step) if limited else _open_size(step),
-        "mass": words.probability(step.certified_mass) if limited else "",
-        "ratio": words.signed(diagnostics.log_ratio),
-        "times": words.times(diagnostics.log_ratio),
+        "mass": probability(step.certified_mass, words.DIGITS) if limited else "",
+        "ratio": signed(diagnostics.log_ratio),
+        "times": times(diagnostics.log_ratio),
         "chosen": words.chosen(step),
         "verdict": "" if verdict is None else verdict.in_words,
     }

@@ -11,6 +11,7 @@ from app.shared.markup import html
 from app.shared.policies import policy_about, policy_name
 from app.shared.prompt_words import beginning
 from app.shared.step_words import count, plural
+from coft_core.types import Certificate
 from db.library import LibraryChoicesRecord
 
 SIZES = (25, 50, 100)
@@ -240,7 +241,7 @@ def _table(page: LibraryPage, query: LibraryQuery) -> Markup:
           <td class="method"><span title="{{ policy_about(item.policy) }}">{{ policy_name(item.policy) }}</span>
             <span class="cut hint">{{ item.model }}</span></td>
           <td class="claim">
-            {{ badge("calibrated" if item.certificate == "certified" else "uninformative", item.certificate) }}</td>
+            {{ badge("calibrated" if certified(item.certificate) else "uninformative", item.certificate) }}</td>
           <td class="n">{{ item.step_count|count }}<span class="hint folded">
             {{ item.branch_count|count }} {{ "branch" if item.branch_count == 1 else "branches" }}</span></td>
           <td class="n branches">{{ item.branch_count|count }}</td>
@@ -261,6 +262,7 @@ def _table(page: LibraryPage, query: LibraryQuery) -> Markup:
         entries=page.entries,
         query=query,
         beginning=beginning,
+        certified=lambda text: Certificate.read(text).certified,
         policy_about=policy_about,
         policy_name=policy_name,
     )

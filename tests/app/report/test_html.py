@@ -16,7 +16,7 @@ from app.report.service import ReportService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.shared.audits import StartAudit
-from app.shared.step_words import table_threshold, times_likelier
+from app.shared.step_words import probability, signed, table_threshold, times, times_likelier
 from coft_core.types import Span
 from tests.app.report.conftest import SETTINGS, Audited
 
@@ -188,10 +188,10 @@ def test_tokens_that_cannot_be_seen_are_made_visible(token: str, shown: str) -> 
 
 
 def test_numbers_never_read_as_what_they_are_not() -> None:
-    assert words.probability(1e-9) == "<0.001"
-    assert words.probability(0.0) == "0.000"
+    assert probability(1e-9, words.DIGITS) == "<0.001"
+    assert probability(0.0, words.DIGITS) == "0.000"
     assert table_threshold(0.0) == "none"
     assert table_threshold(0.00042) == "0.00042"
-    assert (words.signed(-0.001), words.signed(-0.5), words.signed(float("inf"))) == ("0.00", "−0.50", "+∞")
-    assert words.times(0.0) == "about equal"
+    assert (signed(-0.001), signed(-0.5), signed(float("inf"))) == ("0.00", "−0.50", "+∞")
+    assert times(0.0) == "about equal"
     assert times_likelier(-0.7) == "2.0 times likelier when the attribute is masked"
