@@ -22,7 +22,7 @@ from app.shared.audits import AuditSettings, StartAudit
 from app.shared.events import or_refusal, packed, reply, shown, shown_stream
 from app.shared.prompt_words import Message, draft_message, spans_from
 from app.shared.settings_rail import (
-    Stored,
+    StoredChoices,
     as_kept,
     control_values,
     default_calibration,
@@ -147,7 +147,9 @@ class AuditHandlers(SettingsHandlers):
         """Measure what the session's policy costs."""
         return reply(event, {"kind": "overhead", "text": self._audits.overhead(event.session).sentence})
 
-    def _opened(self, event: gr.EventData, message: Message, settings: AuditSettings, stored: Stored) -> list[object]:
+    def _opened(
+        self, event: gr.EventData, message: Message, settings: AuditSettings, stored: StoredChoices
+    ) -> list[object]:
         """A message with the settings that belong to it; the controls show those that the page has kept, if any."""
         kept = settings if event.values is None else kept_settings(event.values, settings)
         values = {

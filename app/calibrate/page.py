@@ -23,7 +23,7 @@ from app.calibrate.form import (
     shares_line,
 )
 from app.calibrate.result_page import (
-    CompareHandlers,
+    CalibrationsBeside,
     FollowHandlers,
     ResultHandlers,
     ResultPart,
@@ -217,7 +217,7 @@ WATCHED = (
 """Fields on which it depends what else applies."""
 
 
-class FormHandlers:
+class CalibrationFormHandlers:
     """What the form asks of the services."""
 
     def __init__(self, services: Services) -> None:
@@ -274,7 +274,7 @@ def _left(app: gr.Blocks, services: Services) -> tuple[JobPart, gr.HTML]:
         runs = listing("runs", "show", "delete")
     wire_prompts(prompts, part, form, check, jobs.run)
     wire_jobs(app, services, jobs, part, form, prompts)
-    _wire_form(app, FormHandlers(services), form)
+    _wire_form(app, CalibrationFormHandlers(services), form)
     return jobs, runs
 
 
@@ -288,10 +288,10 @@ def _right(services: Services, jobs: JobPart, runs: gr.HTML) -> None:
     part = ResultPart(head, body, reading, (*panels, finger), bins, histogram, others, download)
     events = wire_result(ResultHandlers(services), part, jobs.shown_id, runs)
     wire_follow(FollowHandlers(services), follow, jobs.shown_id, events[0])
-    wire_compare(CompareHandlers(services), compared, reading, jobs.shown_id, events)
+    wire_compare(CalibrationsBeside(services), compared, reading, jobs.shown_id, events)
 
 
-def _wire_form(app: gr.Blocks, handlers: FormHandlers, form: CalibrationForm) -> None:
+def _wire_form(app: gr.Blocks, handlers: CalibrationFormHandlers, form: CalibrationForm) -> None:
     inputs: list[Any] = form.inputs
     split: Any = form.controls["split"]
     watched: list[Any] = [form.controls[name] for name in WATCHED]

@@ -353,7 +353,7 @@ class ComparePart:
     panels: tuple[Any, ...]
 
 
-class CompareHandlers:
+class CalibrationsBeside:
     """What the page asks of the services about two runs."""
 
     def __init__(self, services: Services) -> None:
@@ -408,7 +408,7 @@ def compare_part() -> ComparePart:
 
 
 def wire_compare(
-    handlers: CompareHandlers, part: ComparePart, reading: ReadingControls, shown_id: gr.State, events: list[Any]
+    handlers: CalibrationsBeside, part: ComparePart, reading: ReadingControls, shown_id: gr.State, events: list[Any]
 ) -> None:
     """Connect the comparison; it follows the shown run and its reading."""
     inputs = [shown_id, part.other, *reading.controls]

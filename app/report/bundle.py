@@ -162,7 +162,7 @@ _TERMS = TypeAdapter(tuple[UserTerm, ...])
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrationPrompts:
+class CalibrationSource:
     """What a calibration was made of.
 
     Attributes:
@@ -176,7 +176,7 @@ class CalibrationPrompts:
     user_list: UserList | None = None
 
 
-def prompts_file(made_of: CalibrationPrompts, stored: PromptSetRecord) -> bytes:
+def prompts_file(made_of: CalibrationSource, stored: PromptSetRecord) -> bytes:
     """The file's content; equal prompts give equal bytes.
 
     Args:
@@ -201,7 +201,7 @@ def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**own, "example": {name: value for name, value in row.items() if name not in own}}
 
 
-def prompts_from(data: bytes) -> CalibrationPrompts:
+def prompts_from(data: bytes) -> CalibrationSource:
     """Read the file.
 
     Raises:
@@ -214,7 +214,7 @@ def prompts_from(data: bytes) -> CalibrationPrompts:
                 f"{PROMPTS_FILE} is of format {content['version']!r}; this program reads format {PROMPTS_VERSION}."
             )
         listed = content["user_list"]
-        return CalibrationPrompts(
+        return CalibrationSource(
             request_from_json(content["request"]),
             _ROWS.validate_python([_nested(row) for row in content["rows"]]),
             None if listed is None else UserList(listed["name"], _TERMS.validate_python(listed["terms"])),
@@ -276,7 +276,7 @@ class PromptsOfCalibrations:
         request = request if parts is None else replace(request, masked_families=parts.masked_families)
         listed = None if request.user_list_id is None else self._user_lists.load(request.user_list_id)
         rows = tuple(self._prompt_sets.rows(run.prompt_set_id))
-        return prompts_file(CalibrationPrompts(request, rows, listed), self._prompt_sets.get(run.prompt_set_id))
+        return prompts_file(CalibrationSource(request, rows, listed), self._prompt_sets.get(run.prompt_set_id))
 
 
 KIND = "coft-evidence-bundle"

@@ -98,7 +98,7 @@ LISTS_KEPT = 8
 """Word lists that are kept read."""
 
 
-class Choices(Protocol):
+class DetectorChoices(Protocol):
     """What a reviewer decides about spans before any is found: settings of an audit or of a calibration."""
 
     @property
@@ -136,7 +136,7 @@ class Detectors:
         """Families that are masked unless a request says otherwise."""
         return self._detector.masked_families
 
-    def choose(self, choices: Choices) -> SpanDetector:
+    def choose(self, choices: DetectorChoices) -> SpanDetector:
         """The detector of a request.
 
         Raises:
@@ -147,7 +147,7 @@ class Detectors:
         user_list = None if choices.user_list_id is None else self._user_list(choices.user_list_id)
         return self._detector.adapted(self.masked_families if families is None else families, user_list)
 
-    def list_name(self, choices: Choices) -> str:
+    def list_name(self, choices: DetectorChoices) -> str:
         """Name of the request's word list; empty if it has none."""
         return "" if choices.user_list_id is None else self._user_lists.get(choices.user_list_id).name
 
@@ -156,7 +156,7 @@ class Detectors:
         stored = self._user_lists.list()
         return next((item.id for item in stored if same_digests(f"list {item.name!r}+{item.digest}", label)), None)
 
-    def list_is_gone(self, choices: Choices) -> bool:
+    def list_is_gone(self, choices: DetectorChoices) -> bool:
         """Whether the request's word list has been deleted."""
         return choices.user_list_id is not None and all(
             item.id != choices.user_list_id for item in self._user_lists.list()

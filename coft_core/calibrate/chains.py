@@ -60,7 +60,7 @@ class ChainPrompt:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chain:
+class RolledOut:
     """What one prompt gave, step by step: T steps, with F masked views of the prompt.
 
     Attributes:
@@ -92,7 +92,7 @@ class Chains:
 
     prompts: tuple[ChainPrompt, ...]
     views: tuple[tuple[str, ...], ...]
-    chains: tuple[Chain, ...]
+    chains: tuple[RolledOut, ...]
     ended: tuple[bool, ...]
 
     def truth(self, view: str = JOINT) -> CalibrationValues:
@@ -164,7 +164,7 @@ def generate_chains(
     own = LedgerPhase(ledger, phase, tuple(p.row for p in prompts))
     shapes = {"truth": tuple((-1, len(v)) for v in views), "chosen": ((-1,),) * len(views)}
     known = own.known({**shapes, "tokens": shapes["chosen"]})
-    found = {place: Chain(**entry) for place, entry in known.items()}
+    found = {place: RolledOut(**entry) for place, entry in known.items()}
     if found and progress:
         progress(len(found))
     # Batches are formed of all prompts, so that those left have the neighbours that they have without an interruption.
@@ -233,7 +233,7 @@ def _size(model: LanguageModel, policy: Policy, prompts: Sequence[ChainPrompt], 
 
 def _continue(
     prompts: Sequence[ChainPrompt], model: LanguageModel, policy: Policy, steps: int, seed: int
-) -> list[Chain]:
+) -> list[RolledOut]:
     """The chains of a batch of prompts with the same branches."""
     branches = [policy.branches(p.prompt) for p in prompts]
     names = tuple(branch.name for branch in branches[0])
@@ -246,7 +246,7 @@ def _continue(
     # (T, F + 2) each
     tables = [np.array([(draw.token_id, *draw.supports) for draw in chain.steps]) for chain in chains]
     return [
-        Chain(table[:, 2:].astype(np.float32), table[:, 1].astype(np.float32), table[:, 0].astype(np.int32))
+        RolledOut(table[:, 2:].astype(np.float32), table[:, 1].astype(np.float32), table[:, 0].astype(np.int32))
         for table in tables
     ]
 

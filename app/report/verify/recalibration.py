@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 import numpy as np
 
 from app.calibrate.service import calibrated_again
-from app.report.bundle import CALIBRATION, PROMPTS_FILE, CalibrationPrompts, prompts_from
+from app.report.bundle import CALIBRATION, PROMPTS_FILE, CalibrationSource, prompts_from
 from app.report.verify.findings import Check, Findings, failed, is_near, skipped
 from app.report.verify.loaded import Loaded
 from app.report.verify.replay import COARSE_TOLERANCE, TOLERANCES
@@ -60,13 +60,13 @@ def check_calibration(loaded: Loaded, host: ModelHost | None, detector: Detector
     return _compared(stated, fresh, made_of, model)
 
 
-def _detector(made_of: CalibrationPrompts, stated: AnyCalibration, detector: Detector) -> SpanDetector:
+def _detector(made_of: CalibrationSource, stated: AnyCalibration, detector: Detector) -> SpanDetector:
     parts = detector_parts(stated.fingerprint.detector)
     families = made_of.request.masked_families if parts is None else parts.masked_families
     return detector().adapted(families, made_of.user_list)
 
 
-def _other_detector(stated: AnyCalibration, made_of: CalibrationPrompts, chosen: SpanDetector) -> str | None:
+def _other_detector(stated: AnyCalibration, made_of: CalibrationSource, chosen: SpanDetector) -> str | None:
     """Why spans cannot be found again; None where they are given, or the detector is the same."""
     if same_digests(chosen.version, stated.fingerprint.detector):
         return None
@@ -78,9 +78,7 @@ def _other_detector(stated: AnyCalibration, made_of: CalibrationPrompts, chosen:
     )
 
 
-def _compared(
-    stated: AnyCalibration, fresh: AnyCalibration, made_of: CalibrationPrompts, model: LanguageModel
-) -> Check:
+def _compared(stated: AnyCalibration, fresh: AnyCalibration, made_of: CalibrationSource, model: LanguageModel) -> Check:
     found = Findings(CALIBRATION_CHECK)
     found.same("Calibration", "its kind", type(stated).__name__, type(fresh).__name__)
     # Spans that are given need no detector, so that its version may be another one here.
