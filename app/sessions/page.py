@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -32,7 +32,7 @@ def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
             or any), ``since``, ``until`` (ISO days), ``batch``, ``order``, ``down``, ``page`` and ``size``.
 
     Raises:
-        ServiceError: A value is none of those that there are.
+        ServiceError: A value is none of those that there are, or the days are in the wrong order.
     """
 
     def text(name: str) -> str | None:
@@ -44,10 +44,10 @@ def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
             raise ServiceError(f"There is no {name} {value!r} to choose; choose {', '.join(allowed)}.")
         return value
 
-    def day(name: str) -> date | None:
+    def day(name: str) -> datetime | None:
         value = text(name)
         try:
-            return None if value is None else date.fromisoformat(value)
+            return None if value is None else datetime.combine(date.fromisoformat(value), time(), UTC)
         except ValueError as error:
             raise ServiceError(f"{value!r} is not a day; write it as year-month-day, such as 2026-05-04.") from error
 
@@ -58,6 +58,9 @@ def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
         except ValueError as error:
             raise ServiceError(f"The {name} {value!r} is not a whole number; write one.") from error
 
+    since, until = day("since"), day("until")
+    if since is not None and until is not None and until < since:
+        raise ServiceError(f"The days run from {since:%Y-%m-%d} to {until:%Y-%m-%d}; give the earlier one first.")
     return LibraryQuery(
         text=text("text") or "",
         policy=text("policy"),
@@ -66,8 +69,8 @@ def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
         tag=text("tag"),
         archived=YES_NO[one_of("archived", tuple(YES_NO)) or "no"],
         judged=YES_NO[one_of("judged", tuple(YES_NO)) or "any"],
-        since=day("since"),
-        until=day("until"),
+        since=since,
+        before=None if until is None else until + timedelta(days=1),
         batch_id=number("batch", 0) or None,
         order=cast(SessionOrder, one_of("order", get_args(SessionOrder)) or "updated"),
         descending=bool(fields.get("down", True)),

@@ -193,7 +193,7 @@ def _where(page: LibraryPage, size: int) -> str:
 
 
 def _nothing_found(query: LibraryQuery) -> Markup:
-    others = (query.policy, query.model, query.certificate, query.tag, query.judged, query.since, query.until)
+    others = (query.policy, query.model, query.certificate, query.tag, query.judged, query.since, query.before)
     return html(
         """
         <div class="empty-list"><p class="sub">

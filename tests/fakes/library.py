@@ -124,7 +124,6 @@ class FakeLibrary(FakeBranching):
 
 
 def _matches(item: SessionEntryRecord, query: LibraryQuery) -> bool:
-    day = item.updated_at.date()
     return (
         query.text.strip().lower() in f"{item.name} {item.prompt} {' '.join(item.tags)}".lower()
         and query.policy in (None, item.policy)
@@ -133,8 +132,8 @@ def _matches(item: SessionEntryRecord, query: LibraryQuery) -> bool:
         and (query.tag is None or query.tag in item.tags)
         and query.archived in (None, item.archived_at is not None)
         and query.judged in (None, item.verdict_count > 0)
-        and (query.since is None or day >= query.since)
-        and (query.until is None or day <= query.until)
+        and (query.since is None or item.updated_at >= query.since)
+        and (query.before is None or item.updated_at < query.before)
     )
 
 
