@@ -32,9 +32,9 @@ from tests.app.report.conftest import (
     check_named,
     failures,
     files_of,
-    forged,
     load_tiny,
 )
+from tests.app.report.forging import forged
 
 Verify = Callable[..., Verification]
 METHODS: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -24,9 +24,9 @@ from tests.app.report.conftest import (
     check_named,
     failures,
     files_of,
-    forged,
     with_file,
 )
+from tests.app.report.forging import forged
 from tests.conftest import load_tiny
 
 NAME = "Steps from stored logits"
