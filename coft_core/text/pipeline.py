@@ -130,7 +130,7 @@ class EntityPipeline:
 
     @property
     def judges(self) -> bool:
-        """Whether it gives every word the probability of each family, so that :meth:`Recognized.probability` says it."""
+        """Whether it gives every word a probability for each family, as :meth:`Recognized.probability` says."""
         return FAMILIES_PIPE in self._nlp.component_names
 
     @property
