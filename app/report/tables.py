@@ -26,6 +26,12 @@ COLUMNS = (
     "whitelist", "group", "refused_by", "family_thresholds", "chain_certificate", "drift",
 )  # fmt: skip
 
+STORED = (
+    "model", "model_revision", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "seed", "certificate",
+    "policy", "prompt",
+)  # fmt: skip
+"""Columns that say what is stored of the session under the same names."""
+
 COMPUTED = ("near_threshold", "numeric_noise", "computed")
 """Further columns of sessions that were stored with how their steps were computed."""
 
@@ -92,23 +98,12 @@ def certified_alone(data: SessionData) -> bool:
 def _common_cells(record: SessionRecord) -> dict[str, object]:
     settings = settings_from_json(record.policy_settings["settings"])
     return {
+        **{name: getattr(record, name) for name in STORED},
         "session_id": record.id,
-        "model": record.model,
-        "model_revision": record.model_revision,
         "calibration_id": settings.calibration_id if record.calibration_label else None,
         "calibration": record.calibration_label,
         "fingerprint": record.fingerprint_digest,
-        "lam": record.lam,
-        "alpha": record.alpha,
-        "temperature": record.temperature,
-        "top_p": record.top_p,
-        "top_k": record.top_k,
-        "greedy": record.greedy,
-        "seed": record.seed,
         "spans": spans_text(record.spans),
-        "certificate": record.certificate,
-        "policy": record.policy,
-        "prompt": record.prompt,
         "warnings": " ".join(record.warnings),
         "user_list": record.policy_settings.get("user_list", ""),
         "masked_families": " ".join(settings.masked_families or ()),

@@ -13,6 +13,7 @@ from app.shared.audits import AuditView, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
+from app.shared.step_words import plural
 from app.shared.wiring import Services
 from db.library import (
     LibraryChoicesRecord,
@@ -87,7 +88,7 @@ class BulkResult:
     @property
     def sentence(self) -> str:
         """The counts in words."""
-        parts = [f"{'1 session' if self.changed == 1 else f'{self.changed} sessions'} {self.action}"]
+        parts = [f"{plural(self.changed, 'session')} {self.action}"]
         if self.unchanged:
             parts.append(f"{self.unchanged} {'was' if self.unchanged == 1 else 'were'} so already")
         if self.missing:
@@ -137,7 +138,8 @@ class PrunePreview:
         others = len(self.branches) - 1
         departing = "1 branch that departs" if others == 1 else f"{others} branches that depart"
         along = f" and {departing} from it" if others else ""
-        steps = "1 step of its own" if self.steps == 1 else f"{self.steps} steps of their own"
+        own = "its own" if self.steps == 1 else "their own"
+        steps = f"{plural(self.steps, 'step')} of {own}"
         return f"“{self.branches[0]}”{along} will be deleted with {steps}; this cannot be undone."
 
 
