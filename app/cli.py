@@ -80,16 +80,15 @@ def program(opened: Opened) -> Any:
             from app.shared.commands import commands_of
 
             name, command, rest = super().resolve_command(ctx, args)
-            feature = next((own for own in FEATURES if name in own.commands), None)
+            feature = next((own for own in reversed(FEATURES) if name in own.commands), None)
             if name is not None and feature is not None:
                 command = commands_of(name, feature.operations, opened)
             return name, command, rest
 
     app = typer.Typer(cls=Program, help="Audit language models for bias, token by token.")
     app.command("serve", help="start the web application")(_serve)
-    for feature in FEATURES:
-        for word, purpose in feature.commands.items():
-            app.command(word, help=purpose)(lambda: None)
+    for word, purpose in {word: purpose for feature in FEATURES for word, purpose in feature.commands.items()}.items():
+        app.command(word, help=purpose)(lambda: None)
     return typer.main.get_command(app)
 
 

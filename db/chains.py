@@ -291,7 +291,7 @@ _TOUCH = update(sessions).where(sessions.c.id == bindparam("own")).values(update
 
 
 @dataclass(eq=False)
-class _Request:
+class _Append:
     """A step that one thread appends, as rows, and what became of it."""
 
     branch_id: int
@@ -323,7 +323,7 @@ class StepWriter:
         self._changed, self._arrived = Condition(lock), Condition(lock)
         self._newest: frozenset[int] = frozenset()
         self._seconds = 0.0
-        self._waiting: deque[_Request] = deque()
+        self._waiting: deque[_Append] = deque()
         self._led = False
 
     @property
@@ -333,7 +333,7 @@ class StepWriter:
 
     def append(self, branch_id: int, step: Step, seconds: float | None, peak_bytes: int | None) -> None:
         """Store the next step of a branch; see :meth:`db.sessions.SessionsRepository.append_step`."""
-        request = _Request(
+        request = _Append(
             branch_id,
             dict(zip(_STEP, _step_values(step), strict=True))
             | dict(zip(_DIAGNOSTICS, _diagnostic_values(step.diagnostics), strict=True))
@@ -357,7 +357,7 @@ class StepWriter:
         if not request.stored:
             raise request.error or RuntimeError("A step was neither stored nor refused.")
 
-    def _leads(self, request: _Request) -> bool:
+    def _leads(self, request: _Append) -> bool:
         """Wait until the step is stored or nobody writes, which is then for this thread to do."""
         with self._changed:
             self._waiting.append(request)
@@ -370,7 +370,7 @@ class StepWriter:
 
     def _lead(self) -> None:
         """Write all that wait, the own step among them."""
-        taken: tuple[_Request, ...] = ()
+        taken: tuple[_Append, ...] = ()
         seconds = 0.0
         try:
             with self._changed:
@@ -393,7 +393,7 @@ class StepWriter:
         waiting = {request.branch_id for request in self._waiting}
         return not self._waiting or self._waiting[0].branch_id not in self._newest or self._newest <= waiting
 
-    def _write(self, taken: Sequence[_Request]) -> None:
+    def _write(self, taken: Sequence[_Append]) -> None:
         begun = False
         try:
             with self._database.writing() as connection:
@@ -411,14 +411,14 @@ class StepWriter:
         for request in taken:
             request.stored = True
 
-    def _withdraw(self, request: _Request) -> None:
+    def _withdraw(self, request: _Append) -> None:
         with self._changed:
             if request in self._waiting:
                 self._waiting.remove(request)
             self._changed.notify_all()
 
 
-def _insert(connection: Connection, taken: Sequence[_Request]) -> None:
+def _insert(connection: Connection, taken: Sequence[_Append]) -> None:
     """Store the next steps of some branches, in a transaction that is rolled back on an error."""
     now = utc_now()
     listed: list[dict[str, Any]] = []
@@ -432,7 +432,7 @@ def _insert(connection: Connection, taken: Sequence[_Request]) -> None:
     connection.execute(_TOUCH, [{"own": session, "now": now} for session in changed])
 
 
-def _session_of_next(connection: Connection, request: _Request) -> int:
+def _session_of_next(connection: Connection, request: _Append) -> int:
     """The session of a branch whose next step is the one that is to be stored."""
     place = connection.execute(_PLACE, {"own": request.branch_id}).one_or_none()
     if place is None:

@@ -78,6 +78,63 @@ LogKind = Literal["verdict", "adjudication", "review_started", "review_finished"
 """Kinds of entries of a verdict log."""
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a verdict is about.
+
+    Attributes:
+        branch: Path of the branch; None is the whole session.
+        branch_id: Its database id; None where only the path is known, or for the whole session.
+        first_step: First step, 0-based; None is the whole branch.
+        last_step: Last step, inclusive; the same as the first for a token.
+    """
+
+    branch: str | None = None
+    branch_id: int | None = None
+    first_step: int | None = None
+    last_step: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """``session``, ``branch``, ``token`` or ``span``."""
+        if self.branch is None:
+            return "session"
+        if self.first_step is None:
+            return "branch"
+        return "token" if self.first_step == self.last_step else "span"
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What tells targets of one session apart; sorts from the whole to its parts, then by position."""
+        return (
+            self.branch or "",
+            -1 if self.first_step is None else self.first_step,
+            -1 if self.last_step is None else self.last_step,
+        )
+
+    @property
+    def label(self) -> str:
+        """The target in words; steps count from 1."""
+        return self.named(f"branch {self.branch}")
+
+    def named(self, branch: str) -> str:
+        """The target in words with another name for its branch; no name leaves the branch out."""
+        if self.kind == "session":
+            return "the whole session"
+        if self.first_step is None or self.last_step is None:
+            return branch or "the whole chain"
+        steps = f"step {self.first_step + 1}"
+        if self.kind == "span":
+            steps = f"steps {self.first_step + 1}\N{EN DASH}{self.last_step + 1}"
+        return f"{steps} of {branch}" if branch else steps
+
+    def covers(self, branch: str, step: int) -> bool:
+        """Whether it is about a step of a branch, alone or among others."""
+        if self.branch != branch or self.first_step is None or self.last_step is None:
+            return False
+        return self.first_step <= step <= self.last_step
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationFields:
     """What the caller says of one entry of a session's verdict log.
@@ -124,6 +181,11 @@ class AnnotationRecord(AnnotationFields):
     created_at: datetime
     previous: str
     digest: str
+
+    @property
+    def target(self) -> Target:
+        """What it is about."""
+        return Target(self.branch_path, self.branch_id, self.step_index, self.last_step_index)
 
     @property
     def content(self) -> LogContent:

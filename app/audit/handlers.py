@@ -16,13 +16,13 @@ from app.audit.rereading import RereadRequest, departure_message, refusal_messag
 from app.audit.service import AuditService
 from app.audit.until import until_from
 from app.audit.words import contributions_message, end_message, frame_message, session_message
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.sessions.service import SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.events import or_refusal, packed, reply, shown, shown_stream
 from app.shared.prompt_words import Message, draft_message, spans_from
 from app.shared.settings_rail import (
-    Stored,
+    StoredChoices,
     as_kept,
     control_values,
     default_calibration,
@@ -127,7 +127,7 @@ class AuditHandlers(SettingsHandlers):
     @shown
     def report(self, event: gr.EventData) -> str:
         """Write the session's report to a file for download."""
-        return str(self._reports.write_csv(event.session, Path(self._folder.name)))
+        return str(self._reports.write(event.session, "csv", Path(self._folder.name)))
 
     @shown
     def contribute(self, event: gr.EventData) -> Message:
@@ -141,7 +141,9 @@ class AuditHandlers(SettingsHandlers):
         """Measure what the session's policy costs."""
         return reply(event, {"kind": "overhead", "text": self._audits.overhead(event.session).sentence})
 
-    def _opened(self, event: gr.EventData, message: Message, settings: AuditSettings, stored: Stored) -> list[object]:
+    def _opened(
+        self, event: gr.EventData, message: Message, settings: AuditSettings, stored: StoredChoices
+    ) -> list[object]:
         """A message with the settings that belong to it; the controls show those that the page has kept, if any."""
         kept = settings if event.values is None else kept_settings(event.values, settings)
         values = {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,21 +14,20 @@ from app.audit.reread_service import RereadService
 from app.audit.rereading import Rereading, RereadRequest, RereadRow, rereading_json
 from app.audit.service import AuditService
 from app.audit.until import stop_sentence, until_from_text
-from app.compare.operations import comparison_json, print_comparison, write_comparison
-from app.compare.service import ComparisonService
-from app.compare.types import Comparison
-from app.report.tables import ReportService
-from app.shared.audits import AuditView, PolicyInfo, StartAudit
+from app.report.service import ReportService
+from app.shared.audits import AuditSettings, AuditView, ParameterValue, PolicyInfo, StartAudit
+from app.shared.calibrations import CalibrationStore
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.json import chain_text, contributions_json, session_json, span_json, span_state, step_json
 from app.shared.operations import Json, command, operation
-from app.shared.policies import KNOWN_POLICIES, policy_name
+from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info, policy_name
 from app.shared.policy_menu import policies_json
 from app.shared.settings_json import USUAL, Settings, spans_from_json
 from app.shared.step_words import set_size
-from app.shared.terminal import DecodingOptions, spans_of
+from app.shared.terminal import EMBEDDED, PolicyOptions, calibration_id, spans_of
 from app.shared.wiring import Services
+from app.tune.service import TuningService
 from coft_core.conformal.informative import silence
 from coft_core.decode.contributions import LeaveOneOut
 from coft_core.types import Span, Step
@@ -274,6 +274,110 @@ def reread_audit(
     return wired[RereadService].read(RereadRequest(session, lam, alpha, branch))
 
 
+@dataclass(frozen=True, kw_only=True)
+class DecodingOptions(PolicyOptions):
+    """Everything that describes how a prompt is decoded, but the policies' names.
+
+    Attributes:
+        parameters: a parameter of the policy, as 'policies' lists them; may be given several times
+        tuned: take the strength that the newest fitting tuning found
+        calibration: number of a calibration, 'embedded' or 'none'
+        group: group whose own thresholds are used (default: all contexts together)
+        proceed_uncertified: use a calibration of another policy
+        steps: tokens to generate at most
+        greedy: take the likeliest certified token
+    """
+
+    parameters: Annotated[list[str], typer.Option("--set", metavar="[POLICY.]NAME=VALUE")] = field(default_factory=list)
+    tuned: bool = False
+    calibration: str = EMBEDDED
+    group: str | None = None
+    proceed_uncertified: bool = False
+    steps: int = USUAL.max_new_tokens
+    greedy: bool = False
+
+    def decoding(self, wired: Services, policies: str) -> list[AuditSettings]:
+        """The settings of each of the policies that are named, separated by commas.
+
+        Raises:
+            ServiceError: There is no such policy, calibration or parameter.
+        """
+        names = [name.strip() for name in policies.split(",")]
+        chosen = [name if name == FACTORIZED else policy_info(name).key for name in names]
+        given = [_parameter(text) for text in self.parameters]
+        for name, parameter, value in given:
+            if name and name not in chosen:
+                raise ServiceError(f"--set names the policy {name!r}, which --policy does not; name it there too.")
+            if not name and len(chosen) > 1:
+                raise ServiceError(f"Several policies are named; write --set POLICY.{parameter}={value}.")
+        return [self._of(wired, policy, [item for item in given if item[0] in ("", policy)]) for policy in chosen]
+
+    def _of(self, wired: Services, policy: str, given: Sequence[tuple[str, str, str]]) -> AuditSettings:
+        settings = AuditSettings(
+            **self.settings(wired),
+            policy="coft" if policy == FACTORIZED else policy,
+            calibration_id=self._calibration_id(wired, policy),
+            greedy=self.greedy,
+            max_new_tokens=self.steps,
+            proceed_uncertified=self.proceed_uncertified,
+            group=self.group,
+        )
+        own = fitted(settings, policy)
+        if self.tuned and own.policy != "vanilla":
+            own = wired[TuningService].applied(own)
+        lines: dict[str, list[str]] = {}
+        for _, parameter, value in given:
+            lines.setdefault(parameter, []).append(value)
+        values = parameter_values(policy_info(own.policy), {name: "\n".join(own) for name, own in lines.items()})
+        merged: dict[str, ParameterValue] = dict(own.parameters) | dict(values)
+        return replace(own, parameters=tuple(merged.items()))
+
+    def _calibration_id(self, wired: Services, policy: str) -> int | None:
+        """The calibration that was asked for; the embedded one only where it can fit, which the session then says."""
+        if self.calibration == "none":
+            return None
+        if self.calibration != EMBEDDED:
+            return calibration_id(wired, self.calibration, self.model)
+        embedded = any(item.embedded for item in wired[CalibrationStore].list(self.model))
+        return calibration_id(wired, EMBEDDED, self.model) if embedded and policy == "coft" else None
+
+
+def _parameter(text: str) -> tuple[str, str, str]:
+    """Policy (empty for the only one), parameter and value of a ``--set``."""
+    name, equals, value = text.partition("=")
+    policy, _, parameter = name.strip().rpartition(".")
+    if not equals or not parameter:
+        raise ServiceError(f"--set {text!r} is no NAME=VALUE; write, for instance, --set strength=2.")
+    return policy, parameter, value
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """What is audited.
+
+    Attributes:
+        prompt: the text to continue
+        name: session name (default: the prompt's beginning)
+        policy: a method that 'policies' lists; several, separated by commas, are run beside each other and compared
+        spans: sensitive spans as JSON [[start, end, category], ...]; default: detected
+        until: stop earlier: at the first fallback, sensitive[:LOG RATIO] or overruled, or after steps:N
+    """
+
+    prompt: str
+    name: str | None = None
+    policy: Annotated[str, typer.Option("--policy", metavar="NAME[,NAME]")] = "coft"
+    spans: str | None = None
+    until: str | None = None
+
+    def request(self, settings: AuditSettings) -> StartAudit:
+        """The audit at these settings.
+
+        Raises:
+            ServiceError: The spans are no list of spans.
+        """
+        return StartAudit(self.prompt, settings, spans_from_json(spans_of(self.spans)), self.name)
+
+
 @dataclass(frozen=True, slots=True)
 class Audited:
     """An audit whose chain has ended, and why it ended there; empty where it ended by itself."""
@@ -282,57 +386,26 @@ class Audited:
     why: str
 
 
-def _audited_json(found: Audited | Comparison) -> Json:
-    return session_json(found.view) if isinstance(found, Audited) else comparison_json(found)
-
-
-def _write_audited(wired: Services, found: Audited | Comparison, file: Path) -> str:
+def write_audited(wired: Services, found: Audited, file: Path) -> str:
     """Write the report as CSV to this file."""
-    if not isinstance(found, Audited):
-        return write_comparison(wired, found, file)
     return f"\nReport: {write_text(file, wired[ReportService].csv(found.view.session_id))}"
 
 
-def _print_audited(found: Audited | Comparison) -> None:
-    if not isinstance(found, Audited):
-        print_comparison(found)
-        return
+def print_audited(found: Audited) -> None:
+    """The audit, and why it ended."""
     print_audit(found.view)
     if found.why:
         print(f"\n{found.why}")
 
 
-@command("audit", json=_audited_json, write=_write_audited, text=_print_audited)
-def audit(
-    wired: Services,
-    *,
-    prompt: str,
-    name: str | None = None,
-    policy: Annotated[str, typer.Option("--policy", metavar="NAME[,NAME]")] = "coft",
-    spans: str | None = None,
-    until: str | None = None,
-    options: DecodingOptions,
-) -> Audited | Comparison:
-    """Audit one prompt and write its report.
-
-    Args:
-        prompt: the text to continue
-        name: session name (default: the prompt's beginning)
-        policy: a method that 'policies' lists; several, separated by commas, are run beside each other and compared
-        spans: sensitive spans as JSON [[start, end, category], ...]; default: detected
-        until: stop earlier: at the first fallback, sensitive[:LOG RATIO] or overruled, or after steps:N
-    """
-    condition = None if until is None else until_from_text(until)
-    columns = options.decoding(wired, policy)
-    if condition is not None and len(columns) > 1:
-        raise ServiceError("--until stops one chain; give one policy with it, or leave it out.")
-    request = StartAudit(prompt, columns[0], spans_from_json(spans_of(spans)), name)
-    if len(columns) > 1:
-        ids = wired[ComparisonService].run_columns(request, columns)
-        for _ in wired[ComparisonService].advance(ids):
-            pass
-        return wired[ComparisonService].compare(ids)
-    number = wired[AuditService].start(request).session_id
+@command("audit", json=lambda found: session_json(found.view), write=write_audited, text=print_audited)
+def audit(wired: Services, *, asked: AuditOptions, options: DecodingOptions) -> Audited:
+    """Audit one prompt and write its report."""
+    condition = None if asked.until is None else until_from_text(asked.until)
+    settings, *further = options.decoding(wired, asked.policy)
+    if further:
+        raise ServiceError("An audit has one policy; name one alone.")
+    number = wired[AuditService].start(asked.request(settings)).session_id
     steps = list(wired[AuditService].run(number, until=condition))
     view = wired[AuditService].view(number)
     return Audited(view, stop_sentence(condition, steps[-1] if steps else None, len(steps), view.finished))

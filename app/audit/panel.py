@@ -19,7 +19,7 @@ from app.shared.settings_rail import (
     CHANGED,
     FIELDS,
     SettingsRail,
-    Stored,
+    StoredChoices,
     as_kept,
     calibration_note,
     control_values,
@@ -131,11 +131,11 @@ class SettingsHandlers:
         """Take over the settings that the chosen calibration was made with."""
         return self.updates(self._audits.adopt(settings_from(values)), self.stored())
 
-    def stored(self) -> Stored:
+    def stored(self) -> StoredChoices:
         """What the store offers the rail today."""
-        return Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
+        return StoredChoices(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
 
-    def updates(self, settings: AuditSettings, stored: Stored, kept: object = None) -> list[object]:
+    def updates(self, settings: AuditSettings, stored: StoredChoices, kept: object = None) -> list[object]:
         """Updates that make the controls show settings, with what was typed before a reload."""
         known = settings.calibration_id in [item.id for item in stored.calibrations]
         view = self._read(settings) if known else None

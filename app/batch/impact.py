@@ -15,9 +15,9 @@ from typing import Any
 
 import regex  # type: ignore[import-untyped]
 
-from app.batch.rows import BatchRowView
 from app.shared.errors import ServiceError
 from app.shared.files import to_csv
+from app.shared.prompt_rows import BatchRowView
 from coft_core.conformal.coverage import clopper_pearson
 
 SECONDS_PER_TEXT = 1.0

@@ -8,15 +8,16 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from app.audit.operations import DecodingOptions
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_csv, impact_json
-from app.batch.rows import BatchRowView, MeanInterval
 from app.batch.service import BatchRequest, BatchService, BatchSummary, BatchView, batch_json, batch_summary_json
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.operations import Json, Read, Tell, command, operation, record
+from app.shared.prompt_rows import BatchRowView, MeanInterval
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
-from app.shared.terminal import POLICY_KEYS, DecodingOptions, pairs, wait_for_all
+from app.shared.terminal import POLICY_KEYS, pairs, wait_for_all
 from app.shared.wiring import Services
 
 LONGEST_PROMPT = 48

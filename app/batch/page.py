@@ -53,7 +53,7 @@ from app.shared.prompt_form import (
 from app.shared.prompt_sets import PROMPT_SET_FIELDS, ParsedPromptSet
 from app.shared.settings_rail import (
     SettingsRail,
-    Stored,
+    StoredChoices,
     control_values,
     default_calibration,
     known_policy,
@@ -271,7 +271,7 @@ SAME_SEED = "same"
 UNTRIED = '<p class="hint">Counts prompts, groups and tokens, and says which rows the model cannot use.</p>'
 
 
-class FormHandlers:
+class BatchFormHandlers:
     """What the form asks of the services; values are the columns, then the batch's own fields, then the rail's."""
 
     def __init__(self, services: Services) -> None:
@@ -286,7 +286,7 @@ class FormHandlers:
     def opened(self, request: gr.Request) -> list[object]:
         """The settings that a new batch begins with: the usual ones, under the asked-for calibration and policy."""
         calibration = str(request.query_params.get("calibration", ""))
-        stored = Stored(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
+        stored = StoredChoices(self._calibrations.list(), self._user_lists.list(), self._audits.masked_families)
         settings = AuditSettings(
             policy=known_policy(request.query_params.get("policy")),
             calibration_id=default_calibration(
@@ -473,7 +473,7 @@ class NewBatch:
         return [*self.part.outputs, self.check, self.run, self.estimate]
 
 
-def new_batch(services: Services, handlers: FormHandlers) -> NewBatch:
+def new_batch(services: Services, handlers: BatchFormHandlers) -> NewBatch:
     """Place the controls in two columns: prompts with the run below them, and the settings."""
     fields: dict[str, Component] = {}
     with gr.Column(elem_classes=["stack"], min_width=0):
@@ -503,7 +503,7 @@ def new_batch(services: Services, handlers: FormHandlers) -> NewBatch:
     return NewBatch(part, fields, rail, check, run, estimate)
 
 
-def wire_new(app: gr.Blocks, handlers: FormHandlers, form: NewBatch, stage: gr.HTML) -> None:
+def wire_new(app: gr.Blocks, handlers: BatchFormHandlers, form: NewBatch, stage: gr.HTML) -> None:
     """Connect the form; a batch that begins is told to ``stage``, and a refused one names its rows."""
     _wire_prompts(handlers, form)
     _wire_settings(app, handlers, form)
@@ -514,7 +514,7 @@ def wire_new(app: gr.Blocks, handlers: FormHandlers, form: NewBatch, stage: gr.H
     began.failure(handlers.check, form.inputs, [part.errors, part.accept], **EVENT)
 
 
-def _wire_prompts(handlers: FormHandlers, form: NewBatch) -> None:
+def _wire_prompts(handlers: BatchFormHandlers, form: NewBatch) -> None:
     part, preview = form.part, form.part.preview
     part.samples.sample(handlers.prompts.sample, None, part.file, **EVENT)
     read = part.file.change(handlers.prompts.parse, part.file, form.read, **EVENT)
@@ -531,7 +531,7 @@ def _wire_prompts(handlers: FormHandlers, form: NewBatch) -> None:
         event.failure(lambda: NOT_TRIED, None, form.estimate, **EVENT)
 
 
-def _wire_settings(app: gr.Blocks, handlers: FormHandlers, form: NewBatch) -> None:
+def _wire_settings(app: gr.Blocks, handlers: BatchFormHandlers, form: NewBatch) -> None:
     rail, told = form.rail, handlers.settings
     changes = {name: control.change for name, control in rail.controls.items()}  # type: ignore[attr-defined]
     for change in changes.values():
@@ -553,7 +553,7 @@ def _wire_settings(app: gr.Blocks, handlers: FormHandlers, form: NewBatch) -> No
 def build_page(app: gr.Blocks, services: Services) -> None:
     """Build the page."""
     topbar(services, "batches")
-    handlers = FormHandlers(services)
+    handlers = BatchFormHandlers(services)
     with gr.Column(elem_classes=["page"], elem_id="main"):
         gr.HTML(
             '<div class="pagehead"><h1>Batches</h1><p class="sub">Many prompts under the same settings: a session of '
@@ -570,7 +570,7 @@ def build_page(app: gr.Blocks, services: Services) -> None:
     _wire_open(BatchHandlers(services), stage, plot, file)
 
 
-def _begin(services: Services, handlers: FormHandlers) -> NewBatch:
+def _begin(services: Services, handlers: BatchFormHandlers) -> NewBatch:
     with gr.Row(elem_classes=["calib", "newbatch"], elem_id="batch-new"):
         form = new_batch(services, handlers)
         with gr.Column(elem_classes=["stack"], min_width=0):

@@ -19,16 +19,11 @@ from pydantic import TypeAdapter
 from app.audit.service import AuditService
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_table, outcomes_of
 from app.batch.rows import (
-    INTERVAL,
-    OPEN,
     BatchOrder,
-    BatchRowView,
     GroupTotals,
-    RowState,
     group_totals,
     groups_csv,
     row_json,
-    row_views,
     rows_csv,
     sorted_rows,
     totals_json,
@@ -42,6 +37,7 @@ from app.shared.memory import MemoryWait
 from app.shared.model_host import ModelHost
 from app.shared.planning import Planner, pinned, prompted, without_calibration
 from app.shared.policies import certifies
+from app.shared.prompt_rows import INTERVAL, OPEN, BatchRowView, RowState, row_views
 from app.shared.prompt_sets import (
     ParsedPromptSet,
     PromptSetReader,

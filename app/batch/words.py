@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from app.batch.impact import FOUR_FIFTHS, SMALL_SHARE, ImpactRow, ImpactTable, OutcomeRule, Outcomes
-from app.batch.rows import BatchQuery, BatchRowView, GroupTotals, MeanInterval, group_value
+from app.batch.rows import BatchQuery, GroupTotals, group_value
 from app.batch.service import BatchEstimate, BatchRequest, BatchSummary, BatchView
-from app.sessions.words import beginning
 from app.shared.events import Reply
 from app.shared.job_watch import ENDED, job_said, job_status
 from app.shared.markup import html, table
 from app.shared.policies import info_of, parameters_line
+from app.shared.prompt_rows import BatchRowView, MeanInterval
+from app.shared.prompt_words import beginning
 from app.shared.step_words import count, level, plural, signed
 
 COLUMNS = (

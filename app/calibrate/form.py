@@ -13,6 +13,7 @@ from gradio.components import Component
 
 from app.shared.audits import FAMILY_NAMES, CalibrationRequest
 from app.shared.markup import hint, html, markup, upload
+from app.shared.prompt_form import SOURCES
 from app.shared.prompt_words import family_choices, list_choices
 from app.shared.settings_rail import prompt_format, terms
 from coft_core.types import FAMILIES
@@ -154,10 +155,6 @@ def _or_usual(fields: Fields, name: str, usual: CalibrationRequest) -> Any:
     return getattr(usual, name) if fields[name] is None else fields[name]
 
 
-SOURCES = [
-    ("The references: each row’s own continuation. Fast, and needs a reference in each row.", "reference"),
-    ("Rollouts: what this policy itself writes. Slower; fits prompts whose continuation nobody has.", "rollout"),
-]
 LAYOUTS = [
     ("One masked view: all families hidden together", "joint"),
     ("One family only", "single"),

@@ -286,7 +286,7 @@ def _asked(given: Json | None) -> Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationOptions(PolicyOptions):
+class CalibrateOptions(PolicyOptions):
     """Everything that a calibration can be told beside its prompts.
 
     Attributes:
@@ -448,7 +448,7 @@ def calibrate_or_resume(
     resume: Annotated[int | None, typer.Option("--resume", metavar="JOB")] = None,
     columns: Annotated[str | None, typer.Option("--columns", metavar="FIELD=COLUMN,...")] = None,
     name: str = "",
-    options: CalibrationOptions,
+    options: CalibrateOptions,
     tell: Tell | None = None,
 ) -> JobView:
     """Calibrate on a CSV or JSONL prompt set, or resume a calibration.

@@ -189,7 +189,7 @@ WATCHED = (
 """Fields on which it depends what else applies."""
 
 
-class FormHandlers:
+class CalibrationFormHandlers:
     """What the form asks of the services."""
 
     def __init__(self, services: Services) -> None:
@@ -248,11 +248,11 @@ def _left(app: gr.Blocks, services: Services) -> tuple[JobPart, gr.HTML]:
         runs = listing("runs", "show", "delete")
     wire_prompts(prompts, part, form, check, jobs.run)
     wire_jobs(app, services, jobs, part, form, prompts)
-    _wire_form(app, FormHandlers(services), form)
+    _wire_form(app, CalibrationFormHandlers(services), form)
     return jobs, runs
 
 
-def _wire_form(app: gr.Blocks, handlers: FormHandlers, form: CalibrationForm) -> None:
+def _wire_form(app: gr.Blocks, handlers: CalibrationFormHandlers, form: CalibrationForm) -> None:
     inputs: list[Any] = form.inputs
     split: Any = form.controls["split"]
     watched: list[Any] = [form.controls[name] for name in WATCHED]

@@ -50,7 +50,10 @@ from coft_core.conformal.families import AnyCalibration, split_alpha
 from coft_core.conformal.quantile import check_alpha, check_estimator
 from coft_core.conformal.shift import LEAST_PROMPTS, Shift
 from coft_core.conformal.split import context_numbers
+from coft_core.model.forced import Room
+from coft_core.model.language_model import LanguageModel
 from coft_core.policies.fusion import check_lambda
+from coft_core.text.detection import SpanDetector
 from coft_core.text.masking import MaskLayout, MaskMode, check_families
 from coft_core.text.sentinel import require_sentinel, resolve_sentinel
 from db.jobs import JobRecord, JobsRepository, LedgersRepository
@@ -352,6 +355,20 @@ class CalibrationService(PromptSetReader):
             context.begin_phase(end, _message("chains", 0, work.prompts_to_record))
             report = _Report(context, ledger, self._host, end, 1.0)
             return with_chains(work, calibration, report, ledger.stage("chains"))
+
+
+def calibrated_again(
+    model: LanguageModel, detector: SpanDetector, rows: tuple[PromptRow, ...], request: CalibrationRequest, room: Room
+) -> AnyCalibration:
+    """A calibration from what it was once made of, as the service makes it.
+
+    Raises:
+        ServiceError: Weights are asked of rows without weights.
+        CoftError: A prompt or a setting cannot be used, or the weights leave too few contexts.
+    """
+    work = CalibrationWork(model, detector, rows, request, room)
+    calibration = calibrated(work)
+    return with_chains(work, calibration) if work.records_chains else calibration
 
 
 class _Report:

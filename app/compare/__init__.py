@@ -5,6 +5,7 @@ from app.shared.wiring import CHAINS, Feature, Page
 FEATURE = Feature(
     __name__,
     {
+        "audit": "audit one prompt and write its report",
         "compare": "put stored audits, or branches of one, beside each other",
         "compare-set": "run every prompt of a file under several policies, and compare",
     },

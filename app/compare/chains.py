@@ -11,7 +11,6 @@ from itertools import groupby, zip_longest
 from operator import attrgetter
 from statistics import fmean, median
 
-from app.batch.rows import BatchRowView, MeanInterval, mean_interval
 from app.compare.types import (
     AlignedRow,
     ChainSummary,
@@ -26,6 +25,7 @@ from app.shared.audits import AuditSettings, AuditView
 from app.shared.errors import ServiceError
 from app.shared.json import chain_text
 from app.shared.policies import KNOWN_POLICIES, fitted, policy_name
+from app.shared.prompt_rows import BatchRowView, MeanInterval, mean_interval
 from app.shared.step_words import fused_overruled
 from coft_core.decode.cost import Footprint
 from coft_core.fingerprint import same_digests

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.batch.rows import MeanInterval
+from app.audit import operations as auditing
+from app.audit.operations import Audited, AuditOptions, DecodingOptions, print_audited, write_audited
 from app.batch.service import BatchService
 from app.compare.service import FROM_VANILLA, ComparisonService, comparison_csv
 from app.compare.sets import SetComparisonService
@@ -26,11 +27,12 @@ from app.compare.types import (
 )
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
-from app.shared.json import job_json, step_numbers
+from app.shared.json import job_json, session_json, step_numbers
 from app.shared.operations import Json, Read, checked, command, operation
 from app.shared.policies import policy_name
+from app.shared.prompt_rows import MeanInterval
 from app.shared.settings_json import COLUMNS, columns_of, settings_from_json
-from app.shared.terminal import DecodingOptions, pairs, wait_for_all
+from app.shared.terminal import pairs, wait_for_all
 from app.shared.wiring import Services
 from coft_core.types import Step
 
@@ -311,6 +313,37 @@ def _where(parted: bool | None, at: int | None) -> str:
 def write_comparison(_: Services, found: Comparison, file: Path) -> str:
     """Write the aligned tokens as CSV to this file."""
     return f"\nTable: {write_text(file, comparison_csv(found))}"
+
+
+def _audited_json(found: Audited | Comparison) -> Json:
+    return session_json(found.view) if isinstance(found, Audited) else comparison_json(found)
+
+
+def _write_audited(wired: Services, found: Audited | Comparison, file: Path) -> str:
+    """Write the report as CSV to this file."""
+    return write_audited(wired, found, file) if isinstance(found, Audited) else write_comparison(wired, found, file)
+
+
+def _print_audited(found: Audited | Comparison) -> None:
+    if isinstance(found, Audited):
+        print_audited(found)
+    else:
+        print_comparison(found)
+
+
+@command("audit", json=_audited_json, write=_write_audited, text=_print_audited)
+def audit_under_policies(wired: Services, *, asked: AuditOptions, options: DecodingOptions) -> Audited | Comparison:
+    """Audit one prompt and write its report."""
+    columns = options.decoding(wired, asked.policy)
+    if len(columns) == 1:
+        audited: Audited = auditing.audit.call(wired, asked=asked, options=options)
+        return audited
+    if asked.until is not None:
+        raise ServiceError("--until stops one chain; give one policy with it, or leave it out.")
+    ids = wired[ComparisonService].run_columns(asked.request(columns[0]), columns)
+    for _ in wired[ComparisonService].advance(ids):
+        pass
+    return wired[ComparisonService].compare(ids)
 
 
 def _session_and_branch(text: str) -> tuple[int, int | None]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, get_args
 
-from app.batch.rows import MeanInterval
 from app.compare.types import SetCell, SetColumn, SetComparison, SetOrder, SetRow, SetSummary, StoredPromptSet
 from app.compare.words import memory
 from app.shared.errors import ServiceError
 from app.shared.policies import parameters_line, policy_name
+from app.shared.prompt_rows import MeanInterval
 from app.shared.prompt_words import Message
 from app.shared.step_words import count, day, level, plural
 

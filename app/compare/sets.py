@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from app.batch.rows import INTERVAL, OPEN, row_views
 from app.batch.service import BatchRequest, BatchService, batch_request
 from app.compare.chains import (
     Chain,
@@ -37,6 +36,7 @@ from app.shared.errors import ServiceError
 from app.shared.files import to_csv, write_text
 from app.shared.jobs import JobService
 from app.shared.policies import KNOWN_POLICIES
+from app.shared.prompt_rows import INTERVAL, OPEN, row_views
 from app.shared.prompt_sets import ParsedPromptSet, rows_jsonl
 from app.shared.wiring import Services
 from coft_core.decode.cost import Footprint
@@ -133,7 +133,7 @@ def _cell(cell: SetCell) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _StoredColumn:
     """What is stored of one column."""
 
     batch: BatchRecord
@@ -187,7 +187,7 @@ class SetViews:
         job = self._jobs.find(batch.job_id)
         return job is not None and job.active
 
-    def _part(self, batch: BatchRecord, prompts: Sequence[PromptRow]) -> _Part:
+    def _part(self, batch: BatchRecord, prompts: Sequence[PromptRow]) -> _StoredColumn:
         settings, records = batch_request(batch.request).settings, self._batches.rows(batch.id)
         stored = self._comparisons.footprints(batch.id)
         footprints = {session: footprint_from(data) for session, data in stored.items()}
@@ -196,9 +196,9 @@ class SetViews:
             row.line: cell_of(row, chains[row.line], footprints.get(row.session_id or 0), own_model(settings))
             for row in row_views(records, prompts, ())
         }
-        return _Part(batch, settings, cells, chains, largest(footprints.values()))
+        return _StoredColumn(batch, settings, cells, chains, largest(footprints.values()))
 
-    def _column(self, place: int, part: _Part, rows: Sequence[SetRow]) -> SetColumn:
+    def _column(self, place: int, part: _StoredColumn, rows: Sequence[SetRow]) -> SetColumn:
         cells = [row.cells[place] for row in rows]
         return SetColumn(
             batch_id=part.batch.id,
@@ -213,7 +213,7 @@ class SetViews:
         )
 
 
-def _rows(prompts: Sequence[PromptRow], parts: Sequence[_Part]) -> list[SetRow]:
+def _rows(prompts: Sequence[PromptRow], parts: Sequence[_StoredColumn]) -> list[SetRow]:
     by_text = len({part.settings.model for part in parts}) > 1
     return [
         SetRow(

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from app.batch.rows import MeanInterval, RowState
 from app.shared.audits import AuditSettings, CalibrationSummary
 from app.shared.jobs import JobView
+from app.shared.prompt_rows import MeanInterval, RowState
 from coft_core.decode.cost import Footprint
 from coft_core.types import Span, Step
 from db.chains import BranchOutline

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from app.lists.service import UserListService, UserListView
+from app.lists.upload import user_list_csv
 from app.shared.commands import Choices
 from app.shared.files import write_text
 from app.shared.operations import Json, Tell, command, operation
@@ -75,7 +76,7 @@ def _print(found: UserListView | tuple[UserListRecord, ...]) -> None:
 def _write(wired: Services, found: UserListView | tuple[UserListRecord, ...], file: Path) -> str:
     """Write the list as CSV to this file."""
     if isinstance(found, UserListView):
-        write_text(file, wired[UserListService].csv(found.summary.id))
+        write_text(file, user_list_csv(found.terms))
     return ""
 
 

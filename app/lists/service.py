@@ -9,7 +9,7 @@ from app.lists.upload import LARGEST_FILE, ParsedUserList, parse_user_list, user
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.fingerprints import detector_parts
-from app.shared.planning import stored_list
+from app.shared.planning import named_list, stored_list
 from app.shared.wiring import Services
 from coft_core.fingerprint import same_digests
 from coft_core.text.user_list import UserList
@@ -50,15 +50,7 @@ class UserListService:
         batches: BatchesRepository,
         max_upload_bytes: int = LARGEST_FILE,
     ) -> None:
-        """Wire the service.
-
-        Args:
-            lists: The store of word lists.
-            calibrations: Tells which lists calibrations rest on.
-            jobs: Tells which lists unfinished jobs use.
-            batches: Tells which lists batches use that can go on.
-            max_upload_bytes: Largest file that is read.
-        """
+        """Wire to the lists, and to the stores that tell which of them calibrations, jobs and batches need."""
         self._lists = lists
         self._calibrations = calibrations
         self._jobs = jobs
@@ -115,7 +107,7 @@ class UserListService:
 
     def view(self, user_list_id: int) -> UserListView:
         """A word list with its terms."""
-        return UserListView(self._lists.get(user_list_id), self.load(user_list_id).terms)
+        return UserListView(self._lists.get(user_list_id), stored_list(self._lists, user_list_id).terms)
 
     def named(self, name: str) -> UserListView:
         """The word list of a name.
@@ -123,20 +115,12 @@ class UserListService:
         Raises:
             ServiceError: There is none.
         """
-        record = self._lists.find(name.strip())
-        if record is None:
-            known = ", ".join(f"“{item.name}”" for item in self._lists.list()) or "none yet"
-            raise ServiceError(f"There is no word list “{name}”; the lists are: {known}.")
-        return self.view(record.id)
-
-    def csv(self, user_list_id: int) -> str:
-        """A word list as CSV, which can be uploaded again."""
-        return user_list_csv(self.load(user_list_id).terms)
+        return self.view(named_list(self._lists, name).id)
 
     def write_csv(self, user_list_id: int, folder: Path) -> Path:
         """Write a word list into a folder, atomically, and return its path."""
         name = "".join(char if char.isalnum() else "-" for char in self._lists.get(user_list_id).name)
-        return write_text(folder / f"word-list-{name}.csv", self.csv(user_list_id))
+        return write_text(folder / f"word-list-{name}.csv", user_list_csv(self.view(user_list_id).terms))
 
     def delete(self, user_list_id: int) -> None:
         """Delete a word list; audits made with it stay as they are, and can no longer be continued.
@@ -147,16 +131,8 @@ class UserListService:
         self._require_unused(self._lists.get(user_list_id))
         self._lists.delete(user_list_id)
 
-    def load(self, user_list_id: int) -> UserList:
-        """The list as the detector takes it.
-
-        Raises:
-            NotFoundError: It has been deleted.
-        """
-        return stored_list(self._lists, user_list_id)
-
     def _require_unused(self, record: UserListRecord) -> None:
-        label = self.load(record.id).label
+        label = stored_list(self._lists, record.id).label
         for run in self._calibrations.list():
             parts = detector_parts(str(run.fingerprint.get("detector", "")))
             # Earlier versions shortened the digest in the detector's version.

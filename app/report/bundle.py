@@ -10,29 +10,22 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from app.calibrate.service import request_from_json
-from app.lists.service import UserListService
 from app.report.document import ReportPart, canonical, digest_of, report_text
 from app.report.tables import SessionData, annotations_csv, candidates_csv, steps_csv
 from app.shared.audits import CalibrationRequest
 from app.shared.errors import ServiceError
-from app.shared.fingerprints import detector_parts
-from app.shared.wiring import Services
 from coft_core.errors import CoftError
 from coft_core.stored_logits import StoredLogits
 from coft_core.text.user_list import UserList
 from coft_core.types import UserTerm
-from db.audits import SessionRecord
-from db.calibrations import CalibrationRecord, CalibrationsRepository
-from db.jobs import JobsRepository
-from db.prompt_sets import PromptRow, PromptSetRecord, PromptSetsRepository
-from db.types import NotFoundError
+from db.prompt_sets import PromptRow, PromptSetRecord
 
 LARGEST_FILE = 512 * 2**20
 """Bytes of one file of an archive, unpacked."""
@@ -162,7 +155,7 @@ _TERMS = TypeAdapter(tuple[UserTerm, ...])
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrationPrompts:
+class CalibrationSource:
     """What a calibration was made of.
 
     Attributes:
@@ -176,7 +169,7 @@ class CalibrationPrompts:
     user_list: UserList | None = None
 
 
-def prompts_file(made_of: CalibrationPrompts, stored: PromptSetRecord) -> bytes:
+def prompts_file(made_of: CalibrationSource, stored: PromptSetRecord) -> bytes:
     """The file's content; equal prompts give equal bytes.
 
     Args:
@@ -201,7 +194,7 @@ def _nested(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**own, "example": {name: value for name, value in row.items() if name not in own}}
 
 
-def prompts_from(data: bytes) -> CalibrationPrompts:
+def prompts_from(data: bytes) -> CalibrationSource:
     """Read the file.
 
     Raises:
@@ -214,69 +207,13 @@ def prompts_from(data: bytes) -> CalibrationPrompts:
                 f"{PROMPTS_FILE} is of format {content['version']!r}; this program reads format {PROMPTS_VERSION}."
             )
         listed = content["user_list"]
-        return CalibrationPrompts(
+        return CalibrationSource(
             request_from_json(content["request"]),
             _ROWS.validate_python([_nested(row) for row in content["rows"]]),
             None if listed is None else UserList(listed["name"], _TERMS.validate_python(listed["terms"])),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError, CoftError) as error:
         raise ServiceError(f"{PROMPTS_FILE} cannot be read ({error}); it is damaged, or another file.") from error
-
-
-class PromptsOfCalibrations:
-    """Finds what calibrations were made of."""
-
-    def __init__(
-        self,
-        runs: CalibrationsRepository,
-        jobs: JobsRepository,
-        prompt_sets: PromptSetsRepository,
-        user_lists: UserListService,
-    ) -> None:
-        """Wire to the store."""
-        self._runs, self._jobs = runs, jobs
-        self._prompt_sets, self._user_lists = prompt_sets, user_lists
-
-    @classmethod
-    def wired(cls, services: Services) -> PromptsOfCalibrations:
-        """Built from the program's services."""
-        return cls(
-            services[CalibrationsRepository], services[JobsRepository], services[PromptSetsRepository],
-            services[UserListService],
-        )  # fmt: skip
-
-    def file(self, record: SessionRecord) -> bytes:
-        """The prompts of a session's calibration as a bundle holds them.
-
-        Raises:
-            ServiceError: There is no calibration, or its prompts or what was asked are not stored.
-        """
-        if record.calibration_id is None:
-            raise ServiceError(
-                f"Session {record.id} has no calibration whose prompts could be exported; choose the bundle without."
-            )
-        run = self._runs.get(record.calibration_id)
-        try:
-            return self._file(run)
-        except NotFoundError as error:
-            raise ServiceError(
-                f"The prompts of the calibration “{run.name}” are no longer stored; choose the bundle without them."
-            ) from error
-
-    def _file(self, run: CalibrationRecord) -> bytes:
-        job = None if run.job_id is None else self._jobs.get(run.job_id)
-        if job is None or run.prompt_set_id is None or "request" not in job.payload:
-            raise ServiceError(
-                f"The calibration “{run.name}” was not made here from a prompt set, so its prompts are not stored; "
-                "choose the bundle without them."
-            )
-        parts = detector_parts(str(run.fingerprint["detector"]))
-        request = request_from_json(job.payload["request"])
-        # The program's own choice of families may be another one by now.
-        request = request if parts is None else replace(request, masked_families=parts.masked_families)
-        listed = None if request.user_list_id is None else self._user_lists.load(request.user_list_id)
-        rows = tuple(self._prompt_sets.rows(run.prompt_set_id))
-        return prompts_file(CalibrationPrompts(request, rows, listed), self._prompt_sets.get(run.prompt_set_id))
 
 
 KIND = "coft-evidence-bundle"
@@ -291,23 +228,6 @@ MANIFEST = "manifest.json"
 TABLES = (STEPS, CANDIDATES, ANNOTATIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a bundle is made of.
-
-    Attributes:
-        data: The stored session.
-        report: Its document.
-        calibration: File of the calibration that it used; None without one, or where it was deleted.
-        extra: Further files by name, such as stored logits.
-    """
-
-    data: SessionData
-    report: ReportPart
-    calibration: bytes | None = None
-    extra: tuple[tuple[str, bytes], ...] = ()
-
-
 def tables_of(data: SessionData) -> dict[str, bytes]:
     """The CSV files of a session by name, as UTF-8."""
     texts = {STEPS: steps_csv(data), CANDIDATES: candidates_csv(data), ANNOTATIONS: annotations_csv(data)}
@@ -315,18 +235,16 @@ def tables_of(data: SessionData) -> dict[str, bytes]:
     return {name: text.encode("utf-8", "replace") for name, text in texts.items()}
 
 
-def tables_zip(data: SessionData) -> bytes:
-    """An archive of the CSV files."""
-    return pack(tables_of(data))
+def bundle_of(data: SessionData, report: ReportPart, further: Mapping[str, bytes]) -> bytes:
+    """The evidence bundle; the same session gives the same bytes.
 
-
-def bundle_of(evidence: Evidence) -> bytes:
-    """The evidence bundle; the same session gives the same bytes."""
-    files = {REPORT: report_text(evidence.report).encode("ascii"), **tables_of(evidence.data)}
-    if evidence.calibration is not None:
-        files[CALIBRATION] = evidence.calibration
-    files.update(evidence.extra)
-    manifest = canonical(manifest_of(evidence.report, files), indent=1) + "\n"
+    Args:
+        data: The stored session.
+        report: Its document.
+        further: Files beside report and tables, by name.
+    """
+    files = {REPORT: report_text(report).encode("ascii"), **tables_of(data), **further}
+    manifest = canonical(manifest_of(report, files), indent=1) + "\n"
     return pack({MANIFEST: manifest.encode("ascii"), **files})
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import plotly.graph_objects as go
@@ -17,16 +16,17 @@ from app.report import words
 from app.report.bundle import digests_of
 from app.report.document import BranchPart, ReportPart, SummaryPart
 from app.report.tables import SessionData
-from app.review.log import StandingVerdict, Target, log_entry, reviews, standing, verdict_at
 from app.shared.audits import FAMILY_NAMES, SENSITIVE, AuditSettings, preview_from_json, settings_from_json
 from app.shared.computations import computations_of, session_noise
 from app.shared.json import span_state
 from app.shared.policies import info_of, own_parameters, parameters_line, policy_about
-from app.shared.step_words import has_threshold, plural, set_size, shapes, table_threshold
+from app.shared.step_words import has_threshold, plural, probability, set_size, shapes, signed, table_threshold, times
+from app.shared.verdicts import StandingVerdict, reviews, standing, verdict_at
 from coft_core.assets import assets_path
 from coft_core.text.rendering import moment_of
 from coft_core.types import Certificate, Span, Step
 from db.audits import SessionRecord
+from db.verdicts import Target
 
 WIDTH = 680
 """Pixels of a chart: the width of a printed A4 page, so that the same drawing serves screen and paper."""
@@ -189,46 +189,6 @@ TALLEST_BAR = 13
 _PIXELS_PER_LOG = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class PromptPiece:
-    """A run of the prompt; ``family`` is empty outside of spans."""
-
-    text: str
-    family: str = ""
-    state: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TranscriptToken:
-    """A token of the transcript: its shape, its marks and the height of its sensitivity bar in pixels."""
-
-    text: str
-    said: str
-    classes: str
-    bar: int
-    down: bool
-    forced: bool
-    fallback: bool
-    shared: bool
-    glued: bool
-
-
-@dataclass(frozen=True, slots=True)
-class BranchSection:
-    """A branch as the report shows it."""
-
-    name: str
-    origin: str
-    sentences: tuple[str, ...]
-    chain_sentence: str
-    near_sentence: str
-    tokens: tuple[TranscriptToken, ...]
-    strip: Markup
-    chart: Markup
-    rows: tuple[Mapping[str, str], ...]
-    finished: str
-
-
 def render(data: SessionData, report: ReportPart) -> str:
     """The report as HTML text; the same session gives the same text.
 
@@ -237,8 +197,7 @@ def render(data: SessionData, report: ReportPart) -> str:
         report: Its document.
     """
     settings = settings_from_json(data.record.policy_settings["settings"])
-    entries = [log_entry(record) for record in data.log]
-    verdicts = standing(entries)
+    verdicts = standing(data.log)
     summaries = {item.branch: item for item in report.summary}
     chains = tuple(
         _chain(data, report, branch, summaries[branch.path], verdicts, settings) for branch in report.branches
@@ -247,7 +206,7 @@ def render(data: SessionData, report: ReportPart) -> str:
     page = _environment(str(folder)).get_template("report.html.j2")
     return page.render(
         style=Markup((folder / "report.css").read_text(encoding="utf-8")),
-        script=plotly_script() if any(chain.tokens for chain in chains) else None,
+        script=plotly_script() if any(chain["tokens"] for chain in chains) else None,
         report=report,
         prompt=_prompt(data.record.prompt, data.record.spans),
         spans=_spans(data),
@@ -257,8 +216,8 @@ def render(data: SessionData, report: ReportPart) -> str:
         claims=words.claims(report),
         not_claimed=words.not_claimed(report),
         verdicts=[(item, _about(item.target, report)) for item in verdicts],
-        entries=[(entry, _about(entry.target, report)) for entry in entries],
-        reviews=reviews(entries),
+        entries=[(entry, _about(entry.target, report)) for entry in data.log],
+        reviews=reviews(data.log),
         settings=_settings(data, settings),
         fingerprint=[(name.replace("_", " "), str(value)) for name, value in data.record.fingerprint.items()],
         digests=digests_of(report),
@@ -294,7 +253,8 @@ def _chain(
     summary: SummaryPart,
     verdicts: Sequence[StandingVerdict],
     settings: AuditSettings,
-) -> BranchSection:
+) -> dict[str, Any]:
+    """A branch as the report shows it."""
     steps = data.chains[branch.id]
     names = {other.id: _branch_name(other) for other in report.branches}
     first = branch.fork_step or 0
@@ -302,21 +262,19 @@ def _chain(
     origin = ""
     if branch.parent_id is not None:
         origin = f"departs from “{names[branch.parent_id]}” at step {first + 1}; steps before are shared"
-    rows = tuple(_row(step, verdict_at(verdicts, branch.path, step.index)) for step in steps[first:])
-    return BranchSection(
-        name=names[branch.id],
-        origin=origin,
-        sentences=words.what_happened(summary, steps, settings),
-        chain_sentence="" if certificate is None else certificate.sentence,
-        near_sentence=words.near_threshold(steps, session_noise(data.record)),
-        tokens=tuple(_token(step, step.index < first, settings.policy) for step in steps),
-        strip=strip(steps),
-        chart=steps_chart(steps, str(branch.id)) if steps else Markup(""),
-        rows=rows,
-        finished={"length": "the number of steps asked for", "end": "the model's end token"}.get(
-            branch.finished or "", "a full context" if branch.finished else "not finished"
-        ),
-    )
+    ended = {"length": "the number of steps asked for", "end": "the model's end token", None: "not finished"}
+    return {
+        "name": names[branch.id],
+        "origin": origin,
+        "sentences": words.what_happened(summary, steps, settings),
+        "chain_sentence": "" if certificate is None else certificate.sentence,
+        "near_sentence": words.near_threshold(steps, session_noise(data.record)),
+        "tokens": [_token(step, step.index < first, settings.policy) for step in steps],
+        "heat": strip(steps),
+        "chart": steps_chart(steps, str(branch.id)) if steps else "",
+        "rows": [_row(step, verdict_at(verdicts, branch.path, step.index)) for step in steps[first:]],
+        "finished": ended.get(branch.finished, "a full context"),
+    }
 
 
 def _branch_name(branch: BranchPart) -> str:
@@ -331,20 +289,20 @@ def _about(target: Target, report: ReportPart) -> str:
     return target.named(f"“{_branch_name(branch)}”")
 
 
-def _token(step: Step, shared: bool, policy: str) -> TranscriptToken:
+def _token(step: Step, shared: bool, policy: str) -> dict[str, Any]:
+    """A token of the transcript: its shape, its marks and the height of its sensitivity bar in pixels."""
     ratio = step.diagnostics.log_ratio
-    text = step.token
-    return TranscriptToken(
-        text=words.printable_token(text),
-        said=f"step {step.index + 1}: {words.step_sentence(step, policy)}",
-        classes=" ".join(shapes(step)),
-        bar=min(TALLEST_BAR, round(abs(ratio) * _PIXELS_PER_LOG)) if math.isfinite(ratio) else TALLEST_BAR,
-        down=ratio < 0,
-        forced=step.forced,
-        fallback=step.fallback,
-        shared=shared,
-        glued=step.index > 0 and not text.startswith((" ", "\n")),
-    )
+    return {
+        "text": words.printable_token(step.token),
+        "said": f"step {step.index + 1}: {words.step_sentence(step, policy)}",
+        "classes": " ".join(shapes(step)),
+        "bar": min(TALLEST_BAR, round(abs(ratio) * _PIXELS_PER_LOG)) if math.isfinite(ratio) else TALLEST_BAR,
+        "down": ratio < 0,
+        "forced": step.forced,
+        "fallback": step.fallback,
+        "shared": shared,
+        "glued": step.index > 0 and not step.token.startswith((" ", "\n")),
+    }
 
 
 def _open_size(step: Step) -> str:
@@ -360,34 +318,32 @@ def _row(step: Step, verdict: StandingVerdict | None) -> dict[str, str]:
     return {
         "step": str(step.index + 1),
         "token": words.printable_token(step.token),
-        "factual": words.probability(math.exp(step.log_p_factual)),
-        "masked": words.probability(math.exp(step.log_p_masked)),
-        "fused": words.probability(math.exp(step.log_p_fused)),
+        "factual": probability(math.exp(step.log_p_factual), words.DIGITS),
+        "masked": probability(math.exp(step.log_p_masked), words.DIGITS),
+        "fused": probability(math.exp(step.log_p_fused), words.DIGITS),
         "tau": table_threshold(words.tau_of(step)),
         "status": words.status_word(step),
         "size": set_size(step) if limited else _open_size(step),
-        "mass": words.probability(step.certified_mass) if limited else "",
-        "ratio": words.signed(diagnostics.log_ratio),
-        "times": words.times(diagnostics.log_ratio),
+        "mass": probability(step.certified_mass, words.DIGITS) if limited else "",
+        "ratio": signed(diagnostics.log_ratio),
+        "times": times(diagnostics.log_ratio),
         "chosen": words.chosen(step),
         "verdict": "" if verdict is None else verdict.in_words,
     }
 
 
-def _prompt(text: str, spans: Sequence[Span]) -> tuple[PromptPiece, ...]:
-    """The prompt in runs; where spans overlap, the first one is marked and the table lists them all."""
+def _prompt(text: str, spans: Sequence[Span]) -> list[tuple[str, str, str]]:
+    """The prompt in runs with family and state, which are empty outside of spans.
+
+    Where spans overlap, the first one is marked and the table lists them all.
+    """
     pieces, cursor = [], 0
     for span in sorted(spans):
-        if span.start < cursor:
-            continue
-        if span.start > cursor:
-            pieces.append(PromptPiece(text[cursor : span.start]))
-        family = FAMILY_NAMES.get(span.category, span.category)
-        pieces.append(PromptPiece(text[span.start : span.end], family, span_state(span)))
-        cursor = span.end
-    if cursor < len(text):
-        pieces.append(PromptPiece(text[cursor:]))
-    return tuple(pieces)
+        if span.start >= cursor:
+            family = FAMILY_NAMES.get(span.category, span.category)
+            pieces += [(text[cursor : span.start], "", ""), (text[span.start : span.end], family, span_state(span))]
+            cursor = span.end
+    return [*pieces, (text[cursor:], "", "")]
 
 
 def _spans(data: SessionData) -> list[tuple[str, str, str, str, str]]:

@@ -10,8 +10,7 @@ from textwrap import wrap
 from typing import Annotated
 
 from app.report.bundle import bundle_digest
-from app.report.service import SUFFIXES, ExportService
-from app.report.tables import ReportService
+from app.report.service import SUFFIXES, ReportService
 from app.report.verify.findings import Check, Verification
 from app.report.verify.run import BundleVerifier
 from app.shared.commands import Choices
@@ -66,7 +65,7 @@ def export_csv(wired: Services, session_id: int, *, folder: Path) -> Path:
     Returns:
         A CSV file with one row for each step of all branches, and every number and setting in it.
     """
-    return wired[ReportService].write_csv(session_id, folder)
+    return wired[ReportService].write(session_id, "csv", folder)
 
 
 @command("report")
@@ -94,7 +93,7 @@ def report(
     if branch is not None:
         content = wired[ReportService].csv(session, branch).encode("utf-8", "replace")
     else:
-        content = wired[ExportService].content(session, format)
+        content = wired[ReportService].content(session, format)
     if out is None:
         sys.stdout.write(content.decode("utf-8"))
         return None

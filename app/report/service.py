@@ -1,31 +1,45 @@
-"""Exports of stored sessions: tables, JSON, HTML and the evidence bundle; no model is needed."""
+"""Reports of stored sessions: tables, JSON, HTML and the evidence bundle; no model is needed."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+from app.calibrate.service import request_from_json
 from app.report.bundle import (
+    CALIBRATION,
     LOGITS_FILE,
-    Evidence,
-    PromptsOfCalibrations,
+    PROMPTS_FILE,
+    CalibrationSource,
     bundle_of,
     logits_file,
-    tables_zip,
+    pack,
+    prompts_file,
+    tables_of,
 )
-from app.report.bundle import PROMPTS_FILE as PROMPTS
 from app.report.document import ReportPart, document_of, report_text, thresholds_of
 from app.report.html import render
-from app.report.tables import ReportService, SessionData
+from app.report.tables import SessionData, steps_csv
 from app.shared.audits import settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
+from app.shared.fingerprints import detector_parts
+from app.shared.planning import stored_list
+from app.shared.session_views import AuditViews
 from app.shared.thresholds import Thresholds
 from app.shared.wiring import Services
+from coft_core.conformal.families import AnyCalibration
 from db.audits import SessionRecord
-from db.calibrations import CalibrationsRepository
+from db.calibrations import CalibrationRecord, CalibrationsRepository
+from db.jobs import JobsRepository
+from db.prompt_sets import PromptSetsRepository
 from db.sessions import SessionsRepository
 from db.types import NotFoundError
+from db.user_lists import UserListsRepository
+from db.verdicts import AnnotationsRepository
+
+Read = tuple[bytes, AnyCalibration]
+"""The file of a calibration, and the calibration as a session reads it."""
 
 WITH_PROMPTS = "bundle-with-prompts"
 SUFFIXES = {
@@ -39,52 +53,66 @@ SUFFIXES = {
 """Kinds of exports with the ends of their files' names."""
 
 
-class ExportService:
-    """Writes reports that leave the program; the same session gives the same bytes."""
+class ReportService:
+    """Writes what leaves the program of stored sessions; the same session gives the same bytes."""
 
-    def __init__(
-        self,
-        reports: ReportService,
-        sessions: SessionsRepository,
-        runs: CalibrationsRepository,
-        thresholds: Thresholds,
-        made_of: PromptsOfCalibrations,
-    ) -> None:
-        """Wire the service.
-
-        Args:
-            reports: Puts together what is stored of a session.
-            sessions: The store of sessions, for their logits.
-            runs: The store of calibrations, for their values.
-            thresholds: Calibrations as sessions read them.
-            made_of: Prompts that calibrations were made of.
-        """
-        self._made_of = made_of
-        self._reports = reports
-        self._sessions = sessions
-        self._runs = runs
-        self._thresholds = thresholds
+    def __init__(self, services: Services) -> None:
+        """Take what is stored of sessions and calibrations from the program's services."""
+        self._sessions = services[SessionsRepository]
+        self._log = services[AnnotationsRepository]
+        self._views = services[AuditViews]
+        self._thresholds = services[Thresholds]
+        self._runs = services[CalibrationsRepository]
+        self._jobs = services[JobsRepository]
+        self._prompt_sets = services[PromptSetsRepository]
+        self._user_lists = services[UserListsRepository]
 
     @classmethod
-    def wired(cls, services: Services) -> ExportService:
+    def wired(cls, services: Services) -> ReportService:
         """Built from the program's services."""
-        return cls(
-            services[ReportService], services[SessionsRepository], services[CalibrationsRepository],
-            services[Thresholds], services[PromptsOfCalibrations],
-        )  # fmt: skip
+        return cls(services)
+
+    def data(self, session_id: int, branch_id: int | None = None) -> SessionData:
+        """All that is stored of a session, or of one of its branches.
+
+        Raises:
+            ServiceError: The branch is another session's.
+        """
+        record = self._sessions.get(session_id)
+        branches = self._sessions.branches(session_id)
+        listed = [branch for branch in branches if branch_id in (None, branch.id)]
+        if not listed:
+            raise ServiceError(f"Branch {branch_id} does not belong to session {session_id}.")
+        chains = {branch.id: self._sessions.chain(branch.id) for branch in listed}
+        drift = self._views.drift(record)
+        return SessionData(
+            record=record,
+            branches=branches,
+            chains=chains,
+            log=self._log.history(session_id),
+            certificates={
+                branch.id: self._views.chain(record, chains[branch.id], branch.finished) for branch in listed
+            },
+            drift=None if drift is None else drift.status,
+        )
+
+    def csv(self, session_id: int, branch_id: int | None = None) -> str:
+        """The report as CSV text.
+
+        Steps are listed branch by branch, each stored step once; with a branch given, the whole chain of that branch
+        from its first step, ancestors' steps included.
+        """
+        return steps_csv(self.data(session_id, branch_id), whole_chains=branch_id is not None)
 
     def json(self, session_id: int) -> str:
         """The report as a typed, versioned JSON document."""
-        return report_text(self._evidence(session_id).report)
-
-    def tables(self, session_id: int) -> bytes:
-        """An archive of the steps, candidates and verdict log as CSV files."""
-        return tables_zip(self._reports.data(session_id))
+        data = self.data(session_id)
+        return report_text(self._document(data, self._calibration(data.record)))
 
     def html(self, session_id: int) -> str:
         """The report for people: one HTML file that needs nothing else, also to be printed."""
-        evidence = self._evidence(session_id)
-        return render(evidence.data, evidence.report)
+        data = self.data(session_id)
+        return render(data, self._document(data, self._calibration(data.record)))
 
     def bundle(self, session_id: int, with_prompts: bool = False) -> bytes:
         """The evidence bundle: everything that a third party needs to recompute the report, with digests of it all.
@@ -96,11 +124,18 @@ class ExportService:
         Raises:
             ServiceError: These prompts are asked for and are not stored.
         """
-        evidence = self._evidence(session_id, with_logits=True)
+        data = self.data(session_id)
+        calibration = self._calibration(data.record)
+        further = {} if calibration is None else {CALIBRATION: calibration[0]}
+        if logits := [
+            (branch.id, index, kept)
+            for branch in data.branches
+            for index, kept in sorted(self._sessions.logits(branch.id, branch.fork_step or 0).items())
+        ]:
+            further[LOGITS_FILE] = logits_file(logits)
         if with_prompts:
-            prompts = self._made_of.file(evidence.data.record)
-            evidence = replace(evidence, extra=(*evidence.extra, (PROMPTS, prompts)))
-        return bundle_of(evidence)
+            further[PROMPTS_FILE] = self._prompts(data.record)
+        return bundle_of(data, self._document(data, calibration), further)
 
     def content(self, session_id: int, kind: str) -> bytes:
         """An export as a file's content.
@@ -115,8 +150,8 @@ class ExportService:
         if kind in ("bundle", WITH_PROMPTS):
             return self.bundle(session_id, with_prompts=kind == WITH_PROMPTS)
         if kind == "zip":
-            return self.tables(session_id)
-        texts = {"csv": self._reports.csv, "json": self.json, "html": self.html}
+            return pack(tables_of(self.data(session_id)))
+        texts = {"csv": self.csv, "json": self.json, "html": self.html}
         if kind not in texts:
             raise ServiceError(f"There is no export {kind!r}; choose {', '.join(SUFFIXES)}.")
         # A lone surrogate has no UTF-8; only the JSON file, which is ASCII, keeps it.
@@ -131,36 +166,50 @@ class ExportService:
         content = self.content(session_id, kind)
         return write_bytes(folder / f"coft-audit-session-{session_id}{SUFFIXES[kind]}", content)
 
-    def _evidence(self, session_id: int, with_logits: bool = False) -> Evidence:
-        data = self._reports.data(session_id)
-        calibration, report = self._document(data)
-        extra = self._logits(data) if with_logits else ()
-        return Evidence(data, report, calibration, extra)
-
-    def _document(self, data: SessionData) -> tuple[bytes | None, ReportPart]:
+    def _document(self, data: SessionData, calibration: Read | None) -> ReportPart:
         settings = settings_from_json(data.record.policy_settings["settings"])
-        times = self._sessions.times(data.record.id)
-        stored = self._calibration(data.record)
-        if stored is None:
-            return None, document_of(data, times, None)
-        reading = self._thresholds.of(settings)
-        if reading is None:
-            return None, document_of(data, times, None)
-        return stored, document_of(data, times, thresholds_of(reading, stored, settings.mask_layout, settings.group))
+        thresholds = None
+        if calibration is not None:
+            stored, reading = calibration
+            thresholds = thresholds_of(reading, stored, settings.mask_layout, settings.group)
+        return document_of(data, self._sessions.times(data.record.id), thresholds)
 
-    def _calibration(self, record: SessionRecord) -> bytes | None:
-        """The calibration's file; None without one, or where it was deleted, which the report then says."""
+    def _calibration(self, record: SessionRecord) -> Read | None:
+        """The calibration; None without one, or where it was deleted, which the report then says."""
         if record.calibration_id is None:
             return None
         try:
-            return self._runs.values(record.calibration_id)
+            stored = self._runs.values(record.calibration_id)
         except NotFoundError:
             return None
+        reading = self._thresholds.of(settings_from_json(record.policy_settings["settings"]))
+        return None if reading is None else (stored, reading)
 
-    def _logits(self, data: SessionData) -> tuple[tuple[str, bytes], ...]:
-        kept = [
-            (branch.id, index, logits)
-            for branch in data.branches
-            for index, logits in sorted(self._sessions.logits(branch.id, branch.fork_step or 0).items())
-        ]
-        return ((LOGITS_FILE, logits_file(kept)),) if kept else ()
+    def _prompts(self, record: SessionRecord) -> bytes:
+        """The prompts of a session's calibration as a bundle holds them."""
+        if record.calibration_id is None:
+            raise ServiceError(
+                f"Session {record.id} has no calibration whose prompts could be exported; choose the bundle without."
+            )
+        run = self._runs.get(record.calibration_id)
+        try:
+            return self._prompts_of(run)
+        except NotFoundError as error:
+            raise ServiceError(
+                f"The prompts of the calibration “{run.name}” are no longer stored; choose the bundle without them."
+            ) from error
+
+    def _prompts_of(self, run: CalibrationRecord) -> bytes:
+        job = None if run.job_id is None else self._jobs.get(run.job_id)
+        if job is None or run.prompt_set_id is None or "request" not in job.payload:
+            raise ServiceError(
+                f"The calibration “{run.name}” was not made here from a prompt set, so its prompts are not stored; "
+                "choose the bundle without them."
+            )
+        parts = detector_parts(str(run.fingerprint["detector"]))
+        request = request_from_json(job.payload["request"])
+        # The program's own choice of families may be another one by now.
+        request = request if parts is None else replace(request, masked_families=parts.masked_families)
+        listed = None if request.user_list_id is None else stored_list(self._user_lists, request.user_list_id)
+        rows = tuple(self._prompt_sets.rows(run.prompt_set_id))
+        return prompts_file(CalibrationSource(request, rows, listed), self._prompt_sets.get(run.prompt_set_id))

@@ -6,21 +6,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from app.review.log import StandingVerdict, log_csv, log_entry, owner_of, standing, verdict_at
 from app.shared.audits import settings_from_json
 from app.shared.computations import computations_of, stated_noise
-from app.shared.errors import ServiceError
-from app.shared.files import to_csv, write_text
+from app.shared.files import to_csv
 from app.shared.json import candidate_json, chain_json, family_json, refused_by, spans_text, step_numbers
-from app.shared.session_views import AuditViews
-from app.shared.wiring import Services
+from app.shared.verdicts import StandingVerdict, log_csv, owner_of, standing, verdict_at
 from coft_core.conformal.chain import ChainCertificate
 from coft_core.types import Step
 from db.audits import BranchRecord, SessionRecord
-from db.sessions import SessionsRepository
-from db.verdicts import AnnotationRecord, AnnotationsRepository
+from db.verdicts import AnnotationRecord
 
 COLUMNS = (
     "session_id", "step", "branch", "token_id", "token", "p_factual", "p_masked", "p_fused", "tau", "certified",
@@ -30,6 +25,12 @@ COLUMNS = (
     "greedy", "calibration", "prompt", "warnings", "user_list", "masked_families", "mask_layout", "mask_mode",
     "whitelist", "group", "refused_by", "family_thresholds", "chain_certificate", "drift",
 )  # fmt: skip
+
+STORED = (
+    "model", "model_revision", "lam", "alpha", "temperature", "top_p", "top_k", "greedy", "seed", "certificate",
+    "policy", "prompt",
+)  # fmt: skip
+"""Columns that say what is stored of the session under the same names."""
 
 COMPUTED = ("near_threshold", "numeric_noise", "computed")
 """Further columns of sessions that were stored with how their steps were computed."""
@@ -62,56 +63,6 @@ class SessionData:
     drift: str | None
 
 
-class ReportService:
-    """Exports of stored sessions as CSV; needs no model."""
-
-    def __init__(self, sessions: SessionsRepository, log: AnnotationsRepository, views: AuditViews) -> None:
-        """Wire the service to the store, and to what is said of chains and calibrations."""
-        self._sessions = sessions
-        self._log = log
-        self._views = views
-
-    @classmethod
-    def wired(cls, services: Services) -> ReportService:
-        """Built from the program's services."""
-        return cls(services[SessionsRepository], services[AnnotationsRepository], services[AuditViews])
-
-    def csv(self, session_id: int, branch_id: int | None = None) -> str:
-        """The report of a session as CSV text.
-
-        Steps are listed branch by branch, each stored step once; with a branch given, the whole chain of that branch
-        from its first step, ancestors' steps included.
-
-        Args:
-            session_id: The session.
-            branch_id: Only this branch's chain.
-        """
-        return steps_csv(self.data(session_id, branch_id), whole_chains=branch_id is not None)
-
-    def data(self, session_id: int, branch_id: int | None = None) -> SessionData:
-        """All that is stored of a session, or of one of its branches."""
-        record = self._sessions.get(session_id)
-        branches = self._sessions.branches(session_id)
-        listed = [branch for branch in branches if branch_id in (None, branch.id)]
-        if not listed:
-            raise ServiceError(f"Branch {branch_id} does not belong to session {session_id}.")
-        chains = {branch.id: self._sessions.chain(branch.id) for branch in listed}
-        finished = {branch.id: branch.finished for branch in listed}
-        drift = self._views.drift(record)
-        return SessionData(
-            record=record,
-            branches=branches,
-            chains=chains,
-            log=self._log.history(session_id),
-            certificates={key: self._views.chain(record, chain, finished[key]) for key, chain in chains.items()},
-            drift=None if drift is None else drift.status,
-        )
-
-    def write_csv(self, session_id: int, folder: Path) -> Path:
-        """Write the report into a folder, atomically, and return its path."""
-        return write_text(folder / f"coft-audit-session-{session_id}.csv", self.csv(session_id))
-
-
 def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
     """The steps of a session as CSV text, branch by branch.
 
@@ -120,7 +71,7 @@ def steps_csv(data: SessionData, whole_chains: bool = False) -> str:
         whole_chains: List every chain from its first step; otherwise each step once, on the branch that made it.
     """
     branches = {branch.id: branch for branch in data.branches}
-    verdicts = standing(log_entry(record) for record in data.log)
+    verdicts = standing(data.log)
     common = _common_cells(data.record) | {"drift": data.drift}
     rows, noise = [], stated_noise(data.record)
     for branch_id, chain in data.chains.items():
@@ -147,23 +98,12 @@ def certified_alone(data: SessionData) -> bool:
 def _common_cells(record: SessionRecord) -> dict[str, object]:
     settings = settings_from_json(record.policy_settings["settings"])
     return {
+        **{name: getattr(record, name) for name in STORED},
         "session_id": record.id,
-        "model": record.model,
-        "model_revision": record.model_revision,
         "calibration_id": settings.calibration_id if record.calibration_label else None,
         "calibration": record.calibration_label,
         "fingerprint": record.fingerprint_digest,
-        "lam": record.lam,
-        "alpha": record.alpha,
-        "temperature": record.temperature,
-        "top_p": record.top_p,
-        "top_k": record.top_k,
-        "greedy": record.greedy,
-        "seed": record.seed,
         "spans": spans_text(record.spans),
-        "certificate": record.certificate,
-        "policy": record.policy,
-        "prompt": record.prompt,
         "warnings": " ".join(record.warnings),
         "user_list": record.policy_settings.get("user_list", ""),
         "masked_families": " ".join(settings.masked_families or ()),
@@ -234,4 +174,4 @@ def candidates_csv(data: SessionData) -> str:
 
 def annotations_csv(data: SessionData) -> str:
     """One row an entry of the verdict log, oldest first; steps count from 1."""
-    return log_csv(data.record.id, [log_entry(record) for record in data.log])
+    return log_csv(data.record.id, data.log)

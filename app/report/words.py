@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from app.report.document import ReportPart, SummaryPart, ThresholdsPart
-from app.shared import step_words
 from app.shared.audits import SENSITIVE, AuditSettings, PolicyInfo
 from app.shared.policies import info_of, policy_name
-from app.shared.step_words import has_threshold, plural, shown_token, times_likelier
+from app.shared.step_words import has_threshold, plural, probability, shown_token, times_likelier
 from coft_core.conformal.informative import TOO_WEAK, WHY_WEAK, silence
 from coft_core.model.noise import NumericNoise
 from coft_core.types import Certificate, Step
@@ -19,25 +18,8 @@ from coft_core.types import Certificate, Step
 _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def probability(value: float) -> str:
-    """A probability with three digits; a positive one never reads as zero."""
-    return step_words.probability(value, 3)
-
-
-def signed(value: float) -> str:
-    """A number with its sign, with a true minus; also an infinite one."""
-    if math.isinf(value):
-        return f"{step_words.MINUS if value < 0 else '+'}\N{INFINITY}"
-    return step_words.signed(value)
-
-
-def times(log_ratio: float) -> str:
-    """A log ratio of factual to masked as a factor, for a column."""
-    factor = math.exp(min(abs(log_ratio), 20.0))
-    if factor < 1.05:
-        return "about equal"
-    shown = f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
-    return f"{shown}\N{MULTIPLICATION SIGN} {'visible' if log_ratio > 0 else 'masked'}"
+DIGITS = 3
+"""Of probabilities in reports."""
 
 
 def printable_token(token: str) -> str:
@@ -275,8 +257,10 @@ def _support(step: Step, policy: str) -> float:
 def step_sentence(step: Step, policy: str = "coft") -> str:
     """A step's state in a sentence, with the probability that the policy's threshold is compared with."""
     factual = info_of(policy).certified_in == "factual"
-    joint = f"{'support as typed' if factual else 'joint support'} {probability(math.exp(_support(step, policy)))}"
-    tau = probability(math.exp(step.log_tau))
+    joint = (
+        f"{'support as typed' if factual else 'joint support'} {probability(math.exp(_support(step, policy)), DIGITS)}"
+    )
+    tau = probability(math.exp(step.log_tau), DIGITS)
     if step.state == "none":
         sentence = "Not certified: there is no threshold."
     elif step.state == "mismatch":

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from app.review.log import LogCheck, LogEntry, ReviewView, VerdictRequest, entry_json
+from app.review.log import VerdictRequest
 from app.review.service import CurrentVerdicts, ReviewerAgreement, VerdictService, verdicts_json
 from app.shared.operations import Json, command, operation
+from app.shared.verdicts import LogCheck, ReviewView, entry_json
 from app.shared.wiring import Services
+from db.verdicts import AnnotationRecord
 
-Standing = tuple[CurrentVerdicts, tuple[LogEntry, ...]]
+Standing = tuple[CurrentVerdicts, tuple[AnnotationRecord, ...]]
 """What stands of a session's verdicts, and the log."""
 
 
@@ -22,7 +24,7 @@ def _standing(current: CurrentVerdicts) -> list[str]:
     return lines or ["No verdict has been given."]
 
 
-def _line(entry: LogEntry) -> str:
+def _line(entry: AnnotationRecord) -> str:
     what = {
         "verdict": entry.verdict or "withdrawn",
         "adjudication": f"decides {entry.verdict}",
@@ -32,7 +34,7 @@ def _line(entry: LogEntry) -> str:
     about = f" on {entry.target.label}" if entry.kind in ("verdict", "adjudication") else ""
     blind = ", blind" if entry.blind else ""
     note = f": {entry.note}" if entry.note else ""
-    head = f"{entry.entry:>4}  {entry.at:%Y-%m-%d %H:%M}  {entry.digest[:12]}"
+    head = f"{entry.entry:>4}  {entry.created_at:%Y-%m-%d %H:%M}  {entry.digest[:12]}"
     return f"{head}  {entry.reviewer}: {what}{about}{blind}{note}"
 
 
@@ -47,7 +49,7 @@ def add_verdict(
     last_step: int | None = None,
     note: str = "",
     tag: str = "",
-) -> LogEntry:
+) -> AnnotationRecord:
     """Write a verdict into a session's log, from which nothing can be taken out.
 
     Args:
@@ -110,18 +112,25 @@ class VerdictOptions:
         return VerdictRequest(session, self.reviewer, verdict, self.branch, first, last, self.note, self.tag)
 
 
-def _print_entry(entry: LogEntry) -> None:
+def _entry_fields(entry: AnnotationRecord) -> Json:
+    """An entry as the commands give it."""
+    names = ("entry", "kind", "reviewer", "verdict", "note", "tag", "blind", "previous", "digest")
+    plain = {name: getattr(entry, name) for name in names}
+    return {**plain, "target": asdict(entry.target), "at": entry.created_at}
+
+
+def _print_entry(entry: AnnotationRecord) -> None:
     print(_line(entry))
 
 
-@command("verdicts add", json=asdict, text=_print_entry)
+@command("verdicts add", json=_entry_fields, text=_print_entry)
 def give_verdict(
     wired: Services,
     session: int,
     verdict: Literal["fair", "unfair", "unclear", "withdraw"],
     *,
     options: VerdictOptions,
-) -> LogEntry:
+) -> AnnotationRecord:
     """Give a verdict.
 
     Args:
@@ -131,10 +140,10 @@ def give_verdict(
     return wired[VerdictService].add(options.request(session, None if verdict == "withdraw" else verdict))
 
 
-@command("verdicts decide", json=asdict, text=_print_entry)
+@command("verdicts decide", json=_entry_fields, text=_print_entry)
 def decide_verdict(
     wired: Services, session: int, verdict: Literal["fair", "unfair", "unclear"], *, options: VerdictOptions
-) -> LogEntry:
+) -> AnnotationRecord:
     """Decide a disagreement as a third person.
 
     Args:
@@ -146,7 +155,17 @@ def decide_verdict(
 
 def _standing_json(found: Standing) -> Json:
     current, log = found
-    return {**asdict(current), "log": [asdict(entry) for entry in log]}
+    targets = [
+        {
+            "target": asdict(item.target),
+            "status": item.status,
+            "verdict": item.verdict,
+            "opinions": [_entry_fields(entry) for entry in item.opinions],
+            "adjudication": None if item.adjudication is None else _entry_fields(item.adjudication),
+        }
+        for item in current.targets
+    ]
+    return {**asdict(current), "targets": targets, "log": [_entry_fields(entry) for entry in log]}
 
 
 def _print_standing(found: Standing) -> None:

@@ -12,23 +12,12 @@ from typing import Any, cast
 from app.review.agreement import Agreement, cohen_kappa
 from app.review.log import (
     VERDICTS,
-    LogCheck,
-    LogEntry,
-    ReviewView,
-    StandingVerdict,
-    Target,
     VerdictRequest,
-    check_log,
     disagreements,
-    entry_json,
     is_blind,
-    log_csv,
-    log_entry,
     may_have_seen_others,
     open_review,
     paired,
-    reviews,
-    standing,
     standing_json,
     target_of,
     visible,
@@ -36,9 +25,10 @@ from app.review.log import (
 )
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
+from app.shared.verdicts import LogCheck, ReviewView, StandingVerdict, check_log, entry_json, log_csv, reviews, standing
 from app.shared.wiring import Services
 from db.sessions import SessionsRepository
-from db.verdicts import AnnotationFields, AnnotationsRepository, LogKind, Verdict
+from db.verdicts import AnnotationFields, AnnotationRecord, AnnotationsRepository, LogKind, Target, Verdict
 
 LONGEST_NAME = 200
 LONGEST_TAG = 100
@@ -88,7 +78,7 @@ class ReviewSheet:
     name: str
     prompt: str
     current: CurrentVerdicts
-    log: tuple[LogEntry, ...]
+    log: tuple[AnnotationRecord, ...]
     check: LogCheck
     words: dict[tuple[str, int, int], str]
     branches: dict[int, str]
@@ -128,7 +118,7 @@ class ReviewerAgreement:
         return text
 
 
-def verdicts_json(current: CurrentVerdicts, log: tuple[LogEntry, ...]) -> dict[str, Any]:
+def verdicts_json(current: CurrentVerdicts, log: tuple[AnnotationRecord, ...]) -> dict[str, Any]:
     """How the targets of a session stand, and the log, as far as the reader may see both."""
     return {
         "session_id": current.session_id,
@@ -160,7 +150,7 @@ class VerdictService:
         """Built from the program's services."""
         return cls(services[SessionsRepository], services[AnnotationsRepository])
 
-    def add(self, request: VerdictRequest) -> LogEntry:
+    def add(self, request: VerdictRequest) -> AnnotationRecord:
         """Write a verdict into the log; it takes the place of the reviewer's earlier one on the same target.
 
         Raises:
@@ -171,7 +161,7 @@ class VerdictService:
         blind = is_blind(self._entries(request.session_id), reviewer)
         return self._write(request, reviewer, target_of(self._sessions, request), "verdict", blind)
 
-    def history(self, session_id: int, reviewer: str | None = None) -> tuple[LogEntry, ...]:
+    def history(self, session_id: int, reviewer: str | None = None) -> tuple[AnnotationRecord, ...]:
         """The whole log, oldest entry first; to a reviewer in her blind review only what she wrote herself.
 
         Args:
@@ -256,7 +246,7 @@ class VerdictService:
         )
         return ReviewView(name, review.blind, review.started_at, made.created_at)
 
-    def adjudicate(self, request: VerdictRequest) -> LogEntry:
+    def adjudicate(self, request: VerdictRequest) -> AnnotationRecord:
         """Decide a disagreement by a third reviewer's verdict; a later verdict on the target opens it again.
 
         Raises:
@@ -324,16 +314,18 @@ class VerdictService:
         """Whether every entry of a session's log follows from the one before and says what it was written as."""
         return check_log(self._log.history(session_id))
 
-    def _entries(self, session_id: int) -> tuple[LogEntry, ...]:
-        return tuple(log_entry(record) for record in self._log.history(session_id))
+    def _entries(self, session_id: int) -> tuple[AnnotationRecord, ...]:
+        return tuple(self._log.history(session_id))
 
-    def _write(self, request: VerdictRequest, reviewer: str, target: Target, kind: LogKind, blind: bool) -> LogEntry:
+    def _write(
+        self, request: VerdictRequest, reviewer: str, target: Target, kind: LogKind, blind: bool
+    ) -> AnnotationRecord:
         if request.verdict is not None and request.verdict not in VERDICTS:
             raise ServiceError(f"There is no verdict {request.verdict!r}; choose {', '.join(VERDICTS)}.")
         for text, longest, what in ((request.note, LONGEST_NOTE, "note"), (request.tag, LONGEST_TAG, "tag")):
             if len(text) > longest:
                 raise ServiceError(f"The {what} has {len(text):,} characters; write at most {longest:,}.")
-        made = self._log.add(
+        return self._log.add(
             AnnotationFields(
                 session_id=request.session_id,
                 reviewer=reviewer,
@@ -347,7 +339,6 @@ class VerdictService:
                 blind=blind,
             )
         )
-        return log_entry(made)
 
 
 def _name(reviewer: str) -> str:

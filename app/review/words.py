@@ -7,13 +7,14 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from app.review.log import LogEntry, ReviewView, StandingVerdict, Target
 from app.review.service import CurrentVerdicts, ReviewerAgreement, ReviewSheet
 from app.sessions.service import LibraryPage
-from app.sessions.words import beginning
 from app.shared.events import Reply
 from app.shared.markup import badge, html
+from app.shared.prompt_words import beginning
 from app.shared.step_words import clock, count, day, plural, shown_token
+from app.shared.verdicts import ReviewView, StandingVerdict
+from db.verdicts import AnnotationRecord, Target
 
 
 def verdicts_message(current: CurrentVerdicts, reviewer: str) -> Reply:
@@ -50,7 +51,7 @@ def target_message(item: StandingVerdict, reviewer: str) -> Reply:
     }
 
 
-def opinion_message(entry: LogEntry) -> Reply:
+def opinion_message(entry: AnnotationRecord) -> Reply:
     """What one reviewer says."""
     decides = entry.kind == "adjudication"
     blind = ", blind" if entry.blind else ""
@@ -60,18 +61,18 @@ def opinion_message(entry: LogEntry) -> Reply:
         "words": f"decides {entry.verdict}" if decides else f"says {entry.verdict}",
         "note": entry.note,
         "tag": entry.tag,
-        "when": f"{day(entry.at)}{blind}",
+        "when": f"{day(entry.created_at)}{blind}",
         "decides": decides,
     }
 
 
-def own_message(entry: LogEntry) -> Reply:
+def own_message(entry: AnnotationRecord) -> Reply:
     """The reader's own opinion, as the form shows it."""
     return {
         "v": entry.verdict,
         "note": entry.note,
         "tag": entry.tag,
-        "saved": f"saved {clock(entry.at)}, log entry {count(entry.entry)}",
+        "saved": f"saved {clock(entry.created_at)}, log entry {count(entry.entry)}",
     }
 
 
@@ -110,7 +111,7 @@ def where(target: Target) -> str:
     return "the whole branch" if target.kind == "branch" else target.named("")
 
 
-def given_sentence(entry: LogEntry) -> str:
+def given_sentence(entry: AnnotationRecord) -> str:
     """What was just written into the log."""
     number = f"log entry {count(entry.entry)}"
     if entry.verdict is None:
@@ -307,7 +308,8 @@ def _log(sheet: ReviewSheet) -> Markup:
           </tr></thead><tbody>
         {% for entry in sheet.log|reverse %}
           {% set about = entry.kind in ("verdict", "adjudication") %}
-          <tr><td class="n">{{ entry.entry|count }}</td><td><span class="nowrap tnum">{{ entry.at|day }}</span></td>
+          <tr><td class="n">{{ entry.entry|count }}</td>
+          <td><span class="nowrap tnum">{{ entry.created_at|day }}</span></td>
           <td>{{ entry.reviewer }}</td>
           <td>{{ {"verdict": entry.verdict or "withdraws", "adjudication": "decides " ~ entry.verdict,
               "review_started": "begins " ~ ("a blind" if entry.blind else "an open") ~ " review",

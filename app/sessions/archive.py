@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.shared.files import to_csv, write_bytes
 from db.library import SessionEntryRecord
 from db.types import NotFoundError
@@ -72,19 +72,14 @@ def _add(archive: zipfile.ZipFile, name: str, text: str, changed: datetime) -> N
 
 def _index_row(entry: SessionEntryRecord, file: str) -> dict[str, object]:
     return {
+        **asdict(entry),
         "session_id": entry.id,
         "file": file,
-        "name": entry.name,
-        "prompt": entry.prompt,
-        "model": entry.model,
-        "policy": entry.policy,
-        "certificate": entry.certificate,
         "steps": entry.step_count,
         "branches": entry.branch_count,
         "verdicts": entry.verdict_count,
         "tags": "; ".join(entry.tags),
         "archived": entry.archived_at is not None,
-        "batch_id": entry.batch_id,
         "created_at": entry.created_at.isoformat(),
         "updated_at": entry.updated_at.isoformat(),
     }

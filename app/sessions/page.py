@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any, cast, get_args
 
 import gradio as gr
 
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.sessions.service import BulkResult, LibraryQuery, SessionLibrary
 from app.sessions.words import SIZES, browser, export_sentence, page_message
 from app.shared.errors import ServiceError
@@ -32,7 +32,7 @@ def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
             or any), ``since``, ``until`` (ISO days), ``batch``, ``order``, ``down``, ``page`` and ``size``.
 
     Raises:
-        ServiceError: A value is none of those that there are.
+        ServiceError: A value is none of those that there are, or the days are in the wrong order.
     """
 
     def text(name: str) -> str | None:
@@ -44,10 +44,10 @@ def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
             raise ServiceError(f"There is no {name} {value!r} to choose; choose {', '.join(allowed)}.")
         return value
 
-    def day(name: str) -> date | None:
+    def day(name: str) -> datetime | None:
         value = text(name)
         try:
-            return None if value is None else date.fromisoformat(value)
+            return None if value is None else datetime.combine(date.fromisoformat(value), time(), UTC)
         except ValueError as error:
             raise ServiceError(f"{value!r} is not a day; write it as year-month-day, such as 2026-05-04.") from error
 
@@ -58,6 +58,9 @@ def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
         except ValueError as error:
             raise ServiceError(f"The {name} {value!r} is not a whole number; write one.") from error
 
+    since, until = day("since"), day("until")
+    if since is not None and until is not None and until < since:
+        raise ServiceError(f"The days run from {since:%Y-%m-%d} to {until:%Y-%m-%d}; give the earlier one first.")
     return LibraryQuery(
         text=text("text") or "",
         policy=text("policy"),
@@ -66,8 +69,8 @@ def library_query(fields: Mapping[str, Any]) -> LibraryQuery:
         tag=text("tag"),
         archived=YES_NO[one_of("archived", tuple(YES_NO)) or "no"],
         judged=YES_NO[one_of("judged", tuple(YES_NO)) or "any"],
-        since=day("since"),
-        until=day("until"),
+        since=since,
+        before=None if until is None else until + timedelta(days=1),
         batch_id=number("batch", 0) or None,
         order=cast(SessionOrder, one_of("order", get_args(SessionOrder)) or "updated"),
         descending=bool(fields.get("down", True)),
@@ -82,7 +85,7 @@ class SessionHandlers:
     def __init__(self, services: Services) -> None:
         """Keep the services, and a folder for reports that lives as long as the page."""
         self._library = services[SessionLibrary]
-        self._exports = services[ExportService]
+        self._reports = services[ReportService]
         self._folder = tempfile.TemporaryDirectory(prefix="coft-reports-")
 
     @shown
@@ -103,7 +106,7 @@ class SessionHandlers:
     @shown
     def export(self, event: gr.EventData) -> str:
         """Write one session's report for download."""
-        return str(self._exports.write(int(event.id), str(event.kind), Path(self._folder.name)))
+        return str(self._reports.write(int(event.id), str(event.kind), Path(self._folder.name)))
 
     @shown
     def gather(self, event: gr.EventData) -> list[Any]:

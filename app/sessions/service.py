@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 from app.audit.service import AuditService
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.sessions.archive import BulkExport, write_reports
 from app.shared.audits import AuditView, StartAudit, settings_from_json
 from app.shared.errors import ServiceError
 from app.shared.planning import Detectors
 from app.shared.policies import certifies
+from app.shared.step_words import plural
 from app.shared.wiring import Services
 from db.library import (
-    CertificateFilter,
     LibraryChoicesRecord,
     LibraryRepository,
     SessionEntryRecord,
@@ -32,36 +31,16 @@ LONGEST_TAG = 60
 
 
 @dataclass(frozen=True, slots=True)
-class LibraryQuery:
-    """A page of sessions; what is None or empty does not matter.
+class LibraryQuery(SessionFilter):
+    """A page of the sessions that are wanted.
 
     Attributes:
-        text: Text in the name, prompt, a tag, or the note or tag of an entry of the verdict log, in any letter case.
-        policy: Policy.
-        model: Model.
-        certificate: Certification status.
-        tag: A tag, in any letter case.
-        archived: Archived sessions only (True), the others only (False), or all.
-        judged: Whether a verdict on anything of the session stands.
-        since: First day of the last change, in UTC.
-        until: Last day of it, inclusive.
-        batch_id: The batch that it belongs to.
         order: What the rows are sorted by.
         descending: The largest or latest first.
         page: Page, counting from 1.
         page_size: Rows of a page, 1 to 500.
     """
 
-    text: str = ""
-    policy: str | None = None
-    model: str | None = None
-    certificate: CertificateFilter | None = None
-    tag: str | None = None
-    archived: bool | None = False
-    judged: bool | None = None
-    since: date | None = None
-    until: date | None = None
-    batch_id: int | None = None
     order: SessionOrder = "updated"
     descending: bool = True
     page: int = 1
@@ -109,7 +88,7 @@ class BulkResult:
     @property
     def sentence(self) -> str:
         """The counts in words."""
-        parts = [f"{'1 session' if self.changed == 1 else f'{self.changed} sessions'} {self.action}"]
+        parts = [f"{plural(self.changed, 'session')} {self.action}"]
         if self.unchanged:
             parts.append(f"{self.unchanged} {'was' if self.unchanged == 1 else 'were'} so already")
         if self.missing:
@@ -159,7 +138,8 @@ class PrunePreview:
         others = len(self.branches) - 1
         departing = "1 branch that departs" if others == 1 else f"{others} branches that depart"
         along = f" and {departing} from it" if others else ""
-        steps = "1 step of its own" if self.steps == 1 else f"{self.steps} steps of their own"
+        own = "its own" if self.steps == 1 else "their own"
+        steps = f"{plural(self.steps, 'step')} of {own}"
         return f"“{self.branches[0]}”{along} will be deleted with {steps}; this cannot be undone."
 
 
@@ -174,15 +154,6 @@ class SessionLibrary:
         reports: ReportService,
         detectors: Detectors,
     ) -> None:
-        """Wire the service.
-
-        Args:
-            library: Finds and orders sessions.
-            sessions: The store of sessions.
-            audits: Deletes and prunes them, and knows which are running.
-            reports: Writes what is exported.
-            detectors: Knows which word lists are still there.
-        """
         self._library = library
         self._sessions = sessions
         self._audits = audits
@@ -201,7 +172,7 @@ class SessionLibrary:
         """A page of the sessions that a query finds; the last page where it asks for a later one.
 
         Raises:
-            ServiceError: The page or its size is no usable number, or the days are in the wrong order.
+            ServiceError: The page or its size is no usable number.
         """
         size = query.page_size
         if query.page < 1 or not 1 <= size <= LARGEST_PAGE:
@@ -209,16 +180,15 @@ class SessionLibrary:
                 f"Page {query.page} of {size} rows cannot be shown; count pages from 1 and show 1 to "
                 f"{LARGEST_PAGE} rows."
             )
-        wanted = _filter(query)
-        total = self._library.count(wanted)
+        total = self._library.count(query)
         pages = max(1, -(-total // size))
         page = min(query.page, pages)
-        entries = self._library.search(wanted, query.order, query.descending, size, (page - 1) * size)
+        entries = self._library.search(query, query.order, query.descending, size, (page - 1) * size)
         return LibraryPage(tuple(entries), total, page, pages)
 
     def ids(self, query: LibraryQuery) -> tuple[int, ...]:
         """Ids of all sessions that a query finds, on whatever page, oldest first; for actions on all of them."""
-        return tuple(self._library.ids(_filter(query)))
+        return tuple(self._library.ids(query))
 
     def choices(self) -> LibraryChoicesRecord:
         """What the filters can be set to."""
@@ -348,27 +318,6 @@ class SessionLibrary:
         except NotFoundError:
             return False
         return True
-
-
-def _filter(query: LibraryQuery) -> SessionFilter:
-    if query.since is not None and query.until is not None and query.until < query.since:
-        raise ServiceError(f"The days run from {query.since} to {query.until}; give the earlier one first.")
-    return SessionFilter(
-        text=query.text,
-        policy=query.policy,
-        model=query.model,
-        certificate=query.certificate,
-        tag=query.tag,
-        archived=query.archived,
-        judged=query.judged,
-        since=None if query.since is None else _midnight(query.since),
-        before=None if query.until is None else _midnight(query.until) + timedelta(days=1),
-        batch_id=query.batch_id,
-    )
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
 
 
 def _cleaned(text: str) -> str:

@@ -9,7 +9,9 @@ from app.sessions.service import LibraryPage, LibraryQuery
 from app.shared.events import Reply
 from app.shared.markup import html
 from app.shared.policies import policy_about, policy_name
+from app.shared.prompt_words import beginning
 from app.shared.step_words import count, plural
+from coft_core.types import Certificate
 from db.library import LibraryChoicesRecord
 
 SIZES = (25, 50, 100)
@@ -32,9 +34,6 @@ FILTERS = (
     ("archived", "Archive", (("no", "Without archived"), ("yes", "Only archived"), ("any", "All"))),
 )
 """Name, label and choices of each menu; those of tags, policies and models are filled with what the store holds."""
-
-PROMPT_BEGINNING = 160
-"""Characters of a prompt in its row; the rest is on the session's own page."""
 
 EXPORTS = (
     ("csv", "CSV", "One table, one row a token. For a spreadsheet."),
@@ -186,12 +185,6 @@ def export_sentence(export: BulkExport) -> str:
     return f"{plural(export.sessions, 'session')} in one ZIP file, with an index{gone}."
 
 
-def beginning(prompt: str) -> str:
-    """The first characters of a prompt in one line."""
-    line = " ".join(prompt.split())
-    return line if len(line) <= PROMPT_BEGINNING else f"{line[:PROMPT_BEGINNING].rstrip()} …"
-
-
 def _where(page: LibraryPage, size: int) -> str:
     if page.pages == 1:
         return plural(page.total, "session")
@@ -200,7 +193,7 @@ def _where(page: LibraryPage, size: int) -> str:
 
 
 def _nothing_found(query: LibraryQuery) -> Markup:
-    others = (query.policy, query.model, query.certificate, query.tag, query.judged, query.since, query.until)
+    others = (query.policy, query.model, query.certificate, query.tag, query.judged, query.since, query.before)
     return html(
         """
         <div class="empty-list"><p class="sub">
@@ -248,7 +241,7 @@ def _table(page: LibraryPage, query: LibraryQuery) -> Markup:
           <td class="method"><span title="{{ policy_about(item.policy) }}">{{ policy_name(item.policy) }}</span>
             <span class="cut hint">{{ item.model }}</span></td>
           <td class="claim">
-            {{ badge("calibrated" if item.certificate == "certified" else "uninformative", item.certificate) }}</td>
+            {{ badge("calibrated" if certified(item.certificate) else "uninformative", item.certificate) }}</td>
           <td class="n">{{ item.step_count|count }}<span class="hint folded">
             {{ item.branch_count|count }} {{ "branch" if item.branch_count == 1 else "branches" }}</span></td>
           <td class="n branches">{{ item.branch_count|count }}</td>
@@ -269,6 +262,7 @@ def _table(page: LibraryPage, query: LibraryQuery) -> Markup:
         entries=page.entries,
         query=query,
         beginning=beginning,
+        certified=lambda text: Certificate.read(text).certified,
         policy_about=policy_about,
         policy_name=policy_name,
     )

@@ -21,7 +21,7 @@ FACTORIZED = (
 )
 
 
-class Part(TypedDict):
+class ChainAnswer(TypedDict):
     """One of the two answers: ``t`` title, ``s`` state of its mark, ``b`` badge, ``says`` words, ``rows`` figures."""
 
     t: str
@@ -36,7 +36,7 @@ class ChainPanel(TypedDict):
 
     text: str
     weakest: int
-    parts: list[Part]
+    parts: list[ChainAnswer]
 
 
 def chain_panel(chain: ChainCertificate | None) -> ChainPanel | None:
@@ -51,7 +51,7 @@ def no_chain(view: AuditView) -> str:
     return FACTORIZED if view.calibration is not None and view.settings.mask_layout == "factorized" else ""
 
 
-def _sequence(chain: ChainCertificate) -> Part:
+def _sequence(chain: ChainCertificate) -> ChainAnswer:
     found, held = chain.sequence, level(1 - chain.sequence.alpha)
     state, label, says = {
         True: (
@@ -68,7 +68,7 @@ def _sequence(chain: ChainCertificate) -> Part:
         ),
         None: ("uninformative", "says nothing", chain.reason),
     }[chain.sequence_certified]
-    return Part(
+    return ChainAnswer(
         t="As one chain",
         s=state,
         b=label,
@@ -87,7 +87,7 @@ def _sequence(chain: ChainCertificate) -> Part:
     )
 
 
-def _union(chain: ChainCertificate) -> Part:
+def _union(chain: ChainCertificate) -> ChainAnswer:
     bound = chain.union
     state, label, says = {
         True: ("calibrated", "every step certified" if bound.level > 0 else "no bound", _bound_says(chain)),
@@ -98,7 +98,7 @@ def _union(chain: ChainCertificate) -> Part:
             "A step’s threshold is borrowed or lets every token pass, so the risks cannot be added up.",
         ),
     }[chain.union_certified]
-    return Part(
+    return ChainAnswer(
         t="Step by step, added up",
         s=state if bound.level > 0 or state != "calibrated" else "uninformative",
         b=label,

@@ -36,7 +36,7 @@ from coft_core.text.user_list import UserList
 from coft_core.types import FAMILIES, PROXY_FAMILIES, Certificate, Span
 from db.audits import SessionFields
 from db.types import JsonObject
-from db.user_lists import UserListsRepository
+from db.user_lists import UserListRecord, UserListsRepository
 
 Asked = TypeVar("Asked", AuditSettings, CalibrationRequest)
 
@@ -158,6 +158,19 @@ def stored_list(user_lists: UserListsRepository, user_list_id: int) -> UserList:
         NotFoundError: It has been deleted.
     """
     return UserList(user_lists.get(user_list_id).name, tuple(user_lists.terms(user_list_id)))
+
+
+def named_list(user_lists: UserListsRepository, name: str) -> UserListRecord:
+    """The word list of a name.
+
+    Raises:
+        ServiceError: There is none.
+    """
+    record = user_lists.find(name.strip())
+    if record is None:
+        known = ", ".join(f"“{item.name}”" for item in user_lists.list()) or "none yet"
+        raise ServiceError(f"There is no word list “{name}”; the lists are: {known}.")
+    return record
 
 
 def preview_of(prepared: Plan, asked: Sequence[Span] = ()) -> MaskPreview:

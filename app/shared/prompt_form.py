@@ -36,6 +36,12 @@ NOT_TRIED = '<p class="hint">Not estimated.</p>'
 MOST_ERRORS = 5000
 """Rows of the table of errors; a browser cannot lay out many more."""
 
+SOURCES = [
+    ("The references: each row’s own continuation. Fast, and needs a reference in each row.", "reference"),
+    ("Rollouts: what this policy itself writes. Slower; fits prompts whose continuation nobody has.", "rollout"),
+]
+"""Where the contexts of a calibration can come from."""
+
 FIELD_HELP = {
     "prompt": "required",
     "reference": "its true continuation",

@@ -13,7 +13,16 @@ from db.user_lists import UserListRecord
 Message = dict[str, object]
 """What the browser builds a part of its page from."""
 
+BEGINNING = 160
+"""Characters of a prompt in a list; the rest is on the session's own page."""
+
 ENDS = {"length": "length reached", "end": "end of text", "context": "context full"}
+
+
+def beginning(prompt: str) -> str:
+    """The first characters of a prompt in one line."""
+    line = " ".join(prompt.split())
+    return line if len(line) <= BEGINNING else f"{line[:BEGINNING].rstrip()} …"
 
 
 def finished_text(finished: str | None) -> str | None:

@@ -37,7 +37,7 @@ SINGLE = "single"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredChoices:
     """What the store offers for a choice today, and the families that are masked unless settings say otherwise."""
 
     calibrations: tuple[CalibrationSummary, ...]
@@ -111,7 +111,7 @@ def masking_from(user_list: object, families: object) -> dict[str, Any]:
     }
 
 
-def control_values(settings: AuditSettings, stored: Stored) -> list[object]:
+def control_values(settings: AuditSettings, stored: StoredChoices) -> list[object]:
     """What the controls show for settings; a calibration or a word list that is gone shows as none."""
     families = stored.families if settings.masked_families is None else settings.masked_families
     single = settings.mask_layout == "joint" and len(families) == 1
@@ -127,7 +127,7 @@ def control_values(settings: AuditSettings, stored: Stored) -> list[object]:
     return list(values.values())
 
 
-def updates_from(values: list[object], stored: Stored, groups: Sequence[GroupSummary] = ()) -> list[object]:
+def updates_from(values: list[object], stored: StoredChoices, groups: Sequence[GroupSummary] = ()) -> list[object]:
     """Updates that make the controls show values, with what is stored today to choose from."""
     updates, given = list(values), dict(zip(FIELDS, values, strict=True))
     calibrations = calibration_choices(

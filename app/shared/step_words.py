@@ -102,9 +102,9 @@ def digits_for(values: list[float], tau: float) -> int:
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A number with its sign, with a true minus."""
-    text = f"{abs(value):.{digits}f}"
-    if float(text) == 0:
+    """A number with its sign, with a true minus; also an infinite one."""
+    text = "\N{INFINITY}" if math.isinf(value) else f"{abs(value):.{digits}f}"
+    if not math.isinf(value) and float(text) == 0:
         return text
     return f"+{text}" if value > 0 else f"{MINUS}{text}"
 
@@ -145,12 +145,27 @@ def shown_token(token: str) -> str:
 
 def times_likelier(log_ratio: float) -> str:
     """What a log ratio of factual to masked says, as a factor."""
+    factor = _factor(log_ratio)
+    if factor is None:
+        return "about as likely with the attribute masked"
+    when = "when the attribute is visible" if log_ratio > 0 else "when the attribute is masked"
+    return f"{factor} times likelier {when}"
+
+
+def times(log_ratio: float) -> str:
+    """The same for a column."""
+    factor = _factor(log_ratio)
+    if factor is None:
+        return "about equal"
+    return f"{factor}\N{MULTIPLICATION SIGN} {'visible' if log_ratio > 0 else 'masked'}"
+
+
+def _factor(log_ratio: float) -> str | None:
+    """None where it is about 1."""
     factor = math.exp(min(abs(log_ratio), 20.0))
     if factor < 1.05:
-        return "about as likely with the attribute masked"
-    shown = f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
-    when = "when the attribute is visible" if log_ratio > 0 else "when the attribute is masked"
-    return f"{shown} times likelier {when}"
+        return None
+    return f"{factor:.1f}" if factor < 100 else f"{factor:,.0f}"
 
 
 def clock(moment: datetime) -> str:

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import typer
 
-from app.calibrate.service import CalibrationService
-from app.lists.service import UserListService
 from app.settings import Settings
-from app.shared.audits import AuditSettings, ParameterValue
+from app.shared.calibrations import CalibrationStore
 from app.shared.commands import Stopped, progress_bar
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService, JobView
-from app.shared.json import settings_json
 from app.shared.operations import Json
-from app.shared.planning import families_from_text
-from app.shared.policies import FACTORIZED, KNOWN_POLICIES, fitted, parameter_values, policy_info
+from app.shared.planning import families_from_text, named_list
+from app.shared.policies import KNOWN_POLICIES
+from app.shared.settings_json import USUAL
 from app.shared.wiring import Services
-from app.tune.service import TuningService
 from coft_core.types import FAMILIES
+from db.user_lists import UserListsRepository
 
 EMBEDDED = "embedded"
 LAYOUTS = ("joint", "factorized")
 POLICY_KEYS = tuple(item.key for item in KNOWN_POLICIES)
 POLL_SECONDS = 0.5
-
-_USUAL = AuditSettings()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +57,12 @@ class PolicyOptions:
     """
 
     model: str = field(default_factory=lambda: Settings().model)
-    lam: float = _USUAL.lam
-    alpha: float = _USUAL.alpha
-    temperature: float = _USUAL.temperature
-    top_p: float = _USUAL.top_p
-    top_k: int = _USUAL.top_k
-    seed: int = _USUAL.seed
+    lam: float = USUAL.lam
+    alpha: float = USUAL.alpha
+    temperature: float = USUAL.temperature
+    top_p: float = USUAL.top_p
+    top_k: int = USUAL.top_k
+    seed: int = USUAL.seed
     prompt_format: Literal["auto", "chat", "plain"] = "auto"
     no_chat_template: bool = False
     chat_date: Annotated[str | None, typer.Option("--chat-date", metavar="DAY")] = None
@@ -85,6 +81,7 @@ class PolicyOptions:
             ServiceError: There is no such mask, family or word list, or families are named twice.
         """
         layout, families = self._layout_and_families()
+        listed = None if self.word_list is None else named_list(wired[UserListsRepository], self.word_list)
         return {
             **{
                 name: getattr(self, name) for name in ("model", "lam", "alpha", "temperature", "top_p", "top_k", "seed")
@@ -97,7 +94,7 @@ class PolicyOptions:
             "sentinel": self.sentinel,
             "whitelist": tuple(self.whitelist),
             "masked_families": families,
-            "user_list_id": None if self.word_list is None else wired[UserListService].named(self.word_list).summary.id,
+            "user_list_id": None if listed is None else listed.id,
         }
 
     def _layout_and_families(self) -> tuple[str, tuple[str, ...] | None]:
@@ -112,88 +109,6 @@ class PolicyOptions:
         if named is not None:
             raise ServiceError("--mask names one family and --mask-families others; give one of them.")
         return "joint", (self.mask,)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecodingOptions(PolicyOptions):
-    """Everything that describes how a prompt is decoded, but the policies' names.
-
-    Attributes:
-        parameters: a parameter of the policy, as 'policies' lists them; may be given several times
-        tuned: take the strength that the newest fitting tuning found
-        calibration: number of a calibration, 'embedded' or 'none'
-        group: group whose own thresholds are used (default: all contexts together)
-        proceed_uncertified: use a calibration of another policy
-        steps: tokens to generate at most
-        greedy: take the likeliest certified token
-    """
-
-    parameters: Annotated[list[str], typer.Option("--set", metavar="[POLICY.]NAME=VALUE")] = field(default_factory=list)
-    tuned: bool = False
-    calibration: str = EMBEDDED
-    group: str | None = None
-    proceed_uncertified: bool = False
-    steps: int = _USUAL.max_new_tokens
-    greedy: bool = False
-
-    def decoding(self, wired: Services, policies: str) -> list[AuditSettings]:
-        """The settings of each of the policies that are named, separated by commas.
-
-        Raises:
-            ServiceError: There is no such policy, calibration or parameter.
-        """
-        names = [name.strip() for name in policies.split(",")]
-        chosen = [name if name == FACTORIZED else policy_info(name).key for name in names]
-        given = [_parameter(text) for text in self.parameters]
-        for name, parameter, value in given:
-            if name and name not in chosen:
-                raise ServiceError(f"--set names the policy {name!r}, which --policy does not; name it there too.")
-            if not name and len(chosen) > 1:
-                raise ServiceError(f"Several policies are named; write --set POLICY.{parameter}={value}.")
-        return [self._of(wired, policy, [item for item in given if item[0] in ("", policy)]) for policy in chosen]
-
-    def _of(self, wired: Services, policy: str, given: Sequence[tuple[str, str, str]]) -> AuditSettings:
-        settings = AuditSettings(
-            **self.settings(wired),
-            policy="coft" if policy == FACTORIZED else policy,
-            calibration_id=self._calibration_id(wired, policy),
-            greedy=self.greedy,
-            max_new_tokens=self.steps,
-            proceed_uncertified=self.proceed_uncertified,
-            group=self.group,
-        )
-        own = fitted(settings, policy)
-        if self.tuned and own.policy != "vanilla":
-            own = wired[TuningService].applied(own)
-        lines: dict[str, list[str]] = {}
-        for _, parameter, value in given:
-            lines.setdefault(parameter, []).append(value)
-        values = parameter_values(policy_info(own.policy), {name: "\n".join(own) for name, own in lines.items()})
-        merged: dict[str, ParameterValue] = dict(own.parameters) | dict(values)
-        return replace(own, parameters=tuple(merged.items()))
-
-    def _calibration_id(self, wired: Services, policy: str) -> int | None:
-        """The calibration that was asked for; the embedded one only where it can fit, which the session then says."""
-        if self.calibration == "none":
-            return None
-        if self.calibration != EMBEDDED:
-            return calibration_id(wired, self.calibration, self.model)
-        embedded = any(item.embedded for item in wired[CalibrationService].list(self.model))
-        return calibration_id(wired, EMBEDDED, self.model) if embedded and policy == "coft" else None
-
-
-def _parameter(text: str) -> tuple[str, str, str]:
-    """Policy (empty for the only one), parameter and value of a ``--set``."""
-    name, equals, value = text.partition("=")
-    policy, _, parameter = name.strip().rpartition(".")
-    if not equals or not parameter:
-        raise ServiceError(f"--set {text!r} is no NAME=VALUE; write, for instance, --set strength=2.")
-    return policy, parameter, value
-
-
-def as_settings(settings: AuditSettings) -> Json:
-    """Settings as a program would send them."""
-    return settings_json(settings)
 
 
 def calibration_id(wired: Services, text: str, model: str | None = None) -> int:
@@ -213,7 +128,7 @@ def calibration_id(wired: Services, text: str, model: str | None = None) -> int:
         raise ServiceError(
             f"{text!r} is no calibration; give its number from 'calibrations list', '{EMBEDDED}' or 'none'."
         )
-    embedded = [item for item in wired[CalibrationService].list(model) if item.embedded]
+    embedded = [item for item in wired[CalibrationStore].list(model) if item.embedded]
     if not embedded:
         raise ServiceError("No calibration is embedded for this model; give the number of one.")
     return embedded[0].id

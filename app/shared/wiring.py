@@ -47,7 +47,7 @@ class Feature:
 
     Attributes:
         package: The folder, as Python imports it.
-        commands: What its commands are for, by their first word.
+        commands: What its commands are for, by their first word; that of an earlier feature is taken over.
         page: Its page; None where it has none of its own.
         on_audit: Whether its module ``panel`` places something beside the token that is looked at on the audit page.
     """

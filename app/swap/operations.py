@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from app.audit.operations import DecodingOptions
 from app.shared.commands import Choices
 from app.shared.errors import ServiceError
 from app.shared.files import write_text
 from app.shared.operations import Json, Progress, Read, checked, command, operation, record
 from app.shared.policies import policy_name
 from app.shared.settings_json import USUAL, Settings, spans_from_json
-from app.shared.terminal import POLICY_KEYS, DecodingOptions, spans_of
+from app.shared.terminal import POLICY_KEYS, spans_of
 from app.shared.wiring import Services
 from app.swap.distributions import swap_csv
 from app.swap.service import SwapService

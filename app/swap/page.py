@@ -31,7 +31,7 @@ from app.shared.settings_rail import (
     CHANGED,
     FIELDS,
     SettingsRail,
-    Stored,
+    StoredChoices,
     control_values,
     default_calibration,
     settings_from,
@@ -126,7 +126,9 @@ class SwapHandlers(SettingsHandlers):
         kind, answer = event.table, int(event.answer) - 1
         return str(self._swaps.write_csv(int(event.number), answer, kind, Path(self._folder.name)))
 
-    def _opened(self, event: gr.EventData, message: Message, settings: AuditSettings, stored: Stored) -> list[object]:
+    def _opened(
+        self, event: gr.EventData, message: Message, settings: AuditSettings, stored: StoredChoices
+    ) -> list[object]:
         """A message, and updates that make the controls show settings."""
         message = {**message, "settings": control_values(settings, stored)}
         return [reply(event, message), *self.updates(settings, stored)]

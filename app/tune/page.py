@@ -10,7 +10,6 @@ from typing import Any
 
 import gradio as gr
 
-from app.calibrate.form import SOURCES
 from app.shared.audits import AuditSettings
 from app.shared.errors import ServiceError
 from app.shared.events import EVENT, LATEST, MULTIPLE, downloaded, shown
@@ -18,7 +17,7 @@ from app.shared.job_watch import JobKind, JobWatch, job_part, run_buttons, wire_
 from app.shared.jobs import JobService, JobView
 from app.shared.markup import chart, hint, listing, markup, upload
 from app.shared.policies import KNOWN_POLICIES
-from app.shared.prompt_form import samples_list
+from app.shared.prompt_form import SOURCES, samples_list
 from app.shared.web import topbar
 from app.shared.wiring import Services
 from app.tune.runs import TuningRequest

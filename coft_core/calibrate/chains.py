@@ -60,7 +60,7 @@ class ChainPrompt:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chain:
+class RolledOut:
     """What one prompt gave, step by step: T steps, with F masked views of the prompt.
 
     Attributes:
@@ -88,7 +88,7 @@ class Chains:
 
     prompts: tuple[ChainPrompt, ...]
     views: tuple[tuple[str, ...], ...]
-    chains: tuple[Chain, ...]
+    chains: tuple[RolledOut, ...]
     ended: tuple[bool, ...]
 
     def truth(self, view: str = JOINT) -> CalibrationValues:
@@ -172,7 +172,7 @@ def generate_chains(
         continued,
         progress or (lambda count: None),
     )
-    chains = tuple(Chain(**entry) for entry in entries)
+    chains = tuple(RolledOut(**entry) for entry in entries)
     ended = tuple(bool(own.tokens.size) and int(own.tokens[-1]) in model.end_token_ids for own in chains)
     return Chains(tuple(prompts), views, chains, ended)
 
@@ -226,7 +226,7 @@ def _size(model: LanguageModel, policy: Policy, prompts: Sequence[ChainPrompt], 
 def _continue(
     prompts: Sequence[ChainPrompt], model: LanguageModel, policy: Policy, steps: int, seed: int
 ) -> list[Entry]:
-    """The chains of a batch of prompts with the same branches, as :class:`Chain` has them."""
+    """The chains of a batch of prompts with the same branches, as :class:`RolledOut` has them."""
     branches = [policy.branches(p.prompt) for p in prompts]
     names = tuple(branch.name for branch in branches[0])
     group = BranchGroup({BASE: model}, [branch for row in branches for branch in row])

@@ -38,7 +38,7 @@ LABELS = ("@identity", "@people", "@pronoun", "@name")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SequenceItem:
     """One item of a sequence: a token of one of the classes, or of none of them if negated."""
 
     classes: tuple[str, ...]
@@ -50,8 +50,8 @@ class Step:
 class Condition:
     """Neighbours that must stand before and after a term, both in reading order."""
 
-    before: tuple[Step, ...] = ()
-    after: tuple[Step, ...] = ()
+    before: tuple[SequenceItem, ...] = ()
+    after: tuple[SequenceItem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class TokenClasses:
     def _met(self, condition: Condition, start: int, end: int) -> bool:
         return self._walk(condition.before[::-1], start - 1, -1) and self._walk(condition.after, end, 1)
 
-    def _walk(self, steps: Sequence[Step], index: int, direction: int) -> bool:
+    def _walk(self, steps: Sequence[SequenceItem], index: int, direction: int) -> bool:
         """Match steps against the tokens from ``index`` on, backtracking over optional ones."""
         if not steps:
             return True
@@ -167,7 +167,7 @@ def _parse_rule(name: str, value: Mapping[str, Any], classes: Collection[str]) -
     return ContextRule(*sides)
 
 
-def _parse_steps(name: str, steps: str, classes: Collection[str]) -> tuple[Step, ...]:
+def _parse_steps(name: str, steps: str, classes: Collection[str]) -> tuple[SequenceItem, ...]:
     parsed = []
     for text in steps.split():
         match = _STEP.fullmatch(text)
@@ -176,7 +176,7 @@ def _parse_steps(name: str, steps: str, classes: Collection[str]) -> tuple[Step,
         named = tuple(sorted(set(match["classes"].split("|"))))
         if unknown := [own for own in named if own not in classes]:
             raise LexiconError(f"rule {name!r}: step {text!r} names an unknown class {unknown[0]!r}")
-        parsed.append(Step(named, bool(match["negated"]), match["times"]))
+        parsed.append(SequenceItem(named, bool(match["negated"]), match["times"]))
     return tuple(parsed)
 
 

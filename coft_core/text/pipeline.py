@@ -60,7 +60,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Recognized:
     """What a pipeline makes of one text.
 
     Attributes:
@@ -104,7 +104,7 @@ class EntityPipeline:
         embedded = name_or_path in (AUTO, EMBEDDED)
         return cls(str(assets_path("pipelines", "en_coft_ner")) if embedded else name_or_path)
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str) -> Recognized:
         """What the pipeline makes of a text.
 
         People (``PERSON``), nationalities and religions (``NORP``) and places (``GPE``) come without a leading article
@@ -126,11 +126,11 @@ class EntityPipeline:
         found = list(_named(document, None if chances is None else sensitive))
         if chances is not None:
             found += _of_families(document, chances, self._family_labels)
-        return Reading(tuple(sorted(found, key=lambda entity: entity.start)), starts, ends, sensitive)
+        return Recognized(tuple(sorted(found, key=lambda entity: entity.start)), starts, ends, sensitive)
 
     @property
     def judges(self) -> bool:
-        """Whether it gives every word the probability of each family, so that :meth:`Reading.probability` says it."""
+        """Whether it gives every word a probability for each family, as :meth:`Recognized.probability` says."""
         return FAMILIES_PIPE in self._nlp.component_names
 
     @property

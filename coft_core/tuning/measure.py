@@ -87,7 +87,7 @@ def check_items(items: Sequence[TuningItem]) -> None:
             raise InvalidInputError(f"The prompts of the pair {pair!r} have different answers; give them the same.")
 
 
-class Written(NamedTuple):
+class GivenToken(NamedTuple):
     """What a policy says of one token of a given continuation.
 
     Attributes:
@@ -117,7 +117,7 @@ class ItemReader:
         self._spans = detector.detect(item.prompt) if item.spans is None else item.spans
         self._logits: dict[Any, Tensor] = {}
 
-    def choices(self, policy: Policy) -> list[list[Written]]:
+    def choices(self, policy: Policy) -> list[list[GivenToken]]:
         """Every choice, token by token, the answer first."""
         make = partial(
             plan,
@@ -133,7 +133,7 @@ class ItemReader:
         prepared = self._room.run(size, make) if size else make()
         return [self._written(prepared, text) for text in self._item.choices]
 
-    def _written(self, prepared: Plan, text: str) -> list[Written]:
+    def _written(self, prepared: Plan, text: str) -> list[GivenToken]:
         tokens = tuple(continuation_ids(self._model, prepared.prompt, text))
         branches = prepared.policy.branches(prepared.prompt)
         names = tuple(branch.name for branch in branches)
@@ -164,11 +164,11 @@ class ItemReader:
         return torch.stack([row[:, :width].to(rows[0].device, dtype) for row in rows], dim=1)  # (C, B, V)
 
 
-def _one(log_p: Tensor, certified: Tensor | None, token: int) -> Written:
+def _one(log_p: Tensor, certified: Tensor | None, token: int) -> GivenToken:
     """One token; an empty certified set falls back to all tokens, as it does in decoding. Both tensors are ``(V,)``."""
     if certified is not None and bool(certified.any()):
         log_p = torch.where(certified, log_p, -torch.inf)
-    return Written(float(log_p[token]), int(log_p.argmax()) == token)
+    return GivenToken(float(log_p[token]), int(log_p.argmax()) == token)
 
 
 RESAMPLES = 2000
@@ -261,7 +261,7 @@ def measure_many(
     return [_measured(items, np.array(own, dtype=float), said, seed) for own, said in zip(right, answers, strict=True)]
 
 
-def _answer_distribution(item: TuningItem, choices: Sequence[Sequence[Written]]) -> npt.NDArray[np.float64]:
+def _answer_distribution(item: TuningItem, choices: Sequence[Sequence[GivenToken]]) -> npt.NDArray[np.float64]:
     """Probabilities of the choices, the answer first, ``(C,)``; ``(p, 1 - p)`` without choices."""
     if not item.others:
         p = math.exp(choices[0][0].log_p)
@@ -275,7 +275,7 @@ def _answer_distribution(item: TuningItem, choices: Sequence[Sequence[Written]])
     return np.asarray(weights / weights.sum())
 
 
-def _is_right(item: TuningItem, answer: Sequence[Written], distribution: npt.NDArray[np.float64]) -> bool:
+def _is_right(item: TuningItem, answer: Sequence[GivenToken], distribution: npt.NDArray[np.float64]) -> bool:
     if not item.others:
         return answer[0].greedy
     return bool(distribution[0] > distribution[1:].max())

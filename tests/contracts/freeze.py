@@ -16,7 +16,7 @@ from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
@@ -58,7 +58,7 @@ def write_store(path: Path) -> None:
         )
         wired[JobService].wait(wired[BatchService].view(batch).job.id)
         SEEN.mkdir(exist_ok=True)
-        BUNDLE.write_bytes(wired[ExportService].bundle(1))
+        BUNDLE.write_bytes(wired[ReportService].bundle(1))
 
 
 def write_stores(path: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from app.bootstrap import services
 from app.cli import main, program
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.server import build_app
 from app.settings import Settings
 from app.shared.wiring import Services
@@ -125,7 +125,7 @@ def written(url: str) -> dict[str, Callable[[], str]]:
 
     def exported(session_id: int, kind: str) -> str:
         with opened(url) as wired:
-            text = wired[ExportService].content(session_id, kind).decode("utf-8")
+            text = wired[ReportService].content(session_id, kind).decode("utf-8")
         # The library that draws the pictures is inside, and changes with its own versions.
         return re.sub(r"(<script[^>]*>)[^\0]{1000000,}?(</script>)", r"\1…\2", text)
 

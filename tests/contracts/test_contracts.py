@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.report.service import ExportService
+from app.report.service import ReportService
 from db.database import Database
 from db.sessions import SessionsRepository
 from db.verdicts import AnnotationsRepository
@@ -50,7 +50,7 @@ def test_a_session_of_every_earlier_version_is_exported(tmp_path: Path) -> None:
     for path in sorted(STORES.glob("*.gz")):
         with opened(restored(path, tmp_path / f"{path.name[:4]}.db")) as wired:
             for kind in ("csv", "json", "html", "zip", "bundle"):
-                assert wired[ExportService].content(1, kind), (path.name, kind)
+                assert wired[ReportService].content(1, kind), (path.name, kind)
 
 
 def test_the_kept_evidence_still_verifies() -> None:

@@ -12,7 +12,7 @@ from tests.fakes.calibrations import FakeCalibrations
 from tests.fakes.compared_sets import FakeComparedSets
 from tests.fakes.comparisons import FakeComparisons
 from tests.fakes.data import make_step, position_bins
-from tests.fakes.library import FakeExports, FakeLibrary, FakeSessions
+from tests.fakes.library import FakeLibrary, FakeSessions
 from tests.fakes.reports_and_jobs import FakeJobs, FakeReports
 from tests.fakes.rereads import FakeRereads
 from tests.fakes.swaps import FakeSwaps
@@ -25,7 +25,6 @@ STANDS_FOR = {
     "BatchService": "batches",
     "CalibrationService": "calibrations",
     "ComparisonService": "comparisons",
-    "ExportService": "exports",
     "JobService": "jobs",
     "ReportService": "reports",
     "RereadService": "rereads",
@@ -53,7 +52,6 @@ class FakeServices:
         self.audits.calibrations = self.calibrations
         self.batches = FakeBatches(self.calibrations)
         self.reports = FakeReports(self.audits)
-        self.exports = FakeExports(self.audits)
         self.library = FakeLibrary(self.audits)
         self.comparisons = FakeComparisons(self.audits)
         self.compared_sets = FakeComparedSets(self.audits)

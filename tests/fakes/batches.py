@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from app.batch.impact import ImpactTable, OutcomeRule, Outcomes, impact_table, outcomes_of
-from app.batch.rows import BatchOrder, BatchRowView, group_totals, rows_csv, sorted_rows
+from app.batch.rows import BatchOrder, group_totals, rows_csv, sorted_rows
 from app.batch.service import BatchEstimate, BatchRequest, BatchSummary, BatchView
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobView
+from app.shared.prompt_rows import BatchRowView
 from app.shared.prompt_sets import ParsedPromptSet, RowError, SamplePromptSet
 from db.types import NotFoundError
 from tests.fakes.calibrations import ASSETS, FakeCalibrations

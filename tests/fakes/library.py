@@ -29,25 +29,6 @@ class FakeSessions:
 
 
 FIELDS = {"updated": "updated_at", "created": "created_at", "steps": "step_count"}
-NAMES = {
-    "csv": ".csv",
-    "json": ".json",
-    "html": ".html",
-    "zip": ".zip",
-    "bundle": "-bundle.zip",
-    "bundle-with-prompts": "-bundle-with-prompts.zip",
-}
-
-
-class FakeExports:
-    def __init__(self, audits: FakeAudits) -> None:
-        self.audits = audits
-
-    def write(self, session_id: int, kind: str, folder: Path) -> Path:
-        view = self.audits.view(session_id)
-        path = Path(folder) / f"audit-{session_id}{NAMES[kind]}"
-        path.write_text(f"{view.name}: {kind}", "utf-8")
-        return path
 
 
 class FakeLibrary(FakeBranching):
@@ -143,7 +124,6 @@ class FakeLibrary(FakeBranching):
 
 
 def _matches(item: SessionEntryRecord, query: LibraryQuery) -> bool:
-    day = item.updated_at.date()
     return (
         query.text.strip().lower() in f"{item.name} {item.prompt} {' '.join(item.tags)}".lower()
         and query.policy in (None, item.policy)
@@ -152,8 +132,8 @@ def _matches(item: SessionEntryRecord, query: LibraryQuery) -> bool:
         and (query.tag is None or query.tag in item.tags)
         and query.archived in (None, item.archived_at is not None)
         and query.judged in (None, item.verdict_count > 0)
-        and (query.since is None or day >= query.since)
-        and (query.until is None or day <= query.until)
+        and (query.since is None or item.updated_at >= query.since)
+        and (query.before is None or item.updated_at < query.before)
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from app.report.service import SUFFIXES
 from app.shared.jobs import JobView
 from tests.fakes.audits import FakeAudits
 from tests.fakes.data import job_view
@@ -20,9 +21,10 @@ class FakeReports:
         lines += [f"{session_id},{step.index + 1},main,{step.token_id},{step.token}" for step in view.steps]
         return "\r\n".join(lines) + "\r\n"
 
-    def write_csv(self, session_id: int, folder: Path) -> Path:
-        path = Path(folder) / f"audit-{session_id}.csv"
-        path.write_text(self.csv(session_id), "utf-8")
+    def write(self, session_id: int, kind: str, folder: Path) -> Path:
+        path = Path(folder) / f"audit-{session_id}{SUFFIXES[kind]}"
+        content = self.csv(session_id) if kind == "csv" else f"{self.audits.view(session_id).name}: {kind}"
+        path.write_text(content, "utf-8")
         return path
 
 

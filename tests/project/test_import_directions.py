@@ -24,30 +24,8 @@ CORE_LEVELS = (
 )
 PUBLIC = ("service", "operations", "panel")
 """Modules of a feature that others may use: what it does, how programs ask for it, and what other pages place of it."""
-STILL_ACROSS = {
-    "app/audit/operations.py imports app.compare.types",
-    "app/batch/rows.py imports app.review.log",
-    "app/batch/words.py imports app.sessions.words",
-    "app/compare/chains.py imports app.batch.rows",
-    "app/compare/operations.py imports app.batch.rows",
-    "app/compare/set_words.py imports app.batch.rows",
-    "app/compare/sets.py imports app.batch.rows",
-    "app/compare/types.py imports app.batch.rows",
-    "app/report/html.py imports app.review.log",
-    "app/report/tables.py imports app.review.log",
-    "app/report/verify/recalibration.py imports app.calibrate.run",
-    "app/report/verify/structure.py imports app.review.log",
-    "app/review/words.py imports app.sessions.words",
-    "app/sessions/archive.py imports app.report.tables",
-    "app/sessions/service.py imports app.report.tables",
-    "app/audit/handlers.py imports app.report.tables",
-    "app/audit/operations.py imports app.report.tables",
-    "app/shared/terminal.py imports app.calibrate.service",
-    "app/shared/terminal.py imports app.lists.service",
-    "app/shared/terminal.py imports app.tune.service",
-    "app/tune/page.py imports app.calibrate.form",
-}
-"""Imports that still go across; each goes with what it reaches for."""
+DELETABLE = ("compare", "swap")
+"""Features that no other one uses, so that nothing but their folder and their line in the bootstrap names them."""
 WITHOUT_PAGES = ("service", "types", "commands", "json", "document", "bundle", "chains", "sets", "log")
 """Modules of a feature that the command line imports, which does without Gradio."""
 
@@ -145,22 +123,26 @@ def test_the_statistics_stand_on_numpy_alone():
 
 
 def across():
-    """Imports of one feature by another that are not of its public modules, and any of a feature by what all share."""
+    """Every import of a feature's module by another folder: the file, its folder, the feature and the module."""
     for room in (*FEATURES, "shared"):
         for path in modules(f"app/{room}"):
             for module in imports(path):
-                root, _, rest = module.partition(".")
-                parts = rest.split(".")
-                if root != "app" or parts[0] == room or len(parts) != 2:
-                    continue
-                if parts[0] in FEATURES and (room == "shared" or parts[1] not in PUBLIC):
-                    yield f"{path.relative_to(ROOT)} imports {module}"
-                if parts[0] == "bootstrap":
-                    yield f"{path.relative_to(ROOT)} imports {module}"
+                package, _, inner = module.removeprefix("app.").partition(".")
+                if module.startswith("app.") and inner and package in FEATURES and package != room:
+                    yield path.relative_to(ROOT), room, package, inner.split(".")[0]
 
 
 def test_features_use_each_other_through_what_is_public_and_what_all_share_knows_no_feature():
-    assert set(across()) <= STILL_ACROSS
+    assert [found for found in across() if found[1] == "shared" or found[3] not in PUBLIC] == []
+
+
+def test_what_wires_the_features_is_imported_by_none_of_them():
+    rooms = [path for room in (*FEATURES, "shared") for path in modules(f"app/{room}")]
+    assert [path for path in rooms if any(is_under(module, "app.bootstrap") for module in imports(path))] == []
+
+
+def test_no_other_feature_needs_those_that_can_be_deleted():
+    assert [found for found in across() if found[2] in DELETABLE] == []
 
 
 def test_services_are_built_on_the_one_open_database():

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from app.report.document import SummaryPart, session_record, summary_of
 from app.report.verify.findings import Check, Findings, is_near
 from app.report.verify.loaded import Loaded
-from app.shared.audits import AuditSettings, PolicyInfo
+from app.shared.audits import AuditSettings
 from app.shared.computations import computations_of
 from app.shared.errors import ServiceError
 from app.shared.planning import policy_of
@@ -21,34 +20,19 @@ from coft_core.model.noise import noise_of
 from coft_core.types import Candidate, Step
 
 
-@dataclass(frozen=True, slots=True)
-class StepRules:
-    """A method's rules.
-
-    Attributes:
-        info: The method.
-    """
-
-    info: PolicyInfo
-
-    @property
-    def mixes(self) -> bool:
-        """Whether what it draws from is the geometric mixture of both readings (Eq. 4), lambda 0 included."""
-        return self.info.kind in ("fusion", "reference")
-
-    @property
-    def refuses_more(self) -> bool:
-        """Whether it also refuses tokens for reasons that no stored number tells, such as a toxicity."""
-        return self.info.kind == "constraint"
-
-    def support(self, row: Candidate) -> float:
-        """The log-probability that the threshold is compared with: in both readings, or in the factual one alone."""
-        return row.log_p_factual if self.info.certified_in == "factual" else row.log_joint
+def _mixes(loaded: Loaded) -> bool:
+    """Whether what the method draws from is the geometric mixture of both readings (Eq. 4), lambda 0 included."""
+    return info_of(loaded.settings.policy).kind in ("fusion", "reference")
 
 
-def rules_of(settings: AuditSettings) -> StepRules:
-    """The rules of the settings' method."""
-    return StepRules(info_of(settings.policy))
+def _refuses_more(loaded: Loaded) -> bool:
+    """Whether the method also refuses tokens for reasons that no stored number tells, such as a toxicity."""
+    return info_of(loaded.settings.policy).kind == "constraint"
+
+
+def _support(loaded: Loaded, row: Candidate) -> float:
+    """The log-probability that the threshold is compared with: in both readings, or in the factual one alone."""
+    return row.log_support("factual" if info_of(loaded.settings.policy).certified_in == "factual" else "both")
 
 
 def uncalibrated_threshold(settings: AuditSettings) -> float:
@@ -77,7 +61,7 @@ def check_fusion(loaded: Loaded) -> Check:
     Other methods make their distribution by rules of their own, which only a replay on the model recomputes.
     """
     found = Findings("Fusion of the candidates")
-    mixes = rules_of(loaded.settings).mixes
+    mixes = _mixes(loaded)
     lam = float(loaded.report.session.fingerprint.get("lam", 0.0))
     for place, _, step in loaded.own_steps():
         rows = [row for row in step.candidates if _finite(row)] if mixes else []
@@ -107,7 +91,7 @@ def check_certified(loaded: Loaded) -> Check:
     of its own only has to keep to the threshold.
     """
     found = Findings("Certified tokens")
-    rules = rules_of(loaded.settings)
+    refuses_more = _refuses_more(loaded)
     for place, _, step in loaded.own_steps():
         own = next((row for row in step.candidates if row.token_id == step.token_id), None)
         claims = own is not None and own.certified and certifies(step.state)
@@ -119,13 +103,13 @@ def check_certified(loaded: Loaded) -> Check:
                     row.certified == (not row.refused_by) or step.state == "none",
                     f"{what}: it is certified although a family refuses it, or the other way round.",
                 )
-            elif rules.refuses_more:
-                reaches = rules.support(row) >= step.log_tau - BOUNDARY
+            elif refuses_more:
+                reaches = _support(loaded, row) >= step.log_tau - BOUNDARY
                 found.expect(reaches or not row.certified, f"{what}: it is accepted and does not reach the threshold.")
             elif step.state == "none":
                 found.expect(not row.certified, f"{what}: it is marked as certified, and there is no threshold.")
-            elif abs(rules.support(row) - step.log_tau) > BOUNDARY:
-                found.same(what, "whether it is certified", row.certified, rules.support(row) >= step.log_tau)
+            elif abs(_support(loaded, row) - step.log_tau) > BOUNDARY:
+                found.same(what, "whether it is certified", row.certified, _support(loaded, row) >= step.log_tau)
         for part in step.families:
             joint = min(step.log_p_fused, part.log_p_masked)
             found.near(f"{place}, family {part.family}", "the joint support", part.log_joint, joint, EXACT)
@@ -159,7 +143,7 @@ def check_derived(loaded: Loaded) -> Check:
 def check_choices(loaded: Loaded) -> Check:
     """Fallbacks, the policy's choices and the size and mass of the set fit the candidates."""
     found = Findings("Fallbacks, choices and sets")
-    refuses = rules_of(loaded.settings).refuses_more
+    refuses = _refuses_more(loaded)
     for place, _, step in loaded.own_steps():
         members = [row for row in step.candidates if row.certified]
         empty = step.set_size == 0 and step.state != "none"
@@ -300,7 +284,7 @@ def check_ranges(loaded: Loaded) -> Check:
     least = noise_of(record.fingerprint.get("dtype"), record.temperature).nats
     ways = computations_of(record)
     told = bool(ways) and all(way.temperature is not None for way in ways)
-    rules, ranges = rules_of(loaded.settings), 0
+    ranges = 0
     for place, _, step in loaded.own_steps():
         parts = (step.set_size_low, step.set_size_high, step.noise)
         if parts == (None, None, None):
@@ -317,14 +301,14 @@ def check_ranges(loaded: Loaded) -> Check:
         )
         enough = step.noise >= least * (1 - BOUNDARY)
         found.expect(enough, f"{place}: its numeric noise is {step.noise:g} nats, and at least {least:g}.")
-        if not step.families and not rules.refuses_more:
-            _check_listed(found, place, step, rules, step.noise)
+        if not step.families and not _refuses_more(loaded):
+            margins = [_support(loaded, row) - step.log_tau for row in step.candidates]
+            _check_listed(found, place, step, margins, step.noise)
     return found.check(f"{ranges:,} ranges")
 
 
-def _check_listed(found: Findings, place: str, step: Step, rules: StepRules, noise: float) -> None:
+def _check_listed(found: Findings, place: str, step: Step, margins: Sequence[float], noise: float) -> None:
     """What is listed and stands clear of the threshold is in the least set, and what is near it in the largest."""
-    margins = [rules.support(row) - step.log_tau for row in step.candidates]
     sure = sum(margin >= noise + BOUNDARY for margin in margins)
     refused = sum(margin < -noise - BOUNDARY for margin in margins)
     possible = sum(margin >= -noise + BOUNDARY for margin in margins)

@@ -7,8 +7,8 @@ from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 
-from app.calibrate.run import CalibrationWork, calibrated, with_chains
-from app.report.bundle import CALIBRATION, PROMPTS_FILE, CalibrationPrompts, prompts_from
+from app.calibrate.service import calibrated_again
+from app.report.bundle import CALIBRATION, PROMPTS_FILE, CalibrationSource, prompts_from
 from app.report.verify.findings import Check, Findings, failed, is_near, skipped
 from app.report.verify.loaded import Loaded
 from app.report.verify.replay import COARSE_TOLERANCE, TOLERANCES
@@ -51,38 +51,34 @@ def check_calibration(loaded: Loaded, host: ModelHost | None, detector: Detector
     try:
         model = host.get(made_of.request.model)
         chosen = _detector(made_of, stated, detector)
-        work = CalibrationWork(model, chosen, made_of.rows, made_of.request, host.memory.room())
-        if (why := _other_detector(stated, work)) is not None:
+        if (why := _other_detector(stated, made_of, chosen)) is not None:
             return skipped(CALIBRATION_CHECK, why)
         with host.turn():
-            fresh = calibrated(work)
-            fresh = with_chains(work, fresh) if work.records_chains else fresh
+            fresh = calibrated_again(model, chosen, made_of.rows, made_of.request, host.memory.room())
     except (CoftError, ServiceError) as error:
         return failed(CALIBRATION_CHECK, f"The calibration cannot be made again: {error}")
     return _compared(stated, fresh, made_of, model)
 
 
-def _detector(made_of: CalibrationPrompts, stated: AnyCalibration, detector: Detector) -> SpanDetector:
+def _detector(made_of: CalibrationSource, stated: AnyCalibration, detector: Detector) -> SpanDetector:
     parts = detector_parts(stated.fingerprint.detector)
     families = made_of.request.masked_families if parts is None else parts.masked_families
     return detector().adapted(families, made_of.user_list)
 
 
-def _other_detector(stated: AnyCalibration, work: CalibrationWork) -> str | None:
+def _other_detector(stated: AnyCalibration, made_of: CalibrationSource, chosen: SpanDetector) -> str | None:
     """Why spans cannot be found again; None where they are given, or the detector is the same."""
-    if same_digests(work.detector.version, stated.fingerprint.detector):
+    if same_digests(chosen.version, stated.fingerprint.detector):
         return None
-    if all(row.example.spans is not None for row in work.rows):
+    if all(row.example.spans is not None for row in made_of.rows):
         return None
     return (
         f"spans of its prompts were found by another detector ({stated.fingerprint.detector}) than there is here "
-        f"({work.detector.version})"
+        f"({chosen.version})"
     )
 
 
-def _compared(
-    stated: AnyCalibration, fresh: AnyCalibration, made_of: CalibrationPrompts, model: LanguageModel
-) -> Check:
+def _compared(stated: AnyCalibration, fresh: AnyCalibration, made_of: CalibrationSource, model: LanguageModel) -> Check:
     found = Findings(CALIBRATION_CHECK)
     found.same("Calibration", "its kind", type(stated).__name__, type(fresh).__name__)
     # Spans that are given need no detector, so that its version may be another one here.

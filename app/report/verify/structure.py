@@ -13,7 +13,7 @@ from app.report.bundle import CALIBRATION, MANIFEST, TABLES, digests_of, tables_
 from app.report.document import BranchPart, LogPart, ReportPart, StepPart, log_records, steps_digest, thresholds_digest
 from app.report.verify.findings import Check, Findings, failed, skipped
 from app.report.verify.loaded import Loaded, place_of
-from app.review.log import check_log
+from app.shared.verdicts import check_log
 from coft_core.conformal.families import load_calibration
 from coft_core.decode.loop import ROOT_PATH, fork_path
 from coft_core.errors import CoftError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import cast
 
 from app.report.bundle import CALIBRATION
@@ -11,6 +12,7 @@ from app.report.verify.findings import Check, Findings, failed, is_near, skipped
 from app.report.verify.loaded import Loaded
 from app.report.verify.numbers import uncalibrated_threshold
 from app.shared.json import chain_json
+from app.shared.planning import other_layout
 from app.shared.policies import policy_info
 from coft_core.conformal import informative
 from coft_core.errors import CalibrationFormatError
@@ -43,7 +45,8 @@ def check_certificate(loaded: Loaded) -> Check:
     found = Findings(CERTIFICATE)
     if not stated.applied:
         found.expect(loaded.applied is None, "The thresholds are said not to be applied, and their mask layout fits.")
-        says = session.certificate.startswith("uncertified: policy mismatch (mask_layout")
+        refused = other_layout(replace(loaded.settings, proceed_uncertified=True), loaded.calibration)
+        says = Certificate.read(session.certificate) == refused
         found.expect(says, "The certificate does not say that the thresholds are those of another mask layout.")
         return found.check("thresholds of another mask layout, not applied")
     try:

@@ -10,7 +10,7 @@ import pytest
 
 from app.audit.service import AuditService
 from app.calibrate.service import CalibrationService
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
 from coft_core.errors import CalibrationMismatch, InvalidInputError

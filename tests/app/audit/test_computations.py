@@ -8,8 +8,8 @@ import pytest
 from app.audit import live
 from app.audit.service import AuditService
 from app.audit.words import session_message, steps_message
-from app.report.service import ExportService
-from app.report.tables import COLUMNS, COMPUTED, ReportService
+from app.report.service import ReportService
+from app.report.tables import COLUMNS, COMPUTED
 from app.report.verify.run import BundleVerifier
 from app.shared import computations
 from app.shared.audits import AuditSettings, Computation, KeptMemory, StartAudit
@@ -66,15 +66,15 @@ def test_reports_name_the_way_and_the_bound_and_verify_against_themselves(wired,
     header, *rows = wired[ReportService].csv(audit).splitlines()
     assert header.split(",") == [*COLUMNS, *COMPUTED]
     assert all("0.00005 nats, float32" in row and way.steps in row for row in rows)
-    document = json.loads(wired[ExportService].json(audit))
+    document = json.loads(wired[ReportService].json(audit))
     (told,) = document["session"]["policy_settings"]["computed"]
     assert (told["steps"], told["numeric_noise"]) == (way.steps, BOUNDS["float32"])
     assert told["memory"][0]["kind"] == "slots"
-    page = wired[ExportService].html(audit)
+    page = wired[ReportService].html(audit)
     assert "preallocated memory" in page
     assert "log-probabilities agree within 0.00005 nats, float32" in page
     found = BundleVerifier(wired[AuditService]._host, SpanDetector).verify(
-        wired[ExportService].write(audit, "bundle", tmp_path), replay=True
+        wired[ReportService].write(audit, "bundle", tmp_path), replay=True
     )
     assert [check for check in found.checks if check.status == "failed"] == []
 

@@ -15,7 +15,7 @@ from app.audit.service import AuditService
 from app.batch.service import BatchRequest, BatchService
 from app.bootstrap import services
 from app.cli import main
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
@@ -187,7 +187,7 @@ def test_a_report_is_replayed_tomorrow_and_a_forged_reading_is_found(
     stepped(wired, session, 3)
     today.now_is = TUESDAY
     fresh(wired)
-    path = wired[ExportService].write(session, "json", tmp_path)
+    path = wired[ReportService].write(session, "json", tmp_path)
     checker = verifier(Settings(pipeline="none"), loader=load)
     found = checker.verify(path, True)
     assert not [check for check in found.checks if check.status == "failed"], found.checks
@@ -241,7 +241,7 @@ def test_the_preview_a_session_and_its_report_tell_of_a_text_in_another_language
         wired[AuditService].start(StartAudit(prompt, settings)).warnings,
     ]
     assert all(any("in Spanish" in warning for warning in warnings) for warnings in told)
-    page = wired[ExportService].write(1, "html", tmp_path).read_text("utf-8")
+    page = wired[ReportService].write(1, "html", tmp_path).read_text("utf-8")
     assert "in Spanish" in page
     assert "plain text" in page
 

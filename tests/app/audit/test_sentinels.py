@@ -11,7 +11,7 @@ from app.audit.operations import print_audit
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.jobs import JobService
@@ -62,7 +62,7 @@ def test_a_method_that_masks_nothing_runs_on_a_model_without_a_sentinel_and_says
     view = ran(without, policy="vanilla")
     assert view.steps
     assert preview.warnings[0] in view.warnings
-    assert without[ExportService].bundle(view.session_id)
+    assert without[ReportService].bundle(view.session_id)
 
 
 def test_a_method_that_masks_is_refused_on_a_model_without_a_sentinel_unless_nothing_is_masked(without):
@@ -113,7 +113,7 @@ def test_the_sentinel_and_the_reason_for_it_stand_where_the_masked_prompt_stands
     assert session_json(view)["sentinel"] == sentence
     print_audit(view)
     assert sentence in capsys.readouterr().out
-    assert "the tokenizer&#39;s mask token" in tiny[ExportService].html(view.session_id)
+    assert "the tokenizer&#39;s mask token" in tiny[ReportService].html(view.session_id)
     unmasked = tiny[AuditService].preview(PROMPT, (), SETTINGS)
     assert preview_message(unmasked)["branches"] == ""
 

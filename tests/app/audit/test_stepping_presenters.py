@@ -9,7 +9,7 @@ from app.audit.until import until_from
 from app.audit.words import end_message, frame_message
 from app.shared.audits import AuditSettings, ChainProgress, RunUntil
 from app.shared.errors import ServiceError
-from app.shared.settings_rail import FIELDS, Stored, control_values, kept_settings
+from app.shared.settings_rail import FIELDS, StoredChoices, control_values, kept_settings
 from app.shared.step_words import step_card
 from tests.fakes.data import make_step
 
@@ -68,7 +68,7 @@ def test_a_card_says_whether_the_favourite_without_the_mask_was_refused():
 
 
 def test_settings_that_a_page_has_kept_come_back_and_those_of_other_fields_do_not():
-    stored = Stored((), (), ("gender",))
+    stored = StoredChoices((), (), ("gender",))
     settings = AuditSettings(lam=0.3, seed=9, calibration_id=None)
     values = control_values(settings, stored)
     again = kept_settings(values, AuditSettings())

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.batch.impact import OutcomeRule, outcomes_of
-from app.batch.rows import MEASURES, BatchRowView, group_totals, mean_interval, sorted_rows
+from app.batch.rows import MEASURES, group_totals, sorted_rows
 from app.shared.errors import ServiceError
+from app.shared.prompt_rows import BatchRowView, mean_interval
 
 ROW = BatchRowView(
     line=2,

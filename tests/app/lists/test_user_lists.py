@@ -11,7 +11,7 @@ from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.lists.service import UserListService
 from app.lists.upload import LARGEST, parse_user_list, user_list_csv
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.shared.audits import AuditSettings, CalibrationRequest, StartAudit
 from app.shared.errors import ServiceError
 from app.shared.jobs import JobService

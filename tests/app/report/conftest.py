@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,11 +14,9 @@ import pytest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
-from app.report.bundle import MANIFEST, REPORT, manifest_of, pack, tables_of
-from app.report.document import canonical, report_from, report_text, steps_digest, thresholds_digest
-from app.report.service import ExportService
+from app.report.bundle import pack
+from app.report.service import ReportService
 from app.report.verify.findings import Check, Verification
-from app.report.verify.loaded import load
 from app.report.verify.run import BundleVerifier
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
@@ -104,7 +101,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
         }
         wired[CalibrationService].delete(gone)
         judge(wired, sessions["joint"])
-        bundles = {name: wired[ExportService].bundle(number) for name, number in sessions.items()}
+        bundles = {name: wired[ReportService].bundle(number) for name, number in sessions.items()}
         yield Audited(wired, settings, sessions, bundles, {"joint": joint, "factorized": factorized})
 
 
@@ -133,34 +130,6 @@ def files_of(bundle: bytes) -> dict[str, bytes]:
 def with_file(bundle: bytes, name: str, data: bytes) -> bytes:
     """A bundle in which one file was exchanged, and nothing else."""
     return pack({**files_of(bundle), name: data})
-
-
-def forged(bundle: bytes, change: Callable[[dict[str, Any]], None], folder: Path, summaries: bool = False) -> bytes:
-    """A bundle whose report was changed by someone who also wrote every table and digest anew to fit it.
-
-    Args:
-        bundle: The bundle.
-        change: Changes the report's JSON in place.
-        folder: Where a draft can be written.
-        summaries: Also leave the summary as it was changed; otherwise it is not touched.
-    """
-    files = files_of(bundle)
-    data = json.loads(files[REPORT])
-    change(data)
-    report = report_from(json.dumps(data))
-    digests: dict[str, Any] = {"steps_digest": steps_digest(report.branches)}
-    if report.log:
-        digests["log_head"] = report.log[-1].digest
-    if report.thresholds is not None:
-        own = thresholds_digest(report.thresholds.families)
-        digests["thresholds"] = report.thresholds.model_copy(update={"digest": own})
-    report = report.model_copy(update=digests)
-    files[REPORT] = report_text(report).encode()
-    draft = folder / "draft.zip"
-    draft.write_bytes(pack(files))
-    files.update(tables_of(load(draft).data()))
-    files.pop(MANIFEST)
-    return pack({MANIFEST: canonical(manifest_of(report, files), indent=1).encode(), **files})
 
 
 def check_named(found: Verification, name: str) -> Check:

@@ -53,7 +53,13 @@ class Forgery:
     rewrites: bool = False
 
 
-def rebuilt(bundle: bytes, change: Callable[[Report, Files], object], folder: Path, rewrites: bool = False) -> bytes:
+def rebuilt(
+    bundle: bytes,
+    change: Callable[[Report, Files], object],
+    folder: Path,
+    rewrites: bool = False,
+    follows: bool = True,
+) -> bytes:
     """The bundle after a change, with all that follows from it written anew.
 
     Args:
@@ -61,31 +67,41 @@ def rebuilt(bundle: bytes, change: Callable[[Report, Files], object], folder: Pa
         change: Changes the report's JSON and the other files in place.
         folder: Where drafts can be written.
         rewrites: Also the list of thresholds is read off the changed calibration.
+        follows: Whether the summary, the verdict log and the fingerprint's digest follow; tables and the digests of the
+            report always do.
     """
     files = files_of(bundle)
     data = json.loads(files[REPORT])
     change(data, files)
     session = data["session"]
-    session["fingerprint_digest"] = Fingerprint.from_dict(session["fingerprint"]).digest
+    if follows:
+        session["fingerprint_digest"] = Fingerprint.from_dict(session["fingerprint"]).digest
     if CALIBRATION in files and data["thresholds"] is not None:
         data["thresholds"]["calibration_digest"] = hashlib.sha256(files[CALIBRATION]).hexdigest()
-    report = _digested(report_from(json.dumps(data)))
-    loaded = _drafted(report, files, folder)
+    report = _digested(report_from(json.dumps(data)), follows)
     if rewrites:
+        loaded = _drafted(report, files, folder)
         assert loaded.calibration is not None
         group, layout = loaded.settings.group, loaded.settings.mask_layout
         fresh = thresholds_of(loaded.calibration, files[CALIBRATION], layout, group)
-        loaded = _drafted(report.model_copy(update={"thresholds": fresh}), files, folder)
-    finished = {branch.path: branch.finished for branch in loaded.report.branches}
-    summary = tuple(
-        summary_of(path, steps, loaded.chain_certificate(steps, finished[path]))
-        for path, steps in loaded.chains().items()
-    )
-    report = loaded.report.model_copy(update={"summary": summary})
+        report = report.model_copy(update={"thresholds": fresh})
+    if follows:
+        loaded = _drafted(report, files, folder)
+        finished = {branch.path: branch.finished for branch in report.branches}
+        summary = tuple(
+            summary_of(path, steps, loaded.chain_certificate(steps, finished[path]))
+            for path, steps in loaded.chains().items()
+        )
+        report = report.model_copy(update={"summary": summary})
     files[REPORT] = report_text(report).encode()
     files.update(tables_of(_drafted(report, files, folder).data()))
     files.pop(MANIFEST)
     return pack({MANIFEST: f"{canonical(manifest_of(report, files), indent=1)}\n".encode(), **files})
+
+
+def forged(bundle: bytes, change: Callable[[Report], object], folder: Path) -> bytes:
+    """The bundle after a change of its report alone, from which neither summary nor verdict log follow."""
+    return rebuilt(bundle, lambda report, _: change(report), folder, follows=False)
 
 
 def fields_of(value: object, path: str = "") -> Iterator[tuple[str, Callable[[Any], None]]]:
@@ -137,11 +153,14 @@ def _drafted(report: ReportPart, files: Files, folder: Path) -> Loaded:
     return load(draft)
 
 
-def _digested(report: ReportPart) -> ReportPart:
+def _digested(report: ReportPart, with_log: bool) -> ReportPart:
     changes: dict[str, Any] = {"steps_digest": steps_digest(report.branches)}
     if report.thresholds is not None:
         own = thresholds_digest(report.thresholds.families)
         changes["thresholds"] = report.thresholds.model_copy(update={"digest": own})
+    if not with_log:
+        head = report.log[-1].digest if report.log else ""
+        return report.model_copy(update={**changes, "log_head": head})
     log, last = [], FIRST
     for entry, record in zip(report.log, log_records(report), strict=True):
         digest = entry_digest(record.content, last)

@@ -10,7 +10,7 @@ import pytest
 
 from app.audit.service import AuditService
 from app.cli import main
-from app.report.service import ExportService
+from app.report.service import ReportService
 from tests.app.report.conftest import Audited, files_of, with_file
 
 Run = Callable[..., tuple[int, str, str]]
@@ -38,7 +38,7 @@ def test_a_report_is_written_in_every_format_and_its_bundle_verifies(
         code, text, _ = run("report", number, "--format", kind, "--out", out)
         assert code == 0
         assert text.startswith(str(out))
-        assert out.read_bytes() == audited.wired[ExportService].content(number, kind)
+        assert out.read_bytes() == audited.wired[ReportService].content(number, kind)
     digest = text.split("SHA-256 ")[1].split()[0]
     bundle = tmp_path / "bundle.zip"
     bundle.write_bytes((tmp_path / "bundle").read_bytes())

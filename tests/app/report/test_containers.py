@@ -14,7 +14,7 @@ import pytest
 from app.report import bundle as archive
 from app.report.bundle import MANIFEST, pack, unpack
 from app.report.bundle import PROMPTS_FILE as PROMPTS
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.report.verify.findings import Verification
 from app.shared.errors import ServiceError
 from app.shared.files import write_bytes
@@ -49,8 +49,8 @@ def test_what_was_packed_comes_back_and_no_clock_shows_in_its_bytes(tmp_path: Pa
 def test_the_same_session_gives_the_same_bundle_and_html_every_time(audited: Audited) -> None:
     number = audited.sessions["joint"]
     for kind in ("bundle", "html", "json", "zip", "csv"):
-        assert audited.wired[ExportService].content(number, kind) == audited.wired[ExportService].content(number, kind)
-    assert audited.wired[ExportService].bundle(number) == audited.bundles["joint"]
+        assert audited.wired[ReportService].content(number, kind) == audited.wired[ReportService].content(number, kind)
+    assert audited.wired[ReportService].bundle(number) == audited.bundles["joint"]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
 
 
 def test_a_bundle_has_the_calibrations_prompts_only_where_they_are_asked_for(audited: Audited) -> None:
-    exports, number = audited.wired[ExportService], audited.sessions["joint"]
+    exports, number = audited.wired[ReportService], audited.sessions["joint"]
     assert PROMPTS not in files_of(exports.content(number, "bundle"))
     rows = json.loads(files_of(exports.content(number, "bundle-with-prompts"))[PROMPTS])["rows"]
     assert len(rows) == 40

@@ -30,8 +30,8 @@ from app.report.document import (
     session_record,
     steps_digest,
 )
-from app.report.service import ExportService
-from app.report.tables import ReportService, annotations_csv, candidates_csv
+from app.report.service import ReportService
+from app.report.tables import annotations_csv, candidates_csv
 from app.shared.errors import ServiceError
 from tests.app.report.conftest import Audited, files_of
 
@@ -45,7 +45,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize("kind", ["joint", "factorized", "uninformative", "vanilla", "empty"])
 def test_a_report_comes_back_exactly_and_holds_all_that_is_stored(kind: str, audited: Audited) -> None:
     data = audited.wired[ReportService].data(audited.sessions[kind])
-    report = report_from(audited.wired[ExportService].json(audited.sessions[kind]))
+    report = report_from(audited.wired[ReportService].json(audited.sessions[kind]))
     assert report_from(report_text(report)) == report
     # What a chain took of time and memory is the machine's affair and not part of an audit's report.
     assert replace(session_record(report), batch=data.record.batch) == replace(data.record, footprint=None)
@@ -57,7 +57,7 @@ def test_a_report_comes_back_exactly_and_holds_all_that_is_stored(kind: str, aud
 
 def test_a_report_of_steps_without_a_divergence_from_vanilla_keeps_its_digest(audited: Audited) -> None:
     """An earlier version wrote reports without these fields, and their digests were made of what they hold."""
-    text = audited.wired[ExportService].json(audited.sessions["joint"])
+    text = audited.wired[ReportService].json(audited.sessions["joint"])
     earlier = json.loads(text)
     for branch in earlier["branches"]:
         for step in branch["steps"]:
@@ -73,7 +73,7 @@ def test_a_report_of_steps_without_a_divergence_from_vanilla_keeps_its_digest(au
 
 
 def test_a_report_is_ascii_and_keeps_text_that_no_encoding_takes(audited: Audited) -> None:
-    report = report_from(audited.wired[ExportService].json(audited.sessions["joint"]))
+    report = report_from(audited.wired[ReportService].json(audited.sessions["joint"]))
     odd = "\ud83d \x00 \u202e é"
     changed = report.model_copy(update={"session": report.session.model_copy(update={"name": odd})})
     text = report_text(changed)
@@ -82,7 +82,7 @@ def test_a_report_is_ascii_and_keeps_text_that_no_encoding_takes(audited: Audite
 
 
 def test_infinite_numbers_are_kept_and_nan_is_refused(audited: Audited) -> None:
-    report = report_from(audited.wired[ExportService].json(audited.sessions["uninformative"]))
+    report = report_from(audited.wired[ReportService].json(audited.sessions["uninformative"]))
     assert report.branches[0].steps[0].log_tau == -math.inf
     assert '"log_tau": "-Infinity"' in report_text(report)
     with pytest.raises(ValueError, match="Out of range"):
@@ -114,7 +114,7 @@ def test_the_program_names_the_projects_own_version() -> None:
 def test_candidates_are_listed_once_each_with_exact_logarithms(audited: Audited) -> None:
     data = audited.wired[ReportService].data(audited.sessions["joint"])
     rows = rows_of(candidates_csv(data))
-    report = report_from(audited.wired[ExportService].json(audited.sessions["joint"]))
+    report = report_from(audited.wired[ReportService].json(audited.sessions["joint"]))
     steps = [(branch.path, step) for branch in report.branches for step in branch.steps]
     assert len(rows) == sum(len(step.candidates) for _, step in steps)
     expected = [(path, step.index + 1, row.token_id) for path, step in steps for row in step.candidates]
@@ -171,4 +171,4 @@ def test_a_bundle_has_the_calibration_only_if_one_is_there(audited: Audited) -> 
 
 def test_an_unknown_kind_of_export_is_refused(audited: Audited, tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="no export 'pdf'"):
-        audited.wired[ExportService].write(audited.sessions["joint"], "pdf", tmp_path)
+        audited.wired[ReportService].write(audited.sessions["joint"], "pdf", tmp_path)

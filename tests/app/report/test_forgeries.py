@@ -14,7 +14,7 @@ import pytest
 
 from app.report.bundle import CALIBRATION, REPORT
 from app.report.bundle import PROMPTS_FILE as PROMPTS
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.report.verify.findings import Verification
 from app.report.verify.run import BundleVerifier
 from app.shared.errors import ServiceError
@@ -245,11 +245,24 @@ FORGERIES: dict[str, Forgery] = {
         chosen_otherwise, REPLAY, True, REPORT, "branches.steps.token_id"
     ),
     "a forced flag": Forgery(in_step("forced", True), BRANCHES),
+    "the emitted token": Forgery(in_step("token_id", lambda number: number + 1), BRANCHES),
     "the policy's token": Forgery(in_step("policy_token_id", lambda number: number + 1), BRANCHES),
     # Numbers
     "a candidate's probability": Forgery(
         put("branches", 0, "steps", 3, "candidates", 1, "log_p_fused", lambda p: p + 0.01), FUSION
     ),
+    "a candidate's factual probability": Forgery(
+        put("branches", 0, "steps", 3, "candidates", 1, "log_p_factual", lambda p: p - 0.05), FUSION
+    ),
+    "a candidate's masked probability": Forgery(
+        put("branches", 0, "steps", 3, "candidates", 1, "log_p_masked", lambda p: p + 0.05), FUSION
+    ),
+    "the token's probability": Forgery(in_step("log_p_masked", lambda p: p + 0.01), NUMBERS),
+    "the bound on total variation": Forgery(in_step("tv_bound", 0.001), NUMBERS),
+    "an understated divergence": Forgery(in_step("kl_fused_masked", 0.0), SETS),
+    "an understated distance from vanilla": Forgery(in_step("tv_fused_factual", 0.0), SETS),
+    "a distance beyond what its divergence allows": Forgery(in_step("tv_fused_factual", 0.999), SETS),
+    "an understated entropy": Forgery(in_step("entropy_masked", 0.0), SETS),
     "numbers that fit each other": Forgery(
         made_up, REPLAY, True, REPORT, "branches.steps.candidates.log_p_fused"
     ),
@@ -404,7 +417,7 @@ def exported(audited: Audited) -> dict[str, bytes]:
     """Bundles, those with a calibration with its prompts."""
     with_prompts = {kind: kind in ("joint", "factorized") for kind in ("joint", "factorized", "uncalibrated")}
     return {
-        kind: audited.wired[ExportService].bundle(audited.sessions[kind], own) for kind, own in with_prompts.items()
+        kind: audited.wired[ReportService].bundle(audited.sessions[kind], own) for kind, own in with_prompts.items()
     }
 
 
@@ -468,7 +481,7 @@ def test_no_field_of_a_report_can_be_changed_without_being_caught_or_named(
         alpha=alpha,
     )
     judge(wired, number, 1)
-    bundle = wired[ExportService].bundle(number)
+    bundle = wired[ReportService].bundle(number)
     unnoticed, seen = [], 0
     for path, change in fields_of(json.loads(files_of(bundle)[REPORT])):
         try:

@@ -12,11 +12,11 @@ from app.audit.service import AuditService
 from app.report import words
 from app.report.document import summary_of
 from app.report.html import strip
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.shared.audits import StartAudit
-from app.shared.step_words import table_threshold, times_likelier
+from app.shared.step_words import probability, signed, table_threshold, times, times_likelier
 from coft_core.types import Span
 from tests.app.report.conftest import SETTINGS, Audited
 
@@ -52,7 +52,7 @@ class Page(HTMLParser):
 
 
 def page_of(audited: Audited, kind: str) -> Page:
-    return Page(audited.wired[ExportService].html(audited.sessions[kind]))
+    return Page(audited.wired[ReportService].html(audited.sessions[kind]))
 
 
 @pytest.mark.parametrize("kind", ["joint", "factorized", "uninformative", "mismatch", "vanilla", "deleted", "empty"])
@@ -64,7 +64,7 @@ def test_every_kind_of_session_has_every_section(kind: str, audited: Audited) ->
 
 
 def test_the_page_asks_for_nothing_from_anywhere(audited: Audited) -> None:
-    text = audited.wired[ExportService].html(audited.sessions["joint"])
+    text = audited.wired[ReportService].html(audited.sessions["joint"])
     page = Page(text)
     for tag, attributes in page.tags:
         assert tag not in ("link", "iframe", "img", "object", "embed", "base", "form")
@@ -81,10 +81,10 @@ def test_the_page_asks_for_nothing_from_anywhere(audited: Audited) -> None:
 
 
 def test_the_chart_library_is_in_the_page_once_however_many_branches_there_are(audited: Audited) -> None:
-    text = audited.wired[ExportService].html(audited.sessions["joint"])
+    text = audited.wired[ReportService].html(audited.sessions["joint"])
     assert text.count("plotly.js v") == 1
     assert len(re.findall(r'id="chart-\d+"', text)) == 2
-    assert "plotly.js v" not in audited.wired[ExportService].html(audited.sessions["empty"])
+    assert "plotly.js v" not in audited.wired[ReportService].html(audited.sessions["empty"])
 
 
 def test_hostile_text_is_shown_as_text_and_hides_nothing(audited: Audited) -> None:
@@ -94,10 +94,10 @@ def test_hostile_text_is_shown_as_text_and_hides_nothing(audited: Audited) -> No
     list(audited.wired[AuditService].run(view.session_id))
     verdict = VerdictRequest(view.session_id, f"A {hostile}", "fair", view.branch_id, 0, None, hostile, hostile[:90])
     audited.wired[VerdictService].add(verdict)
-    text = audited.wired[ExportService].html(view.session_id)
+    text = audited.wired[ReportService].html(view.session_id)
     page = Page(text)
     assert not any(tag == "img" for tag, _ in page.tags)
-    plain = Page(audited.wired[ExportService].html(audited.sessions["vanilla"]))
+    plain = Page(audited.wired[ReportService].html(audited.sessions["vanilla"]))
     scripts = [sum(tag == "script" for tag, _ in one.tags) for one in (page, plain)]
     # One of the library, and one a chart.
     assert scripts == [2, 3]
@@ -135,7 +135,7 @@ def test_warnings_and_an_open_blind_review_are_said(audited: Audited) -> None:
     assert "(deleted since)" in page_of(audited, "deleted").text
     settings = replace(SETTINGS, max_new_tokens=2)
     view = audited.wired[AuditService].start(StartAudit("Nothing here", settings, ()))
-    assert "Warnings Nothing is masked" in Page(audited.wired[ExportService].html(view.session_id)).text
+    assert "Warnings Nothing is masked" in Page(audited.wired[ReportService].html(view.session_id)).text
 
 
 def test_every_token_says_its_state_to_those_who_cannot_see_its_shape(audited: Audited) -> None:
@@ -188,10 +188,10 @@ def test_tokens_that_cannot_be_seen_are_made_visible(token: str, shown: str) -> 
 
 
 def test_numbers_never_read_as_what_they_are_not() -> None:
-    assert words.probability(1e-9) == "<0.001"
-    assert words.probability(0.0) == "0.000"
+    assert probability(1e-9, words.DIGITS) == "<0.001"
+    assert probability(0.0, words.DIGITS) == "0.000"
     assert table_threshold(0.0) == "none"
     assert table_threshold(0.00042) == "0.00042"
-    assert (words.signed(-0.001), words.signed(-0.5), words.signed(float("inf"))) == ("0.00", "−0.50", "+∞")
-    assert words.times(0.0) == "about equal"
+    assert (signed(-0.001), signed(-0.5), signed(float("inf"))) == ("0.00", "−0.50", "+∞")
+    assert times(0.0) == "about equal"
     assert times_likelier(-0.7) == "2.0 times likelier when the attribute is masked"

@@ -19,8 +19,8 @@ from app.bootstrap import services
 from app.calibrate.service import CalibrationService
 from app.report.bundle import REPORT
 from app.report.document import report_from
-from app.report.service import ExportService
-from app.report.tables import COLUMNS, COMPUTED, RANGES, ReportService
+from app.report.service import ReportService
+from app.report.tables import COLUMNS, COMPUTED, RANGES
 from app.report.verify.findings import Verification
 from app.report.words import claims, step_sentence
 from app.shared.policies import policy_info
@@ -32,9 +32,9 @@ from tests.app.report.conftest import (
     check_named,
     failures,
     files_of,
-    forged,
     load_tiny,
 )
+from tests.app.report.forging import forged
 
 Verify = Callable[..., Verification]
 METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -69,7 +69,7 @@ def methods(audited: Audited, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     def bundle(policy: str, parameters: dict[str, Any], **changes: Any) -> bytes:
         own = tuple(parameters.items())
         number = audit(audited.wired, policy, policy=policy, parameters=own, max_new_tokens=5, **changes)
-        return audited.wired[ExportService].bundle(number)
+        return audited.wired[ReportService].bundle(number)
 
     return bundle
 
@@ -145,7 +145,7 @@ def test_everything_that_is_exported_of_a_single_branch_audit_speaks_of_the_read
         rows = list(csv.DictReader(io.StringIO(files[name].decode("utf-8-sig"), newline="")))
         assert {row["certified_in"] for row in rows} == {"factual"}
     session = max(item.id for item in audited.wired[SessionsRepository].list())
-    page = audited.wired[ExportService].content(session, "html").decode()
+    page = audited.wired[ReportService].content(session, "html").decode()
     assert "joint support" not in page
     assert "support as typed of the written token" in page
     assert "likely enough in both readings" not in page
@@ -160,7 +160,7 @@ def test_a_single_branch_audit_is_read_again_and_verified_from_its_stored_logits
     with services(settings, loader=load_tiny) as wired:
         number = calibrate(wired, tmp_path, certified_in="factual")
         session = audit(wired, "kept", policy="coft-single-branch", calibration_id=number, max_new_tokens=5)
-        found = verify(wired[ExportService].bundle(session))
+        found = verify(wired[ReportService].bundle(session))
         assert failures(found) == {}
         assert check_named(found, "Steps from stored logits").status == "passed"
         read = wired[RereadService].read(RereadRequest(session, 0.1, 0.5))
@@ -174,7 +174,7 @@ def test_a_single_branch_audit_is_read_again_and_verified_from_its_stored_logits
 def test_a_report_says_the_methods_name_its_source_and_its_parameters(audited: Audited, methods):
     methods("sdd", {"decay": 20.0})
     number = max(item.id for item in audited.wired[SessionsRepository].list())
-    page = audited.wired[ExportService].content(number, "html").decode()
+    page = audited.wired[ReportService].content(number, "html").decode()
     assert "Self-debiasing, Decay 20" in page
     assert policy_info("sdd").source in page
     assert "Smallest factor of the method" in page

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, Request, expect
 
 from app.audit.service import AuditService
 from app.bootstrap import services
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.settings import Settings
@@ -35,7 +35,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         list(wired[AuditService].run(view.session_id))
         wired[AuditService].fork(view.session_id, view.branch_id, 2, "x")
         wired[VerdictService].add(VerdictRequest(view.session_id, "A", "unfair", view.branch_id, 1, note="why"))
-        return wired[ExportService].write(view.session_id, "html", folder)
+        return wired[ReportService].write(view.session_id, "html", folder)
 
 
 @pytest.fixture

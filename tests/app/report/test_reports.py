@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.audit.service import AuditService
-from app.report.tables import COLUMNS, ReportService
+from app.report.service import ReportService
+from app.report.tables import COLUMNS
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.files import FORMULA_STARTS, neutralised, to_csv
 from coft_core.types import Span
@@ -94,7 +95,7 @@ def test_numbers_keep_all_their_digits_and_booleans_are_words():
 
 
 def test_writing_a_report_leaves_no_draft_behind(wired, session, tmp_path):
-    path = wired[ReportService].write_csv(session.session_id, tmp_path / "out")
+    path = wired[ReportService].write(session.session_id, "csv", tmp_path / "out")
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert path.read_bytes().decode() == wired[ReportService].csv(session.session_id)
 

@@ -13,7 +13,7 @@ import pytest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.report.bundle import REPORT
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.settings import Settings
 from app.shared.audits import StartAudit
 from app.shared.wiring import Services
@@ -52,7 +52,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Earlier]:
         patch.setattr(SpanDetector, "version", property(lambda self: _shortened(version(self))))
         calibration = calibrate(wired, folder)
         session = audit(wired, "earlier", calibration_id=calibration)
-        bundle = wired[ExportService].bundle(session)
+        bundle = wired[ReportService].bundle(session)
     with services(settings, loader=load_tiny) as wired:
         yield Earlier(wired, settings, calibration, session, bundle)
 

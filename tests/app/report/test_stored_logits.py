@@ -13,7 +13,7 @@ import pytest
 from app.bootstrap import services
 from app.report.bundle import LOGITS_FILE as FILE
 from app.report.bundle import REPORT, logits_file, logits_from, pack
-from app.report.service import ExportService
+from app.report.service import ReportService
 from app.report.verify.findings import Verification
 from app.settings import Settings
 from app.shared.errors import ServiceError
@@ -24,9 +24,9 @@ from tests.app.report.conftest import (
     check_named,
     failures,
     files_of,
-    forged,
     with_file,
 )
+from tests.app.report.forging import forged
 from tests.conftest import load_tiny
 
 NAME = "Steps from stored logits"
@@ -46,7 +46,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
                 "app.shared.planning.plan",
                 lambda *given, **named: replace(plan(*given, **{**named, "keep_logits": True}), **how),
             )
-            return wired[ExportService].bundle(audit(wired, "kept", **changes))
+            return wired[ReportService].bundle(audit(wired, "kept", **changes))
 
         return {
             "joint": bundle({}, calibration_id=joint),

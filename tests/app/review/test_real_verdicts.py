@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from app.audit.service import AuditService
 from app.bootstrap import services as open_services
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit

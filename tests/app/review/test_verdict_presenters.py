@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pytest
 
 from app.review.agreement import cohen_kappa
-from app.review.log import LogCheck, LogEntry, ReviewView, Target, standing
 from app.review.service import CurrentVerdicts, ReviewerAgreement, ReviewSheet
 from app.review.words import (
     SHOWN_ENTRIES,
@@ -19,6 +18,8 @@ from app.review.words import (
     target_message,
     verdicts_message,
 )
+from app.shared.verdicts import LogCheck, ReviewView, standing
+from db.verdicts import AnnotationRecord, Target
 
 NOW = datetime(2026, 5, 4, 14, 2, tzinfo=UTC)
 TOKEN = Target("0", 7, 2, 2)
@@ -26,10 +27,14 @@ SPAN = Target("0", 7, 2, 5)
 
 
 def entry(number: int, who: str, verdict: str | None, target: Target = TOKEN, kind: str = "verdict", note: str = ""):
-    return LogEntry(number, kind, who, target, verdict, note, "", False, NOW, "", f"{number:064x}")
+    return AnnotationRecord(
+        session_id=1, id=number, entry=number, kind=kind, reviewer=who, verdict=verdict, note=note,
+        branch_id=target.branch_id, branch_path=target.branch, step_index=target.first_step,
+        last_step_index=target.last_step, created_at=NOW, previous="", digest=f"{number:064x}",
+    )  # fmt: skip
 
 
-def sheet(*log: LogEntry, review: ReviewView | None = None, check: LogCheck | None = None) -> ReviewSheet:
+def sheet(*log: AnnotationRecord, review: ReviewView | None = None, check: LogCheck | None = None) -> ReviewSheet:
     current = CurrentVerdicts(1, standing(log), () if review is None else (review,), review, 0, len(log))
     found = check or LogCheck(len(log), "", None, "")
     names = tuple(sorted({item.reviewer for item in log}))

@@ -8,14 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from app.audit.service import AuditService
-from app.review.log import Target, VerdictRequest, verdict_at
+from app.review.log import VerdictRequest
 from app.review.service import VerdictService
 from app.settings import Settings
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
+from app.shared.verdicts import verdict_at
 from app.shared.wiring import Services
 from coft_core.types import Span
 from db.types import StoreError
+from db.verdicts import Target
 
 Give = Callable[..., object]
 

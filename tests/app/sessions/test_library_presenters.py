@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,15 +14,13 @@ from app.sessions.page import library_query
 from app.sessions.service import LibraryPage, LibraryQuery
 from app.sessions.words import (
     EXPORTS,
-    PROMPT_BEGINNING,
-    beginning,
     browser,
     export_sentence,
     page_message,
 )
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
-from app.shared.prompt_words import draft_message
+from app.shared.prompt_words import BEGINNING, beginning, draft_message
 from coft_core.types import Span
 from db.library import LibraryChoicesRecord, SessionEntryRecord
 
@@ -74,8 +72,8 @@ def test_every_filter_reaches_the_query():
         "page": 2, "size": 50,
     }  # fmt: skip
     expected = LibraryQuery(
-        "nurse", "coft", "demo", "mismatch", "ward", None, False, date(2026, 5, 1), date(2026, 5, 4), 3, "steps",
-        False, 2, 50,
+        "nurse", "coft", "demo", "mismatch", "ward", None, False, datetime(2026, 5, 1, tzinfo=UTC),
+        datetime(2026, 5, 5, tzinfo=UTC), 3, "steps", False, 2, 50,
     )  # fmt: skip
     assert library_query(given) == expected
 
@@ -86,12 +84,13 @@ def test_every_filter_reaches_the_query():
         ("certificate", "gold", "There is no certificate 'gold'"),
         ("order", "colour", "There is no order 'colour'"),
         ("since", "4 May", "'4 May' is not a day"),
+        ("since", "2026-05-05", "earlier one first"),
         ("page", "two", "is not a whole number"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused_in_a_sentence(name: str, value: str, sentence: str):
     with pytest.raises(ServiceError, match=sentence):
-        library_query({name: value})
+        library_query({"until": "2026-05-04", name: value})
 
 
 def test_each_filter_has_a_name_and_its_menu_offers_only_what_can_be_asked_for():
@@ -147,7 +146,7 @@ def test_a_row_says_certificate_archive_and_counts_in_words_and_numbers():
 
 def test_a_long_prompt_is_cut_and_brought_into_one_line():
     assert beginning("one\n\ttwo") == "one two"
-    assert len(beginning("word " * 100)) <= PROMPT_BEGINNING + 2
+    assert len(beginning("word " * 100)) <= BEGINNING + 2
     assert beginning("word " * 100).endswith(" …")
 
 

@@ -11,9 +11,10 @@ import pytest
 from app.audit.service import AuditService
 from app.bootstrap import services
 from app.calibrate.service import CalibrationService
-from app.report.tables import ReportService
+from app.report.service import ReportService
 from app.review.log import VerdictRequest
 from app.review.service import VerdictService
+from app.sessions.page import library_query
 from app.sessions.service import LibraryQuery, SessionLibrary
 from app.shared.audits import AuditSettings, StartAudit
 from app.shared.errors import ServiceError
@@ -52,15 +53,12 @@ def test_a_page_that_cannot_be_shown_is_refused(wired, change):
         wired[SessionLibrary].search(LibraryQuery(**change))
 
 
-def test_days_are_inclusive_and_in_order(wired):
+def test_days_are_inclusive(wired):
     start(wired, "now")
     today = datetime.now(UTC).date()
-    day = timedelta(days=1)
-    assert names(wired, since=today, until=today) == ["now"]
-    assert names(wired, until=today - day) == []
-    assert names(wired, since=today + day) == []
-    with pytest.raises(ServiceError, match="earlier one first"):
-        wired[SessionLibrary].search(LibraryQuery(since=today, until=today - day))
+    before, after = today - timedelta(days=1), today + timedelta(days=1)
+    for days, total in (({"since": today, "until": today}, 1), ({"until": before}, 0), ({"since": after}, 0)):
+        assert wired[SessionLibrary].search(library_query(days)).total == total
 
 
 def test_an_action_on_many_sessions_counts_what_it_changed_and_what_is_gone(wired):

@@ -19,7 +19,7 @@ from app.shared.chain_words import (
     group_choices,
     misfit_lines,
 )
-from app.shared.settings_rail import FIELDS, SINGLE, Stored, calibration_note, control_values, settings_from
+from app.shared.settings_rail import FIELDS, SINGLE, StoredChoices, calibration_note, control_values, settings_from
 from tests.fakes import FakeServices
 
 
@@ -158,7 +158,7 @@ def test_notes_from_the_outside_are_shown_and_never_run(services):
     ],
 )
 def test_settings_survive_the_way_through_the_rail(services, changes):
-    stored = Stored(
+    stored = StoredChoices(
         services[CalibrationService].list(), services[UserListService].list(), services[AuditService].masked_families
     )
     settings = replace(services[AuditService].view(2).settings, masked_families=("gender", "age"))
@@ -167,7 +167,7 @@ def test_settings_survive_the_way_through_the_rail(services, changes):
 
 
 def test_one_attribute_alone_is_a_joint_mask_of_that_family(services):
-    stored = Stored((), (), ("gender", "age"))
+    stored = StoredChoices((), (), ("gender", "age"))
     values = dict(zip(FIELDS, control_values(services[AuditService].view(2).settings, stored), strict=True))
     values |= {"mask": SINGLE, "attribute": "religion", "mask_mode": "hard", "mask_hint": "left over"}
     settings = settings_from(tuple(values.values()))

@@ -20,7 +20,7 @@ from app.shared.prompt_words import branches_text
 from app.shared.settings_json import settings_from_json as audit_settings
 from app.shared.settings_rail import (
     FIELDS,
-    Stored,
+    StoredChoices,
     as_kept,
     calibration_note,
     control_values,
@@ -38,7 +38,7 @@ from coft_core.conformal.values import CalibrationValues
 from tests.conftest import TOY_FINGERPRINT
 from tests.fakes.data import SUMMARIES, make_step
 
-NOTHING = Stored((), (), ("gender",))
+NOTHING = StoredChoices((), (), ("gender",))
 SDD = replace(AuditSettings(policy="sdd"), parameters=(("descriptions", ("one", "two")), ("decay", 20.0)))
 
 

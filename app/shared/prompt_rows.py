@@ -1,0 +1,191 @@
+"""What became of the prompts of a set, each a session of its own, and means over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from statistics import fmean, stdev
+from typing import Literal
+
+from scipy.stats import t
+
+from app.shared.verdicts import standing
+from coft_core.types import Certificate
+from db.batches import BatchRowRecord
+from db.prompt_sets import PromptRow
+from db.verdicts import AnnotationRecord
+
+RowState = Literal["waiting", "unfinished", "finished", "failed", "deleted"]
+"""Not begun; begun and not at its end; at its end; could not be run; its session has been deleted since."""
+
+OPEN = ("waiting", "unfinished", "failed")
+"""States of rows that can still be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRowView:
+    """One prompt of a batch and what its session says; numbers are of the session's main branch.
+
+    Attributes:
+        line: Line in the file.
+        state: How far it is.
+        session_id: Its session; None if there is none.
+        prompt: Its prompt.
+        reference: Its reference, if it has one.
+        group: Its group.
+        context: Its context.
+        text: The continuation so far.
+        error: Why it could not be run; empty if it could.
+        certificate: What may be claimed of the session; empty without one.
+        verdict: How the verdict on the whole session stands: ``fair``, ``unfair``, ``unclear``, ``disputed`` or empty.
+        verdicts: Tokens, spans, branches and sessions on which a verdict stands.
+        steps: Number of tokens.
+        certified_share: Share of them that are certified; None without tokens, or where the session is uncertified.
+        fallbacks: Steps at which no token was certified; None where nothing is thresholded.
+        overruled: Steps at which certification refused the token that the fused view finds likeliest, others being
+            certified; None where nothing is thresholded.
+        mean_log_ratio: Mean absolute log-ratio of the tokens' factual to masked probability; None without tokens.
+        max_log_ratio: Largest of them.
+        min_margin: Smallest margin by which a token's support clears the threshold, in nats; None without tokens
+            or where nothing is thresholded; infinite where the thresholds certify everything.
+        archived: Whether the session is archived.
+    """
+
+    line: int
+    state: RowState
+    session_id: int | None
+    prompt: str
+    reference: str | None
+    group: str | None
+    context: str | None
+    text: str
+    error: str
+    certificate: str
+    verdict: str
+    verdicts: int
+    steps: int
+    certified_share: float | None
+    fallbacks: int | None
+    overruled: int | None
+    mean_log_ratio: float | None
+    max_log_ratio: float | None
+    min_margin: float | None
+    archived: bool
+
+    @property
+    def unit(self) -> tuple[str, str | int]:
+        """What is independent of the rest: the row's context, else the row itself."""
+        return ("line", self.line) if self.context is None else ("context", self.context)
+
+
+def row_views(
+    records: Iterable[BatchRowRecord], prompts: Iterable[PromptRow], log: Iterable[AnnotationRecord]
+) -> list[BatchRowView]:
+    """Rows in the order of their lines.
+
+    Args:
+        records: What became of each row.
+        prompts: The prompt set's rows; must hold every record's line.
+        log: Verdict logs of the sessions, one after another.
+    """
+    by_line = {row.line: row for row in prompts}
+    verdicts = {session: _verdict(list(entries)) for session, entries in groupby(log, key=attrgetter("session_id"))}
+    return [_row_view(record, by_line[record.line], *verdicts.get(record.session_id, ("", 0))) for record in records]
+
+
+def _row_view(record: BatchRowRecord, row: PromptRow, verdict: str, verdicts: int) -> BatchRowView:
+    certificate = record.certificate or ""
+    claim = Certificate.read(certificate)
+    thresholded = record.steps > 0 and claim.thresholded
+    return BatchRowView(
+        line=record.line,
+        state=_state(record),
+        session_id=record.session_id,
+        prompt=row.example.prompt,
+        reference=row.example.reference,
+        group=row.example.group,
+        context=row.example.context,
+        text=record.text,
+        error="" if record.finished else record.error or "",
+        certificate=certificate,
+        verdict=verdict,
+        verdicts=verdicts,
+        steps=record.steps,
+        certified_share=record.certified / record.steps if record.steps and claim.certified else None,
+        fallbacks=record.fallbacks if thresholded else None,
+        overruled=record.overruled if thresholded else None,
+        mean_log_ratio=record.mean_log_ratio,
+        max_log_ratio=record.max_log_ratio,
+        min_margin=record.min_margin if thresholded else None,
+        archived=record.archived,
+    )
+
+
+def _state(record: BatchRowRecord) -> RowState:
+    if record.finished:
+        return "finished"
+    if record.error:
+        return "failed"
+    if not record.begun:
+        return "waiting"
+    return "deleted" if record.session_id is None else "unfinished"
+
+
+def _verdict(log: list[AnnotationRecord]) -> tuple[str, int]:
+    """How the verdict on the whole session stands, and on how many targets one does."""
+    verdicts = [item for item in standing(log) if item.status != "withdrawn"]
+    whole = next((item.verdict or "disputed" for item in verdicts if item.target.kind == "session"), "")
+    return whole, len(verdicts)
+
+
+INTERVAL = "95 % t interval of the mean over contexts; rows that share a context count once, by their mean"
+LEVEL = 0.95
+
+_RANGES = dict.fromkeys(("certified_share", "mean_tv_factual", "parted"), (0.0, 1.0)) | {
+    "min_margin": (-math.inf, math.inf)
+}
+_NOT_NEGATIVE = (0.0, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class MeanInterval:
+    """The mean of a measure over a group's contexts.
+
+    Attributes:
+        measure: Field of :class:`BatchRowView`.
+        mean: Mean of the contexts' means; None if no row has a finite value.
+        low: Lower end of the 95 % interval of the mean; None where fewer than two contexts differ, which tells nothing
+            of its spread.
+        high: Upper end.
+        contexts: Contexts that it rests on.
+        left_out: Finished rows without a finite value, which it leaves out.
+    """
+
+    measure: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    contexts: int
+    left_out: int
+
+
+def mean_interval(measure: str, values: Sequence[float], left_out: int = 0) -> MeanInterval:
+    """The mean of independent values with its t interval, cut to the range that the measure can take.
+
+    Args:
+        measure: Name of the measure.
+        values: One finite value a context.
+        left_out: Rows without one.
+    """
+    if not values:
+        return MeanInterval(measure, None, None, None, 0, left_out)
+    mean = fmean(values)
+    # One value has no spread, and equal ones would give an interval of no width, as if the mean were known for certain.
+    if min(values) == max(values):
+        return MeanInterval(measure, mean, None, None, len(values), left_out)
+    reach = float(t.ppf((1 + LEVEL) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    lowest, highest = _RANGES.get(measure, _NOT_NEGATIVE)
+    return MeanInterval(measure, mean, max(lowest, mean - reach), min(highest, mean + reach), len(values), left_out)
