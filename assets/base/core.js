@@ -18,6 +18,9 @@ export const perFrame = (run) => {
   };
 };
 
+/* whether the program has a page: nothing leads to one of a feature that is left out */
+export const offers = (page) => document.querySelector(`.nav a[href="./${page}"]`) !== null;
+
 /* ---- markup ---- */
 /* draw a template into a place, whose first content gives way to it */
 export const draw = (place, template) => {

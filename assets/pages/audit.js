@@ -1,5 +1,5 @@
 /* The audit page and its session: the chain's cards, and the messages that make it grow. Looking at a token asks nobody. */
-import { act, addressed, cautions, expose, link, notice as noticeIn, onFailure, pausing, readdress } from "../base/core.js";
+import { act, addressed, cautions, expose, link, notice as noticeIn, offers, onFailure, pausing, readdress } from "../base/core.js";
 import { editor, EMPTY } from "../base/editor.js";
 import { frame, onLost } from "../base/frame.js";
 import { choice, look, onSettings, sameValue } from "../base/rail.js";
@@ -385,7 +385,7 @@ export const session = {
 session.watch(() => {
   const way = document.getElementById("to-swap");
   if (!way) return;
-  way.hidden = state.session === null;
+  way.hidden = state.session === null || !offers("swap");
   way.href = `./swap?session=${state.session}`;
 });
 expose({ session });

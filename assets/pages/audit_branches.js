@@ -1,5 +1,5 @@
 /* The tree of branches: where the shown one stands, what can be done with each, and two chains beside each other. */
-import { act, confirm, draw, expose, gauge, icon, link, made, onFailure, plural, redraw, signed } from "../base/core.js";
+import { act, confirm, draw, expose, gauge, icon, link, made, offers, onFailure, plural, redraw, signed } from "../base/core.js";
 import { menu } from "../base/menus.js";
 import { shared } from "../base/shared.js";
 import { html, nothing, svg } from "../base/vendor/lit-html.js";
@@ -248,7 +248,7 @@ const drawBeside = ({ left, right, apart, lead }) => {
     scope="col">Step</th>${head(left)}${head(right)}</tr></thead><tbody>${Array.from({ length }, (_, at) => html`<tr><td class="tnum">${apart + at + 1}</td>${
     cells(left.steps[at], most)}${cells(right.steps[at], most)}</tr>`)}</tbody></table></div>`;
   redraw(beside, html`<div class="bar"><h3 id="h-beside">${length ? `Apart from step ${apart + 1} on` : "Not apart yet"}</h3><span
-    class="hint">bars: sensitivity of each token</span><div class="end"><a href=${comparison([left.id, right.id])}>Open in Compare</a><button type="button"
+    class="hint">bars: sensitivity of each token</span><div class="end"><a href=${comparison([left.id, right.id])} ?hidden=${!offers("compare")}>Open in Compare</a><button type="button"
     class="btn small quiet" data-do="close-beside">Close</button></div></div><p class="parted hint cut">${`both: ${lead || "the prompt"}`}</p><div class="texts">${
     [left, right].map((side) => html`<p><span class="hint">${`${name(side)}: `}</span>${side.text || "nothing written yet"}</p>`)}</div>${
     length ? table : html`<p class="hint">Both chains are the same so far.</p>`}`);
@@ -286,7 +286,7 @@ const render = () => {
   find(".title").textContent = `Branches (${all.length})`;
   find(".alone").hidden = !alone;
   find(".tree").hidden = alone;
-  Object.assign(find(".siblings"), { hidden: ids.length < 2, href: comparison(ids) });
+  Object.assign(find(".siblings"), { hidden: ids.length < 2 || !offers("compare"), href: comparison(ids) });
   if (!panel.open || alone) return;
   const key = JSON.stringify([all, branch]);
   if (key !== drawn.key) showTree(branch);
@@ -334,7 +334,7 @@ const openMenu = (button, id) => {
     entry("prune").hidden = byId(id).step === null;
     entry("beside").hidden = partner(id) === null;
     entry("beside").querySelector(".title").textContent = here ? "Put beside the chain that it left" : "Put beside the shown one";
-    Object.assign(entry("compare"), { hidden: ids.length < 2, href: comparison(ids) });
+    Object.assign(entry("compare"), { hidden: ids.length < 2 || !offers("compare"), href: comparison(ids) });
   });
 };
 

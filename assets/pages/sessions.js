@@ -1,5 +1,5 @@
 /* The library of sessions: what is asked for stands in the address, so that a view of it can be kept as a link. */
-import { act, confirm, expose, link, onFailure, plural, refocus } from "../base/core.js";
+import { act, confirm, expose, link, offers, onFailure, plural, refocus } from "../base/core.js";
 import "../base/frame.js";
 import { asked, listing } from "../base/lists.js";
 import { ask, menu } from "../base/menus.js";
@@ -49,7 +49,7 @@ const mark = () => {
   const all = results.querySelector("[data-do=pick-all]");
   if (all) Object.assign(all, { checked: here > 0 && whole, indeterminate: here > 0 && !whole });
   const hidden = {
-    ".bulk": chosen.size === 0, ".bulk [data-action=compare]": chosen.size < 2 || chosen.size > 4,
+    ".bulk": chosen.size === 0, ".bulk [data-action=compare]": chosen.size < 2 || chosen.size > 4 || !offers("compare"),
     ".bulk [data-action=archive]": query.archived === "yes", ".bulk [data-action=unarchive]": query.archived === "no",
     "[data-do=pick-found]": state.pages < 2 || !whole || chosen.size >= total,
   };
