@@ -86,8 +86,8 @@ class Fitting:
         )
         if readings_of(stored) == "factual":
             return adopted
-        own = self._own_sentinel(settings.model)
-        adopted = replace(adopted, lam=made.lam, sentinel=None if own == made.sentinel else made.sentinel or None)
+        usual = self._own_sentinel(settings.model)
+        adopted = replace(adopted, lam=made.lam, sentinel=None if usual == made.sentinel else made.sentinel or None)
         return self._with_detector(_with_mask(adopted, made.mask_mode), made.detector)
 
     def _differences(self, settings: AuditSettings, calibration: AnyCalibration) -> Iterator[Difference]:
@@ -116,9 +116,8 @@ class Fitting:
         found = {name: (own, other) for name, own, other in made.differences(used) if name in _OF_THE_MODEL}
         if "chat_template" in found:
             found.pop("rendering", None)
-        differs = list(found)
         # Another model has other weights and another tokenizer, of course; its name says it all.
-        shown = differs[:1] if differs[:1] == ["model"] else differs
+        shown = ["model"] if "model" in found else list(found)
         yield from ((name, *found[name]) for name in shown)
 
     def _prompt_format(self, settings: AuditSettings, made: Fingerprint) -> str:
@@ -176,10 +175,8 @@ def _mask_differences(label: str, used: MaskSettings) -> Iterator[Difference]:
     if made is None:
         yield from _unequal([("mask_mode", label, used.label)])
         return
-    yield from _unequal([("mask_layout", made.layout, used.layout)])
-    yield from _unequal([("mask_mode", _mode(made), _mode(used))])
-    yield from _unequal([("families", _listed(made.families), _listed(used.families))])
-    yield from _unequal([("whitelist", _listed(made.whitelist), _listed(used.whitelist))])
+    sides = [(mask.layout, _mode(mask), _listed(mask.families), _listed(mask.whitelist)) for mask in (made, used)]
+    yield from _unequal(zip(("mask_layout", "mask_mode", "families", "whitelist"), *sides, strict=True))
 
 
 def _detector_differences(made: str, used: str) -> Iterator[Difference]:
@@ -187,10 +184,11 @@ def _detector_differences(made: str, used: str) -> Iterator[Difference]:
     if first is None or second is None:
         yield from _unequal([("detector", made, used)])
         return
-    yield from _unequal([("detector", first.found_by, second.found_by)])
-    masked = [(" ".join(parts.masked_families) or "none") for parts in (first, second)]
-    yield from _unequal([("masked_families", masked[0], masked[1])])
-    yield from _unequal([("user_list", first.user_list or "none", second.user_list or "none")])
+    sides = [
+        (parts.found_by, " ".join(parts.masked_families) or "none", parts.user_list or "none")
+        for parts in (first, second)
+    ]
+    yield from _unequal(zip(("detector", "masked_families", "user_list"), *sides, strict=True))
 
 
 def _unequal(items: Iterable[tuple[str, object, object]]) -> Iterator[Difference]:
