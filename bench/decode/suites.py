@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from bench.decode import methods, plain
+from bench.decode import baselines, methods
 from bench.decode import work as works
 from bench.decode.shapes import cell_bytes, weight_bytes
 from bench.decode.timing import Method, Timing, rounds, speed_over, summary
@@ -42,8 +42,8 @@ def known_methods(static: bool) -> dict[str, Method]:
         "vanilla_greedy": methods.vanilla_greedy,
         "generate_sampled": methods.generated(sample=True),
         "generate_greedy": methods.generated(sample=False),
-        "plain_two_forwards": plain.two_forwards,
-        "plain_one_batch": plain.one_batch,
+        "plain_two_forwards": baselines.two_forwards,
+        "plain_one_batch": baselines.one_batch,
     }
     if static:
         found["generate_static"] = methods.generated(sample=True, static=True)
