@@ -42,12 +42,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """A prompt with one of its attributes substituted.
-
-    Attributes:
-        label: What was substituted, e.g. ``"he → she"``.
-        text: The reworded prompt.
-    """
+    """A prompt with one of its attributes substituted, and what was substituted, e.g. ``"he → she"``."""
 
     label: str
     text: str
@@ -73,10 +68,6 @@ def substitutions(text: str, spans: Sequence[Span]) -> Substitutions:
     words of a family are all moved on by as many places in their rows, so that two groups of a prompt never become one.
     Words that tell the gender of a substituted person follow where they are only suggested or not marked at all; what
     is kept visible never changes.
-
-    Args:
-        text: The prompt.
-        spans: Its spans; the masked ones are substituted.
     """
     words = lexicon_words()
     gender = _Gender(text, spans, words)
@@ -243,15 +234,8 @@ def substituted(text: str, spans: Sequence[Span], pairs: Pairs) -> Substitution 
     """A prompt with pairs of words substituted, wherever they stand outside spans that are kept visible.
 
     A pronoun stands for its whole set where both sides are pronouns: ``he = she`` also changes "his". The plural of a
-    word that the lexicons know is substituted by a plural. Of several pairs that fit a place the first one counts.
-
-    Args:
-        text: The prompt.
-        spans: Its spans.
-        pairs: The pairs.
-
-    Returns:
-        The reworded prompt; None if nothing in it fits.
+    word that the lexicons know is substituted by a plural. Of several pairs that fit a place the first one counts. None
+    is returned if nothing in the prompt fits.
     """
     kept = [span for span in spans if span.kept]
     found: dict[Span, str] = {}

@@ -97,7 +97,7 @@ def test_candidates_are_scored_in_the_sentence_that_is_being_written():
     tokens = tuple(model.tokenizer.encode("You fool. He", add_special_tokens=False))
     past = Past(model, mask_prompt(model.tokenizer, "a text", ()), tokens)
     letter = model.tokenizer.encode("a", add_special_tokens=False)[0]
-    DetoxPolicy().with_scorers({"scorer": Recorder()}).toxicity(past, [letter])
+    DetoxPolicy().with_scorers({"scorer": Recorder()}).toxicities([past], torch.tensor([[letter]]))
     assert asked == ["Hea"]
 
 
