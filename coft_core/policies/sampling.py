@@ -140,7 +140,7 @@ def _likeliest(log_p: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def nucleus(log_p: Tensor, mass: float) -> Tensor:
-    """Membership in the smallest set of likeliest tokens whose probability reaches a mass, never empty; ``(..., V)``."""
+    """Membership in the smallest set of likeliest tokens that has a mass, never an empty one; ``(..., V)``."""
     if mass >= 1:
         return torch.ones_like(log_p, dtype=torch.bool)
     ordered, order = log_p.sort(dim=-1, descending=True, stable=True)

@@ -68,16 +68,15 @@ def person_words(text: str, names: Sequence[Span], spans: Sequence[Span]) -> dic
     for span in sorted(names):
         if not runs or span.start >= runs[-1].end:
             runs.append(_run(text, span, spans))
+    parts = {run: _GAP.split(text[run.start : run.end]) for run in runs}
     people: dict[str, int] = {}
-    words: dict[Span, str] = {}
-    for run in runs:
-        parts = _GAP.split(text[run.start : run.end])
-        person = next((people[part] for part in parts if part in people), len(set(people.values())))
-        people.update(dict.fromkeys(parts, person))
-        words[run] = f"person {ascii_uppercase[person] if person < len(ascii_uppercase) else person + 1}"
-    if len(set(people.values())) > 1:
-        return words
-    return {run: "person" if has_owner(text, run.start) else "the person" for run in runs}
+    for named in parts.values():
+        person = next((people[part] for part in named if part in people), len(set(people.values())))
+        people.update(dict.fromkeys(named, person))
+    if len(set(people.values())) == 1:
+        return {run: "person" if has_owner(text, run.start) else "the person" for run in runs}
+    letters = dict(enumerate(ascii_uppercase))
+    return {run: f"person {letters.get(people[named[0]], people[named[0]] + 1)}" for run, named in parts.items()}
 
 
 def _run(text: str, span: Span, spans: Sequence[Span]) -> Span:
