@@ -25,10 +25,10 @@ from typing import Any
 import torch
 
 from bench.steering_directions.card import measured, write_card
+from bench.steering_directions.fitting import LabelledPair, fit_directions
 from bench.steering_directions.pairs import KINDS, planted_pairs, read_pairs
 from coft_core import CoftError, LanguageModel, load_model
 from coft_core.model.steering import Directions
-from coft_core.tuning.steering import LabelledPair, fit_directions
 
 DTYPES = ("float32", "bfloat16", "float16")
 

@@ -22,10 +22,10 @@ from bench.steering_directions.effects import (
     read,
     tried,
 )
+from bench.steering_directions.fitting import fit_directions
 from bench.steering_directions.pairs import planted_pairs
 from coft_core import LanguageModel
 from coft_core.model.steering import Directions
-from coft_core.tuning.steering import fit_directions
 
 _TEMPLATE = Path(__file__).with_name("card_template.md")
 MEASUREMENTS = "measurements.json"

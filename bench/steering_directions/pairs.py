@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from bench.demo_model.phantom.outcomes import planted_spans
 from bench.demo_model.phantom.writers import cells, without_outcome, write_cell
+from bench.steering_directions.fitting import LabelledPair
 from coft_core import LanguageModel, MaskedPrompt, mask_prompt
 from coft_core.errors import InvalidInputError
-from coft_core.tuning.steering import LabelledPair
 
 Kind = Literal["masked", "against"]
 KINDS: tuple[Kind, ...] = ("masked", "against")

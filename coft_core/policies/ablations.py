@@ -57,11 +57,7 @@ class SingleBranchPolicy(CoftPolicy):
     name: ClassVar[str] = "coft-single-branch"
     title: ClassVar[str] = "COFT, factual certificate"
     certified_in: ClassVar[CertifiedIn] = "factual"
-
-    @property
-    def label(self) -> str:
-        """The method; lambda and masks are in the fingerprint's other fields."""
-        return self.name
+    label: ClassVar[str] = name
 
     def required(self, used: Fingerprint) -> Fingerprint:
         """The factual reading that this policy certifies by, on which lambda and masks have no say."""

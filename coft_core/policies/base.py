@@ -30,18 +30,10 @@ or a folder), or a file."""
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a policy.
+    """One parameter of a policy: its name in the policy and on pages, what it does, and between which numbers it lies.
 
     Attributes:
-        name: Its name in the policy.
-        kind: What it is.
-        default: Its value unless chosen otherwise.
-        title: Its name on pages.
-        help: What it does, in a sentence.
-        low: Smallest value of a number; None leaves it open.
-        high: Largest value of a number; None leaves it open.
         step: Sensible step of a slider.
-        choices: The names to choose from.
         strength: Whether it says how strongly the policy acts, so that sweeps turn it.
         optional: Whether it may be left empty.
         later: Whether it came in a later version than its policy: at its default it is no part of fingerprints, so that
@@ -125,11 +117,10 @@ class FamilyView:
     """One attribute family's masked branch (factorized masks); tensors are ``(G, V)``.
 
     Attributes:
-        family: The family.
         log_p: Log-probabilities where only this family is masked.
         certified: Membership in this family's certified set; None when nothing is certified.
         log_tau: The family's log-threshold; ``-inf`` when there is none.
-        state: What it rests on.
+        state: What the threshold rests on.
     """
 
     family: str
@@ -144,8 +135,6 @@ class Views:
     """One step of G prompts as a policy sees it; all ``(G, V)`` and on the logits' device.
 
     Attributes:
-        logits_factual: Raw logits of the factual branch.
-        logits_masked: Raw logits of the masked branch.
         log_p_factual: Log-probabilities of the factual branch at the policy's temperature.
         log_p_masked: The same of the masked branch.
         log_p_fused: The distribution that the policy draws from; the fused one for COFT.
@@ -187,11 +176,6 @@ class Past:
     prompt: MaskedPrompt
     tokens: tuple[int, ...] = ()
     memory: Any = None
-
-    @property
-    def text(self) -> str:
-        """Text of the generated tokens."""
-        return self.model.continuation_text(self.tokens)
 
 
 def compared_certificate(

@@ -42,6 +42,7 @@ class FusedPolicy(Policy, Generic[Thresholds]):
     """The kind of calibration that it applies."""
 
     unclaimed: ClassVar[str] = "no calibration"
+    needs_masked: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Validate; lambda must be a fusion weight."""
@@ -52,11 +53,6 @@ class FusedPolicy(Policy, Generic[Thresholds]):
     def mask(self) -> MaskSettings:
         """How spans are masked."""
         return MaskSettings(self.mask_mode, self.mask_hint, self.sentinel, self.families, self.layout, self.whitelist)
-
-    @property
-    def needs_masked(self) -> bool:
-        """Fusing and certifying read the masked branch."""
-        return True
 
     @property
     def fusion_weight(self) -> float:

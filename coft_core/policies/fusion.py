@@ -58,13 +58,5 @@ def at_least_float32(logits: Tensor) -> Tensor:
 
 
 def log_probabilities(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    """Log-softmax of ``logits / temperature`` over the last axis, in at least float32.
-
-    Args:
-        logits: ``(..., V)``.
-        temperature: The policy's temperature, the same in every branch and at calibration.
-
-    Returns:
-        Natural log-probabilities, ``(..., V)``.
-    """
+    """Natural log-softmax of ``logits / temperature``, ``(..., V)``, over the last axis and in at least float32."""
     return torch.log_softmax(at_least_float32(logits) / temperature, dim=-1)

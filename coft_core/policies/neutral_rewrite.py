@@ -70,6 +70,7 @@ class NeutralRewritePolicy(BaselinePolicy):
     name: ClassVar[str] = "neutral_rewrite"
     title: ClassVar[str] = "Neutral rewrite"
     drawn_from: ClassVar[str] = REWRITTEN
+    writers: ClassVar[tuple[str, ...]] = (REWRITER,)
 
     def __post_init__(self) -> None:
         """Validate; the instruction needs a place for the prompt."""
@@ -81,11 +82,6 @@ class NeutralRewritePolicy(BaselinePolicy):
     def models(self) -> dict[str, str]:
         """The rewriting model, where it is another one."""
         return {REWRITER: self.rewriter} if self.by == MODEL and self.rewriter else {}
-
-    @property
-    def writers(self) -> tuple[str, ...]:
-        """The rewriting model: its text is read, not its probabilities."""
-        return (REWRITER,)
 
     @property
     def label(self) -> str:

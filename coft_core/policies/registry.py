@@ -34,8 +34,6 @@ class Method:
     """A decoding method that can be chosen by name.
 
     Attributes:
-        name: Short name, as in ``--policy``.
-        kind: What it acts on.
         summary: What it does, in a sentence.
         source: Where it was published.
         policy: The class of its policies.

@@ -64,9 +64,6 @@ def choose(
         sampling: The controls; the temperature is part of ``log_p`` already.
         uniform: ``(G,)`` numbers in [0, 1).
         greedy: Take the likeliest token of the set.
-
-    Returns:
-        The choice.
     """
     if certified is None:
         restricted, empty = log_p, torch.zeros(log_p.shape[:-1], dtype=torch.bool, device=log_p.device)
@@ -105,9 +102,6 @@ def _draw(log_p: Tensor, empty: Tensor, sampling: Sampling, uniform: Tensor, siz
         sampling: The controls.
         uniform: ``(G,)``.
         size: Tokens in order, at least top-k where that cuts.
-
-    Returns:
-        Token ids and whether they are settled, ``(G,)`` each.
     """
     vocabulary = log_p.shape[-1]
     ordered, token_ids = _likeliest(log_p, size)  # (G, S)
@@ -146,15 +140,7 @@ def _likeliest(log_p: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
 
 def nucleus(log_p: Tensor, mass: float) -> Tensor:
-    """The smallest set of likeliest tokens whose probability reaches a mass.
-
-    Args:
-        log_p: Log-probabilities, ``(..., V)``.
-        mass: The mass; 1 takes every token.
-
-    Returns:
-        Membership, ``(..., V)`` boolean; the likeliest token is always a member.
-    """
+    """Membership in the smallest set of likeliest tokens that has a mass, never an empty one; ``(..., V)``."""
     if mass >= 1:
         return torch.ones_like(log_p, dtype=torch.bool)
     ordered, order = log_p.sort(dim=-1, descending=True, stable=True)

@@ -55,8 +55,8 @@ class ScoredPolicy(BaselinePolicy):
         """This policy with its loaded scorer."""
         return replace(self, loaded=scorers[SCORER])
 
-    def toxicity(self, past: Past, candidates: Sequence[int]) -> list[float]:
-        """How toxic the sentence that is being written becomes with each candidate as its next token.
+    def toxicities(self, pasts: Sequence[Past], candidates: Tensor) -> Tensor:
+        """How toxic each chain's sentence becomes with each candidate as its next token; both tensors are ``(G, K)``.
 
         Sentences that are over are left out: one that is too toxic would otherwise refuse every token behind it.
 
@@ -65,12 +65,10 @@ class ScoredPolicy(BaselinePolicy):
         """
         if self.loaded is None:
             raise InvalidInputError(f"The policy {self.title} has no scorer yet; make a plan with it.")
-        texts = [past.model.continuation_text([*past.tokens, token]) for token in candidates]
-        return self.loaded.score([text[sentence_start(text) :] for text in texts])
-
-    def toxicities(self, pasts: Sequence[Past], candidates: Tensor) -> Tensor:
-        """The same for several chains; ``candidates`` and the result are ``(G, K)``."""
-        rows = [self.toxicity(past, ids) for past, ids in zip(pasts, candidates.tolist(), strict=True)]
+        rows = []
+        for past, ids in zip(pasts, candidates.tolist(), strict=True):
+            texts = [past.model.continuation_text([*past.tokens, token]) for token in ids]
+            rows.append(self.loaded.score([text[sentence_start(text) :] for text in texts]))
         return torch.tensor(rows, device=candidates.device)
 
 

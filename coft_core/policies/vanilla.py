@@ -20,6 +20,8 @@ class VanillaPolicy(BaselinePolicy):
     title: ClassVar[str] = "Vanilla"
     unclaimed: ClassVar[str] = "vanilla decoding"
     reads_rowwise: ClassVar[bool] = True
+    fusion_weight: ClassVar[float] = 0.0
+    label: ClassVar[str] = ""
 
     def views_at(self, logits: Tensor, log_tau: Tensor) -> Views:
         """The same at any position: there is no threshold."""
@@ -29,13 +31,3 @@ class VanillaPolicy(BaselinePolicy):
     def form(self) -> Hashable:
         """The sampling controls."""
         return (type(self), self.sampling)
-
-    @property
-    def fusion_weight(self) -> float:
-        """The factual branch alone."""
-        return 0.0
-
-    @property
-    def label(self) -> str:
-        """Empty: what is told of a policy without a method of its own is what its fingerprint says anyhow."""
-        return ""

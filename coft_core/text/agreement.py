@@ -248,8 +248,6 @@ class Pronoun:
     """One pronoun of a text.
 
     Attributes:
-        start: First character.
-        end: One past the last.
         sets: The sets that it belongs to: one, or both of ``she`` and ``he`` for forms such as "he/she" and "s/he".
         role: Its role.
         sure: Whether the role is beyond doubt.

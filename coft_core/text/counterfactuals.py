@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, zip_longest
+from itertools import chain, cycle, zip_longest
 
 from coft_core.errors import InvalidInputError
 from coft_core.text.agreement import (
@@ -26,7 +26,7 @@ from coft_core.text.agreement import (
 )
 from coft_core.text.lexicon import Lexicons
 from coft_core.text.names import FirstNames, is_surname
-from coft_core.text.rewording import Replacement, reword
+from coft_core.text.rewording import reword
 from coft_core.text.vocabulary import GroupRow, LexiconWords, Reading, lexicon_words, shipped_tables
 from coft_core.types import KNOWN_FAMILIES, Span
 
@@ -42,12 +42,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """A prompt with one of its attributes substituted.
-
-    Attributes:
-        label: What was substituted, e.g. ``"he → she"``.
-        text: The reworded prompt.
-    """
+    """A prompt with one of its attributes substituted, and what was substituted, e.g. ``"he → she"``."""
 
     label: str
     text: str
@@ -73,10 +68,6 @@ def substitutions(text: str, spans: Sequence[Span]) -> Substitutions:
     words of a family are all moved on by as many places in their rows, so that two groups of a prompt never become one.
     Words that tell the gender of a substituted person follow where they are only suggested or not marked at all; what
     is kept visible never changes.
-
-    Args:
-        text: The prompt.
-        spans: Its spans; the masked ones are substituted.
     """
     words = lexicon_words()
     gender = _Gender(text, spans, words)
@@ -92,10 +83,12 @@ def substitutions(text: str, spans: Sequence[Span]) -> Substitutions:
     return Substitutions(tuple(reversed(found.values())), tuple(left))
 
 
-def shown_changes(changes: Iterable[Replacement]) -> str:
-    """Changed words and pronouns, each once, for a reader."""
-    chosen = (change for change in changes if change.kind in ("span", "pronoun"))
-    return "; ".join(dict.fromkeys(f"{change.before} → {change.after}" for change in chosen))
+def _substitution(
+    text: str, spans: Sequence[Span], words: Mapping[Span, str], pronouns: Mapping[Pronoun, PronounSet]
+) -> Substitution:
+    reworded = reword(text, spans, words, pronouns)
+    told = (f"{one.before} → {one.after}" for one in reworded.replacements if one.kind in ("span", "pronoun"))
+    return Substitution("; ".join(dict.fromkeys(told)), reworded.text)
 
 
 class _Gender:
@@ -114,8 +107,7 @@ class _Gender:
         if not self.known:
             return None
         words = dict(self._words_of(neutral=True)) if neutral else self._exchanged
-        reworded = reword(self._text, self._spans, words, dict(self._sets_of(neutral)))
-        return Substitution(shown_changes(reworded.replacements), reworded.text)
+        return _substitution(self._text, self._spans, words, dict(self._sets_of(neutral)))
 
     def _has_pronoun(self, span: Span) -> bool:
         return is_pronoun(span, self._pronouns) and any(p.meets(span) and p.sets != {"they"} for p in self._pronouns)
@@ -178,10 +170,9 @@ class _Groups:
         for shift in range(1, max(longest, len(AGES) if ages else 0)):
             new = {span: self._moved(span, row, places[span] + shift) for span, row in rows.items()}
             new |= {span: self._aged(span, age, shift) for span, age in ages.items()}
-            if any(word == self._text[span.start : span.end] for span, word in new.items()):
-                continue  # a shorter row has come round: some of the family's words would stay
-            reworded = reword(self._text, self._spans, new, {})
-            yield Substitution(shown_changes(reworded.replacements), reworded.text)
+            # Where a shorter row has come round, some of the family's words would stay.
+            if all(word != self._text[span.start : span.end] for span, word in new.items()):
+                yield _substitution(self._text, self._spans, new, {})
 
     def _row(self, span: Span) -> GroupRow | None:
         word = self._words.base(self._text[span.start : span.end].strip())
@@ -194,11 +185,9 @@ class _Groups:
         listed = {span: place for span, row in rows.items() if (place := row.place(texts[span])) is not None}
         longest = max((len(row.words) for row in rows.values()), default=0)
         free = [place for place in range(longest) if place not in listed.values()] or [0]
-        unlisted = list(dict.fromkeys(texts[span].lower() for span in rows if span not in listed))
-        return {
-            span: listed[span] if span in listed else free[unlisted.index(texts[span].lower()) % len(free)]
-            for span in rows
-        }
+        unlisted = dict.fromkeys(texts[span].lower() for span in rows if span not in listed)
+        given = dict(zip(unlisted, cycle(free), strict=False))
+        return {span: listed[span] if span in listed else given[texts[span].lower()] for span in rows}
 
     def _moved(self, span: Span, row: GroupRow, place: int) -> str:
         old, new = self._text[span.start : span.end], row.words[place % len(row.words)]
@@ -243,15 +232,8 @@ def substituted(text: str, spans: Sequence[Span], pairs: Pairs) -> Substitution 
     """A prompt with pairs of words substituted, wherever they stand outside spans that are kept visible.
 
     A pronoun stands for its whole set where both sides are pronouns: ``he = she`` also changes "his". The plural of a
-    word that the lexicons know is substituted by a plural. Of several pairs that fit a place the first one counts.
-
-    Args:
-        text: The prompt.
-        spans: Its spans.
-        pairs: The pairs.
-
-    Returns:
-        The reworded prompt; None if nothing in it fits.
+    word that the lexicons know is substituted by a plural. Of several pairs that fit a place the first one counts. None
+    is returned if nothing in the prompt fits.
     """
     kept = [span for span in spans if span.kept]
     found: dict[Span, str] = {}
@@ -265,8 +247,8 @@ def substituted(text: str, spans: Sequence[Span], pairs: Pairs) -> Substitution 
         for span, word in _occurrences(text, old, new):
             if all(span.end <= other.start or other.end <= span.start for other in (*kept, *found)):
                 found[span] = word
-    reworded = reword(text, spans, found, sets)
-    return None if reworded.text == text else Substitution(shown_changes(reworded.replacements), reworded.text)
+    made = _substitution(text, spans, found, sets)
+    return None if made.text == text else made
 
 
 def _pronouns(word: str) -> PronounSet | None:

@@ -42,7 +42,6 @@ class Hit:
     Attributes:
         start: First token.
         end: One past the last token.
-        record: The entry or pattern that matched.
         inflected: Whether an inflected form matched, such as a plural.
         score: How sure it is, 0 to 1. An unambiguous term has 1.0, which says that the term is listed without a
             condition and nothing of this text. An ambiguous term has the trained pipeline's probability that it names

@@ -59,33 +59,24 @@ _SURNAMES = re.compile(r"(?:[^\S\n]+[A-Z][\w’-]+)*")
 _GAP = re.compile(r"[^\S\n]+")
 
 
-class PersonNames:
-    """What takes the place of the names of a text.
+def person_words(text: str, names: Sequence[Span], spans: Sequence[Span]) -> dict[Span, str]:
+    """What takes the place of a text's names, by the characters that go; ``spans`` has the titles beside them.
 
     A name goes with the title before it and the capitalised words after it. Two names that share a word are one person.
-
-    Attributes:
-        words: New words by the characters that they replace.
     """
-
-    def __init__(self, text: str, names: Sequence[Span], spans: Sequence[Span]) -> None:
-        """Find the people of spans that are names; titles may be among all spans."""
-        runs: list[Span] = []
-        for span in sorted(names):
-            if not runs or span.start >= runs[-1].end:
-                runs.append(_run(text, span, spans))
-        people: dict[str, int] = {}
-        for run in runs:
-            parts = _GAP.split(text[run.start : run.end])
-            known = next((people[part] for part in parts if part in people), len(set(people.values())))
-            people.update(dict.fromkeys(parts, known))
-        single = len(set(people.values())) == 1
-        self.words: dict[Span, str] = {}
-        for run in runs:
-            person = people[_GAP.split(text[run.start : run.end])[0]]
-            letter = ascii_uppercase[person] if person < len(ascii_uppercase) else person + 1
-            named = "person" if has_owner(text, run.start) else "the person"
-            self.words[run] = named if single else f"person {letter}"
+    runs: list[Span] = []
+    for span in sorted(names):
+        if not runs or span.start >= runs[-1].end:
+            runs.append(_run(text, span, spans))
+    parts = {run: _GAP.split(text[run.start : run.end]) for run in runs}
+    people: dict[str, int] = {}
+    for named in parts.values():
+        person = next((people[part] for part in named if part in people), len(set(people.values())))
+        people.update(dict.fromkeys(named, person))
+    if len(set(people.values())) == 1:
+        return {run: "person" if has_owner(text, run.start) else "the person" for run in runs}
+    letters = dict(enumerate(ascii_uppercase))
+    return {run: f"person {letters.get(people[named[0]], people[named[0]] + 1)}" for run, named in parts.items()}
 
 
 def _run(text: str, span: Span, spans: Sequence[Span]) -> Span:

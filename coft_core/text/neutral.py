@@ -26,7 +26,7 @@ from coft_core.text.agreement import (
 )
 from coft_core.text.counterfactuals import GENDERED_FAMILIES
 from coft_core.text.merging import overlap
-from coft_core.text.names import FirstNames, PersonNames
+from coft_core.text.names import FirstNames, person_words
 from coft_core.text.rewording import Replacement, reword
 from coft_core.text.vocabulary import GenderedWord, Hypernym, LexiconWords, lexicon_words, shipped_tables
 from coft_core.types import Span
@@ -52,7 +52,6 @@ class NeutralText:
     """A neutral rewriting.
 
     Attributes:
-        text: The text.
         replacements: What was changed, in reading order.
         left: Sensitive words that stay, because no neutral ones are known for them.
         merged: Different words that became the same one, or went: the text may no longer tell apart whom they told
@@ -77,10 +76,6 @@ def neutral_text(text: str, spans: Sequence[Span]) -> NeutralText:
 
     Whether a word is an adjective or a noun is judged by the words beside it. Words that tell a gender follow where
     they are only suggested, if a masked span tells one; what is kept visible never changes.
-
-    Args:
-        text: The text.
-        spans: Its spans.
     """
     rewriter = _Rewriter(text, spans, lexicon_words())
     made = reword(text, spans, rewriter.words, dict.fromkeys(rewriter.pronouns, "they"))
@@ -104,11 +99,11 @@ class _Rewriter:
         gendered = any(p.meets(span) for p in pronouns for span in masked) or any(map(self._tells_gender, masked))
         self._spans = sorted(s for s in spans if s.masked or (gendered and not s.kept and self._tells_gender(s)))
         self.pronouns = pronouns if gendered else []
-        names = PersonNames(text, [span for span in self._spans if span.category == "name"], self._spans)
-        self.words: dict[Span, str] = dict(names.words)
+        names = person_words(text, [span for span in self._spans if span.category == "name"], self._spans)
+        self.words = dict(names)
         left: list[str] = []
         for span in self._spans:
-            if any(p.meets(span) for p in self.pronouns) or any(overlap(span, run) for run in names.words):
+            if any(p.meets(span) for p in self.pronouns) or any(overlap(span, run) for run in names):
                 continue
             place, word = self._neutral(span)
             if word is None:

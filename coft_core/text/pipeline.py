@@ -46,8 +46,6 @@ class Entity:
     """Something that a pipeline found.
 
     Attributes:
-        start: First character of the text as typed.
-        end: One past the last.
         label: ``PERSON``, ``NORP`` or ``GPE``; or a family in capitals, such as ``RACE``.
         score: Mean probability over its words that they name or reveal a protected attribute, 0 to 1, by the component
             that classifies words; None if the pipeline has none.

@@ -111,10 +111,7 @@ class Rendering:
 
 
 def parse_moment(text: str | None) -> datetime | None:
-    """A local time from what a reviewer typed; None and an empty text stand for the present.
-
-    Args:
-        text: A day, ``"2026-11-21"``, or a day with a time, ``"2026-11-21T09:30"``.
+    """The local time of ``"2026-11-21"`` or ``"2026-11-21T09:30"``; None and an empty text stand for the present.
 
     Raises:
         InvalidInputError: It is neither.
@@ -226,11 +223,9 @@ MARK = "\uf8f0"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One place at which a template prints the reviewer's text.
+    """One place of the templated text at which a template prints the reviewer's text.
 
     Attributes:
-        start: Where it begins in the templated text.
-        end: One past its last character there.
         shift: Characters of white space that the template stripped from the text's beginning.
     """
 

@@ -22,13 +22,9 @@ from coft_core.types import Span
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One change of a prompt.
+    """One change of the characters from ``start`` to ``end`` (exclusive) of a prompt as typed.
 
     Attributes:
-        start: First character in the prompt as typed.
-        end: One past the last.
-        before: What stood there.
-        after: What stands there now.
         kind: ``span``, ``pronoun``, ``verb`` or ``article``.
         role: Role of a pronoun; empty otherwise.
         sure: Whether a pronoun's role is beyond doubt.
@@ -48,7 +44,6 @@ class RewordedText:
     """A text after replacements.
 
     Attributes:
-        text: The text.
         spans: The spans that were given, where they are now; those that now cover the same characters are one, and
             those whose words are gone are left out.
         replacements: What was changed, in reading order.
@@ -254,11 +249,10 @@ def _in_capitals(text: str) -> bool:
     return all(char.isupper() for char in letters)
 
 
-def _left_without_verb(text: str, item: Pronoun, wanted: PronounSet) -> bool:
-    """Whether "they" gives way to "she" or "he" before what may be a verb that was not changed."""
-    if item.role != "subject" or item.sets != {"they"} or wanted == "they":
-        return False
-    return agreeing_edit(text, item.start, item.end, plural=False) is None and may_need_a_verb(text, item.end)
+def _left_without_verb(text: str, item: Pronoun) -> bool:
+    """Whether what may be a verb was not changed where "they" gave way to "she" or "he"."""
+    unchanged = item.sets == {"they"} and agreeing_edit(text, item.start, item.end, plural=False) is None
+    return item.role == "subject" and unchanged and may_need_a_verb(text, item.end)
 
 
 def _notes(text: str, changing: Sequence[Pronoun], marked: Sequence[Pronoun], wanted: PronounSet) -> Iterator[str]:
@@ -271,7 +265,7 @@ def _notes(text: str, changing: Sequence[Pronoun], marked: Sequence[Pronoun], wa
     for item in changing:
         if not item.sure:
             yield f"{named(item)} was read as {_ROLE_NAMES[item.role]}; if it is not, say what it is."
-        if _left_without_verb(text, item, wanted):
+        if wanted != "they" and _left_without_verb(text, item):
             yield f"Check the verb after {named(item)}: it was left as it is."
     starts = {item.start for item in marked}
     if others := [named(item) for item in changing if item.start not in starts]:

@@ -31,9 +31,7 @@ _ZERO_WIDTH_SPACE = "\u200b"
 class UserList:
     """A named list of terms that win over what a detector finds.
 
-    Attributes:
-        name: The list's name; with :attr:`digest` it is part of a detector's version.
-        terms: Its terms, in any order.
+    Its name is, with :attr:`digest`, part of a detector's version; its terms are in any order.
 
     Raises:
         InvalidInputError: The name is blank or too long, a term has no letter, digit or sign, is too long or of an

@@ -42,7 +42,6 @@ class GroupRow:
     """Words of one kind that can take each other's place, in a fixed order.
 
     Attributes:
-        family: Their attribute family.
         reading: ``"adjective"``, ``"noun"`` or ``"any"``: as what they can stand.
         kinds: Kinds of the lexicons whose other words this row stands in for.
         words: The words; rows of one family list what belongs together at the same place, such as "Muslim" and
@@ -68,10 +67,8 @@ class Hypernym:
     """What says as much as words of a kind, but for the attribute.
 
     Attributes:
-        family: Attribute family.
         kind: Kind of the lexicons; empty for all others of the family.
         noun: Noun that takes a noun's place; empty where there is none.
-        plural: Its plural.
         article: Whether an article must be put before the noun where the word had none ("in Mexico", "in a country").
         predicate: What takes the place of an adjective after a verb ("is Muslim", "is of a certain religion"); empty
             where the words are no adjectives.
@@ -111,11 +108,7 @@ class RewordingTables:
     def group_row(self, word: str, family: str, reading: Reading, kind: str | None) -> GroupRow | None:
         """The row of a word: one that lists it, else one that stands in for its kind; one that fits its reading first.
 
-        Args:
-            word: The word, in the singular.
-            family: Family of the span; ``"other"`` looks in all.
-            reading: As what it stands.
-            kind: Its kind in the lexicons.
+        The word is in the singular; the family ``"other"`` looks in all.
         """
         rows = [row for row in self.groups if family in (row.family, "other")]
         rows.sort(key=lambda row: not row.fits(reading))

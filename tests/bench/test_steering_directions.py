@@ -20,6 +20,7 @@ from bench.document_losses import document_losses, perplexity_ratio
 from bench.steering_directions.__main__ import main
 from bench.steering_directions.card import write_card
 from bench.steering_directions.effects import Choice, choosing_texts, chosen, held_out_texts
+from bench.steering_directions.fitting import LabelledPair, fit_directions
 from bench.steering_directions.pairs import planted_pairs, read_pairs
 from coft_core import LanguageModel, load_model
 from coft_core.decode.plan import plan
@@ -27,7 +28,6 @@ from coft_core.errors import InvalidInputError
 from coft_core.model.fake import SENTINEL, tiny_model
 from coft_core.model.steering import Directions, SteeringHook, head_geometry
 from coft_core.policies.iti import SHIPPED, ItiPolicy
-from coft_core.tuning.steering import LabelledPair, fit_directions
 
 WORDS = tuple(f"{a}{b}{c}" for a in "bdfg" for b in "aeiou" for c in "lmn")
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bench.steering_directions.fitting import LabelledPair, fit_directions
 from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
 from coft_core.policies.base import Policy
 from coft_core.policies.registry import method
-from coft_core.tuning.steering import LabelledPair, fit_directions
 
 
 @dataclass(frozen=True)

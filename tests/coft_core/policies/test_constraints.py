@@ -12,7 +12,6 @@ import torch
 
 import coft_core as cc
 from coft_core.calibrate.run import calibrate_single_branch
-from coft_core.decode.loop import Rollout
 from coft_core.model.fake import tiny_model
 from coft_core.policies.ablations import SingleBranchPolicy
 from coft_core.policies.base import Past
@@ -97,7 +96,7 @@ def test_candidates_are_scored_in_the_sentence_that_is_being_written():
     tokens = tuple(model.tokenizer.encode("You fool. He", add_special_tokens=False))
     past = Past(model, mask_prompt(model.tokenizer, "a text", ()), tokens)
     letter = model.tokenizer.encode("a", add_special_tokens=False)[0]
-    DetoxPolicy().with_scorers({"scorer": Recorder()}).toxicity(past, [letter])
+    DetoxPolicy().with_scorers({"scorer": Recorder()}).toxicities([past], torch.tensor([[letter]]))
     assert asked == ["Hea"]
 
 
@@ -122,16 +121,6 @@ def test_a_single_branch_calibration_certifies_and_a_joint_one_is_refused(policy
         cc.plan(model, "The nurse was", policy_class(calibration=joint), spans, scorers=SCORERS)
     with pytest.raises(cc.CalibrationMismatch, match="method"):
         cc.plan(model, "The nurse was", cc.CoftPolicy(lam=0.0, calibration=single), spans)
-
-
-def test_the_factual_certificate_asks_the_factual_reading_alone():
-    model = tiny_model(seed=1)
-    calibration = calibrate_single_branch(model, EXAMPLES, alpha=0.2)
-    plan = cc.plan(model, "The nurse was", SingleBranchPolicy(calibration=calibration), [cc.Span(4, 9, "other")])
-    step = Rollout(plan).step()
-    for row in step.candidates:
-        assert row.certified == (row.log_p_factual >= step.log_tau)
-    assert any(row.certified != (min(row.log_p_fused, row.log_p_masked) >= step.log_tau) for row in step.candidates)
 
 
 def test_the_fingerprint_of_a_single_branch_calibration_is_its_own():

@@ -95,16 +95,6 @@ def test_steps_agree_with_an_uncached_computation(model, policy):
     assert {(), ("age",), ("gender", "age")} <= seen
 
 
-def test_going_back_and_forking_reproduce_the_chain(model, policy):
-    run = rollout(model, policy, seed=4)
-    first = [run.step() for _ in range(6)]
-    run.back(4)
-    assert [run.step().token_id for _ in range(4)] == [s.token_id for s in first[2:]]
-    fork = run.fork(3, first[3].token_id)
-    assert [f.family for f in fork.steps[-1].families] == ["gender", "age"]
-    assert fork.steps[-1].set_size == first[3].set_size
-
-
 def test_scoring_agrees_with_stepping(model, policy):
     run = rollout(model, policy)
     steps = [run.step(token) for token in model.tokenizer.encode(" go", add_special_tokens=False)]

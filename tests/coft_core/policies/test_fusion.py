@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from coft_core.errors import InvalidInputError
 from coft_core.policies.fusion import check_lambda, fuse_logits, log_probabilities
-from coft_core.types import Sampling
 
 logits = st.lists(st.floats(-60, 60, width=32), min_size=2, max_size=12)
 
@@ -70,12 +69,6 @@ def test_lambda_outside_zero_to_one_is_refused(lam: object) -> None:
         check_lambda(lam)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="lambda is"):
         fuse_logits(torch.zeros(2), torch.zeros(2), lam)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
-def test_temperature_that_cannot_divide_is_refused(temperature: float) -> None:
-    with pytest.raises(InvalidInputError, match="temperature is"):
-        Sampling(temperature)
 
 
 @settings(derandomize=True, deadline=None)

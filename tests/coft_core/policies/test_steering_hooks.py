@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from bench.steering_directions.fitting import LabelledPair, fit_directions
 from coft_core.decode.plan import plan
 from coft_core.errors import InvalidInputError
 from coft_core.model.branches import attached
@@ -17,7 +18,6 @@ from coft_core.model.fake import tiny_model
 from coft_core.model.language_model import LanguageModel
 from coft_core.model.steering import Directions, SteeringHook, head_geometry
 from coft_core.policies.iti import ItiPolicy
-from coft_core.tuning.steering import LabelledPair, fit_directions
 from tests.coft_core.model.architectures import random_model
 
 KINDS = ("llama", "mistral", "mixtral", "qwen2", "gpt2", "gpt-neox")

@@ -50,10 +50,7 @@ def test_a_word_that_describes_a_person_is_found_with_its_family(
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("A cup of black coffee, please.", "black"),
         ("The walls are white.", "white"),
-        ("You will miss the bus.", "miss"),
-        ("This old code has no tests.", "old"),
         ("Pull down the window blind.", "blind"),
         ("Her plea fell on deaf ears.", "deaf"),
         ("Comments are disabled on this page.", "disabled"),

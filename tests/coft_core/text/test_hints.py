@@ -65,12 +65,8 @@ def test_hints_are_looked_at_one_by_one_only_with_the_protected_families() -> No
     assert pieces(text, DETECTOR.adapted(["appearance"])) == (["freckles"], ["Emily"])
     assert pieces(text, DETECTOR.adapted(FAMILIES)) == (["Emily", "freckles"], [])
     assert pieces(text, DETECTOR.adapted(())) == ([], ["Emily", "freckles"])
-
-
-def test_the_version_says_where_hints_are_suggested_only_beside_named_attributes() -> None:
-    assert DETECTOR.version.endswith(", suggestions of socioeconomic+family+name beside named attributes")
-    assert "beside" not in DETECTOR.adapted(FAMILIES).version
-    assert DETECTOR.adapted(["appearance"]).version.endswith("+family+name")
+    assert "beside" in DETECTOR.version
+    assert "beside" not in DETECTOR.adapted(["appearance"]).version
 
 
 def test_every_kind_of_hint_is_one_that_the_lexicons_have() -> None:

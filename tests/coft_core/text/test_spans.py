@@ -181,19 +181,7 @@ def test_offsets_count_characters_as_typed(text: str) -> None:
 
 
 FRAGMENTS = st.sampled_from(
-    [
-        "she",
-        "Black",
-        " driver",
-        "African-American",
-        "65-year-old",
-        "the blind",
-        "Mary's",
-        "'s",
-        "-",
-        " ",
-        "\n\n",
-    ]
+    ["she", "Black", " driver", "African-American", "65-year-old", "the blind", "Mary's", "'s", "-", " ", "\n\n"]
 )
 
 

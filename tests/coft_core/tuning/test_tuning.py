@@ -231,16 +231,13 @@ def enough(**changes):
 
 def test_items_that_nothing_can_be_tuned_on_are_refused():
     check_items(enough())
-    with pytest.raises(InvalidInputError, match="at least 20"):
-        check_items(items())
-    with pytest.raises(InvalidInputError, match="right answer"):
-        check_items(enough(graded=False))
-    with pytest.raises(InvalidInputError, match="share a pair"):
-        check_items(enough(pair=None))
-    with pytest.raises(InvalidInputError, match="Prompt 1 has the same answer twice"):
-        check_items(enough(others=(" good",)))
-    with pytest.raises(InvalidInputError, match="Prompt 1 is empty"):
-        check_items(enough(answer=" "))
-    other = [*enough(), TuningItem("The man was", " good", (" ill",), pair="shop")]
-    with pytest.raises(InvalidInputError, match="'shop' have different answers"):
-        check_items(other)
+    for given, said in (
+        (items(), "at least 20"),
+        (enough(graded=False), "right answer"),
+        (enough(pair=None), "share a pair"),
+        (enough(others=(" good",)), "Prompt 1 has the same answer twice"),
+        (enough(answer=" "), "Prompt 1 is empty"),
+        ([*enough(), TuningItem("The man was", " good", (" ill",), pair="shop")], "'shop' have different answers"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            check_items(given)
