@@ -94,11 +94,5 @@ def test_numbers_keep_all_their_digits_and_booleans_are_words():
     assert neutralised(None) == ""
 
 
-def test_writing_a_report_leaves_no_draft_behind(wired, session, tmp_path):
-    path = wired[ReportService].write(session.session_id, "csv", tmp_path / "out")
-    assert [p.name for p in path.parent.iterdir()] == [path.name]
-    assert path.read_bytes().decode() == wired[ReportService].csv(session.session_id)
-
-
 def test_columns_are_unique():
     assert len(set(COLUMNS)) == len(COLUMNS)

@@ -12,7 +12,7 @@ import pytest
 
 from app.bootstrap import services
 from app.report.bundle import LOGITS_FILE as FILE
-from app.report.bundle import REPORT, logits_file, logits_from, pack
+from app.report.bundle import REPORT, logits_from, pack
 from app.report.service import ReportService
 from app.report.verify.findings import Verification
 from app.settings import Settings
@@ -119,9 +119,3 @@ def test_logits_that_are_missing_damaged_or_too_many_are_said(kept: dict[str, by
 def test_a_file_too_large_for_one_step_is_not_unpacked() -> None:
     with pytest.raises(ServiceError, match="too large"):
         logits_from(pack({"branch-1-step-1.bin": bytes(3 * 2**20)}))
-
-
-def test_equal_logits_give_equal_files() -> None:
-    steps = [(1, 0, b"one"), (1, 1, b"two")]
-    assert logits_file(steps) == logits_file(steps)
-    assert set(files_of(logits_file(steps))) == {"branch-1-step-1.bin", "branch-1-step-2.bin"}

@@ -72,8 +72,9 @@ def test_every_filter_reaches_the_query():
         "page": 2, "size": 50,
     }  # fmt: skip
     expected = LibraryQuery(
-        "nurse", "coft", "demo", "mismatch", "ward", None, False, datetime(2026, 5, 1, tzinfo=UTC),
-        datetime(2026, 5, 5, tzinfo=UTC), 3, "steps", False, 2, 50,
+        text="nurse", policy="coft", model="demo", certificate="mismatch", tag="ward", archived=None, judged=False,
+        since=datetime(2026, 5, 1, tzinfo=UTC), before=datetime(2026, 5, 5, tzinfo=UTC), batch_id=3, order="steps",
+        descending=False, page=2, page_size=50,
     )  # fmt: skip
     assert library_query(given) == expected
 
