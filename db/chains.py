@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 from threading import Condition, Lock
@@ -181,94 +182,10 @@ _step_values, _diagnostic_values, _candidate_values = (
 )  # fmt: skip
 
 
-def read_chain(connection: Connection, branch_id: int, first: int) -> tuple[Step, ...]:
-    """A branch's chain from a step on, candidates included and without logits, in three queries."""
-    condition = in_chain(connection, branch_id) & (steps.c.index >= first)
-    rows: defaultdict[int, list[Candidate]] = defaultdict(list)
-    query = (
-        select(candidates.c.step_id, *fields_in(Candidate, candidates))
-        .join(steps, steps.c.id == candidates.c.step_id)
-        .where(condition)
-        .order_by(candidates.c.step_id, candidates.c.rank)
-    )
-    for key, *values in connection.execute(query):
-        rows[key].append(Candidate(*values))
-    names = (*_STEP, *_DIAGNOSTICS)
-    chain = select(steps.c.id, *(steps.c[name] for name in names)).where(condition).order_by(steps.c.index)
-    split = len(_STEP)
-    return tuple(
-        Step(
-            **dict(zip(_STEP, values[:split], strict=True)),
-            diagnostics=Diagnostics(*values[split:]),
-            candidates=tuple(rows[key]),
-        )
-        for key, *values in connection.execute(chain)
-    )
-
-
-def read_logits(connection: Connection, branch_id: int, first: int) -> dict[int, bytes]:
-    """The logits that were kept of a branch's chain from a step on, by the step's index."""
-    query = select(steps.c.index, steps.c.logits).where(
-        in_chain(connection, branch_id), steps.c.index >= first, steps.c.logits.is_not(None)
-    )
-    return dict(connection.execute(query).tuples().all())
-
-
 def chain_length(connection: Connection, branch_id: int, fork_step: int | None) -> int:
     """The number of steps of a branch's chain, which is the index of its next step."""
     last = connection.scalar(select(func.max(steps.c.index)).where(steps.c.branch_id == branch_id))
     return (fork_step or 0) if last is None else last + 1
-
-
-def read_outlines(connection: Connection, session_id: int) -> tuple[BranchOutline, ...]:
-    """The branches of a session, the root first, in one query and without any chain.
-
-    A branch may carry any name, so that the token it departs with is read from its first step.
-    """
-    own = (branches.c.id, branches.c.parent_id, branches.c.fork_step, branches.c.name, branches.c.finished)
-    departing = case((steps.c.index == branches.c.fork_step, steps.c.token))
-    query = (
-        select(*own, func.max(departing).label("token"), func.max(steps.c.index).label("last"))
-        .outerjoin(steps, steps.c.branch_id == branches.c.id)
-        .where(branches.c.session_id == session_id)
-        .group_by(*own)
-        .order_by(branches.c.id)
-    )
-    return tuple(
-        BranchOutline(
-            id=row.id,
-            parent_id=row.parent_id,
-            fork_step=row.fork_step,
-            token=None if row.parent_id is None else row.token or row.name,
-            name=row.name,
-            length=(row.fork_step or 0) if row.last is None else row.last + 1,
-            finished=row.finished,
-        )
-        for row in connection.execute(query)
-    )
-
-
-def read_beginnings(connection: Connection, calibration_id: int, first: int) -> list[SessionBeginning]:
-    """The first steps of the root branches of sessions that use a calibration, oldest session first.
-
-    Sessions without a step are left out. Pages ask for this often, so that only a few columns are read.
-    """
-    group = sessions.c.policy_settings["settings"]["group"].as_string()
-    own = (sessions.c.id, sessions.c.prompt, sessions.c.alpha, sessions.c.greedy, sessions.c.certificate, group)
-    query = (
-        select(*own, *fields_in(StepSupport, steps))
-        .join(branches, branches.c.session_id == sessions.c.id)
-        .join(steps, steps.c.branch_id == branches.c.id)
-        .where(sessions.c.calibration_id == calibration_id, branches.c.parent_id.is_(None), steps.c.index < first)
-        .order_by(sessions.c.id, steps.c.index)
-    )
-    names = ("session_id", "prompt", "alpha", "greedy", "certificate", "group")
-    return [
-        SessionBeginning(
-            **dict(zip(names, told, strict=True)), steps=tuple(StepSupport(*row[len(names) :]) for row in rows)
-        )
-        for told, rows in groupby(connection.execute(query), lambda row: row[: len(names)])
-    ]
 
 
 LONGEST_WAIT = 0.05
@@ -332,7 +249,7 @@ class StepWriter:
         return len(self._waiting)
 
     def append(self, branch_id: int, step: Step, seconds: float | None, peak_bytes: int | None) -> None:
-        """Store the next step of a branch; see :meth:`db.sessions.SessionsRepository.append_step`."""
+        """Store the next step of a branch; see :meth:`Chains.append_step`."""
         request = _Append(
             branch_id,
             dict(zip(_STEP, _step_values(step), strict=True))
@@ -444,3 +361,123 @@ def _session_of_next(connection: Connection, request: _Append) -> int:
             f"Step {index} cannot be stored: the next step of branch {request.branch_id} has the index {expected}."
         )
     return int(place.session_id)
+
+
+class Chains:
+    """Reads and extends the chains of branches; part of :class:`db.sessions.SessionsRepository`."""
+
+    _database: Database
+    _steps: StepWriter
+
+    def append_step(
+        self, branch_id: int, step: Step, seconds: float | None = None, peak_bytes: int | None = None
+    ) -> None:
+        """Store the next step of a branch with its candidates, and its logits if it has them; durable on return.
+
+        Args:
+            branch_id: The branch.
+            step: The step; its index is the present length of the branch's chain.
+            seconds: Time that the model took for it, waiting for the model's turn excluded; None if not measured.
+            peak_bytes: Most memory that the device held meanwhile; None if not measured.
+
+        Raises:
+            CalibrationDeletedError: The session's calibration is no longer stored.
+            ConflictError: The step is not the next one.
+            UnstorableValueError: A number is NaN.
+            StoreError: The database refuses.
+        """
+        self._steps.append(branch_id, step, seconds, peak_bytes)
+
+    def chain(self, branch_id: int, first: int = 0) -> tuple[Step, ...]:
+        """Return the chain of a branch from a step on, its ancestors' part first, with candidates, without logits."""
+        with self._database.reading() as connection:
+            condition = in_chain(connection, branch_id) & (steps.c.index >= first)
+            rows: defaultdict[int, list[Candidate]] = defaultdict(list)
+            query = (
+                select(candidates.c.step_id, *fields_in(Candidate, candidates))
+                .join(steps, steps.c.id == candidates.c.step_id)
+                .where(condition)
+                .order_by(candidates.c.step_id, candidates.c.rank)
+            )
+            for key, *values in connection.execute(query):
+                rows[key].append(Candidate(*values))
+            names = (*_STEP, *_DIAGNOSTICS)
+            chain = select(steps.c.id, *(steps.c[name] for name in names)).where(condition).order_by(steps.c.index)
+            split = len(_STEP)
+            return tuple(
+                Step(
+                    **dict(zip(_STEP, values[:split], strict=True)),
+                    diagnostics=Diagnostics(*values[split:]),
+                    candidates=tuple(rows[key]),
+                )
+                for key, *values in connection.execute(chain)
+            )
+
+    def logits(self, branch_id: int, first: int = 0) -> Mapping[int, bytes]:
+        """Return the logits that were kept of a chain from a step on, by the step's index; they are large."""
+        with self._database.reading() as connection:
+            query = select(steps.c.index, steps.c.logits).where(
+                in_chain(connection, branch_id), steps.c.index >= first, steps.c.logits.is_not(None)
+            )
+            return dict(connection.execute(query).tuples().all())
+
+    def times(self, session_id: int) -> Mapping[tuple[int, int], datetime]:
+        """Return when the steps of a session were stored, by the branch that made them and their index."""
+        query = (
+            select(steps.c.branch_id, steps.c.index, steps.c.created_at)
+            .join(branches, branches.c.id == steps.c.branch_id)
+            .where(branches.c.session_id == session_id)
+        )
+        with self._database.reading() as connection:
+            return {(branch_id, index): stored_at for branch_id, index, stored_at in connection.execute(query)}
+
+    def outlines(self, session_id: int) -> tuple[BranchOutline, ...]:
+        """Return the tree of a session, oldest branch first, in one query and without any chain.
+
+        A branch may carry any name, so that the token it departs with is read from its first step.
+        """
+        own = (branches.c.id, branches.c.parent_id, branches.c.fork_step, branches.c.name, branches.c.finished)
+        departing = case((steps.c.index == branches.c.fork_step, steps.c.token))
+        query = (
+            select(*own, func.max(departing).label("token"), func.max(steps.c.index).label("last"))
+            .outerjoin(steps, steps.c.branch_id == branches.c.id)
+            .where(branches.c.session_id == session_id)
+            .group_by(*own)
+            .order_by(branches.c.id)
+        )
+        with self._database.reading() as connection:
+            return tuple(
+                BranchOutline(
+                    id=row.id,
+                    parent_id=row.parent_id,
+                    fork_step=row.fork_step,
+                    token=None if row.parent_id is None else row.token or row.name,
+                    name=row.name,
+                    length=(row.fork_step or 0) if row.last is None else row.last + 1,
+                    finished=row.finished,
+                )
+                for row in connection.execute(query)
+            )
+
+    def beginnings(self, calibration_id: int, first: int) -> Sequence[SessionBeginning]:
+        """Return the first steps, at most so many, of each root branch that uses a calibration, oldest session first.
+
+        Sessions without a step are left out. Pages ask for this often, so that only a few columns are read.
+        """
+        group = sessions.c.policy_settings["settings"]["group"].as_string()
+        own = (sessions.c.id, sessions.c.prompt, sessions.c.alpha, sessions.c.greedy, sessions.c.certificate, group)
+        query = (
+            select(*own, *fields_in(StepSupport, steps))
+            .join(branches, branches.c.session_id == sessions.c.id)
+            .join(steps, steps.c.branch_id == branches.c.id)
+            .where(sessions.c.calibration_id == calibration_id, branches.c.parent_id.is_(None), steps.c.index < first)
+            .order_by(sessions.c.id, steps.c.index)
+        )
+        names = ("session_id", "prompt", "alpha", "greedy", "certificate", "group")
+        with self._database.reading() as connection:
+            return [
+                SessionBeginning(
+                    **dict(zip(names, told, strict=True)), steps=tuple(StepSupport(*row[len(names) :]) for row in rows)
+                )
+                for told, rows in groupby(connection.execute(query), lambda row: row[: len(names)])
+            ]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select
 
-from coft_core.types import Span, Step
+from coft_core.types import Span
 from db.audits import (
     BranchRecord,
     SessionFields,
@@ -24,24 +23,14 @@ from db.audits import (
     sessions,
     touch,
 )
-from db.chains import (
-    BranchOutline,
-    SessionBeginning,
-    StepWriter,
-    chain_length,
-    read_beginnings,
-    read_chain,
-    read_logits,
-    read_outlines,
-    steps,
-)
+from db.chains import Chains, StepWriter, chain_length
 from db.database import Database
 from db.library import active_length, names_it
 from db.tables import Repository, add_row, change_row, field_values, fields_in, find
 from db.types import ConflictError, JsonObject, utc_now
 
 
-class SessionsRepository(Repository[SessionRecord]):
+class SessionsRepository(Repository[SessionRecord], Chains):
     """Keeps audit sessions; steps are only ever added, never changed or taken back."""
 
     _table = sessions
@@ -174,11 +163,6 @@ class SessionsRepository(Repository[SessionRecord]):
             find(connection, sessions, session_id)
             return [BranchRecord(**row._asdict()) for row in connection.execute(query)]
 
-    def outlines(self, session_id: int) -> tuple[BranchOutline, ...]:
-        """Return the tree of a session, oldest branch first; no chain is loaded."""
-        with self._database.reading() as connection:
-            return read_outlines(connection, session_id)
-
     def set_finished(self, branch_id: int, finished: str | None) -> BranchRecord:
         """Write why a branch ended, or None to let it go on."""
         with self._database.writing() as connection:
@@ -186,50 +170,6 @@ class SessionsRepository(Repository[SessionRecord]):
             branch = branch_record(connection, branch_id)
             touch(connection, branch.session_id)
             return branch
-
-    def append_step(
-        self, branch_id: int, step: Step, seconds: float | None = None, peak_bytes: int | None = None
-    ) -> None:
-        """Store the next step of a branch with its candidates, and its logits if it has them; durable on return.
-
-        Args:
-            branch_id: The branch.
-            step: The step; its index is the present length of the branch's chain.
-            seconds: Time that the model took for it, waiting for the model's turn excluded; None if not measured.
-            peak_bytes: Most memory that the device held meanwhile; None if not measured.
-
-        Raises:
-            CalibrationDeletedError: The session's calibration is no longer stored.
-            ConflictError: The step is not the next one.
-            UnstorableValueError: A number is NaN.
-            StoreError: The database refuses.
-        """
-        self._steps.append(branch_id, step, seconds, peak_bytes)
-
-    def chain(self, branch_id: int, first: int = 0) -> tuple[Step, ...]:
-        """Return the chain of a branch from a step on, its ancestors' part first, with candidates, without logits."""
-        with self._database.reading() as connection:
-            return read_chain(connection, branch_id, first)
-
-    def logits(self, branch_id: int, first: int = 0) -> Mapping[int, bytes]:
-        """Return the logits that were kept of a chain from a step on, by the step's index; they are large."""
-        with self._database.reading() as connection:
-            return read_logits(connection, branch_id, first)
-
-    def times(self, session_id: int) -> Mapping[tuple[int, int], datetime]:
-        """Return when the steps of a session were stored, by the branch that made them and their index."""
-        query = (
-            select(steps.c.branch_id, steps.c.index, steps.c.created_at)
-            .join(branches, branches.c.id == steps.c.branch_id)
-            .where(branches.c.session_id == session_id)
-        )
-        with self._database.reading() as connection:
-            return {(branch_id, index): stored_at for branch_id, index, stored_at in connection.execute(query)}
-
-    def beginnings(self, calibration_id: int, steps: int) -> Sequence[SessionBeginning]:
-        """Return the first steps, at most so many, of each root branch that uses a calibration, oldest first."""
-        with self._database.reading() as connection:
-            return read_beginnings(connection, calibration_id, steps)
 
     def _one(self, connection: Connection, key: int) -> SessionRecord:
         return session_record(connection, key)
