@@ -174,7 +174,7 @@ def _parse_steps(name: str, steps: str, classes: Collection[str]) -> tuple[Seque
         if match is None:
             raise LexiconError(f"rule {name!r}: step {text!r} is malformed")
         named = tuple(sorted(set(match["classes"].split("|"))))
-        if unknown := [own for own in named if own not in classes]:
+        if unknown := [each for each in named if each not in classes]:
             raise LexiconError(f"rule {name!r}: step {text!r} names an unknown class {unknown[0]!r}")
         parsed.append(SequenceItem(named, bool(match["negated"]), match["times"]))
     return tuple(parsed)

@@ -110,11 +110,11 @@ class LexiconMatcher:
     def candidates(self, text: str) -> LexicalMatches:
         """Every occurrence outside false friends, overlapping ones too, with whether a context rule holds."""
         view = view_tokens(self._nlp, text)
-        found = list(self._find(view))
-        shielded = tuple((hit.start, hit.end) for hit in found if hit.record.family == FALSE_FRIEND)
+        occurrences = list(self._find(view))
+        shielded = tuple((hit.start, hit.end) for hit in occurrences if hit.record.family == FALSE_FRIEND)
         candidates = [
             hit
-            for hit in found
+            for hit in occurrences
             if hit.record.family != FALSE_FRIEND
             and not any(start <= hit.start and hit.end <= end for start, end in shielded)
         ]

@@ -93,17 +93,17 @@ def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str
         user: Spans of the reviewer, kept or masked; suggestions among them stay suggestions.
         text: The text; with it, the remains of a cut span lose surrounding whitespace and vanish if blank.
     """
-    found, own = list(detected), list(user)
-    chosen = merge_spans(span for span in (*own, *(s for s in found if s.source == "user")) if span.masked)
+    detected, user = list(detected), list(user)
+    chosen = merge_spans(span for span in (*user, *(s for s in detected if s.source == "user")) if span.masked)
     kept = merge_spans(
         replace(span, suggested=False)
-        for span in (*own, *(s for s in found if s.source != "list" or not any(overlap(s, mine) for mine in chosen)))
+        for span in (*user, *(s for s in detected if s.source != "list" or not any(overlap(s, o) for o in chosen)))
         if span.kept
     )
-    others = [span for span in found if span.masked and span.source != "user"]
+    others = [span for span in detected if span.masked and span.source != "user"]
     free = merge_spans(span for span in others if not any(overlap(span, mine) for mine in chosen))
     masked = cut_spans((*chosen, *free), kept, text)
-    offered = merge_spans(span for span in (*own, *found) if span.suggested and not span.kept)
+    offered = merge_spans(span for span in (*user, *detected) if span.suggested and not span.kept)
     return tuple(sorted((*kept, *masked, *cut_spans(offered, (*kept, *masked), text))))
 
 

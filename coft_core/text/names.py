@@ -34,7 +34,7 @@ class FirstNames:
     def gender(self, name: str) -> NameGender | None:
         """The gender that a name is given to; None for other words."""
         kind = self.words.kind(name)
-        return next((gender for gender, own in KINDS.items() if own == kind), None)
+        return next((gender for gender, listed in KINDS.items() if listed == kind), None)
 
     def other(self, name: str, taken: Collection[str] = ()) -> str | None:
         """The name of the other gender that comes next in the alphabet, and is not taken.

@@ -149,11 +149,11 @@ class ItemReader:
 
     def _of(self, prepared: Plan, branches: Sequence[BranchSpec], tokens: tuple[int, ...]) -> Tensor:
         models = prepared.all_models
-        keys = [(id(models[own.model].module), own.hooks, own.input_ids, tokens) for own in branches]
-        missing = [own for own, key in zip(branches, keys, strict=True) if key not in self._logits]
+        keys = [(id(models[branch.model].module), branch.hooks, branch.input_ids, tokens) for branch in branches]
+        missing = [branch for branch, key in zip(branches, keys, strict=True) if key not in self._logits]
         if missing:
-            length = max(len(own.input_ids) for own in missing) + len(tokens)
-            size = sum(rows_size(models[own.model], 1, length) for own in missing)
+            length = max(len(branch.input_ids) for branch in missing) + len(tokens)
+            size = sum(rows_size(models[branch.model], 1, length) for branch in missing)
             scored = self._room.run(size, partial(score_branches, models, missing, tokens))  # (C, M, V)
             new = [key for key in keys if key not in self._logits]
             self._logits.update(zip(new, scored.unbind(1), strict=True))
@@ -293,10 +293,10 @@ def _measured(
     for place, item in enumerate(items):
         places[f"pair {item.pair}" if item.pair is not None else f"item {place}"].append(place)
     pairs = list(places.values())
-    gaps = np.array([_largest_distance([answers[place] for place in own]) for own in pairs if len(own) > 1])
-    groups = [graded for own in pairs if (graded := [place for place in own if items[place].graded])]
-    hits = np.array([right[own].sum() for own in groups])
-    sizes = np.array([len(own) for own in groups], dtype=float)
+    gaps = np.array([_largest_distance([answers[place] for place in members]) for members in pairs if len(members) > 1])
+    groups = [graded for members in pairs if (graded := [place for place in members if items[place].graded])]
+    hits = np.array([right[members].sum() for members in groups])
+    sizes = np.array([len(members) for members in groups], dtype=float)
     generator = np.random.default_rng(seed)
     drawn = generator.integers(0, len(groups), (RESAMPLES, len(groups)))  # (R, groups)
     drawn_gaps = generator.integers(0, len(gaps), (RESAMPLES, len(gaps)))  # (R, pairs)
