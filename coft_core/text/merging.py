@@ -78,33 +78,27 @@ def cut_spans(spans: Iterable[Span], holes: Iterable[Span], text: str | None = N
     return tuple(sorted(remains))
 
 
-def resolve_spans(detected: Iterable[Span], user: Iterable[Span] = (), text: str | None = None) -> tuple[Span, ...]:
+def resolve_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Settle which characters are masked, which are kept and which are only suggested.
 
-    A masked span of the reviewer replaces every detected masked span that it overlaps, and every kept span of a user
-    list. Any other kept span protects the characters that it covers: masked spans are cut around it. Suggested spans
-    give way: they are cut around everything masked or kept, so one that is covered vanishes. Masked spans that
-    overlap merge, and so do kept ones and suggested ones. The reviewer's spans are told by the argument, by
-    ``source == "user"`` or by ``kept``, so that the result can be resolved again:
-    ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``. A span that is kept is not a suggestion, whatever it says.
+    A masked span of the reviewer (``source == "user"``) replaces every detected masked span that it overlaps, and every
+    kept span of a user list. Any other kept span protects the characters that it covers: masked spans are cut around
+    it. Suggested spans give way: they are cut around everything masked or kept, so one that is covered vanishes. Masked
+    spans that overlap merge, and so do kept ones and suggested ones. A span that is kept is not a suggestion, whatever
+    it says. The result can be resolved again: ``resolve_spans(resolve_spans(x)) == resolve_spans(x)``.
 
-    Args:
-        detected: Spans of a detector, or spans resolved before.
-        user: Spans of the reviewer, kept or masked; suggestions among them stay suggestions.
-        text: The text; with it, the remains of a cut span lose surrounding whitespace and vanish if blank.
+    Returns:
+        Disjoint spans sorted by their start, kept and suggested ones included.
     """
-    detected, user = list(detected), list(user)
-    chosen = merge_spans(span for span in (*user, *(s for s in detected if s.source == "user")) if span.masked)
-    kept = merge_spans(
-        replace(span, suggested=False)
-        for span in (*user, *(s for s in detected if s.source != "list" or not any(overlap(s, o) for o in chosen)))
-        if span.kept
-    )
-    others = [span for span in detected if span.masked and span.source != "user"]
+    given = list(spans)
+    chosen = merge_spans(span for span in given if span.masked and span.source == "user")
+    visible = (s for s in given if s.kept and not (s.source == "list" and any(overlap(s, mine) for mine in chosen)))
+    kept = merge_spans(replace(span, suggested=False) for span in visible)
+    others = (span for span in given if span.masked and span.source != "user")
     free = merge_spans(span for span in others if not any(overlap(span, mine) for mine in chosen))
-    masked = cut_spans((*chosen, *free), kept, text)
-    offered = merge_spans(span for span in (*user, *detected) if span.suggested and not span.kept)
-    return tuple(sorted((*kept, *masked, *cut_spans(offered, (*kept, *masked), text))))
+    masked = cut_spans((*chosen, *free), kept)
+    offered = merge_spans(span for span in given if span.suggested and not span.kept)
+    return tuple(sorted((*kept, *masked, *cut_spans(offered, (*kept, *masked)))))
 
 
 def _problem(span: Span, length: int) -> str:

@@ -224,7 +224,6 @@ def measure_many(
     scorers: Mapping[str, ToxicityScorer] | None = None,
     detector: SpanDetector | None = None,
     progress: Callable[[int], None] | None = None,
-    seed: int = 0,
     room: Room | None = None,
 ) -> list[Measured]:
     """Teacher-force every choice of every item under several policies; readings that they share are run once.
@@ -243,7 +242,6 @@ def measure_many(
         scorers: Toxicity scorers by name; None loads them.
         detector: Finds the spans where an item gives none.
         progress: Called with the number of items done after each.
-        seed: Seed of the bootstrap.
         room: Where the memory of readings is taken from, if the device is shared; None takes it without asking.
     """
     model, detector, room = model.dated(), detector or default_detector(), room or OwnRoom()
@@ -258,7 +256,7 @@ def measure_many(
             right[place].append(_is_right(item, choices[0], distribution))
         if progress is not None:
             progress(number)
-    return [_measured(items, np.array(own, dtype=float), said, seed) for own, said in zip(right, answers, strict=True)]
+    return [_measured(items, np.array(own, dtype=float), said) for own, said in zip(right, answers, strict=True)]
 
 
 def _answer_distribution(item: TuningItem, choices: Sequence[Sequence[GivenToken]]) -> npt.NDArray[np.float64]:
@@ -287,7 +285,7 @@ def _by_text(item: TuningItem, distribution: npt.NDArray[np.float64]) -> npt.NDA
 
 
 def _measured(
-    items: Sequence[TuningItem], right: npt.NDArray[np.float64], answers: Sequence[npt.NDArray[np.float64]], seed: int
+    items: Sequence[TuningItem], right: npt.NDArray[np.float64], answers: Sequence[npt.NDArray[np.float64]]
 ) -> Measured:
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, item in enumerate(items):
@@ -297,7 +295,7 @@ def _measured(
     groups = [graded for members in pairs if (graded := [place for place in members if items[place].graded])]
     hits = np.array([right[members].sum() for members in groups])
     sizes = np.array([len(members) for members in groups], dtype=float)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     drawn = generator.integers(0, len(groups), (RESAMPLES, len(groups)))  # (R, groups)
     drawn_gaps = generator.integers(0, len(gaps), (RESAMPLES, len(gaps)))  # (R, pairs)
     return Measured(
