@@ -100,13 +100,8 @@ def agreeing_edit(text: str, start: int, end: int, plural: bool) -> VerbEdit | N
     """How the verb beside a subject pronoun changes with the pronoun's number.
 
     The verb is the contraction at the pronoun ("she's"), the word after it, adverbs left out ("she often asks"), or in
-    a question the auxiliary before it ("does she ask"). Verbs farther away are left as they are.
-
-    Args:
-        text: The text.
-        start: First character of the pronoun.
-        end: One past its last character.
-        plural: True where "they" takes the place of "she" or "he", False the other way round.
+    a question the auxiliary before it ("does she ask"). Verbs farther away are left as they are. ``plural`` says that
+    "they" takes the place of "she" or "he", and not the other way round.
     """
     if contracted := _CONTRACTED_VERBS.match(text, end):
         return _contraction(text, contracted, plural)

@@ -243,9 +243,7 @@ def _error(path: Path, line: int, problem: str, name: str | None = None) -> Lexi
 def read_lexicon(path: Path, rules: ContextRules) -> Iterator[LexiconEntry | TokenPattern]:
     """Read one lexicon file: a CSV file with a header, or a JSONL file with one object a line; UTF-8.
 
-    Args:
-        path: The file.
-        rules: The rules that the ``context`` field may name.
+    Its ``context`` field may name the given rules.
 
     Raises:
         LexiconError: The file is missing or malformed; names the file, the line and the field.

@@ -258,10 +258,7 @@ def mask_families(prompt: MaskedPrompt, families: Collection[str] | None) -> tup
 def show_span(prompt: MaskedPrompt, span: Span, families: Collection[str] | None = None) -> tuple[int, ...]:
     """Tokens of the prompt with one of its masked spans shown again; what another span covers too stays masked.
 
-    Args:
-        prompt: The masked prompt.
-        span: The span.
-        families: Families that are masked; None masks all.
+    Only some families are masked, or all.
     """
     others = _masked_by(prompt, families).items()
     return _masked_at(prompt, {index for index, spans in others if any(other != span for other in spans)})

@@ -98,9 +98,7 @@ class LexiconMatcher:
     def match(self, text: str, judge: Judge | None = None) -> LexicalMatches:
         """Find the lexicons' terms in a text: of several that overlap the longest, then the first, then as listed.
 
-        Args:
-            text: Any text.
-            judge: Judges ambiguous terms in context; None leaves them to the context rules.
+        Ambiguous terms are judged in context; without a judge they are left to the context rules.
         """
         read = self.candidates(text)
         judged = (_judged(hit, read.view, judge) for hit in read.hits)

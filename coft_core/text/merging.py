@@ -51,10 +51,8 @@ def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Merge overlapping spans; spans that only touch stay apart.
 
     The merged span covers the union. Everything else about it is the winner's: the reviewer's span before one of
-    a user list, that before a detected one, then the longer, then the one that starts first, then the lexicon's.
-
-    Args:
-        spans: Spans in any order, without regard to ``kept`` and ``suggested``, which are the winner's too.
+    a user list, that before a detected one, then the longer, then the one that starts first, then the lexicon's;
+    also whether it is kept or suggested.
     """
     merged: list[list[Span]] = []
     end = -1
@@ -160,11 +158,7 @@ def settle_hints(spans: Sequence[Span], text: str) -> list[Span]:
     before anything else. Pronouns say nothing outright here, since they agree with whoever is meant. Beside another
     word for gender ("woman") no hint is masked but a name, which would give back what the mask of that word hides.
     Names stay visible where more than one person is named beside words for gender, pronouns included, or more than two
-    without any: nothing else would keep them apart.
-
-    Args:
-        spans: What a detector found, every hint suggested.
-        text: The text.
+    without any: nothing else would keep them apart. The spans are what a detector found, every hint suggested.
     """
     hints = [span for span in spans if span.suggested and only_hints(span.category, span.detail)]
     outright = {span.category for span in spans if span.masked and span.detail != _PRONOUNS}

@@ -102,11 +102,7 @@ def _tokenize(tokenizer: Any, rendering: Rendering, text: str) -> Tokens:
     chat = rendering.chat
     whole, copies = apply_chat_template(tokenizer, text, rendering.moment) if chat else (text, (Copy(0, len(text)),))
     encoded = tokenizer(
-        whole,
-        return_offsets_mapping=True,
-        return_special_tokens_mask=True,
-        add_special_tokens=not chat,
-        verbose=False,
+        whole, return_offsets_mapping=True, return_special_tokens_mask=True, add_special_tokens=not chat, verbose=False
     )
     ids = tuple(int(i) for i in encoded["input_ids"])
     offsets, last = [NOWHERE] * len(ids), 0

@@ -112,23 +112,14 @@ _ROLE_NAMES: dict[Role, str] = {
 
 
 def reword(
-    text: str,
-    spans: Sequence[Span],
-    words: Mapping[Span, str],
-    pronouns: Mapping[Pronoun, PronounSet],
+    text: str, spans: Sequence[Span], words: Mapping[Span, str], pronouns: Mapping[Pronoun, PronounSet]
 ) -> RewordedText:
     """Replace spans by other words and pronouns by another set, with the articles and verbs that must agree.
 
     A word gets a capital where the one that it replaces opens a sentence, and capitals throughout where the whole text
     is written so; otherwise it stays as given. "A" or "an" right before it follows its sound. Verbs right beside a
-    subject pronoun agree with its number.
-
-    Args:
-        text: The text.
-        spans: All its spans.
-        words: New words by span, which need not be one of ``spans``; an empty text takes the words out, with the
-            white space after them.
-        pronouns: The set that takes each pronoun's place.
+    subject pronoun agree with its number. A span with a new word need not be one of ``spans``; an empty text takes its
+    words out, with the white space after them.
     """
     changes = [_word_change(text, span, word) for span, word in words.items()]
     changes += _pronoun_changes(text, pronouns)
